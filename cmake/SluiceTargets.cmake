@@ -1,0 +1,94 @@
+# How targets are made here: rooms (folders of src), the web files in the binary, and tests.
+
+# What every file of ours is compiled with.
+add_library(sluice_flags INTERFACE)
+target_compile_options(sluice_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
+    -Wmissing-prototypes -Wpointer-arith -Wvla>)
+
+# sluice_room(NAME FOLDER dir [WITHOUT file...] [USES target...] [VENDOR target...])
+#
+# A static library sluice_NAME from src/dir/*.c. USES passes on to whoever links it; VENDOR is
+# linked without its headers leaving the room. Header-only and empty folders become INTERFACE.
+function(sluice_room name)
+    cmake_parse_arguments(room "" "FOLDER" "WITHOUT;USES;VENDOR" ${ARGN})
+    set(dir "${PROJECT_SOURCE_DIR}/src/${room_FOLDER}")
+    file(GLOB sources CONFIGURE_DEPENDS "${dir}/*.c")
+    foreach(file IN LISTS room_WITHOUT)
+        list(REMOVE_ITEM sources "${dir}/${file}")
+    endforeach()
+    if(sources)
+        add_library(sluice_${name} STATIC ${sources})
+        target_include_directories(sluice_${name} PUBLIC "${PROJECT_SOURCE_DIR}/src"
+                                   "${PROJECT_BINARY_DIR}/include")
+        target_link_libraries(sluice_${name} PUBLIC ${room_USES} PRIVATE ${room_VENDOR}
+                              sluice_flags)
+    else()
+        add_library(sluice_${name} INTERFACE)
+        target_include_directories(sluice_${name} INTERFACE "${PROJECT_SOURCE_DIR}/src"
+                                   "${PROJECT_BINARY_DIR}/include")
+        target_link_libraries(sluice_${name} INTERFACE ${room_USES} ${room_VENDOR})
+    endif()
+endfunction()
+
+# sluice_web(NAME dir)
+#
+# Every file under dir, in the read-only data of the binary, behind the table of http/assets.h
+# (whose layout the last section repeats). The assembler includes the bytes themselves: no
+# converter to build or trust, and a changed file is assembled again.
+function(sluice_web name folder)
+    set(dir "${PROJECT_SOURCE_DIR}/${folder}")
+    set(assembly "${PROJECT_BINARY_DIR}/web_assets.s")
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS LIST_DIRECTORIES false RELATIVE "${dir}" "${dir}/*")
+    list(SORT files)
+    list(LENGTH files count)
+    set(bytes "    .section .rodata\n")
+    set(rows "    .section .data.rel.ro, \"aw\", %progbits\n    .balign 8\n"
+             "    .global web_assets\nweb_assets:\n")
+    set(index 0)
+    foreach(file IN LISTS files)
+        string(APPEND bytes "path_${index}:\n    .asciz \"${file}\"\n    .balign 16\n"
+               "data_${index}:\n    .incbin \"${dir}/${file}\"\nend_${index}:\n    .byte 0\n")
+        string(APPEND rows "    .8byte path_${index}, data_${index}, end_${index} - data_${index}\n")
+        math(EXPR index "${index} + 1")
+    endforeach()
+    string(CONCAT text ${bytes} ${rows}
+           "    .section .rodata\n    .balign 8\n    .global web_assets_count\n"
+           "web_assets_count:\n    .8byte ${count}\n"
+           "    .section .note.GNU-stack, \"\", %progbits\n")
+    file(CONFIGURE OUTPUT "${assembly}" CONTENT "${text}" @ONLY)
+    list(TRANSFORM files PREPEND "${dir}/")
+    set_source_files_properties("${assembly}" PROPERTIES OBJECT_DEPENDS "${files}")
+    add_library(${name} STATIC "${assembly}")
+    set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+endfunction()
+
+# sluice_tests(FOLDER dir LINK target LABELS label...)
+#
+# Each dir/test_*.c is one test program; the folder's other sources are what those tests share. A
+# test that runs longer than a minute hangs. test_*_mt.c run threads: they are labelled `threaded`,
+# and script/test runs them under TSan, too.
+function(sluice_tests)
+    cmake_parse_arguments(tests "" "FOLDER;LINK" "LABELS" ${ARGN})
+    set(dir "${CMAKE_CURRENT_SOURCE_DIR}/${tests_FOLDER}")
+    file(GLOB programs CONFIGURE_DEPENDS "${dir}/test_*.c")
+    file(GLOB shared CONFIGURE_DEPENDS "${dir}/*.c")
+    if(programs)
+        list(REMOVE_ITEM shared ${programs})
+    elseif(shared)
+        message(FATAL_ERROR "${dir} has sources but no test_*.c")
+    endif()
+    string(REPLACE "/" "_" prefix "${tests_FOLDER}")
+    foreach(source IN LISTS programs)
+        cmake_path(GET source STEM stem)
+        set(target "${prefix}_${stem}")
+        set(labels ${tests_LABELS})
+        if(stem MATCHES "_mt$")
+            list(APPEND labels threaded)
+        endif()
+        add_executable(${target} "${source}" ${shared})
+        target_link_libraries(${target} PRIVATE ${tests_LINK} PkgConfig::CMOCKA sluice_flags)
+        add_test(NAME ${target} COMMAND ${target})
+        set_tests_properties(${target} PROPERTIES TIMEOUT 60 LABELS "${labels}")
+    endforeach()
+endfunction()
