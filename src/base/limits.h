@@ -1,0 +1,58 @@
+/*
+ * Every bound of the program, each with the sum that justifies it. What can be configured has its
+ * default and range here too; config.c only refers to them.
+ */
+#ifndef SLUICE_BASE_LIMITS_H
+#define SLUICE_BASE_LIMITS_H
+
+/* Ids of users, sales and items: what a JSON number carries exactly. */
+#define ID_MAX ((1ULL << 53) - 1)
+/* One order's quantity, a limit, a restock: below 2^31, so sums of two fit 32 bits unsigned. */
+#define QTY_MAX ((1ULL << 31) - 1)
+/* Stock of one item: restocks may add up, sums stay far from 2^63. */
+#define STOCK_MAX ((1ULL << 40) - 1)
+/* Price in minor units: QTY_MAX * PRICE_MAX stays below 2^63 (31 + 31 bits). */
+#define PRICE_MAX ((1ULL << 31) - 1)
+/* 9999-12-31: keeps every time sum far from overflow. */
+#define TIME_MAX_MS 253402300799999LL
+
+/* Gate: records are fixed size (core/gate.h asserts it), so the memory is a product of these. */
+#define GATE_ORDERS_DEFAULT 1000000U /* 80 B each and 4 B of table: 80 MiB, touched as orders come */
+#define GATE_ORDERS_MAX 100000000U
+#define GATE_BUYERS_DEFAULT 2000000U /* 32 B each and 4 B of table: 69 MiB */
+#define GATE_BUYERS_MAX 1000000000U
+#define GATE_ITEMS_DEFAULT 10000U
+#define GATE_ITEMS_MAX 1000000U
+#define GATE_SALES_DEFAULT 1000U
+#define GATE_SALES_MAX 100000U
+
+/* Texts an operator gives. UTF-8 bytes. */
+#define NAME_MAX_BYTES 200
+#define SKU_MAX_BYTES 64
+#define URL_MAX_BYTES 512
+#define REQUEST_ID_MAX_BYTES 64
+#define PAYMENT_ID_MAX_BYTES 64
+#define ITEMS_PER_SALE_MAX 500
+
+/* Loops: the watch mask of an order is 64 bits wide. */
+#define LOOPS_MAX 64
+
+/* Journal. A batch starts on its own sector so that writing one cannot harm its neighbour. */
+#define JOURNAL_SECTOR 4096U
+#define JOURNAL_BUFFER_BYTES (8U << 20) /* two of them: one open, one being written */
+#define JOURNAL_SEGMENT_DEFAULT_MIB 16U
+
+/* HTTP. */
+#define HTTP_LINE_MAX 2048U          /* target of the request line: 414 above */
+#define HTTP_HEADERS_MAX 16384U      /* request line and headers together: 431 above */
+#define HTTP_BODY_MAX 262144U        /* 500 items * 500 bytes of JSON: 413 above */
+#define HTTP_READ_BUFFER 65536U      /* one per loop */
+#define HTTP_SMALL_BUFFER 4096U      /* borrowed by a half-read request or a half-sent answer */
+#define HTTP_LARGE_BUFFER (HTTP_HEADERS_MAX + HTTP_BODY_MAX + 4096U)
+
+/* Queries. */
+#define PAGE_LIMIT_DEFAULT 50U
+#define PAGE_LIMIT_MAX 1000U
+#define WAIT_MAX_MS 30000U
+
+#endif

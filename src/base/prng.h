@@ -1,0 +1,33 @@
+/*
+ * A small seeded generator (xoshiro256**-class quality is not needed: splitmix64) for jitter, load
+ * and tests. Never for secrets: those come from crypt_random.
+ */
+#ifndef SLUICE_BASE_PRNG_H
+#define SLUICE_BASE_PRNG_H
+
+#include <stdint.h>
+
+struct prng {
+    uint64_t state;
+};
+
+static inline struct prng prng_of(uint64_t seed)
+{
+    return (struct prng){seed};
+}
+
+static inline uint64_t prng_next(struct prng *prng)
+{
+    uint64_t z = prng->state += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+    return z ^ z >> 31;
+}
+
+/* Uniform in [0, bound), bound > 0; the bias of the multiply is below 2^-32 for our bounds. */
+static inline uint64_t prng_below(struct prng *prng, uint64_t bound)
+{
+    return (uint64_t)(((unsigned __int128)prng_next(prng) * bound) >> 64);
+}
+
+#endif
