@@ -1,0 +1,223 @@
+/*
+ * The gate: who gets a unit. One step function over fixed memory, (state, command) -> (state,
+ * verdict): no clock, no I/O, no allocation, no randomness, so a journal of commands replays to the
+ * same state, and a simulator, a second gate or a Redis script can be compared with it.
+ *
+ * What it holds: for each item available / locked / sold; for each buyer who ever won something of
+ * an item what he holds and how many of his orders ended unsold; each order until its sale is
+ * forgotten. Losers leave no trace.
+ *
+ * Commands come from two sides. GATE_RESERVE comes from a buyer and is decided here first. All the
+ * others are things the ledger has committed; they carry the ledger's event number, are applied in
+ * that order, and applying one twice changes nothing (VERDICT_SAME).
+ *
+ * Not thread-safe: its owner holds a lock around each call.
+ */
+#ifndef SLUICE_CORE_GATE_H
+#define SLUICE_CORE_GATE_H
+
+#include <stddef.h>
+
+#include "core/types.h"
+
+/*
+ * Kind, its name, and the fields its journal record carries, in order. Every record also carries
+ * the kind, now_ms and event.
+ *   W64 name: 64-bit field, W32 name: 32-bit field, ID: the order id
+ */
+#define GATE_COMMANDS(X)                                                                           \
+    X(GATE_RESERVE, "reserve", ID W64(user) W64(item) W32(qty) W64(ticket_expires_ms))             \
+    X(GATE_CONFIRM, "confirm", ID W64(item) W64(time_ms))                                          \
+    X(GATE_REFUSE, "refuse", ID W64(item) W32(reason))                                             \
+    X(GATE_PAY, "pay", ID W64(item))                                                               \
+    X(GATE_CANCEL, "cancel", ID W64(item))                                                         \
+    X(GATE_EXPIRE, "expire", ID W64(item))                                                         \
+    X(GATE_RESTOCK, "restock", W64(item) W64(amount))                                              \
+    X(GATE_LOAD_SALE, "load_sale", W64(sale) W64(starts_at_ms) W64(ends_at_ms) W32(bar_unpaid))    \
+    X(GATE_LOAD_ITEM, "load_item", W64(sale) W64(item) W64(amount) W32(limit))                     \
+    X(GATE_OPEN, "open", W64(sale) W64(starts_at_ms))                                              \
+    X(GATE_PAUSE, "pause", W64(sale))                                                              \
+    X(GATE_CLOSE, "close", W64(sale))                                                              \
+    X(GATE_RETIME, "retime", W64(sale) W64(ends_at_ms))                                            \
+    X(GATE_FORGET, "forget", W64(sale) W32(qty))                                                   \
+    X(GATE_TRANSFER_OUT, "transfer_out", W64(item) W64(amount))                                    \
+    X(GATE_TRANSFER_IN, "transfer_in", W64(item) W64(amount))                                      \
+    X(GATE_SKIP, "skip", )
+
+enum gate_kind {
+    GATE_KIND_NONE,
+#define X(name, text, fields) name,
+    GATE_COMMANDS(X)
+#undef X
+        GATE_KIND_COUNT
+};
+const char *gate_kind_text(enum gate_kind kind);
+
+/* SKIP: a ledger event the gate could not apply (it was logged); only the cursor moves on. */
+
+/* One command. Only the fields its kind lists above mean something; the rest are 0. */
+struct gate_command {
+    enum gate_kind kind;
+    int64_t now_ms; /* inside time when it was decided */
+    uint64_t event; /* the ledger's event number; 0 for RESERVE */
+    struct order_id id;
+    uint64_t user;
+    uint64_t item;
+    uint64_t sale;
+    uint32_t qty; /* units; for FORGET: how many orders at most */
+    uint64_t ticket_expires_ms;
+    uint64_t time_ms; /* CONFIRM: pay_by */
+    uint32_t reason;  /* REFUSE: enum refusal; NO_STOCK writes the units off, others return them */
+    uint64_t amount;  /* units of RESTOCK, LOAD_ITEM, TRANSFER_* */
+    uint64_t starts_at_ms;
+    uint64_t ends_at_ms;
+    uint32_t bar_unpaid;
+    uint32_t limit;
+};
+
+enum verdict {
+    VERDICT_DONE,    /* the state changed: the command goes into the journal */
+    VERDICT_SAME,    /* decided before: nothing changed, the order is in the effects */
+    VERDICT_MORE,    /* FORGET: changed, goes into the journal, and there is more: send it again */
+    VERDICT_REFUSED, /* nothing changed; the refusal is in the effects */
+};
+
+struct gate_effects {
+    enum refusal refusal;
+    uint32_t slot;      /* of the order, where there is one, else GATE_NONE */
+    uint32_t item_slot; /* of the item touched, else GATE_NONE */
+    uint32_t held;      /* units the buyer holds after the step */
+    uint32_t limit;     /* with LIMIT_REACHED */
+    uint64_t available; /* of the item after the step; with SOLD_OUT what is left */
+    uint64_t locked;
+};
+
+#define GATE_NONE UINT32_MAX
+
+struct gate_sizes {
+    uint32_t orders;
+    uint32_t buyers;
+    uint32_t items;
+    uint32_t sales;
+};
+
+/*
+ * The pools are arrays; a slot is an index. Links between entries (next_*, orders, buyers, buckets,
+ * free) are slot + 1, and 0 ends a chain, so that zeroed memory is an empty gate and untouched
+ * capacity costs no memory. Each item's orders and buyers are chained, newest first.
+ */
+struct gate_order {
+    struct order_id id;
+    uint64_t user;
+    int64_t created_at_ms;
+    int64_t pay_by_ms;
+    uint64_t lsn;   /* of the last change; set by the owner after it journalled the command */
+    uint64_t watch; /* the owner's: which loops wait for this order */
+    uint32_t qty;
+    uint32_t item_slot;
+    uint32_t next_hash; /* chain of the table, or of the free list */
+    uint32_t next_item; /* chain of the item's orders */
+    uint16_t version;
+    uint8_t state;
+    uint8_t reason;
+    uint8_t used;
+    uint8_t spare[3];
+};
+_Static_assert(sizeof(struct gate_order) == 80, "limits.h counts with it");
+
+struct gate_buyer {
+    uint64_t user;
+    uint32_t item_slot;
+    uint32_t held;
+    uint32_t ended; /* orders that ended unsold: the attempt number of the next ORDER_ONCE id */
+    uint32_t barred;
+    uint32_t next_hash;
+    uint32_t next_item;
+};
+_Static_assert(sizeof(struct gate_buyer) == 32, "limits.h counts with it");
+
+struct gate_item {
+    uint64_t id;
+    uint64_t total;
+    uint64_t available;
+    uint64_t locked;
+    uint64_t sold;
+    uint64_t version;
+    uint32_t sale_slot;
+    uint32_t limit;
+    uint32_t orders; /* head of the chain of its orders */
+    uint32_t buyers; /* head of the chain of its buyers */
+    uint32_t next_hash;
+    uint32_t used;
+};
+
+struct gate_sale {
+    uint64_t id;
+    int64_t starts_at_ms;
+    int64_t ends_at_ms;
+    uint32_t bar_unpaid;
+    uint32_t used;
+    uint32_t items; /* loaded and not yet forgotten */
+    uint8_t state;  /* enum sale_state */
+    uint8_t forgetting; /* being taken off the board, bit by bit */
+    uint8_t spare[2];
+};
+
+/* A fixed table: chains by index over a pool with a free list. */
+struct gate_pool {
+    uint32_t *buckets;
+    uint32_t bucket_mask;
+    uint32_t capacity;
+    uint32_t used;  /* live entries */
+    uint32_t fresh; /* entries never used start here */
+    uint32_t free;  /* head of the free list */
+};
+
+struct gate {
+    struct gate_sizes sizes;
+    struct gate_order *orders;
+    struct gate_buyer *buyers;
+    struct gate_item *items;
+    struct gate_sale *sales;
+    struct gate_pool order_pool;
+    struct gate_pool buyer_pool;
+    struct gate_pool item_pool;
+    uint32_t sales_used;
+    uint64_t applied_event; /* highest ledger event applied */
+    int64_t highest_ms;     /* highest now_ms of any command applied */
+    uint64_t hash_key;      /* mixes bucket choice; never changes a verdict */
+};
+
+/* Bytes gate_init needs for these sizes: the product printed at start. */
+size_t gate_bytes(struct gate_sizes sizes);
+/* memory: zeroed, gate_bytes(sizes) long, 64-byte aligned, owned by the caller, outlives the gate. */
+void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key);
+
+enum verdict gate_step(struct gate *gate, const struct gate_command *command,
+                       struct gate_effects *ret_effects);
+
+/* Look-ups; they change nothing. Slots are GATE_NONE where there is nothing. */
+uint32_t gate_find_order(const struct gate *gate, struct order_id id);
+uint32_t gate_find_item(const struct gate *gate, uint64_t item);
+uint32_t gate_find_sale(const struct gate *gate, uint64_t sale);
+const struct gate_buyer *gate_find_buyer(const struct gate *gate, uint32_t item_slot, uint64_t user);
+void gate_view_order(const struct gate *gate, uint32_t slot, struct order_view *ret_view);
+void gate_view_item(const struct gate *gate, uint32_t item_slot, struct item_view *ret_view);
+
+/* The sale's state as buyers see it at now_ms: a warmed sale past its start is open, past its end
+ * closed, whether or not the keeper has written it down yet. */
+enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms);
+
+/*
+ * Direct insertion, for loading a snapshot: links are made here, counters are the caller's. The
+ * caller has checked that there is room (gate_add_sale alone says GATE_NONE) and that ids are new.
+ */
+uint32_t gate_add_order(struct gate *gate, const struct gate_order *order);
+uint32_t gate_add_buyer(struct gate *gate, const struct gate_buyer *buyer);
+uint32_t gate_add_item(struct gate *gate, const struct gate_item *item);
+uint32_t gate_add_sale(struct gate *gate, const struct gate_sale *sale);
+
+/* Checks promise 1 and all counts against the order pool. CHECKs on a difference. O(everything). */
+void gate_audit(const struct gate *gate);
+
+#endif

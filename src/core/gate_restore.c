@@ -1,0 +1,104 @@
+/*
+ * Loading a gate. Entries are inserted at the head of their chains, so a chain given newest first
+ * comes out oldest first; when the item is complete its chains are turned around.
+ */
+#include "core/gate_restore.h"
+
+#include "base/check.h"
+#include "base/err.h"
+
+void gate_restore_start(struct gate_restore *ret_restore, struct gate *empty_gate)
+{
+    CHECK(empty_gate->sales_used == 0 && empty_gate->item_pool.used == 0);
+    *ret_restore = (struct gate_restore){.gate = empty_gate, .item_slot = GATE_NONE};
+}
+
+static void turn_chains(struct gate_restore *restore)
+{
+    struct gate *gate = restore->gate;
+    if (restore->item_slot == GATE_NONE) {
+        return;
+    }
+    struct gate_item *item = &gate->items[restore->item_slot];
+    uint32_t turned = 0;
+    for (uint32_t link = item->orders; link != 0;) {
+        uint32_t next = gate->orders[link - 1].next_item;
+        gate->orders[link - 1].next_item = turned;
+        turned = link;
+        link = next;
+    }
+    item->orders = turned;
+    turned = 0;
+    for (uint32_t link = item->buyers; link != 0;) {
+        uint32_t next = gate->buyers[link - 1].next_item;
+        gate->buyers[link - 1].next_item = turned;
+        turned = link;
+        link = next;
+    }
+    item->buyers = turned;
+}
+
+int gate_restore_sale(struct gate_restore *restore, const struct gate_sale *sale)
+{
+    if (restore->item_slot != GATE_NONE || sale->state >= SALE_STATE_COUNT ||
+        gate_find_sale(restore->gate, sale->id) != GATE_NONE) {
+        return ERR_CORRUPT;
+    }
+    return gate_add_sale(restore->gate, sale) == GATE_NONE ? ERR_FULL : 0;
+}
+
+int gate_restore_item(struct gate_restore *restore, const struct gate_item *item, uint64_t sale)
+{
+    struct gate *gate = restore->gate;
+    struct gate_item entry = *item;
+    entry.sale_slot = gate_find_sale(gate, sale);
+    if (entry.sale_slot == GATE_NONE || gate_find_item(gate, item->id) != GATE_NONE) {
+        return ERR_CORRUPT;
+    }
+    if (gate->item_pool.used == gate->item_pool.capacity) {
+        return ERR_FULL;
+    }
+    turn_chains(restore);
+    restore->item_slot = gate_add_item(gate, &entry);
+    return 0;
+}
+
+int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *buyer)
+{
+    struct gate *gate = restore->gate;
+    struct gate_buyer entry = *buyer;
+    entry.item_slot = restore->item_slot;
+    if (entry.item_slot == GATE_NONE ||
+        gate_find_buyer(gate, entry.item_slot, buyer->user) != NULL) {
+        return ERR_CORRUPT;
+    }
+    if (gate->buyer_pool.used == gate->buyer_pool.capacity) {
+        return ERR_FULL;
+    }
+    (void)gate_add_buyer(gate, &entry);
+    return 0;
+}
+
+int gate_restore_order(struct gate_restore *restore, const struct gate_order *order)
+{
+    struct gate *gate = restore->gate;
+    struct gate_order entry = *order;
+    entry.item_slot = restore->item_slot;
+    if (entry.item_slot == GATE_NONE || order->state >= ORDER_STATE_COUNT ||
+        order->reason >= REFUSAL_COUNT || gate_find_order(gate, order->id) != GATE_NONE) {
+        return ERR_CORRUPT;
+    }
+    if (gate->order_pool.used == gate->order_pool.capacity) {
+        return ERR_FULL;
+    }
+    (void)gate_add_order(gate, &entry);
+    return 0;
+}
+
+void gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms)
+{
+    turn_chains(restore);
+    restore->gate->applied_event = applied_event;
+    restore->gate->highest_ms = highest_ms;
+    gate_audit(restore->gate);
+}
