@@ -1,0 +1,30 @@
+/*
+ * Time from outside. wall_ms may jump; boot_ms only grows (it counts while the machine sleeps).
+ * flow/inside_time makes of both the one time the program decides with.
+ */
+#ifndef SLUICE_PORT_CLOCK_H
+#define SLUICE_PORT_CLOCK_H
+
+#include <stdint.h>
+
+struct clock_port;
+
+struct clock_ops {
+    int64_t (*wall_ms)(struct clock_port *clock);
+    int64_t (*boot_us)(struct clock_port *clock);
+};
+
+struct clock_port {
+    const struct clock_ops *ops;
+};
+
+static inline int64_t clock_wall_ms(struct clock_port *c)
+{
+    return c->ops->wall_ms(c);
+}
+static inline int64_t clock_boot_us(struct clock_port *c)
+{
+    return c->ops->boot_us(c);
+}
+
+#endif

@@ -1,0 +1,269 @@
+/*
+ * The ledger: the truth about sales, orders, stock and payments, and the last guard against
+ * oversell. Two kinds of call, both on structs their caller owns:
+ *
+ *   write: a batch of ops in ONE transaction, by the only writer. Each op gets its own outcome; the
+ *          batch gets an error when nothing (or nobody knows what) was committed. Every op is
+ *          idempotent, so a batch whose answer was lost is simply sent again.
+ *   read:  one query, answered from a committed state; never blocks the writer.
+ *
+ * submit says LEDGER_DONE (the caller's thread did the work) or LEDGER_PENDING (it comes back from
+ * collect, on the same thread). Whatever happens to orders, stock or sales is also an event row,
+ * committed with it and numbered without gaps in commit order; the gate applies events in order.
+ */
+#ifndef SLUICE_PORT_LEDGER_H
+#define SLUICE_PORT_LEDGER_H
+
+#include "core/gate.h"
+#include "core/types.h"
+
+/* Events: name, public type, what a, b, c, d mean. qty, item, sale, user, id as named. */
+#define LEDGER_EVENTS(X)                                                                           \
+    X(EVENT_ORDER_LOCKED, "order.locked") /* a: pay_by_ms */                                       \
+    X(EVENT_ORDER_FAILED, "order.failed") /* reason */                                             \
+    X(EVENT_ORDER_PAID, "order.paid")                                                              \
+    X(EVENT_ORDER_EXPIRED, "order.expired")                                                        \
+    X(EVENT_ORDER_CANCELLED, "order.cancelled")                                                    \
+    X(EVENT_ITEM_RESTOCKED, "item.restocked") /* a: units */                                       \
+    X(EVENT_SALE_WARMED, "sale.warmed")       /* a: starts, b: ends, c: bar_unpaid */              \
+    X(EVENT_ITEM_LOADED, "item.loaded")       /* a: total, b: limit; follow sale.warmed */         \
+    X(EVENT_SALE_OPENED, "sale.opened")       /* a: starts (moved to now where it lay ahead) */    \
+    X(EVENT_SALE_PAUSED, "sale.paused")                                                            \
+    X(EVENT_SALE_CLOSED, "sale.closed")                                                            \
+    X(EVENT_SALE_CHANGED, "sale.changed")   /* a: ends; name may have changed too */               \
+    X(EVENT_SALE_FORGOTTEN, "sale.forgotten") /* off the board; orders stay in the ledger */
+
+enum ledger_event_kind {
+    EVENT_NONE,
+#define X(name, text) name,
+    LEDGER_EVENTS(X)
+#undef X
+        EVENT_KIND_COUNT
+};
+const char *ledger_event_text(enum ledger_event_kind kind);
+
+struct ledger_event {
+    uint64_t number; /* 1, 2, 3 ... without gaps */
+    enum ledger_event_kind kind;
+    int64_t at_ms;
+    uint64_t sale;
+    uint64_t item;
+    uint64_t user;
+    struct order_id id;
+    uint32_t qty;
+    enum refusal reason;
+    int64_t a, b, c, d;
+};
+
+struct order_row {
+    struct order_id id;
+    uint64_t user;
+    uint64_t sale;
+    uint64_t item;
+    uint32_t qty;
+    enum order_state state;
+    enum refusal reason;
+    int64_t amount_cents;
+    int64_t created_at_ms;
+    int64_t locked_at_ms; /* 0: never */
+    int64_t pay_by_ms;
+    int64_t ended_at_ms; /* when it became final; 0: not yet */
+    uint64_t lsn;        /* of its decision in the journal */
+    char currency[4];
+    char payment_id[PAYMENT_ID_MAX_BYTES + 1]; /* empty: none */
+};
+
+struct item_row {
+    uint64_t id;
+    uint64_t sale;
+    uint32_t price_cents;
+    uint32_t was_cents; /* 0: none */
+    uint32_t limit_per_user;
+    uint64_t total; /* stock as the ledger holds it */
+    uint64_t available;
+    uint64_t locked;
+    uint64_t sold;
+    char name[NAME_MAX_BYTES + 1];
+    char sku[SKU_MAX_BYTES + 1];        /* empty: none */
+    char image_url[URL_MAX_BYTES + 1];  /* empty: none */
+};
+
+struct sale_row {
+    uint64_t id;
+    enum sale_state state;
+    bool forgotten;
+    bool bar_unpaid;
+    uint32_t pay_within_s;
+    int64_t starts_at_ms;
+    int64_t ends_at_ms;
+    int64_t created_at_ms;
+    char name[NAME_MAX_BYTES + 1];
+    char currency[4];
+    char pay_url[URL_MAX_BYTES + 1]; /* template; empty: none */
+    uint32_t items_count;
+    struct item_row *items; /* in the order given; malloc'ed, owned by the row: sale_row_free */
+};
+void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fine */
+
+/*
+ * Write ops. In: as listed; out: refusal (REFUSAL_NONE: done), order or sale, repeated.
+ *   BOOK        command (a RESERVE), lsn. -> order (LOCKED or FAILED). An id that has a row already
+ *               moves nothing and answers that row (repeated).
+ *               Refused for the limit: a FAILED row, reason LIMIT_REACHED; for want of stock: a FAILED
+ *               row, reason NO_STOCK (the gate was wrong: written off there).
+ *   PAY         id, payment_id, amount_cents, fingerprint (of the body). -> order; NOT_FOUND, QUEUED (known to
+ *               the caller only), WRONG_AMOUNT, ALREADY_PAID, EXPIRED (also past pay_by_ms at now_ms),
+ *               DIFFERENT_REQUEST (payment_id known with another fingerprint); the same payment_id and
+ *               fingerprint again: the same answer, repeated.
+ *   CANCEL      id, user (0: any). -> order; already CANCELLED: repeated; NOT_FOUND, ALREADY_PAID, EXPIRED
+ *   EXPIRE      id; done only if LOCKED and pay_by_ms <= now_ms; else BAD_STATE, nothing changed
+ *   RESTOCK     item, amount, request_id -> sale; the same request_id again with the same amount:
+ *               repeated; with another: DIFFERENT_REQUEST; NO_SUCH_ITEM; BAD_STATE when closed
+ *   SALE_CREATE sale_in (ids 0: the ledger gives them) -> sale; EXISTS
+ *   SALE_CHANGE sale_in, changes; while draft anything (items replaced), later name and end only (others
+ *               given and different: BAD_STATE) -> sale; NOT_FOUND; end moved on a closed sale: BAD_STATE
+ *   SALE_DELETE sale -> only a draft, else BAD_STATE; NOT_FOUND
+ *   SALE_MOVE   sale, target (WARM, OPEN, PAUSED, CLOSED) -> sale; repeating a move: repeated; BAD_STATE
+ *   SALE_FORGET sale; only CLOSED and without QUEUED/LOCKED orders, else BAD_STATE
+ */
+#define LEDGER_OPS(X)                                                                              \
+    X(LEDGER_BOOK, "book")                                                                         \
+    X(LEDGER_PAY, "pay")                                                                           \
+    X(LEDGER_CANCEL, "cancel")                                                                     \
+    X(LEDGER_EXPIRE, "expire")                                                                     \
+    X(LEDGER_RESTOCK, "restock")                                                                   \
+    X(LEDGER_SALE_CREATE, "sale_create")                                                           \
+    X(LEDGER_SALE_CHANGE, "sale_change")                                                           \
+    X(LEDGER_SALE_DELETE, "sale_delete")                                                           \
+    X(LEDGER_SALE_MOVE, "sale_move")                                                               \
+    X(LEDGER_SALE_FORGET, "sale_forget")
+
+enum ledger_kind {
+#define X(name, text) name,
+    LEDGER_OPS(X)
+#undef X
+        LEDGER_KIND_COUNT
+};
+
+/* SALE_CHANGE: which members of sale_in were given. */
+enum {
+    SALE_HAS_NAME = 1,
+    SALE_HAS_STARTS = 2,
+    SALE_HAS_ENDS = 4,
+    SALE_HAS_PAY_WITHIN = 8,
+    SALE_HAS_CURRENCY = 16,
+    SALE_HAS_PAY_URL = 32,
+    SALE_HAS_BAR = 64,
+    SALE_HAS_ITEMS = 128,
+};
+
+struct ledger_op {
+    enum ledger_kind kind;
+    /* in */
+    struct gate_command command; /* BOOK */
+    uint64_t lsn;                /* BOOK */
+    struct order_id id;
+    uint64_t user;
+    uint64_t item;
+    uint64_t sale_id;
+    uint64_t amount; /* RESTOCK */
+    int64_t amount_cents;
+    uint8_t fingerprint[16];
+    char key[PAYMENT_ID_MAX_BYTES + 1]; /* payment_id or request_id */
+    struct sale_row *sale_in;           /* the caller's */
+    uint32_t changes;
+    enum sale_state target;
+    /* out */
+    enum refusal refusal;
+    bool repeated;
+    struct order_row order;
+    struct sale_row *sale; /* for sale ops and RESTOCK, if done: the caller frees it with sale_row_free */
+    /* the caller's own */
+    void *owner;
+    struct ledger_op *next;
+};
+
+struct ledger_batch {
+    /* in */
+    struct ledger_op **ops;
+    size_t count;
+    int64_t now_ms;
+    uint64_t booked_lsn; /* the cursor after this batch; stored in the same transaction */
+    /* out */
+    int error;                   /* 0: committed. Otherwise nothing is known to be committed */
+    struct ledger_event *events; /* of this batch, in order; valid until the next submit */
+    size_t events_count;
+};
+
+/* Queries. `after` and `limit` page; rows are written into the caller's arrays. */
+enum ledger_query_kind {
+    QUERY_STATE,   /* booked_lsn, last_event */
+    QUERY_SALES,   /* sale != 0: only that one; else all in id order, after = last id. Into sales[] */
+    QUERY_ORDERS,  /* filters sale, item, user, state (-1: any); newest first; after = cursor. orders[] */
+    QUERY_ORDER,   /* id -> orders[0] */
+    QUERY_EVENTS,  /* number > after, in order; into events[] */
+    QUERY_LOCKED,  /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[] */
+    QUERY_REPORT,  /* sale -> report[] one row per item */
+};
+
+struct report_row {
+    uint64_t item;
+    uint64_t orders[ORDER_STATE_COUNT];
+    uint64_t units[ORDER_STATE_COUNT];
+    int64_t first_order_ms;
+    int64_t last_order_ms;
+    uint64_t buyers;
+    uint64_t peak_orders_per_s; /* most orders created within one whole second */
+    int64_t paid_cents;
+};
+
+struct ledger_query {
+    enum ledger_query_kind kind;
+    uint64_t sale;
+    uint64_t item;
+    uint64_t user;
+    int state;
+    struct order_id id;
+    uint64_t after_item;
+    struct order_id after_id;
+    uint64_t after;
+    char cursor[80]; /* QUERY_ORDERS: in, as given by the caller (opaque text); empty: from the start */
+    uint32_t limit;
+    /* out: error 0, ERR_NOTFOUND, ERR_INVALID (cursor), ERR_IO */
+    int error;
+    uint32_t count;
+    char next[80]; /* QUERY_ORDERS: empty when there is no more */
+    uint64_t booked_lsn;
+    uint64_t last_event;
+    struct sale_row **sales; /* each freed by the caller with sale_row_free */
+    struct order_row *orders;
+    struct ledger_event *events;
+    struct report_row *report;
+    /* the caller's own */
+    void *owner;
+    struct ledger_query *next_query;
+};
+
+enum ledger_submitted { LEDGER_DONE, LEDGER_PENDING };
+
+struct ledger;
+struct ledger_ops {
+    enum ledger_submitted (*write)(struct ledger *ledger, struct ledger_batch *batch);
+    enum ledger_submitted (*read)(struct ledger *ledger, struct ledger_query *query);
+    /* Finished batches and queries that were PENDING; how many of either were found. */
+    struct ledger_batch *(*collect_batch)(struct ledger *ledger);
+    struct ledger_query *(*collect_query)(struct ledger *ledger);
+};
+struct ledger {
+    const struct ledger_ops *ops;
+};
+static inline enum ledger_submitted ledger_write(struct ledger *l, struct ledger_batch *batch)
+{
+    return l->ops->write(l, batch);
+}
+static inline enum ledger_submitted ledger_read(struct ledger *l, struct ledger_query *query)
+{
+    return l->ops->read(l, query);
+}
+
+#endif
