@@ -1,0 +1,128 @@
+/*
+ * The numbers of metrics.h, summed and written out. Reading never stops who counts; the text is
+ * made when somebody asks for it, so its cost is the reader's. Only metrics_init can fail.
+ */
+#include "obs/metrics.h"
+
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/version.h"
+
+/* Histograms are shown from 2^6 to 2^24 microseconds (64 us to 17 s), at each power of two. */
+#define SHOWN_BITS_MIN 6
+#define SHOWN_BITS_MAX 24
+
+int metrics_init(struct metrics *metrics, unsigned slots)
+{
+    size_t bytes = sizeof(struct metrics_slot) * slots;
+    struct metrics_slot *memory = aligned_alloc(_Alignof(struct metrics_slot), bytes);
+    if (memory == NULL) {
+        return ERR_NOMEM;
+    }
+    memset(memory, 0, bytes);
+    *metrics = (struct metrics){.slots = memory, .count = slots};
+    return 0;
+}
+
+void metrics_done(struct metrics *metrics)
+{
+    free(metrics->slots);
+    *metrics = (struct metrics){.slots = NULL};
+}
+
+uint64_t metrics_sum(const struct metrics *metrics, enum metric metric)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < metrics->count; i++) {
+        sum += atomic_load_explicit(&metrics->slots[i].values[metric], memory_order_relaxed);
+    }
+    return sum;
+}
+
+uint64_t metrics_refused(const struct metrics *metrics, unsigned refusal)
+{
+    CHECK(refusal < METRICS_REFUSALS_MAX);
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < metrics->count; i++) {
+        sum += atomic_load_explicit(&metrics->slots[i].refused[refusal], memory_order_relaxed);
+    }
+    return sum;
+}
+
+void metrics_hist(const struct metrics *metrics, enum metric_hist hist, struct hist *ret_hist)
+{
+    hist_clear(ret_hist);
+    for (unsigned i = 0; i < metrics->count; i++) {
+        hist_merge(ret_hist, &metrics->slots[i].hists[hist]);
+    }
+}
+
+static void put_head(struct out *out, const char *name, const char *type, const char *help)
+{
+    out_format(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_counter(struct out *out, const char *name, const char *help, uint64_t value)
+{
+    put_head(out, name, "counter", help);
+    out_format(out, "%s %llu\n", name, (unsigned long long)value);
+}
+
+/* A share that went below zero in one slot makes up for another's, so only the sum has a sign. */
+static void put_gauge(struct out *out, const char *name, const char *help, uint64_t value)
+{
+    put_head(out, name, "gauge", help);
+    out_format(out, "%s %lld\n", name, (long long)value);
+}
+
+static void put_seconds(struct out *out, uint64_t us)
+{
+    out_format(out, "%llu.%06llu", (unsigned long long)(us / 1000000),
+               (unsigned long long)(us % 1000000));
+}
+
+/* A value in whole microseconds below 2^b was a time below 2^b microseconds: the bounds are exact.
+ */
+static void put_hist(struct out *out, const char *name, const char *help, const struct hist *hist)
+{
+    uint64_t count = hist_count(hist);
+    put_head(out, name, "histogram", help);
+    for (unsigned bits = SHOWN_BITS_MIN; bits <= SHOWN_BITS_MAX; bits++) {
+        out_format(out, "%s_bucket{le=\"", name);
+        put_seconds(out, 1ULL << bits);
+        out_format(out, "\"} %llu\n", (unsigned long long)hist_count_below(hist, bits));
+    }
+    out_format(out, "%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)count);
+    out_format(out, "%s_sum ", name);
+    put_seconds(out, hist_sum(hist));
+    out_format(out, "\n%s_count %llu\n", name, (unsigned long long)count);
+}
+
+static void put_refusals(const struct metrics *metrics, metrics_refusal_name *name, struct out *out)
+{
+    put_head(out, "sluice_refused_total", "counter", "requests refused, by the refusal's code");
+    for (unsigned i = 0; i < METRICS_REFUSALS_MAX && name(i) != NULL; i++) {
+        out_format(out, "sluice_refused_total{code=\"%s\"} %llu\n", name(i),
+                   (unsigned long long)metrics_refused(metrics, i));
+    }
+}
+
+#define PUT_COUNTER(name, shown, help)                                                             \
+    put_counter(out, shown, help, metrics_sum(metrics, METRIC_##name));
+#define PUT_GAUGE(name, shown, help)                                                               \
+    put_gauge(out, shown, help, metrics_sum(metrics, METRIC_##name));
+#define PUT_HISTOGRAM(name, shown, help)                                                           \
+    metrics_hist(metrics, HIST_##name, &hist);                                                     \
+    put_hist(out, shown, help, &hist);
+
+void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, struct out *out)
+{
+    struct hist hist; /* a copy, summed over the slots: one set of numbers for all its lines */
+    put_head(out, "sluice_build_info", "gauge", "the version that runs");
+    out_lit(out, "sluice_build_info{version=\"" SLUICE_VERSION "\"} 1\n");
+#define X(kind, id, shown, help) PUT_##kind(id, shown, help)
+    METRICS(X)
+#undef X
+    put_refusals(metrics, name, out);
+}

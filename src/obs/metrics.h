@@ -1,0 +1,142 @@
+/*
+ * The numbers of /metrics: counters, gauges and histograms, all from the one list below.
+ *
+ * Every thread that counts has a slot of its own, on cache lines of its own, and is the only one
+ * that writes to it: counting is a load, an add and a store, with no lock and no shared line. Who
+ * reads sums over the slots. A reader may be a few counts behind a writer, never wrong by more.
+ *
+ * A gauge is a sum, too: each slot holds its thread's share (this loop's connections); a gauge that
+ * one thread knows is set in that thread's slot alone. Histograms take microseconds and are shown
+ * in seconds, as Prometheus wants them. What changes from request to request is never a label.
+ */
+#ifndef SLUICE_OBS_METRICS_H
+#define SLUICE_OBS_METRICS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/hist.h"
+
+/* X(kind, NAME, name shown, help). A new number is a new line; nothing else has to know. */
+#define METRICS(X)                                                                                 \
+    X(COUNTER, HTTP_CONNECTIONS_TOTAL, "sluice_http_connections_total", "connections accepted")    \
+    X(COUNTER, HTTP_REQUESTS_TOTAL, "sluice_http_requests_total", "requests answered")             \
+    X(COUNTER, HTTP_MALFORMED_TOTAL, "sluice_http_malformed_total",                                \
+      "connections closed for malformed framing")                                                  \
+    X(COUNTER, HTTP_TIMEOUTS_TOTAL, "sluice_http_timeouts_total",                                  \
+      "connections closed because the client was too slow")                                        \
+    X(GAUGE, HTTP_CONNECTIONS, "sluice_http_connections", "open connections")                      \
+    X(GAUGE, HTTP_WATCHERS, "sluice_http_watchers", "event streams and long polls held open")      \
+    X(COUNTER, TOKENS_REMEMBERED_TOTAL, "sluice_tokens_remembered_total",                          \
+      "tokens that needed no signature check")                                                     \
+    X(COUNTER, TOKENS_VERIFIED_TOTAL, "sluice_tokens_verified_total", "token signatures checked")  \
+    X(COUNTER, TICKETS_TOTAL, "sluice_tickets_total", "tickets handed out")                        \
+    X(COUNTER, BUYS_ACCEPTED_TOTAL, "sluice_buys_accepted_total", "new orders that got stock")     \
+    X(COUNTER, BUYS_REPEATED_TOTAL, "sluice_buys_repeated_total",                                  \
+      "buys answered with an order that existed")                                                  \
+    X(COUNTER, ORDERS_LOCKED_TOTAL, "sluice_orders_locked_total", "orders booked in the ledger")   \
+    X(COUNTER, ORDERS_PAID_TOTAL, "sluice_orders_paid_total", "orders paid")                       \
+    X(COUNTER, ORDERS_EXPIRED_TOTAL, "sluice_orders_expired_total", "orders not paid in time")     \
+    X(COUNTER, ORDERS_CANCELLED_TOTAL, "sluice_orders_cancelled_total", "orders cancelled")        \
+    X(COUNTER, ORDERS_FAILED_TOTAL, "sluice_orders_failed_total", "orders the ledger refused")     \
+    X(COUNTER, JOURNAL_BATCHES_TOTAL, "sluice_journal_batches_total", "batches made durable")      \
+    X(COUNTER, JOURNAL_RECORDS_TOTAL, "sluice_journal_records_total", "records made durable")      \
+    X(COUNTER, JOURNAL_SNAPSHOTS_TOTAL, "sluice_journal_snapshots_total", "snapshots written")     \
+    X(GAUGE, JOURNAL_LATCHED, "sluice_journal_latched",                                            \
+      "1 after a failed write or sync: no promises until a restart")                               \
+    X(HISTOGRAM, JOURNAL_SYNC, "sluice_journal_sync_seconds", "write and sync of one batch")       \
+    X(COUNTER, LEDGER_COMMITS_TOTAL, "sluice_ledger_commits_total", "transactions committed")      \
+    X(COUNTER, LEDGER_RETRIES_TOTAL, "sluice_ledger_retries_total",                                \
+      "batches that met trouble and were done one by one")                                         \
+    X(GAUGE, LEDGER_LAG, "sluice_ledger_lag_records", "durable records not booked yet")            \
+    X(HISTOGRAM, LEDGER_COMMIT, "sluice_ledger_commit_seconds", "one transaction of the ledger")   \
+    X(HISTOGRAM, BUY_ANSWER, "sluice_buy_answer_seconds", "from a buy read to its 202 written")    \
+    X(HISTOGRAM, BUY_BOOKED, "sluice_buy_booked_seconds", "from a buy accepted to its order booked")
+
+/* The list, once for what is one number (METRIC_*) and once for histograms (HIST_*). */
+#define METRICS_ONE_COUNTER(x) x,
+#define METRICS_ONE_GAUGE(x) x,
+#define METRICS_ONE_HISTOGRAM(x)
+#define METRICS_HIST_COUNTER(x)
+#define METRICS_HIST_GAUGE(x)
+#define METRICS_HIST_HISTOGRAM(x) x,
+enum metric {
+#define X(kind, name, shown, help) METRICS_ONE_##kind(METRIC_##name)
+    METRICS(X) METRIC_COUNT
+#undef X
+};
+enum metric_hist {
+#define X(kind, name, shown, help) METRICS_HIST_##kind(HIST_##name)
+    METRICS(X) HIST_COUNT
+#undef X
+};
+
+/* Refusals are counted by a small number (the index of a refusal code), shown as the label code. */
+#define METRICS_REFUSALS_MAX 64
+
+/* One thread's numbers. All zero is a fresh start. */
+struct metrics_slot {
+    _Alignas(64) _Atomic uint64_t values[METRIC_COUNT];
+    _Atomic uint64_t refused[METRICS_REFUSALS_MAX];
+    struct hist hists[HIST_COUNT];
+};
+
+struct metrics {
+    struct metrics_slot *slots;
+    unsigned count;
+};
+
+/* Memory for so many threads (about 40 KiB each); ERR_NOMEM. */
+int metrics_init(struct metrics *metrics, unsigned slots);
+void metrics_done(struct metrics *metrics);
+
+/* The slot of a thread; indexes are given out by whoever starts the threads. */
+static inline struct metrics_slot *metrics_slot(const struct metrics *metrics, unsigned index)
+{
+    CHECK(index < metrics->count);
+    return &metrics->slots[index];
+}
+
+/* The rest of this block: only the thread that owns the slot. */
+static inline void metrics_bump(_Atomic uint64_t *value, uint64_t n)
+{
+    uint64_t before = atomic_load_explicit(value, memory_order_relaxed);
+    atomic_store_explicit(value, before + n, memory_order_relaxed);
+}
+static inline void metrics_add(struct metrics_slot *slot, enum metric metric, uint64_t n)
+{
+    metrics_bump(&slot->values[metric], n);
+}
+static inline void metrics_sub(struct metrics_slot *slot, enum metric gauge, uint64_t n)
+{
+    metrics_bump(&slot->values[gauge], 0 - n);
+}
+static inline void metrics_set(struct metrics_slot *slot, enum metric gauge, uint64_t value)
+{
+    atomic_store_explicit(&slot->values[gauge], value, memory_order_relaxed);
+}
+static inline void metrics_refuse(struct metrics_slot *slot, unsigned refusal)
+{
+    CHECK(refusal < METRICS_REFUSALS_MAX);
+    metrics_bump(&slot->refused[refusal], 1);
+}
+static inline void metrics_observe_us(struct metrics_slot *slot, enum metric_hist hist, uint64_t us)
+{
+    hist_add(&slot->hists[hist], us);
+}
+
+/* Sums over all slots; any thread. */
+uint64_t metrics_sum(const struct metrics *metrics, enum metric metric);
+uint64_t metrics_refused(const struct metrics *metrics, unsigned refusal);
+void metrics_hist(const struct metrics *metrics, enum metric_hist hist, struct hist *ret_hist);
+
+/* The text of refusal number i, or NULL from the end of the list on. */
+typedef const char *metrics_refusal_name(unsigned refusal);
+
+/* Appends everything in Prometheus's text format; METRICS_TEXT_MAX bytes always suffice. */
+#define METRICS_TEXT_MAX 32768
+void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, struct out *out);
+
+#endif
