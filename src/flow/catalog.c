@@ -1,0 +1,188 @@
+/*
+ * Two sorted arrays behind a read-write lock: sales by id, items by id. Changes are rare (an
+ * operator's), so an insert may move everything; look-ups are a binary search.
+ */
+#include "flow/catalog.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+struct entry {
+    uint64_t item;
+    struct sale_row *sale;
+    uint32_t index;
+};
+
+struct catalog {
+    pthread_rwlock_t lock;
+    struct sale_row **sales;
+    size_t sales_count;
+    struct entry *entries;
+    size_t entries_count;
+};
+
+struct catalog *catalog_new(void)
+{
+    struct catalog *catalog = calloc(1, sizeof(*catalog));
+    if (catalog != NULL) {
+        CHECK(pthread_rwlock_init(&catalog->lock, NULL) == 0);
+    }
+    return catalog;
+}
+
+void catalog_free(struct catalog *catalog)
+{
+    if (catalog == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < catalog->sales_count; i++) {
+        sale_row_free(catalog->sales[i]);
+    }
+    (void)pthread_rwlock_destroy(&catalog->lock);
+    free(catalog->sales);
+    free(catalog->entries);
+    free(catalog);
+}
+
+/* Index of the first sale whose id is not below. */
+static size_t sale_place(const struct catalog *catalog, uint64_t sale)
+{
+    size_t low = 0;
+    size_t high = catalog->sales_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (catalog->sales[middle]->id < sale) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static int entry_order(const void *a, const void *b)
+{
+    uint64_t x = ((const struct entry *)a)->item;
+    uint64_t y = ((const struct entry *)b)->item;
+    return x < y ? -1 : x > y;
+}
+
+/* Makes the item array anew from the sales. The memory was taken before anything changed. */
+static void index_items(struct catalog *catalog, struct entry *entries)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < catalog->sales_count; i++) {
+        struct sale_row *sale = catalog->sales[i];
+        for (uint32_t k = 0; k < sale->items_count; k++) {
+            entries[n++] = (struct entry){sale->items[k].id, sale, k};
+        }
+    }
+    if (n > 1) {
+        qsort(entries, n, sizeof(*entries), entry_order);
+    }
+    free(catalog->entries);
+    catalog->entries = entries;
+    catalog->entries_count = n;
+}
+
+static size_t count_items(const struct catalog *catalog)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < catalog->sales_count; i++) {
+        n += catalog->sales[i]->items_count;
+    }
+    return n;
+}
+
+int catalog_put(struct catalog *catalog, struct sale_row *row)
+{
+    CHECK(pthread_rwlock_wrlock(&catalog->lock) == 0);
+    size_t items = count_items(catalog) + row->items_count + 1;
+    struct entry *entries = malloc(items * sizeof(*entries));
+    struct sale_row **sales =
+        realloc(catalog->sales, (catalog->sales_count + 1) * sizeof(*sales));
+    if (sales != NULL) {
+        catalog->sales = sales;
+    }
+    if (entries == NULL || sales == NULL) {
+        CHECK(pthread_rwlock_unlock(&catalog->lock) == 0);
+        free(entries);
+        sale_row_free(row);
+        return ERR_NOMEM;
+    }
+    size_t place = sale_place(catalog, row->id);
+    if (place < catalog->sales_count && sales[place]->id == row->id) {
+        sale_row_free(sales[place]);
+    } else {
+        memmove(&sales[place + 1], &sales[place],
+                (catalog->sales_count - place) * sizeof(*sales));
+        catalog->sales_count++;
+    }
+    sales[place] = row;
+    index_items(catalog, entries);
+    CHECK(pthread_rwlock_unlock(&catalog->lock) == 0);
+    return 0;
+}
+
+void catalog_remove(struct catalog *catalog, uint64_t sale)
+{
+    CHECK(pthread_rwlock_wrlock(&catalog->lock) == 0);
+    size_t place = sale_place(catalog, sale);
+    if (place < catalog->sales_count && catalog->sales[place]->id == sale) {
+        size_t kept = 0;
+        for (size_t i = 0; i < catalog->entries_count; i++) {
+            if (catalog->entries[i].sale != catalog->sales[place]) {
+                catalog->entries[kept++] = catalog->entries[i];
+            }
+        }
+        catalog->entries_count = kept;
+        sale_row_free(catalog->sales[place]);
+        memmove(&catalog->sales[place], &catalog->sales[place + 1],
+                (catalog->sales_count - place - 1) * sizeof(*catalog->sales));
+        catalog->sales_count--;
+    }
+    CHECK(pthread_rwlock_unlock(&catalog->lock) == 0);
+}
+
+void catalog_lock(struct catalog *catalog)
+{
+    CHECK(pthread_rwlock_rdlock(&catalog->lock) == 0);
+}
+
+void catalog_unlock(struct catalog *catalog)
+{
+    CHECK(pthread_rwlock_unlock(&catalog->lock) == 0);
+}
+
+struct sale_row *const *catalog_sales(const struct catalog *catalog, size_t *ret_count)
+{
+    *ret_count = catalog->sales_count;
+    return catalog->sales;
+}
+
+const struct sale_row *catalog_sale(const struct catalog *catalog, uint64_t sale)
+{
+    size_t place = sale_place(catalog, sale);
+    bool found = place < catalog->sales_count && catalog->sales[place]->id == sale;
+    return found ? catalog->sales[place] : NULL;
+}
+
+const struct item_row *catalog_item(const struct catalog *catalog, uint64_t item,
+                                    const struct sale_row **ret_sale)
+{
+    if (catalog->entries_count == 0) {
+        return NULL;
+    }
+    struct entry key = {.item = item};
+    const struct entry *entry = bsearch(&key, catalog->entries, catalog->entries_count,
+                                        sizeof(key), entry_order);
+    if (entry == NULL) {
+        return NULL;
+    }
+    *ret_sale = entry->sale;
+    return &entry->sale->items[entry->index];
+}

@@ -1,0 +1,372 @@
+/* See engine.h. Locks: engine->lock, and inside it the journal's; notices have their own, taken last. */
+#include "flow/engine.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+/* Watched orders that may change between two turns of a loop before it has to look at all it
+ * watches: 4096 * 16 bytes. */
+#define NOTICES_MAX 4096
+
+struct notices {
+    pthread_mutex_t lock;
+    size_t count;
+    bool all;
+    struct order_id ids[NOTICES_MAX];
+};
+
+struct engine {
+    struct gate_port port;
+    pthread_mutex_t lock;
+    struct gate *gate;
+    struct journal *journal;
+    uint32_t loops;
+    struct waker wakers[LOOPS_MAX];
+    struct notices *notices; /* one per loop */
+    void (*on_durable)(void *context);
+    void *on_durable_context;
+};
+
+static void lock(pthread_mutex_t *mutex)
+{
+    CHECK(pthread_mutex_lock(mutex) == 0);
+}
+
+static void unlock(pthread_mutex_t *mutex)
+{
+    CHECK(pthread_mutex_unlock(mutex) == 0);
+}
+
+/* ---- asks ---- */
+
+/* Nothing can be decided now. An order that exists is answered all the same. */
+static void buy_without_journal(struct engine *engine, struct gate_ask *ask, bool latched)
+{
+    uint32_t slot = gate_find_order(engine->gate, ask->id);
+    if (slot == GATE_NONE) {
+        ask->refusal = latched ? REFUSAL_DEGRADED : REFUSAL_OVERLOADED;
+        return;
+    }
+    const struct gate_order *order = &engine->gate->orders[slot];
+    if (order->user != ask->user) {
+        ask->refusal = REFUSAL_BAD_TICKET;
+    } else if (order->qty != ask->qty) {
+        ask->refusal = REFUSAL_DIFFERENT_REQUEST;
+    } else {
+        ask->existed = true;
+        gate_view_order(engine->gate, slot, &ask->order);
+        ask->has_order = true;
+        ask->lsn = order->lsn;
+    }
+}
+
+static void ask_buy(struct engine *engine, struct gate_ask *ask)
+{
+    struct gate *gate = engine->gate;
+    bool latched = journal_latched(engine->journal);
+    if (latched || !journal_has_room(engine->journal, 1)) {
+        buy_without_journal(engine, ask, latched);
+        return;
+    }
+    struct gate_command command = {
+        .kind = GATE_RESERVE,
+        /* Never decide with a time below one that is in the journal. */
+        .now_ms = ask->now_ms > gate->highest_ms ? ask->now_ms : gate->highest_ms,
+        .id = ask->id,
+        .user = ask->user,
+        .item = ask->item,
+        .qty = ask->qty,
+        .ticket_expires_ms = (uint64_t)ask->ticket_expires_ms,
+    };
+    struct gate_effects effects;
+    enum verdict verdict = gate_step(gate, &command, &effects);
+    ask->held = effects.held;
+    ask->limit = effects.limit;
+    ask->available = effects.available;
+    ask->locked = effects.locked;
+    if (verdict == VERDICT_REFUSED) {
+        ask->refusal = effects.refusal;
+        return;
+    }
+    struct gate_order *order = &gate->orders[effects.slot];
+    if (verdict == VERDICT_DONE) {
+        /* There was room and we hold the lock; a latch since then leaves the order undurable, and
+         * whoever waits for it is told that the outcome is not known. */
+        uint64_t lsn = UINT64_MAX;
+        (void)journal_append(engine->journal, &command, &lsn);
+        order->lsn = lsn;
+    }
+    ask->existed = verdict == VERDICT_SAME;
+    ask->has_order = true;
+    gate_view_order(gate, effects.slot, &ask->order);
+    ask->lsn = order->lsn;
+}
+
+static void ask_ticket(const struct engine *engine, struct gate_ask *ask)
+{
+    const struct gate *gate = engine->gate;
+    uint32_t slot = gate_find_item(gate, ask->item);
+    if (slot == GATE_NONE) {
+        ask->refusal = REFUSAL_NO_SUCH_ITEM;
+        return;
+    }
+    gate_view_item(gate, slot, &ask->view);
+    const struct gate_buyer *buyer = gate_find_buyer(gate, slot, ask->user);
+    if (buyer != NULL) {
+        ask->held = buyer->held;
+        ask->attempt = buyer->ended;
+        ask->barred = buyer->barred != 0;
+    }
+    if (gate->items[slot].limit == 1 && ask->attempt <= ORDER_ATTEMPT_MAX) {
+        uint32_t order =
+            gate_find_order(gate, order_id_once(ask->item, ask->user, ask->attempt));
+        ask->has_order = order != GATE_NONE;
+    }
+}
+
+static void ask_order(struct engine *engine, struct gate_ask *ask)
+{
+    uint32_t slot = gate_find_order(engine->gate, ask->id);
+    if (slot == GATE_NONE) {
+        ask->refusal = REFUSAL_NOT_FOUND;
+        return;
+    }
+    if (ask->watch) {
+        engine->gate->orders[slot].watch |= 1ULL << ask->loop;
+    }
+    ask->has_order = true;
+    gate_view_order(engine->gate, slot, &ask->order);
+    ask->lsn = ask->order.lsn;
+}
+
+static void ask_item(const struct engine *engine, struct gate_ask *ask)
+{
+    uint32_t slot = gate_find_item(engine->gate, ask->item);
+    if (slot == GATE_NONE) {
+        ask->refusal = REFUSAL_NO_SUCH_ITEM;
+        return;
+    }
+    gate_view_item(engine->gate, slot, &ask->view);
+}
+
+static enum gate_submitted engine_submit(struct gate_port *port, struct gate_ask *ask)
+{
+    struct engine *engine = (struct engine *)port;
+    ask->refusal = REFUSAL_NONE;
+    ask->existed = false;
+    ask->has_order = false;
+    ask->held = 0;
+    ask->attempt = 0;
+    ask->barred = false;
+    ask->lsn = 0;
+    lock(&engine->lock);
+    switch (ask->question) {
+    case ASK_BUY:
+        ask_buy(engine, ask);
+        break;
+    case ASK_TICKET:
+        ask_ticket(engine, ask);
+        break;
+    case ASK_ORDER:
+        ask_order(engine, ask);
+        break;
+    case ASK_ITEM:
+        ask_item(engine, ask);
+        break;
+    }
+    unlock(&engine->lock);
+    return GATE_ANSWERED;
+}
+
+static struct gate_ask *engine_collect(struct gate_port *port, uint32_t loop)
+{
+    (void)port;
+    (void)loop;
+    return NULL;
+}
+
+static const struct gate_ops engine_ops = {engine_submit, engine_collect};
+
+/* ---- what the ledger committed ---- */
+
+/* Leaves a note for every loop that watches the order. The engine's lock is held. */
+static uint64_t notify(struct engine *engine, struct gate_order *order)
+{
+    uint64_t watching = order->watch;
+    order->watch = 0;
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        if ((watching >> i & 1) == 0) {
+            continue;
+        }
+        struct notices *notices = &engine->notices[i];
+        lock(&notices->lock);
+        if (notices->count < NOTICES_MAX) {
+            notices->ids[notices->count++] = order->id;
+        } else {
+            notices->all = true;
+        }
+        unlock(&notices->lock);
+    }
+    return watching;
+}
+
+int engine_apply(struct engine *engine, const struct gate_command *command, uint64_t *ret_lsn,
+                 enum refusal *ret_refusal)
+{
+    *ret_lsn = 0;
+    lock(&engine->lock);
+    while (!journal_has_room(engine->journal, 1)) {
+        unlock(&engine->lock);
+        if (journal_latched(engine->journal)) {
+            return ERR_LATCHED;
+        }
+        (void)sched_yield(); /* the journal thread is writing the other buffer */
+        lock(&engine->lock);
+    }
+    int error = 0;
+    uint64_t watching = 0;
+    struct gate_effects effects;
+    enum verdict verdict = gate_step(engine->gate, command, &effects);
+    if (verdict == VERDICT_DONE || verdict == VERDICT_MORE) {
+        uint64_t lsn = UINT64_MAX;
+        error = journal_append(engine->journal, command, &lsn);
+        *ret_lsn = lsn;
+        if (effects.slot != GATE_NONE) {
+            struct gate_order *order = &engine->gate->orders[effects.slot];
+            order->lsn = lsn;
+            watching = notify(engine, order);
+        }
+    }
+    unlock(&engine->lock);
+    for (uint32_t i = 0; watching != 0 && i < engine->loops; i++) {
+        if ((watching >> i & 1) != 0) {
+            waker_wake(&engine->wakers[i]);
+        }
+    }
+    if (verdict == VERDICT_REFUSED) {
+        *ret_refusal = effects.refusal;
+        return ERR_INVALID;
+    }
+    return verdict == VERDICT_MORE && error == 0 ? ERR_AGAIN : error;
+}
+
+uint64_t engine_applied_event(struct engine *engine)
+{
+    lock(&engine->lock);
+    uint64_t event = engine->gate->applied_event;
+    unlock(&engine->lock);
+    return event;
+}
+
+size_t engine_notices(struct engine *engine, uint32_t loop, struct order_id *ret_ids, size_t max,
+                      bool *ret_all)
+{
+    struct notices *notices = &engine->notices[loop];
+    lock(&notices->lock);
+    size_t n = notices->count < max ? notices->count : max;
+    for (size_t i = 0; i < n; i++) {
+        ret_ids[i] = notices->ids[notices->count - 1 - i];
+    }
+    notices->count -= n;
+    *ret_all = notices->all;
+    notices->all = false;
+    unlock(&notices->lock);
+    return n;
+}
+
+void engine_count(struct engine *engine, struct engine_numbers *ret_numbers)
+{
+    lock(&engine->lock);
+    ret_numbers->orders = engine->gate->order_pool.used;
+    ret_numbers->buyers = engine->gate->buyer_pool.used;
+    ret_numbers->items = engine->gate->item_pool.used;
+    unlock(&engine->lock);
+    ret_numbers->durable_lsn = journal_durable_lsn(engine->journal);
+    ret_numbers->last_lsn = journal_last_lsn(engine->journal);
+}
+
+/* ---- life ---- */
+
+/* Journal thread: durable_lsn moved, or the journal latched (then everyone has to know). */
+static void durable_moved(void *context)
+{
+    struct engine *engine = context;
+    uint64_t durable =
+        journal_latched(engine->journal) ? UINT64_MAX : journal_durable_lsn(engine->journal);
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        waker_durable(&engine->wakers[i], durable);
+    }
+    if (engine->on_durable != NULL) {
+        engine->on_durable(engine->on_durable_context);
+    }
+}
+
+static void wake_nobody(void *context)
+{
+    (void)context;
+}
+
+int engine_new(struct gate *gate, struct journal *journal, uint32_t loops, struct engine **ret_engine)
+{
+    CHECK(loops >= 1 && loops <= LOOPS_MAX);
+    struct engine *engine = calloc(1, sizeof(*engine));
+    if (engine == NULL) {
+        return ERR_NOMEM;
+    }
+    engine->notices = calloc(loops, sizeof(*engine->notices));
+    if (engine->notices == NULL) {
+        free(engine);
+        return ERR_NOMEM;
+    }
+    engine->port.ops = &engine_ops;
+    engine->gate = gate;
+    engine->journal = journal;
+    engine->loops = loops;
+    CHECK(pthread_mutex_init(&engine->lock, NULL) == 0);
+    for (uint32_t i = 0; i < loops; i++) {
+        CHECK(pthread_mutex_init(&engine->notices[i].lock, NULL) == 0);
+        waker_init(&engine->wakers[i], wake_nobody, NULL);
+    }
+    journal_listen(journal, durable_moved, engine);
+    *ret_engine = engine;
+    return 0;
+}
+
+void engine_free(struct engine *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        (void)pthread_mutex_destroy(&engine->notices[i].lock);
+    }
+    (void)pthread_mutex_destroy(&engine->lock);
+    free(engine->notices);
+    free(engine);
+}
+
+struct gate_port *engine_port(struct engine *engine)
+{
+    return &engine->port;
+}
+
+struct journal *engine_journal(struct engine *engine)
+{
+    return engine->journal;
+}
+
+struct waker *engine_waker(struct engine *engine, uint32_t loop)
+{
+    CHECK(loop < engine->loops);
+    return &engine->wakers[loop];
+}
+
+void engine_on_durable(struct engine *engine, void (*office)(void *context), void *context)
+{
+    engine->on_durable = office;
+    engine->on_durable_context = context;
+}

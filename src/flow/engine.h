@@ -1,0 +1,56 @@
+/*
+ * The embedded engine: the gate, its lock and its journal, behind port/gate.
+ *
+ * Happy path of a buy, on the loop that read it: take the lock, run gate_step, append the command to
+ * the journal's open buffer (so log order is decision order), note the LSN, unlock. No syscall,
+ * allocation or formatting inside. The answer is told when the LSN is durable.
+ * The office applies what the ledger committed through engine_apply(), the same way.
+ *
+ * What can go wrong: a latched journal. Then nothing is decided any more; orders that are durable
+ * are still answered.
+ */
+#ifndef SLUICE_FLOW_ENGINE_H
+#define SLUICE_FLOW_ENGINE_H
+
+#include "flow/journal.h"
+#include "flow/waker.h"
+#include "port/gate.h"
+
+struct engine;
+
+/* gate and journal stay the caller's and outlive the engine. */
+int engine_new(struct gate *gate, struct journal *journal, uint32_t loops, struct engine **ret_engine);
+void engine_free(struct engine *engine);
+struct gate_port *engine_port(struct engine *engine);
+struct journal *engine_journal(struct engine *engine);
+
+/* Before threads start: how to wake each loop, and the office. */
+struct waker *engine_waker(struct engine *engine, uint32_t loop);
+void engine_on_durable(struct engine *engine, void (*office)(void *context), void *context);
+
+/*
+ * Office only: applies one committed ledger event. 0 and its lsn; applied before: 0 and lsn 0;
+ * ERR_LATCHED; ERR_AGAIN: applied in part, send it again; ERR_INVALID when the gate refuses it (the
+ * caller logs and skips the event).
+ * Waits while the journal's buffer is full.
+ */
+int engine_apply(struct engine *engine, const struct gate_command *command, uint64_t *ret_lsn,
+                 enum refusal *ret_refusal);
+uint64_t engine_applied_event(struct engine *engine);
+
+/* Orders that changed and were watched by this loop: up to max ids; *ret_all: too many to list, look
+ * at everything you watch. */
+size_t engine_notices(struct engine *engine, uint32_t loop, struct order_id *ret_ids, size_t max,
+                      bool *ret_all);
+
+/* Numbers for metrics, live feed and logs. */
+struct engine_numbers {
+    uint32_t orders;
+    uint32_t buyers;
+    uint32_t items;
+    uint64_t durable_lsn;
+    uint64_t last_lsn;
+};
+void engine_count(struct engine *engine, struct engine_numbers *ret_numbers);
+
+#endif

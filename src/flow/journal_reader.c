@@ -1,0 +1,151 @@
+/*
+ * Reading the journal back while it is written: what the booker and the snapshots do.
+ *
+ * Happy path: from the catalogue the reader learns its segment and how much of it is durable, reads
+ * big pieces up to there, checks each batch once, and hands out its records one by one. At the end
+ * of a segment that has a successor it goes on there.
+ *
+ * What can go wrong: ERR_NOTFOUND where the segment was trimmed away, ERR_CORRUPT where a durable
+ * batch does not read back. Both stay: the reader is of no use any more.
+ *
+ * What stays true: no byte beyond the durable end is ever read, so nothing is ever read that was
+ * half written. One thread per reader; any number of readers.
+ */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "flow/journal_private.h"
+
+struct journal_reader {
+    struct journal *journal;
+    uint64_t after_lsn; /* records up to here are not handed out */
+    uint64_t next_lsn;
+    uint64_t next_batch; /* 0: not yet at any */
+    struct disk_file *file;
+    uint64_t first_batch; /* of the segment of `file` */
+    uint64_t at;          /* of the next batch in it */
+    struct journal_window window;
+    struct journal_records records; /* left of the present batch */
+    int64_t batch_ms;
+};
+
+int journal_reader_new(struct journal *journal, uint64_t after_lsn,
+                       struct journal_reader **ret_reader)
+{
+    struct journal_reader *reader = malloc(sizeof(*reader));
+    if (reader == NULL) {
+        return ERR_NOMEM;
+    }
+    *reader = (struct journal_reader){
+        .journal = journal, .after_lsn = after_lsn, .window = {.disk = journal->disk}};
+    *ret_reader = reader;
+    return 0;
+}
+
+void journal_reader_free(struct journal_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    if (reader->file != NULL) {
+        disk_close(reader->journal->disk, reader->file);
+    }
+    journal_window_done(&reader->window);
+    free(reader);
+}
+
+/* The segment that holds the batch the reader wants next, or, at the beginning, the record. */
+static int find_segment(struct journal_reader *reader, struct journal_segment *ret_segment)
+{
+    struct journal *journal = reader->journal;
+    int error = ERR_NOTFOUND;
+    pthread_mutex_lock(&journal->catalog_lock);
+    const struct journal_catalog *catalog = &journal->catalog;
+    for (size_t i = catalog->segment_count; i > 0 && error != 0; i--) {
+        const struct journal_segment *segment = &catalog->segments[i - 1];
+        if (reader->next_batch == 0 ? segment->first_lsn <= reader->after_lsn + 1
+                                    : segment->first_batch <= reader->next_batch) {
+            *ret_segment = *segment;
+            error = 0;
+        }
+    }
+    pthread_mutex_unlock(&journal->catalog_lock);
+    return error;
+}
+
+static int enter_segment(struct journal_reader *reader, const struct journal_segment *segment)
+{
+    struct disk *disk = reader->journal->disk;
+    struct disk_file *file;
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    int error = disk_open(disk, name, DISK_READ, &file);
+    if (error != 0) {
+        return error;
+    }
+    if (reader->file != NULL) {
+        disk_close(disk, reader->file);
+    }
+    reader->file = file;
+    reader->first_batch = segment->first_batch;
+    reader->next_batch = segment->first_batch;
+    reader->next_lsn = segment->first_lsn;
+    reader->at = JOURNAL_SECTOR;
+    journal_window_show(&reader->window, file, JOURNAL_SECTOR);
+    return 0;
+}
+
+/* Makes the next durable batch the present one. ERR_AGAIN where there is none yet. */
+static int next_batch(struct journal_reader *reader)
+{
+    struct journal_segment segment;
+    int error = find_segment(reader, &segment);
+    if (error == 0 && (reader->file == NULL || segment.first_batch != reader->first_batch)) {
+        error = enter_segment(reader, &segment);
+    }
+    if (error != 0) {
+        return error;
+    }
+    if (reader->at == segment.end) {
+        return ERR_AGAIN;
+    }
+    reader->window.limit = segment.end;
+    struct journal_batch_head head;
+    const uint8_t *payload;
+    error = journal_window_batch(&reader->window, reader->at, &head, &payload);
+    if (error != 0) {
+        return error;
+    }
+    if (head.number != reader->next_batch || head.first_lsn != reader->next_lsn) {
+        return ERR_CORRUPT;
+    }
+    reader->records = (struct journal_records){payload, head.length, head.records};
+    reader->batch_ms = head.time_ms;
+    reader->at += journal_batch_bytes(head.length);
+    reader->next_batch++;
+    return 0;
+}
+
+int journal_reader_next(struct journal_reader *reader, uint64_t *ret_lsn, int64_t *ret_batch_ms,
+                        struct gate_command *ret_command)
+{
+    for (;;) {
+        int error = journal_records_next(&reader->records, ret_command);
+        if (error == ERR_AGAIN) {
+            error = next_batch(reader);
+            if (error != 0) {
+                return error;
+            }
+            continue;
+        }
+        if (error != 0) {
+            return error;
+        }
+        uint64_t lsn = reader->next_lsn++;
+        if (lsn > reader->after_lsn) {
+            *ret_lsn = lsn;
+            *ret_batch_ms = reader->batch_ms;
+            return 0;
+        }
+    }
+}
