@@ -1,0 +1,560 @@
+/*
+ * epoll, level-triggered. Happy path of a turn: one epoll_wait, for each ready connection one recv
+ * and one send by the caller; interest is changed only when it really changes, so an answered
+ * request costs no epoll_ctl.
+ *
+ * What can go wrong: no free slot, or no descriptor left. Then the listening socket is not watched
+ * until a connection closes (or, without descriptors, for a moment), and newcomers wait in the
+ * kernel's queue. A failed connection is ERR_IO to its user, who closes it.
+ *
+ * What stays true: a number is either in use with an open descriptor or on the free list; the last
+ * one freed is the first one used again, so few connections touch little memory.
+ */
+#define _GNU_SOURCE /* accept4, epoll_pwait2 */
+#include "backend/posix/net_epoll.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/limits.h"
+
+/* Events taken from the kernel at once; more wait for the next turn. */
+#define EVENTS_MAX 256
+/* New connections taken in one turn, so that a storm of them does not hold up those that are in. */
+#define ACCEPTS_MAX 64
+/* After the system ran out of descriptors, with no connection of ours closing. */
+#define ACCEPT_RETRY_MS 100
+#define BACKLOG 4096
+#define PIECES_MAX 8
+
+#define SLOT_NONE UINT32_MAX
+/* Marks in epoll's data beside connection numbers. */
+#define MARK_LISTEN (SLOT_NONE - 1)
+#define MARK_WAKE (SLOT_NONE - 2)
+
+struct net_listener {
+    uint32_t loops;
+    uint16_t port;
+    int sockets[LOOPS_MAX]; /* -1: taken by a loop */
+};
+
+struct slot {
+    int fd;        /* -1: free */
+    uint32_t next; /* of the free ones, or of the fresh ones */
+    uint8_t watch;
+    struct net_address peer;
+};
+
+struct net_epoll {
+    struct net net;
+    int epoll;
+    int wake;
+    int listen;     /* -1 once let go */
+    bool listening; /* watched by epoll */
+    bool starved;   /* not listening for want of descriptors */
+    uint32_t max;
+    uint32_t used; /* slots that were ever used */
+    uint32_t free;
+    uint32_t fresh; /* accepted while the listening socket was let go, not reported yet */
+    struct slot *slots;
+    struct epoll_event events[EVENTS_MAX];
+};
+
+static struct net_epoll *self(struct net *net)
+{
+    return (struct net_epoll *)(void *)net;
+}
+
+/* --- The listener ----------------------------------------------------------------------------- */
+
+static int parse_address(const char *text, struct sockaddr_storage *ret_address, socklen_t *ret_len)
+{
+    char host[INET6_ADDRSTRLEN];
+    const char *colon = strrchr(text, ':');
+    uint64_t port = 0;
+    if (colon == NULL || span_parse_u64(span_of(colon + 1), 65535, &port) != 0) {
+        return ERR_INVALID;
+    }
+    bool six = *text == '[';
+    const char *from = text + six;
+    size_t len = (size_t)(colon - from);
+    if (six && (colon - text < 2 || colon[-1] != ']')) {
+        return ERR_INVALID;
+    }
+    len -= six;
+    if (len == 0 || len >= sizeof(host)) {
+        return ERR_INVALID;
+    }
+    memcpy(host, from, len);
+    host[len] = '\0';
+    memset(ret_address, 0, sizeof(*ret_address));
+    if (six) {
+        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret_address;
+        in6->sin6_family = AF_INET6;
+        in6->sin6_port = htons((uint16_t)port);
+        *ret_len = sizeof(*in6);
+        return inet_pton(AF_INET6, host, &in6->sin6_addr) == 1 ? 0 : ERR_INVALID;
+    }
+    struct sockaddr_in *in4 = (struct sockaddr_in *)ret_address;
+    in4->sin_family = AF_INET;
+    in4->sin_port = htons((uint16_t)port);
+    *ret_len = sizeof(*in4);
+    return inet_pton(AF_INET, host, &in4->sin_addr) == 1 ? 0 : ERR_INVALID;
+}
+
+static int err_of_bind(void)
+{
+    switch (errno) {
+    case EADDRINUSE:
+        return ERR_BUSY;
+    case EADDRNOTAVAIL:
+        return ERR_NOTFOUND;
+    default:
+        return ERR_IO;
+    }
+}
+
+/* A socket bound to the address; with shared, others with the same setting may bind it, too. */
+static int bind_socket(const struct sockaddr_storage *address, socklen_t len, bool shared,
+                       int *ret_fd)
+{
+    int one = 1;
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return ERR_IO;
+    }
+    /* SO_REUSEADDR: connections of a server before us in TIME_WAIT do not matter. */
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+        (shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0)) {
+        (void)close(fd);
+        return ERR_IO;
+    }
+    if (bind(fd, (const struct sockaddr *)address, len) != 0) {
+        int err = err_of_bind();
+        (void)close(fd);
+        return err;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int port_of(int fd, struct sockaddr_storage *address, uint16_t *ret_port)
+{
+    socklen_t len = sizeof(*address);
+    if (getsockname(fd, (struct sockaddr *)address, &len) != 0) {
+        return ERR_IO;
+    }
+    /* The port is at the same place for both families. */
+    *ret_port = ntohs(((struct sockaddr_in *)address)->sin_port);
+    return 0;
+}
+
+static int open_sockets(struct net_listener *listener, struct sockaddr_storage *address,
+                        socklen_t len)
+{
+    int probe;
+    int err = bind_socket(address, len, false, &probe);
+    if (err == 0) {
+        err = port_of(probe, address, &listener->port); /* from here on the port is a number */
+        (void)close(probe);
+    }
+    for (uint32_t i = 0; err == 0 && i < listener->loops; i++) {
+        err = bind_socket(address, len, true, &listener->sockets[i]);
+    }
+    for (uint32_t i = 0; err == 0 && i < listener->loops; i++) {
+        err = listen(listener->sockets[i], BACKLOG) == 0 ? 0 : err_of_bind();
+    }
+    return err;
+}
+
+int net_epoll_listen(const char *address_port, uint32_t loops, struct net_listener **ret_listener)
+{
+    struct sockaddr_storage address;
+    socklen_t len = 0;
+    CHECK(loops > 0 && loops <= LOOPS_MAX);
+    int err = parse_address(address_port, &address, &len);
+    if (err != 0) {
+        return err;
+    }
+    struct net_listener *listener = calloc(1, sizeof(*listener));
+    if (listener == NULL) {
+        return ERR_NOMEM;
+    }
+    listener->loops = loops;
+    for (uint32_t i = 0; i < loops; i++) {
+        listener->sockets[i] = -1;
+    }
+    err = open_sockets(listener, &address, len);
+    if (err != 0) {
+        int saved = errno;
+        net_listener_free(listener);
+        errno = saved;
+        return err;
+    }
+    *ret_listener = listener;
+    return 0;
+}
+
+uint16_t net_listener_port(const struct net_listener *listener)
+{
+    return listener->port;
+}
+
+void net_listener_free(struct net_listener *listener)
+{
+    if (listener == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < listener->loops; i++) {
+        if (listener->sockets[i] >= 0) {
+            (void)close(listener->sockets[i]);
+        }
+    }
+    free(listener);
+}
+
+/* --- Accepting -------------------------------------------------------------------------------- */
+
+static int epoll_set(struct net_epoll *n, int op, int fd, uint32_t events, uint32_t mark)
+{
+    struct epoll_event event = {.events = events, .data.u64 = mark};
+    return epoll_ctl(n->epoll, op, fd, &event);
+}
+
+static void listen_watch(struct net_epoll *n, bool on)
+{
+    if (n->listen < 0 || n->listening == on) {
+        return;
+    }
+    if (epoll_set(n, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, n->listen, EPOLLIN, MARK_LISTEN) == 0) {
+        n->listening = on;
+    }
+    n->starved = !n->listening && on;
+}
+
+static bool have_slot(const struct net_epoll *n)
+{
+    return n->free != SLOT_NONE || n->used < n->max;
+}
+
+static uint32_t slot_take(struct net_epoll *n)
+{
+    uint32_t number = n->free;
+    if (number != SLOT_NONE) {
+        n->free = n->slots[number].next;
+    } else {
+        number = n->used++;
+    }
+    return number;
+}
+
+static void slot_give(struct net_epoll *n, uint32_t number)
+{
+    n->slots[number].fd = -1;
+    n->slots[number].next = n->free;
+    n->free = number;
+}
+
+static struct net_address address_of(const struct sockaddr_storage *from)
+{
+    struct net_address address = {0};
+    if (from->ss_family == AF_INET) {
+        address.family = 4;
+        memcpy(address.bytes, &((const struct sockaddr_in *)from)->sin_addr, 4);
+    } else if (from->ss_family == AF_INET6) {
+        const struct in6_addr *in6 = &((const struct sockaddr_in6 *)from)->sin6_addr;
+        if (IN6_IS_ADDR_V4MAPPED(in6)) {
+            address.family = 4;
+            memcpy(address.bytes, in6->s6_addr + 12, 4);
+        } else {
+            address.family = 6;
+            memcpy(address.bytes, in6, 16);
+        }
+    }
+    return address;
+}
+
+/* Takes one waiting connection; SLOT_NONE if there is none or no place for it. */
+static uint32_t accept_one(struct net_epoll *n)
+{
+    struct sockaddr_storage from;
+    socklen_t len = sizeof(from);
+    int one = 1;
+    if (!have_slot(n)) {
+        listen_watch(n, false);
+        return SLOT_NONE;
+    }
+    int fd;
+    do {
+        len = sizeof(from);
+        fd = accept4(n->listen, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+    if (fd < 0) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK) {
+            listen_watch(n, false);
+            n->starved = true;
+        }
+        return SLOT_NONE;
+    }
+    uint32_t number = slot_take(n);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (epoll_set(n, EPOLL_CTL_ADD, fd, EPOLLIN, number) != 0) {
+        (void)close(fd);
+        slot_give(n, number);
+        listen_watch(n, false);
+        n->starved = true;
+        return SLOT_NONE;
+    }
+    n->slots[number] = (struct slot){
+        .fd = fd, .next = SLOT_NONE, .watch = NET_READABLE, .peer = address_of(&from)};
+    return number;
+}
+
+static size_t accept_some(struct net_epoll *n, struct net_event *ret_events, size_t room)
+{
+    size_t count = 0;
+    size_t most = room < ACCEPTS_MAX ? room : ACCEPTS_MAX;
+    while (count < most) {
+        uint32_t number = accept_one(n);
+        if (number == SLOT_NONE) {
+            break;
+        }
+        ret_events[count++] = (struct net_event){number, NET_ACCEPTED};
+    }
+    return count;
+}
+
+/* --- The operations --------------------------------------------------------------------------- */
+
+static int wait_events(struct net_epoll *n, int max, int64_t timeout_us)
+{
+    int count;
+    if (timeout_us > 0) {
+        struct timespec timeout = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
+        count = epoll_pwait2(n->epoll, n->events, max, &timeout, NULL);
+        if (count < 0 && errno == ENOSYS) {
+            int64_t timeout_ms = (timeout_us + 999) / 1000;
+            count =
+                epoll_wait(n->epoll, n->events, max, timeout_ms < 60000 ? (int)timeout_ms : 60000);
+        }
+    } else {
+        count = epoll_wait(n->epoll, n->events, max, timeout_us == 0 ? 0 : -1);
+    }
+    CHECK(count >= 0 || errno == EINTR);
+    return count < 0 ? 0 : count;
+}
+
+/* Connections accepted while draining began. */
+static size_t report_fresh(struct net_epoll *n, struct net_event *ret_events, size_t max)
+{
+    size_t count = 0;
+    while (count < max && n->fresh != SLOT_NONE) {
+        uint32_t number = n->fresh;
+        n->fresh = n->slots[number].next;
+        ret_events[count++] = (struct net_event){number, NET_ACCEPTED};
+    }
+    return count;
+}
+
+static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max, int64_t timeout_us)
+{
+    struct net_epoll *n = self(net);
+    size_t count = 0;
+    if (n->fresh != SLOT_NONE) {
+        return report_fresh(n, ret_events, max);
+    }
+    if (n->starved) {
+        listen_watch(n, have_slot(n));
+        int64_t retry_us = ACCEPT_RETRY_MS * 1000;
+        timeout_us = timeout_us < 0 || timeout_us > retry_us ? retry_us : timeout_us;
+    }
+    int ready = wait_events(n, max < EVENTS_MAX ? (int)max : EVENTS_MAX, timeout_us);
+    bool accept = false;
+    for (int i = 0; i < ready; i++) {
+        uint32_t events = n->events[i].events;
+        uint32_t number = (uint32_t)n->events[i].data.u64;
+        if (number == MARK_LISTEN) {
+            accept = true;
+        } else if (number == MARK_WAKE) {
+            uint64_t times;
+            (void)!read(n->wake, &times, sizeof(times));
+        } else {
+            uint32_t what = ((events & EPOLLIN) != 0 ? NET_READABLE : 0) |
+                            ((events & EPOLLOUT) != 0 ? NET_WRITABLE : 0) |
+                            ((events & (EPOLLHUP | EPOLLERR)) != 0 ? NET_HUNG_UP : 0);
+            ret_events[count++] = (struct net_event){number, what};
+        }
+    }
+    if (accept) {
+        count += accept_some(n, ret_events + count, max - count);
+    }
+    return count;
+}
+
+static int fd_of(struct net_epoll *n, uint32_t connection)
+{
+    CHECK(connection < n->used && n->slots[connection].fd >= 0);
+    return n->slots[connection].fd;
+}
+
+static int64_t op_read(struct net *net, uint32_t connection, void *bytes, size_t len)
+{
+    ssize_t n = recv(fd_of(self(net), connection), bytes, len, 0);
+    if (n >= 0) {
+        return n;
+    }
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? ERR_AGAIN : ERR_IO;
+}
+
+static int64_t op_write(struct net *net, uint32_t connection, const struct net_piece *pieces,
+                        size_t count)
+{
+    int fd = fd_of(self(net), connection);
+    ssize_t n;
+    if (count == 0) {
+        return shutdown(fd, SHUT_WR) == 0 ? 0 : ERR_IO;
+    }
+    if (count == 1) {
+        n = send(fd, pieces[0].at, pieces[0].len, MSG_NOSIGNAL);
+    } else {
+        struct iovec vectors[PIECES_MAX];
+        CHECK(count <= PIECES_MAX);
+        for (size_t i = 0; i < count; i++) {
+            vectors[i] = (struct iovec){(void *)(uintptr_t)pieces[i].at, pieces[i].len};
+        }
+        struct msghdr message = {.msg_iov = vectors, .msg_iovlen = count};
+        n = sendmsg(fd, &message, MSG_NOSIGNAL);
+    }
+    if (n >= 0) {
+        return n;
+    }
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? ERR_AGAIN : ERR_IO;
+}
+
+static void op_watch(struct net *net, uint32_t connection, uint32_t what)
+{
+    struct net_epoll *n = self(net);
+    int fd = fd_of(n, connection);
+    struct slot *slot = &n->slots[connection];
+    if (slot->watch == what) {
+        return;
+    }
+    slot->watch = (uint8_t)what;
+    uint32_t events =
+        ((what & NET_READABLE) != 0 ? EPOLLIN : 0U) | ((what & NET_WRITABLE) != 0 ? EPOLLOUT : 0U);
+    CHECK(epoll_set(n, EPOLL_CTL_MOD, fd, events, connection) == 0);
+}
+
+static void op_close(struct net *net, uint32_t connection)
+{
+    struct net_epoll *n = self(net);
+    (void)close(fd_of(n, connection)); /* also takes it out of epoll */
+    slot_give(n, connection);
+    listen_watch(n, true);
+}
+
+static void op_accepting(struct net *net, bool on)
+{
+    struct net_epoll *n = self(net);
+    if (on || n->listen < 0) {
+        return; /* accepting from the start; what was let go is another process's now */
+    }
+    /* Closing the socket resets whoever waits in its queue: take them in first. */
+    uint32_t number;
+    while ((number = accept_one(n)) != SLOT_NONE) {
+        n->slots[number].next = n->fresh;
+        n->fresh = number;
+    }
+    (void)close(n->listen);
+    n->listen = -1;
+    n->listening = n->starved = false;
+}
+
+static struct net_address op_peer(struct net *net, uint32_t connection)
+{
+    struct net_epoll *n = self(net);
+    (void)fd_of(n, connection);
+    return n->slots[connection].peer;
+}
+
+static void op_wake(struct net *net)
+{
+    uint64_t once = 1;
+    /* Fails only if the counter is full, and then the loop is awake anyway. */
+    (void)!write(self(net)->wake, &once, sizeof(once));
+}
+
+static const struct net_ops ops = {
+    .poll = op_poll,
+    .read = op_read,
+    .write = op_write,
+    .watch = op_watch,
+    .close = op_close,
+    .accepting = op_accepting,
+    .peer = op_peer,
+    .wake = op_wake,
+};
+
+int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connections_max,
+                  struct net **ret_net)
+{
+    CHECK(loop < listener->loops && listener->sockets[loop] >= 0);
+    CHECK(connections_max > 0 && connections_max < MARK_WAKE);
+    struct net_epoll *n = malloc(sizeof(*n));
+    if (n == NULL) {
+        return ERR_NOMEM;
+    }
+    *n = (struct net_epoll){.net.ops = &ops,
+                            .max = connections_max,
+                            .free = SLOT_NONE,
+                            .fresh = SLOT_NONE,
+                            .epoll = epoll_create1(EPOLL_CLOEXEC),
+                            .wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
+                            .listen = listener->sockets[loop]};
+    n->slots = calloc(connections_max, sizeof(*n->slots));
+    if (n->slots == NULL || n->epoll < 0 || n->wake < 0 ||
+        epoll_set(n, EPOLL_CTL_ADD, n->wake, EPOLLIN, MARK_WAKE) != 0 ||
+        epoll_set(n, EPOLL_CTL_ADD, n->listen, EPOLLIN, MARK_LISTEN) != 0) {
+        int err = n->slots == NULL ? ERR_NOMEM : ERR_IO;
+        n->listen = -1; /* stays the listener's */
+        net_epoll_free(&n->net);
+        return err;
+    }
+    n->listening = true;
+    listener->sockets[loop] = -1;
+    *ret_net = &n->net;
+    return 0;
+}
+
+void net_epoll_free(struct net *net)
+{
+    if (net == NULL) {
+        return;
+    }
+    struct net_epoll *n = self(net);
+    for (uint32_t i = 0; n->slots != NULL && i < n->used; i++) {
+        if (n->slots[i].fd >= 0) {
+            (void)close(n->slots[i].fd);
+        }
+    }
+    int fds[] = {n->listen, n->wake, n->epoll};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        if (fds[i] >= 0) {
+            (void)close(fds[i]);
+        }
+    }
+    free(n->slots);
+    free(n);
+}

@@ -1,0 +1,373 @@
+/*
+ * Orders and what moves with them: BOOK, PAY, CANCEL, EXPIRE, RESTOCK.
+ *
+ * Every change of an order is four things in one transaction: the order's row, the buyer's
+ * holdings, the item's stock (kept back by write_stock_move and written once per item) and an
+ * event. What stays true: held = units of the buyer's LOCKED and PAID orders; locked and sold =
+ * units of the item's LOCKED and PAID orders; an order row is written once and moved at most once.
+ *
+ * Pay, cancel and expire have one winner: each looks at the row inside the transaction of the only
+ * writer. A payment is in time while now < pay_by, an expiry from pay_by on: never both.
+ */
+#include "backend/sqlite/store.h"
+#include "base/check.h"
+#include "base/err.h"
+
+static int order_answer_existing(struct write *w, struct ledger_op *op)
+{
+    int err = order_row_load(w->store, op->command.id, &op->order);
+    op->repeated = true;
+    return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
+}
+
+/* The row a decision becomes: LOCKED, or FAILED with a reason. */
+static struct order_row order_of_command(const struct write *w, const struct ledger_op *op,
+                                         const struct store_item *item, enum refusal reason)
+{
+    const struct gate_command *command = &op->command;
+    int64_t now_ms = w->batch->now_ms;
+    struct order_row order = {
+        .id = command->id,
+        .user = command->user,
+        .sale = item->sale,
+        .item = item->id,
+        .qty = command->qty,
+        .state = order_move_to(reason == REFUSAL_NONE ? MOVE_CONFIRM : MOVE_REFUSE),
+        .reason = reason,
+        .amount_cents = (int64_t)item->price_cents * command->qty,
+        .created_at_ms = command->now_ms,
+        .lsn = op->lsn,
+    };
+    if (reason == REFUSAL_NONE) {
+        order.locked_at_ms = now_ms;
+        order.pay_by_ms = now_ms + (int64_t)item->pay_within_s * 1000;
+    } else {
+        order.ended_at_ms = now_ms;
+    }
+    memcpy(order.currency, item->currency, sizeof(order.currency));
+    return order;
+}
+
+static int order_insert(struct write *w, const struct order_row *order)
+{
+    struct id_text id = id_text_of(order->id);
+    w->guard = REFUSAL_NONE; /* a row that cannot be stored at all */
+    return store_run(w->store, SQL_ORDER_ADD, v_int((int64_t)order->item), v_id(&id),
+                     v_int((int64_t)order->user), v_int(order->qty),
+                     v_text(order_state_text(order->state)), v_text(refusal_name(order->reason)),
+                     v_int(order->amount_cents), v_int(order->created_at_ms),
+                     v_nonzero(order->locked_at_ms), v_nonzero(order->pay_by_ms),
+                     v_nonzero(order->ended_at_ms), v_int((int64_t)order->lsn));
+}
+
+static int order_hold(struct write *w, const struct order_row *order, const struct store_item *item)
+{
+    bool alive = order_state_alive(order->state);
+    w->guard = REFUSAL_LIMIT_REACHED;
+    return store_run(w->store, SQL_HOLD, v_int((int64_t)order->item), v_int((int64_t)order->user),
+                     v_int(alive ? order->qty : 0), v_int(item->limit_per_user),
+                     v_int(alive ? 0 : 1));
+}
+
+static int order_event(struct write *w, enum ledger_event_kind kind, const struct order_row *order)
+{
+    return write_event(w, (struct ledger_event){
+                              .kind = kind,
+                              .sale = order->sale,
+                              .item = order->item,
+                              .user = order->user,
+                              .id = order->id,
+                              .qty = order->qty,
+                              .reason = order->reason,
+                              .a = kind == EVENT_ORDER_LOCKED ? order->pay_by_ms : 0,
+                          });
+}
+
+/* Inserts the order unless its id has a row: then that row is the answer. */
+static int book_as(struct write *w, struct ledger_op *op, struct store_item *item,
+                   enum refusal reason)
+{
+    op->order = order_of_command(w, op, item, reason);
+    int err = order_insert(w, &op->order);
+    if (err != 0) {
+        return err;
+    }
+    if (sqlite3_changes(w->store->db) == 0) {
+        return order_answer_existing(w, op);
+    }
+    err = order_hold(w, &op->order, item);
+    if (err != 0) {
+        return err;
+    }
+    if (reason == REFUSAL_NONE) {
+        write_stock_move(item, -(int64_t)op->order.qty, op->order.qty, 0);
+    }
+    return order_event(w, reason == REFUSAL_NONE ? EVENT_ORDER_LOCKED : EVENT_ORDER_FAILED,
+                       &op->order);
+}
+
+/* Looks first: the limit, then stock, as the gate does. An order that has a row fails neither. */
+static int book_reason(struct write *w, const struct ledger_op *op, const struct store_item *item,
+                       enum refusal *ret_reason)
+{
+    const struct gate_command *command = &op->command;
+    struct order_row existing;
+    int err = order_row_load(w->store, command->id, &existing);
+    if (err != ERR_NOTFOUND) {
+        *ret_reason = REFUSAL_NONE;
+        return err;
+    }
+    uint64_t held = 0;
+    sqlite3_stmt *row;
+    err = store_get(w->store, SQL_HELD, &row, v_int((int64_t)item->id),
+                    v_int((int64_t)command->user));
+    if (err == 0) {
+        held = (uint64_t)sqlite3_column_int64(row, 0);
+        store_done(row);
+    } else if (err != ERR_NOTFOUND) {
+        return err;
+    }
+    if (item->limit_per_user != 0 && held + command->qty > item->limit_per_user) {
+        *ret_reason = REFUSAL_LIMIT_REACHED;
+    } else if (item->available < (int64_t)command->qty) {
+        *ret_reason = REFUSAL_NO_STOCK;
+    } else {
+        *ret_reason = REFUSAL_NONE;
+    }
+    return 0;
+}
+
+/* The item of a booking. ERR_NOTFOUND: the op is refused, no row can be made. */
+static int book_item(struct write *w, struct ledger_op *op, struct store_item **ret_item)
+{
+    const struct gate_command *command = &op->command;
+    CHECK(command->kind == GATE_RESERVE);
+    if (command->item != order_id_item(command->id)) {
+        op->refusal = REFUSAL_BAD_REQUEST;
+        return ERR_NOTFOUND;
+    }
+    int err = write_item(w, command->item, ret_item);
+    if (err == ERR_NOTFOUND) {
+        op->refusal = REFUSAL_NO_SUCH_ITEM;
+    }
+    return err;
+}
+
+int op_book(struct write *w, struct ledger_op *op)
+{
+    struct store_item *item;
+    enum refusal reason = REFUSAL_NONE;
+    int err = book_item(w, op, &item);
+    if (err == ERR_NOTFOUND) {
+        return 0;
+    }
+    if (err == 0 && w->careful) {
+        err = book_reason(w, op, item, &reason);
+    }
+    return err != 0 ? err : book_as(w, op, item, reason);
+}
+
+int op_book_failed(struct write *w, struct ledger_op *op, enum refusal reason)
+{
+    struct store_item *item;
+    int err = book_item(w, op, &item);
+    return err == ERR_NOTFOUND ? 0 : err != 0 ? err : book_as(w, op, item, reason);
+}
+
+/* A LOCKED order, loaded into op->order, becomes final. */
+static int order_end(struct write *w, struct ledger_op *op, enum order_move move,
+                     enum ledger_event_kind kind, const char *payment_id)
+{
+    struct order_row *order = &op->order;
+    struct store_item *item;
+    int err = write_item(w, order->item, &item);
+    if (err != 0) {
+        return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
+    }
+    struct id_text id = id_text_of(order->id);
+    err = store_run(w->store, SQL_ORDER_MOVE, v_int((int64_t)order->item), v_id(&id),
+                    v_text(order_state_text(order_move_from(move))),
+                    v_text(order_state_text(order_move_to(move))), v_int(w->batch->now_ms),
+                    v_text(payment_id));
+    if (err != 0) {
+        return err;
+    }
+    CHECK(sqlite3_changes(w->store->db) == 1); /* the row was read as LOCKED just now */
+    order->state = order_move_to(move);
+    order->ended_at_ms = w->batch->now_ms;
+    if (move == MOVE_PAY) {
+        write_stock_move(item, 0, -(int64_t)order->qty, order->qty);
+        return order_event(w, kind, order);
+    }
+    bool barred = move == MOVE_EXPIRE && item->bar_unpaid;
+    write_stock_move(item, order->qty, -(int64_t)order->qty, 0);
+    err = store_run(w->store, SQL_RELEASE, v_int((int64_t)order->item), v_int((int64_t)order->user),
+                    v_int(order->qty), v_int(barred ? 0 : 1), v_int(barred ? 1 : 0));
+    return err != 0 ? err : order_event(w, kind, order);
+}
+
+static const char outcome_paid[] = "PAID";
+
+/* The final answer to a payment_id is kept: it will be given again. */
+static int payment_insert(struct write *w, const struct ledger_op *op)
+{
+    struct id_text id = id_text_of(op->id);
+    const char *outcome = op->refusal == REFUSAL_NONE ? outcome_paid : refusal_name(op->refusal);
+    return store_run(w->store, SQL_PAYMENT_ADD, v_text(op->key), v_int((int64_t)op->order.item),
+                     v_id(&id), v_int(op->amount_cents),
+                     v_blob(op->fingerprint, sizeof(op->fingerprint)), v_text(outcome),
+                     v_int(w->batch->now_ms));
+}
+
+/* An earlier decision on this payment_id, answered again. ERR_NOTFOUND: there is none. */
+static int payment_answer_existing(struct write *w, struct ledger_op *op)
+{
+    sqlite3_stmt *row;
+    int err = store_get(w->store, SQL_PAYMENT, &row, v_text(op->key));
+    if (err != 0) {
+        return err;
+    }
+    struct id_text id = id_text_of(op->id);
+    struct span stored_id = column_span(row, 0);
+    struct span stored_fingerprint = {sqlite3_column_blob(row, 1),
+                                      (size_t)sqlite3_column_bytes(row, 1)};
+    struct span outcome = column_span(row, 2);
+    if (!span_equal(stored_id, (struct span){id.text, ORDER_ID_TEXT}) ||
+        !span_equal(stored_fingerprint,
+                    (struct span){(const char *)op->fingerprint, sizeof(op->fingerprint)})) {
+        op->refusal = REFUSAL_DIFFERENT_REQUEST;
+    } else if (!span_is(outcome, outcome_paid)) {
+        err = refusal_of_name(outcome, &op->refusal);
+    }
+    store_done(row);
+    if (err != 0 || op->refusal == REFUSAL_DIFFERENT_REQUEST) {
+        return err;
+    }
+    op->repeated = true;
+    err = order_row_load(w->store, op->id, &op->order);
+    return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
+}
+
+int op_pay(struct write *w, struct ledger_op *op)
+{
+    int err = payment_answer_existing(w, op);
+    if (err != ERR_NOTFOUND) {
+        return err;
+    }
+    err = order_row_load(w->store, op->id, &op->order);
+    if (err == ERR_NOTFOUND) {
+        op->refusal = REFUSAL_NOT_FOUND; /* perhaps not booked yet: not a final answer */
+        return 0;
+    }
+    if (err != 0) {
+        return err;
+    }
+    if (op->order.state == ORDER_PAID) {
+        op->refusal = REFUSAL_ALREADY_PAID;
+    } else if (op->order.state != ORDER_LOCKED || w->batch->now_ms >= op->order.pay_by_ms) {
+        op->refusal = REFUSAL_EXPIRED;
+    } else if (op->amount_cents != op->order.amount_cents) {
+        op->refusal = REFUSAL_WRONG_AMOUNT;
+    } else {
+        err = order_end(w, op, MOVE_PAY, EVENT_ORDER_PAID, op->key);
+        memcpy(op->order.payment_id, op->key, sizeof(op->order.payment_id));
+    }
+    return err != 0 ? err : payment_insert(w, op);
+}
+
+int op_cancel(struct write *w, struct ledger_op *op)
+{
+    int err = order_row_load(w->store, op->id, &op->order);
+    if (err == 0 && op->user != 0 && op->order.user != op->user) {
+        op->order = (struct order_row){0};
+        err = ERR_NOTFOUND;
+    }
+    if (err == ERR_NOTFOUND) {
+        op->refusal = REFUSAL_NOT_FOUND;
+        return 0;
+    }
+    if (err != 0) {
+        return err;
+    }
+    switch (op->order.state) {
+    case ORDER_LOCKED:
+        return order_end(w, op, MOVE_CANCEL, EVENT_ORDER_CANCELLED, NULL);
+    case ORDER_CANCELLED:
+        op->repeated = true;
+        return 0;
+    case ORDER_PAID:
+        op->refusal = REFUSAL_ALREADY_PAID;
+        return 0;
+    default:
+        op->refusal = REFUSAL_EXPIRED;
+        return 0;
+    }
+}
+
+int op_expire(struct write *w, struct ledger_op *op)
+{
+    int err = order_row_load(w->store, op->id, &op->order);
+    if (err == 0 && op->order.state == ORDER_LOCKED && op->order.pay_by_ms <= w->batch->now_ms) {
+        return order_end(w, op, MOVE_EXPIRE, EVENT_ORDER_EXPIRED, NULL);
+    }
+    if (err != 0 && err != ERR_NOTFOUND) {
+        return err;
+    }
+    op->refusal = REFUSAL_BAD_STATE;
+    op->repeated = err == 0 && op->order.state == ORDER_EXPIRED;
+    return 0;
+}
+
+/* An earlier restock under this key. ERR_NOTFOUND: there is none. */
+static int restock_answer_existing(struct write *w, struct ledger_op *op)
+{
+    sqlite3_stmt *row;
+    int err = store_get(w->store, SQL_RESTOCKED, &row, v_int((int64_t)op->item), v_text(op->key));
+    if (err != 0) {
+        return err;
+    }
+    op->repeated = (uint64_t)sqlite3_column_int64(row, 0) == op->amount;
+    op->refusal = op->repeated ? REFUSAL_NONE : REFUSAL_DIFFERENT_REQUEST;
+    store_done(row);
+    return 0;
+}
+
+int op_restock(struct write *w, struct ledger_op *op)
+{
+    struct store_item *item;
+    int err = write_item(w, op->item, &item);
+    if (err == ERR_NOTFOUND) {
+        op->refusal = REFUSAL_NO_SUCH_ITEM;
+        return 0;
+    }
+    if (err == 0) {
+        err = restock_answer_existing(w, op);
+    }
+    if (err == 0 && op->repeated) {
+        return sale_row_load(w->store, item->sale, &op->sale);
+    }
+    if (err != ERR_NOTFOUND) {
+        return err;
+    }
+    if (item->sale_state == SALE_CLOSED) {
+        op->refusal = REFUSAL_BAD_STATE;
+        return 0;
+    }
+    if (op->amount == 0 || op->amount > STOCK_MAX || item->total + op->amount > STOCK_MAX) {
+        op->refusal = REFUSAL_BAD_REQUEST;
+        return 0;
+    }
+    err = store_run(w->store, SQL_RESTOCK, v_int((int64_t)item->id), v_int((int64_t)op->amount));
+    if (err == 0) {
+        err = store_run(w->store, SQL_RESTOCK_ADD, v_int((int64_t)item->id), v_text(op->key),
+                        v_int((int64_t)op->amount), v_int(w->batch->now_ms));
+    }
+    /* The gate loads a draft's item with its total when it is warmed. */
+    if (err == 0 && item->sale_state != SALE_DRAFT) {
+        err = write_event(w, (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
+                                                   .sale = item->sale,
+                                                   .item = item->id,
+                                                   .a = (int64_t)op->amount});
+    }
+    return err != 0 ? err : sale_row_load(w->store, item->sale, &op->sale);
+}

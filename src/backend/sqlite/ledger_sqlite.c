@@ -1,0 +1,469 @@
+/*
+ * Opening and closing the SQLite ledger, its schema, and how its statements are run.
+ *
+ * Open: make the file (0600), set the connection up, take the schema to the newest version one step
+ * a transaction, sync the folder so that the file's name is as durable as its rows. Close: SQLite
+ * folds the WAL into the file when the last connection goes.
+ *
+ * What can go wrong: the file is not a ledger, or of a newer program (refused, untouched); a step
+ * of the schema fails (that step is rolled back, those before it stay); the disk is full.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "backend/sqlite/schema.h"
+#include "backend/sqlite/store.h"
+#include "base/check.h"
+#include "base/err.h"
+
+static const char *const statement_texts[] = {
+#define X(name, sql) sql,
+    STATEMENTS(X)
+#undef X
+};
+
+/* The text of a failed open, whose instance is gone. */
+static _Thread_local char open_error[256];
+
+static int store_error_code(struct store *s, int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_FULL:
+        return ERR_NOSPACE;
+    case SQLITE_IOERR: {
+        int os = sqlite3_system_errno(s->db);
+        return os == ENOSPC || os == EDQUOT || os == EFBIG ? ERR_NOSPACE : ERR_IO;
+    }
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return ERR_BUSY;
+    case SQLITE_NOMEM:
+        return ERR_NOMEM;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return ERR_CORRUPT;
+    case SQLITE_CONSTRAINT:
+        return STORE_REFUSED;
+    default:
+        return ERR_IO;
+    }
+}
+
+/* Keeps the words of what just failed and gives it our code. */
+static int store_failed(struct store *s, int code, const char *what)
+{
+    (void)snprintf(s->error, sizeof(s->error), "%s: %s (%d)", what, sqlite3_errmsg(s->db), code);
+    return store_error_code(s, code);
+}
+
+static int store_statement(struct store *s, enum statement which, sqlite3_stmt **ret_statement)
+{
+    if (s->statements[which] == NULL) {
+        int code = sqlite3_prepare_v3(s->db, statement_texts[which], -1, SQLITE_PREPARE_PERSISTENT,
+                                      &s->statements[which], NULL);
+        if (code != SQLITE_OK) {
+            return store_failed(s, code, statement_texts[which]);
+        }
+    }
+    *ret_statement = s->statements[which];
+    return 0;
+}
+
+static int store_bind(struct store *s, sqlite3_stmt *statement, const struct value *values,
+                      size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct value *v = &values[i];
+        int code = SQLITE_OK;
+        switch (v->type) {
+        case VALUE_NULL:
+            code = sqlite3_bind_null(statement, (int)i + 1);
+            break;
+        case VALUE_NUMBER:
+            code = sqlite3_bind_int64(statement, (int)i + 1, v->number);
+            break;
+        case VALUE_TEXT:
+            code = sqlite3_bind_text(statement, (int)i + 1, v->bytes, v->length, SQLITE_STATIC);
+            break;
+        case VALUE_BLOB:
+            code = sqlite3_bind_blob(statement, (int)i + 1, v->bytes, v->length, SQLITE_STATIC);
+            break;
+        }
+        if (code != SQLITE_OK) {
+            return store_failed(s, code, sqlite3_sql(statement));
+        }
+    }
+    return 0;
+}
+
+int store_next(struct store *s, sqlite3_stmt *row)
+{
+    int code = sqlite3_step(row);
+    if (code == SQLITE_ROW) {
+        return 0;
+    }
+    int err = code == SQLITE_DONE ? ERR_NOTFOUND : store_failed(s, code, sqlite3_sql(row));
+    (void)sqlite3_reset(row); /* repeats the error of the step */
+    return err;
+}
+
+int store_get_values(struct store *s, enum statement which, sqlite3_stmt **ret_row,
+                     const struct value *values, size_t count)
+{
+    sqlite3_stmt *statement = NULL;
+    int err = store_statement(s, which, &statement);
+    if (err == 0) {
+        err = store_bind(s, statement, values, count);
+    }
+    if (err == 0) {
+        err = store_next(s, statement);
+    }
+    if (err == 0) {
+        *ret_row = statement;
+    }
+    return err;
+}
+
+int store_run_values(struct store *s, enum statement which, const struct value *values,
+                     size_t count)
+{
+    sqlite3_stmt *row;
+    int err = store_get_values(s, which, &row, values, count);
+    CHECK(err != 0); /* these statements give no rows */
+    return err == ERR_NOTFOUND ? 0 : err;
+}
+
+int store_do(struct store *s, enum statement which)
+{
+    return store_run_values(s, which, NULL, 0);
+}
+
+void store_rollback(struct store *s)
+{
+    char words[sizeof(s->error)];
+    memcpy(words, s->error, sizeof(words)); /* of the cause, not of what the rollback says */
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        (void)sqlite3_reset(s->statements[i]);
+    }
+    if (sqlite3_get_autocommit(s->db) == 0) {
+        (void)store_do(s, SQL_ROLLBACK);
+    }
+    memcpy(s->error, words, sizeof(words));
+}
+
+struct span column_span(sqlite3_stmt *row, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(row, column);
+    return (struct span){text, text == NULL ? 0 : (size_t)sqlite3_column_bytes(row, column)};
+}
+
+void column_text(sqlite3_stmt *row, int column, char *ret_text, size_t capacity)
+{
+    struct span text = column_span(row, column);
+    size_t length = text.len < capacity ? text.len : capacity - 1;
+    if (length > 0) {
+        memcpy(ret_text, text.at, length);
+    }
+    ret_text[length] = '\0';
+}
+
+static const char *const refusal_names[] = {
+#define X(name, status, code, retry, title) #name,
+    REFUSALS(X)
+#undef X
+};
+
+const char *refusal_name(enum refusal refusal)
+{
+    CHECK((unsigned)refusal < REFUSAL_COUNT);
+    return refusal == REFUSAL_NONE ? NULL : refusal_names[refusal] + strlen("REFUSAL_");
+}
+
+int refusal_of_name(struct span name, enum refusal *ret_refusal)
+{
+    for (int i = REFUSAL_NONE + 1; i < REFUSAL_COUNT; i++) {
+        if (span_is(name, refusal_name((enum refusal)i))) {
+            *ret_refusal = (enum refusal)i;
+            return 0;
+        }
+    }
+    return ERR_CORRUPT;
+}
+
+int column_refusal(sqlite3_stmt *row, int column, enum refusal *ret_refusal)
+{
+    struct span name = column_span(row, column);
+    if (name.at == NULL) {
+        *ret_refusal = REFUSAL_NONE;
+        return 0;
+    }
+    return refusal_of_name(name, ret_refusal);
+}
+
+/* Statements of the set-up, which run once. */
+static int store_exec(struct store *s, const char *sql)
+{
+    int code = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+    if (code == SQLITE_OK) {
+        return 0;
+    }
+    char what[80];
+    (void)snprintf(what, sizeof(what), "%.76s", sql);
+    int err = store_failed(s, code, what);
+    return err == STORE_REFUSED ? ERR_CORRUPT : err; /* nothing of the set-up may be refused */
+}
+
+static int store_pragma(struct store *s, const char *sql, int64_t *ret_value)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL);
+    if (code == SQLITE_OK) {
+        code = sqlite3_step(statement);
+    }
+    if (code == SQLITE_ROW) {
+        *ret_value = sqlite3_column_int64(statement, 0);
+    }
+    int err = code == SQLITE_ROW ? 0 : store_failed(s, code, sql);
+    (void)sqlite3_finalize(statement);
+    return err;
+}
+
+/* The version, if the file is ours; 0 for one with nothing in it. */
+static int store_version(struct store *s, int64_t *ret_version)
+{
+    int64_t application = 0;
+    int64_t tables = 0;
+    int64_t version = 0;
+    int err = store_pragma(s, "SELECT count(*) FROM sqlite_master", &tables);
+    if (err == 0) {
+        err = store_pragma(s, "PRAGMA application_id", &application);
+    }
+    if (err == 0) {
+        err = store_pragma(s, "PRAGMA user_version", &version);
+    }
+    if (err == 0 && tables > 0 && application != SCHEMA_APPLICATION_ID) {
+        (void)snprintf(s->error, sizeof(s->error), "a database, but not a ledger");
+        err = ERR_INVALID;
+    }
+    if (err == 0) {
+        *ret_version = version;
+    }
+    return err;
+}
+
+static int store_step_schema(struct store *s, const struct schema_step *step, int64_t version)
+{
+    char mark[96];
+    (void)snprintf(mark, sizeof(mark), "PRAGMA application_id = %d; PRAGMA user_version = %lld",
+                   SCHEMA_APPLICATION_ID, (long long)version);
+    int err = store_exec(s, "BEGIN IMMEDIATE");
+    if (err == 0) {
+        err = store_exec(s, step->sql);
+    }
+    if (err == 0) {
+        err = store_exec(s, mark);
+    }
+    if (err == 0) {
+        err = store_exec(s, "COMMIT");
+    }
+    if (err != 0) {
+        store_rollback(s);
+    }
+    return err;
+}
+
+static int store_migrate(struct store *s, const struct schema_step *steps, size_t steps_count)
+{
+    int64_t newest = (int64_t)steps_count;
+    int64_t version = 0;
+    int err = store_version(s, &version);
+    if (err != 0) {
+        return err;
+    }
+    if (version > newest || (s->read_only && version < newest)) {
+        (void)snprintf(s->error, sizeof(s->error),
+                       "the ledger has schema version %lld, this program needs %lld",
+                       (long long)version, (long long)newest);
+        return ERR_VERSION;
+    }
+    for (; version < newest && err == 0; version++) {
+        err = store_step_schema(s, &steps[version], version + 1);
+    }
+    return err;
+}
+
+/* A new name is durable only when its folder is synced. */
+static int folder_sync(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[4096] = ".";
+    if (slash != NULL) {
+        size_t length = slash == path ? 1 : (size_t)(slash - path);
+        if (length >= sizeof(folder)) {
+            return ERR_INVALID;
+        }
+        memcpy(folder, path, length);
+        folder[length] = '\0';
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return ERR_IO;
+    }
+    int err = fsync(fd) == 0 ? 0 : ERR_IO;
+    (void)close(fd);
+    return err;
+}
+
+/* Only a new file is opened here: closing a second descriptor of one in use would drop its locks.
+ */
+static int file_create(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return errno == EEXIST ? 0 : errno == ENOSPC || errno == EDQUOT ? ERR_NOSPACE : ERR_IO;
+    }
+    (void)close(fd);
+    return 0;
+}
+
+static int on_commit(void *context, sqlite3 *db, const char *name, int pages)
+{
+    (void)db;
+    (void)name;
+    ((struct store *)context)->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+/*
+ * secure_delete overwrites what is freed: nothing here is secret enough to pay for that at every
+ * page split. The cache holds the pages that 20,000 orders in random places touch.
+ */
+static int store_set_up(struct store *s)
+{
+    (void)sqlite3_extended_result_codes(s->db, 1);
+    (void)sqlite3_busy_timeout(s->db, STORE_BUSY_TIMEOUT_MS);
+    if (s->read_only) {
+        return store_exec(s, "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;"
+                             "PRAGMA cache_size = -16384");
+    }
+    int64_t version;
+    int err = store_version(s, &version); /* before anything is changed */
+    if (err == 0) {
+        err = store_exec(s, "PRAGMA auto_vacuum = NONE; PRAGMA journal_mode = WAL;"
+                            "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"
+                            "PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY;"
+                            "PRAGMA cache_size = -65536; PRAGMA journal_size_limit = 67108864");
+    }
+    (void)sqlite3_wal_hook(s->db, on_commit, s); /* instead of automatic checkpoints */
+    return err;
+}
+
+static struct ledger_batch *store_collect_batch(struct ledger *ledger)
+{
+    (void)ledger;
+    return NULL;
+}
+
+static struct ledger_query *store_collect_query(struct ledger *ledger)
+{
+    (void)ledger;
+    return NULL;
+}
+
+static const struct ledger_ops store_ops = {
+    .write = store_write,
+    .read = store_read,
+    .collect_batch = store_collect_batch,
+    .collect_query = store_collect_query,
+};
+
+static int store_open_file(struct store *s, const char *path, const struct schema_step *steps,
+                           size_t steps_count)
+{
+    int flags = SQLITE_OPEN_NOMUTEX | (s->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+    if (s->read_only && access(path, F_OK) != 0) {
+        (void)snprintf(s->error, sizeof(s->error), "there is no ledger yet");
+        return ERR_NOTFOUND;
+    }
+    int err = s->read_only ? 0 : file_create(path);
+    if (err != 0) {
+        (void)snprintf(s->error, sizeof(s->error), "cannot make the file: %s", strerror(errno));
+        return err;
+    }
+    int code = sqlite3_open_v2(path, &s->db, flags, NULL);
+    if (code != SQLITE_OK) {
+        return s->db == NULL ? ERR_NOMEM : store_failed(s, code, "open");
+    }
+    err = store_set_up(s);
+    if (err == 0) {
+        err = store_migrate(s, steps, steps_count);
+    }
+    if (err == 0 && !s->read_only && (err = folder_sync(path)) != 0) {
+        (void)snprintf(s->error, sizeof(s->error), "cannot sync the folder");
+    }
+    return err;
+}
+
+static int store_read_last_event(struct store *s)
+{
+    sqlite3_stmt *row;
+    int err = store_get_values(s, SQL_STATE, &row, NULL, 0);
+    if (err == 0) {
+        s->last_event = (uint64_t)sqlite3_column_int64(row, 1);
+        store_done(row);
+    }
+    return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
+}
+
+int store_open(const char *path, enum ledger_sqlite_mode mode, const struct schema_step *steps,
+               size_t steps_count, struct ledger **ret_ledger)
+{
+    struct store *s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        (void)snprintf(open_error, sizeof(open_error), "%s", err_text(ERR_NOMEM));
+        return ERR_NOMEM;
+    }
+    s->base.ops = &store_ops;
+    s->read_only = mode == READ_ONLY;
+    s->items.stamp = 1;
+    int err = store_open_file(s, path, steps, steps_count);
+    if (err == 0) {
+        err = store_read_last_event(s);
+    }
+    if (err != 0) {
+        memcpy(open_error, s->error, sizeof(open_error));
+        ledger_sqlite_close(&s->base);
+        return err;
+    }
+    *ret_ledger = &s->base;
+    return 0;
+}
+
+int ledger_sqlite_open(const char *path, enum ledger_sqlite_mode mode, struct ledger **ret_ledger)
+{
+    return store_open(path, mode, schema_steps, SCHEMA_STEPS_COUNT, ret_ledger);
+}
+
+void ledger_sqlite_close(struct ledger *ledger)
+{
+    if (ledger == NULL) {
+        return;
+    }
+    struct store *s = store_of(ledger);
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        (void)sqlite3_finalize(s->statements[i]);
+    }
+    int code = sqlite3_close(s->db);
+    CHECK(code == SQLITE_OK); /* otherwise a statement of ours is still open */
+    free(s->events);
+    free(s->items.slots);
+    free(s);
+}
+
+const char *ledger_sqlite_error(const struct ledger *ledger)
+{
+    return ledger == NULL ? open_error : ((const struct store *)ledger)->error;
+}

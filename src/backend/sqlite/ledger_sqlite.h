@@ -1,0 +1,31 @@
+/*
+ * The ledger on SQLite: one file (DATA/ledger.db, in WAL mode, every commit synced), behind the
+ * interface of port/ledger.h. docs/LEDGER.md shows the tables.
+ *
+ * An instance belongs to one thread at a time and does the work in the call: write and read always
+ * say LEDGER_DONE, there is nothing to collect. The writer has a READ_WRITE instance, a reader its
+ * own READ_ONLY one on the same file; reading never makes the writer wait, but for the bounded
+ * pause in which an overlong WAL is cut (ledger_write.c).
+ *
+ * A batch that fails (full disk, I/O error, a foreign lock) is rolled back and the instance goes
+ * on: the same batch may be sent again.
+ */
+#ifndef SLUICE_BACKEND_SQLITE_LEDGER_SQLITE_H
+#define SLUICE_BACKEND_SQLITE_LEDGER_SQLITE_H
+
+#include "port/ledger.h"
+
+enum ledger_sqlite_mode { READ_WRITE, READ_ONLY };
+
+/*
+ * READ_WRITE makes the file where there is none and brings an older schema up to date. READ_ONLY
+ * needs both done. ERR_VERSION: a newer program made it (or, READ_ONLY, an older one); ERR_INVALID:
+ * not a ledger; ERR_NOTFOUND, ERR_BUSY, ERR_NOSPACE, ERR_CORRUPT, ERR_NOMEM, ERR_IO.
+ */
+int ledger_sqlite_open(const char *path, enum ledger_sqlite_mode mode, struct ledger **ret_ledger);
+void ledger_sqlite_close(struct ledger *ledger); /* NULL is fine */
+
+/* What went wrong last, in words. NULL: in the last failed open on this thread. */
+const char *ledger_sqlite_error(const struct ledger *ledger);
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * The schema, as the ordered list of steps that lead to it: step n takes a file of version n to
+ * version n + 1 (PRAGMA user_version). A step that has been released is never edited again; a
+ * change is a new step at the end.
+ *
+ * The constraints are the last guard: whatever a program above believes, the SQL itself refuses
+ * more alive units than there are, an order id twice, a buyer over the limit, and any order move
+ * but LOCKED -> PAID, EXPIRED or CANCELLED.
+ *
+ * Two spellings are for speed: CASE and OR where IN would read better, since SQLite builds a
+ * temporary table for IN at every statement that checks it.
+ */
+#ifndef SLUICE_BACKEND_SQLITE_SCHEMA_H
+#define SLUICE_BACKEND_SQLITE_SCHEMA_H
+
+/* "SLUC": says that a SQLite file is a ledger. */
+#define SCHEMA_APPLICATION_ID 0x534c5543
+
+#define SCHEMA_1_SALES                                                                             \
+    "CREATE TABLE meta("                                                                           \
+    "  id INTEGER PRIMARY KEY CHECK(id = 1),"                                                      \
+    "  booked_lsn INTEGER NOT NULL CHECK(booked_lsn >= 0),"                                        \
+    "  next_sale_id INTEGER NOT NULL CHECK(next_sale_id > 0),"                                     \
+    "  next_item_id INTEGER NOT NULL CHECK(next_item_id > 0)"                                      \
+    ");"                                                                                           \
+    "INSERT INTO meta VALUES(1, 0, 1, 1);"                                                         \
+    "CREATE TABLE sales("                                                                          \
+    "  id INTEGER PRIMARY KEY CHECK(id BETWEEN 1 AND 9007199254740991),"                           \
+    "  name TEXT NOT NULL,"                                                                        \
+    "  state TEXT NOT NULL CHECK(state IN ('draft', 'warm', 'open', 'paused', 'closed')),"         \
+    "  forgotten INTEGER NOT NULL DEFAULT 0 CHECK(forgotten = 0 OR state = 'closed'),"             \
+    "  bar_unpaid INTEGER NOT NULL CHECK(bar_unpaid IN (0, 1)),"                                   \
+    "  pay_within_s INTEGER NOT NULL CHECK(pay_within_s > 0),"                                     \
+    "  starts_at_ms INTEGER NOT NULL CHECK(starts_at_ms >= 0),"                                    \
+    "  ends_at_ms INTEGER NOT NULL,"                                                               \
+    "  created_at_ms INTEGER NOT NULL,"                                                            \
+    "  currency TEXT NOT NULL CHECK(length(currency) = 3),"                                        \
+    "  pay_url TEXT,"                                                                              \
+    "  CHECK(ends_at_ms > starts_at_ms)"                                                           \
+    ");"                                                                                           \
+    "CREATE TABLE items("                                                                          \
+    "  id INTEGER PRIMARY KEY CHECK(id BETWEEN 1 AND 9007199254740991),"                           \
+    "  sale_id INTEGER NOT NULL REFERENCES sales(id),"                                             \
+    "  position INTEGER NOT NULL," /* in the order given */                                        \
+    "  name TEXT NOT NULL,"                                                                        \
+    "  sku TEXT,"                                                                                  \
+    "  image_url TEXT,"                                                                            \
+    "  price_cents INTEGER NOT NULL CHECK(price_cents >= 0),"                                      \
+    "  was_cents INTEGER CHECK(was_cents > 0),"                                                    \
+    "  limit_per_user INTEGER NOT NULL CHECK(limit_per_user >= 0),"                                \
+    "  UNIQUE(sale_id, position)"                                                                  \
+    ");"                                                                                           \
+    "CREATE TABLE stock("                                                                          \
+    "  item_id INTEGER PRIMARY KEY REFERENCES items(id),"                                          \
+    "  total INTEGER NOT NULL CHECK(total BETWEEN 1 AND 1099511627775),"                           \
+    "  available INTEGER NOT NULL CHECK(available >= 0),"                                          \
+    "  locked INTEGER NOT NULL CHECK(locked >= 0),"                                                \
+    "  sold INTEGER NOT NULL CHECK(sold >= 0),"                                                    \
+    "  CHECK(available + locked + sold = total)"                                                   \
+    ");"                                                                                           \
+    "CREATE TRIGGER sales_move BEFORE UPDATE OF state ON sales"                                    \
+    "  WHEN NEW.state <> OLD.state"                                                                \
+    "   AND (OLD.state = 'closed' OR NEW.state = 'draft' OR (NEW.state = 'warm' AND OLD.state <> " \
+    "'draft') OR (OLD.state = 'draft' AND NEW.state NOT IN ('warm', 'open')))"                     \
+    "  BEGIN SELECT RAISE(ABORT, 'illegal sale move'); END;"                                       \
+    "CREATE TRIGGER sales_keep BEFORE DELETE ON sales WHEN OLD.state <> 'draft'"                   \
+    "  BEGIN SELECT RAISE(ABORT, 'only a draft may be deleted'); END;"
+
+/* orders is clustered by item, so that an item is rebuilt from one range. */
+#define SCHEMA_1_ORDERS                                                                            \
+    "CREATE TABLE orders("                                                                         \
+    "  item_id INTEGER NOT NULL REFERENCES items(id),"                                             \
+    "  id TEXT NOT NULL CHECK(length(id) = 26),"                                                   \
+    "  user_id INTEGER NOT NULL CHECK(user_id > 0),"                                               \
+    "  qty INTEGER NOT NULL CHECK(qty > 0),"                                                       \
+    "  status TEXT NOT NULL,"                                                                      \
+    "  reason TEXT,"                                                                               \
+    "  amount_cents INTEGER NOT NULL CHECK(amount_cents >= 0),"                                    \
+    "  created_at_ms INTEGER NOT NULL,"                                                            \
+    "  locked_at_ms INTEGER,"                                                                      \
+    "  pay_by_ms INTEGER,"                                                                         \
+    "  ended_at_ms INTEGER,"                                                                       \
+    "  lsn INTEGER NOT NULL,"                                                                      \
+    "  payment_id TEXT,"                                                                           \
+    "  PRIMARY KEY(item_id, id),"                                                                  \
+    "  CONSTRAINT shape CHECK(CASE status"                                                         \
+    "    WHEN 'LOCKED' THEN reason IS NULL AND locked_at_ms IS NOT NULL AND pay_by_ms IS NOT NULL" \
+    "      AND ended_at_ms IS NULL AND payment_id IS NULL"                                         \
+    "    WHEN 'PAID' THEN reason IS NULL AND locked_at_ms IS NOT NULL AND pay_by_ms IS NOT NULL"   \
+    "      AND ended_at_ms < pay_by_ms AND payment_id IS NOT NULL"                                 \
+    "    WHEN 'FAILED' THEN reason IS NOT NULL AND locked_at_ms IS NULL AND pay_by_ms IS NULL"     \
+    "      AND ended_at_ms IS NOT NULL AND payment_id IS NULL"                                     \
+    "    WHEN 'EXPIRED' THEN locked_at_ms IS NOT NULL AND ended_at_ms >= pay_by_ms"                \
+    "      AND payment_id IS NULL"                                                                 \
+    "    WHEN 'CANCELLED' THEN locked_at_ms IS NOT NULL AND ended_at_ms IS NOT NULL"               \
+    "      AND payment_id IS NULL"                                                                 \
+    "    ELSE 0 END)"                                                                              \
+    ") WITHOUT ROWID;"                                                                             \
+    "CREATE INDEX orders_by_user ON orders(user_id, created_at_ms, item_id, id);"                  \
+    "CREATE TRIGGER orders_move BEFORE UPDATE ON orders"                                           \
+    "  WHEN NOT (OLD.status = 'LOCKED'"                                                            \
+    "   AND (NEW.status = 'PAID' OR NEW.status = 'EXPIRED' OR NEW.status = 'CANCELLED')"           \
+    "   AND NEW.item_id = OLD.item_id AND NEW.id = OLD.id AND NEW.user_id = OLD.user_id"           \
+    "   AND NEW.qty = OLD.qty AND NEW.amount_cents = OLD.amount_cents"                             \
+    "   AND NEW.pay_by_ms = OLD.pay_by_ms)"                                                        \
+    "  BEGIN SELECT RAISE(ABORT, 'illegal order move'); END;"                                      \
+    "CREATE TRIGGER orders_keep BEFORE DELETE ON orders"                                           \
+    "  BEGIN SELECT RAISE(ABORT, 'orders are kept for ever'); END;"                                \
+    "CREATE TABLE holdings("                                                                       \
+    "  item_id INTEGER NOT NULL,"                                                                  \
+    "  user_id INTEGER NOT NULL,"                                                                  \
+    "  held INTEGER NOT NULL CHECK(held >= 0)," /* units in LOCKED and PAID orders */              \
+    "  limit_per_user INTEGER NOT NULL,"                                                           \
+    "  ended INTEGER NOT NULL CHECK(ended >= 0),"                                                  \
+    "  barred INTEGER NOT NULL,"                                                                   \
+    "  PRIMARY KEY(item_id, user_id),"                                                             \
+    "  CONSTRAINT within_limit CHECK(limit_per_user = 0 OR held <= limit_per_user)"                \
+    ") WITHOUT ROWID;"
+
+#define SCHEMA_1_MONEY                                                                             \
+    "CREATE TABLE payments("                                                                       \
+    "  payment_id TEXT NOT NULL PRIMARY KEY,"                                                      \
+    "  item_id INTEGER NOT NULL,"                                                                  \
+    "  order_id TEXT NOT NULL,"                                                                    \
+    "  amount_cents INTEGER NOT NULL,"                                                             \
+    "  fingerprint BLOB NOT NULL CHECK(length(fingerprint) = 16),"                                 \
+    "  outcome TEXT NOT NULL CHECK(outcome IN ('PAID', 'WRONG_AMOUNT', 'ALREADY_PAID', "           \
+    "'EXPIRED')),"                                                                                 \
+    "  at_ms INTEGER NOT NULL,"                                                                    \
+    "  FOREIGN KEY(item_id, order_id) REFERENCES orders(item_id, id)"                              \
+    ") WITHOUT ROWID;"                                                                             \
+    "CREATE UNIQUE INDEX payments_once ON payments(order_id) WHERE outcome = 'PAID';"              \
+    "CREATE TABLE restocks("                                                                       \
+    "  item_id INTEGER NOT NULL REFERENCES items(id),"                                             \
+    "  request_id TEXT NOT NULL,"                                                                  \
+    "  amount INTEGER NOT NULL CHECK(amount > 0),"                                                 \
+    "  at_ms INTEGER NOT NULL,"                                                                    \
+    "  PRIMARY KEY(item_id, request_id)"                                                           \
+    ") WITHOUT ROWID;"                                                                             \
+    "CREATE TABLE events("                                                                         \
+    "  number INTEGER PRIMARY KEY CHECK(number > 0),"                                              \
+    "  kind TEXT NOT NULL,"                                                                        \
+    "  at_ms INTEGER NOT NULL,"                                                                    \
+    "  sale_id INTEGER, item_id INTEGER, user_id INTEGER, order_id TEXT, qty INTEGER,"             \
+    "  reason TEXT,"                                                                               \
+    "  a INTEGER, b INTEGER, c INTEGER, d INTEGER"                                                 \
+    ");"
+
+/* One step of the way; tests bring steps of their own. */
+struct schema_step {
+    const char *sql;
+};
+
+static const struct schema_step schema_steps[] = {
+    {SCHEMA_1_SALES SCHEMA_1_ORDERS SCHEMA_1_MONEY},
+};
+#define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
+
+#endif
