@@ -1,0 +1,392 @@
+/* Operators: orders, one order's history, the event feed, the report of a sale, the live feed. */
+#include <string.h>
+
+#include "base/err.h"
+#include "http/front_private.h"
+#include "http/handlers.h"
+#include "http/live.h"
+#include "http/watch.h"
+
+static enum http_outcome overloaded(struct asking *asking)
+{
+    return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+}
+
+static void cannot_read(struct front *front, struct http_exchange exchange)
+{
+    (void)front_refuse_simply(front, exchange, REFUSAL_DEGRADED, "the ledger cannot be read now");
+}
+
+/* ---- orders ---- */
+
+static void orders_read(struct front *front, struct front_query *query)
+{
+    const struct ledger_query *q = &query->clerk.query;
+    if (q->error == ERR_INVALID) {
+        (void)front_refuse_field(front, query->exchange, "after",
+                                 "after must be the next of an earlier answer");
+        return;
+    }
+    if (q->error != 0) {
+        cannot_read(front, query->exchange);
+        return;
+    }
+    struct out body = front_scratch(front);
+    out_lit(&body, "{\"orders\":[");
+    for (uint32_t i = 0; i < q->count; i++) {
+        if (i > 0) {
+            out_char(&body, ',');
+        }
+        json_order_row(&body, front_shared(front)->catalog, &q->orders[i], true);
+    }
+    out_lit(&body, "],\"next\":");
+    if (q->next[0] == '\0') {
+        out_lit(&body, "null}");
+    } else {
+        out_json_string(&body, span_of(q->next));
+        out_char(&body, '}');
+    }
+    if (body.overflow) {
+        (void)front_refuse_field(front, query->exchange, "limit", "ask for fewer orders at once");
+        return;
+    }
+    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
+}
+
+/* A filter that is an id; 0 when absent. */
+static bool filter(struct asking *asking, const char *name, uint64_t *ret_id)
+{
+    if (query_number(asking->request->query, name, ID_MAX, 0, ret_id) == 0) {
+        return true;
+    }
+    (void)front_refuse_field(asking->front, asking->exchange, name, "must be an id");
+    return false;
+}
+
+enum http_outcome handle_admin_orders(struct asking *asking)
+{
+    struct span parameters = asking->request->query;
+    struct span after = query_value(parameters, "after");
+    struct span status = query_value(parameters, "status");
+    uint64_t sale = 0;
+    uint64_t item = 0;
+    uint64_t user = 0;
+    uint64_t limit = 0;
+    enum order_state state = ORDER_QUEUED;
+    if (!filter(asking, "sale", &sale) || !filter(asking, "item", &item) ||
+        !filter(asking, "user", &user)) {
+        return HTTP_ANSWERED;
+    }
+    if (query_number(parameters, "limit", PAGE_LIMIT_MAX, PAGE_LIMIT_DEFAULT, &limit) != 0 ||
+        limit == 0) {
+        return front_refuse_field(asking->front, asking->exchange, "limit",
+                                  "limit must be a whole number from 1 to 1000");
+    }
+    if (status.at != NULL && order_state_parse(status, &state) != 0) {
+        return front_refuse_field(asking->front, asking->exchange, "status",
+                                  "status must be an order's state, like LOCKED");
+    }
+    /* 500 rows with every field at its longest would still fit the scratch. */
+    struct front_query *query =
+        front_query_new(asking, QUERY_ORDERS, limit > 500 ? 500 : (uint32_t)limit, orders_read);
+    if (query == NULL) {
+        return overloaded(asking);
+    }
+    struct ledger_query *q = &query->clerk.query;
+    q->sale = sale;
+    q->item = item;
+    q->user = user;
+    q->state = status.at != NULL ? (int)state : -1;
+    size_t len = after.len < sizeof(q->cursor) ? after.len : 0;
+    memcpy(q->cursor, len > 0 ? after.at : "?", after.len > 0 && len == 0 ? 1 : len);
+    return front_query_post(asking->front, query);
+}
+
+static void put_step(struct out *out, bool *first, int64_t at_ms, const char *status)
+{
+    if (!*first) {
+        out_char(out, ',');
+    }
+    *first = false;
+    out_lit(out, "{\"at_ms\":");
+    out_i64(out, at_ms);
+    out_lit(out, ",\"status\":\"");
+    out_text(out, status);
+    out_lit(out, "\"}");
+}
+
+static void order_read(struct front *front, struct front_query *query)
+{
+    const struct ledger_query *q = &query->clerk.query;
+    if (q->error != 0) {
+        if (q->error == ERR_NOTFOUND) {
+            (void)front_refuse_simply(front, query->exchange, REFUSAL_NOT_FOUND, "no such order");
+        } else {
+            cannot_read(front, query->exchange);
+        }
+        return;
+    }
+    const struct order_row *row = &q->orders[0];
+    struct out body = front_scratch(front);
+    json_order_row(&body, front_shared(front)->catalog, row, true);
+    body.len--; /* reopen the object */
+    out_lit(&body, ",\"lsn\":");
+    out_u64(&body, row->lsn);
+    out_lit(&body, ",\"history\":[");
+    bool first = true;
+    put_step(&body, &first, row->created_at_ms, "QUEUED");
+    if (row->locked_at_ms != 0) {
+        put_step(&body, &first, row->locked_at_ms, "LOCKED");
+    }
+    if (row->ended_at_ms != 0) {
+        put_step(&body, &first, row->ended_at_ms, order_state_text(row->state));
+    }
+    out_lit(&body, "]}");
+    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
+}
+
+/* An order decided but not booked yet is known to the gate alone. */
+static bool answer_from_gate(struct asking *asking, struct order_id id)
+{
+    struct front *front = asking->front;
+    struct gate_ask ask = {.question = ASK_ORDER, .loop = front->loop, .id = id};
+    (void)gate_submit(front->gate, &ask);
+    if (ask.refusal != REFUSAL_NONE || ask.order.state != ORDER_QUEUED) {
+        return false;
+    }
+    struct order_row row = {.id = id,
+                            .user = ask.order.user,
+                            .item = ask.order.item,
+                            .qty = ask.order.qty,
+                            .state = ORDER_QUEUED,
+                            .created_at_ms = ask.order.created_at_ms,
+                            .lsn = ask.order.lsn};
+    const struct sale_row *sale = NULL;
+    struct catalog *catalog = front->shared->catalog;
+    catalog_lock(catalog);
+    const struct item_row *item = catalog_item(catalog, row.item, &sale);
+    if (item != NULL) {
+        row.sale = sale->id;
+        row.amount_cents = (int64_t)item->price_cents * row.qty;
+        memcpy(row.currency, sale->currency, sizeof(row.currency));
+    }
+    catalog_unlock(catalog);
+    struct out body = front_scratch(front);
+    json_order_row(&body, catalog, &row, true);
+    body.len--;
+    out_lit(&body, ",\"history\":[{\"at_ms\":");
+    out_i64(&body, row.created_at_ms);
+    out_lit(&body, ",\"status\":\"QUEUED\"}]}");
+    (void)front_json(front, asking->exchange, 200, "", NULL, out_span(&body));
+    return true;
+}
+
+enum http_outcome handle_admin_order(struct asking *asking)
+{
+    struct order_id id;
+    if (order_id_parse(asking->part[0], &id) != 0) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
+                                   "no such order");
+    }
+    if (answer_from_gate(asking, id)) {
+        return HTTP_ANSWERED;
+    }
+    struct front_query *query = front_query_new(asking, QUERY_ORDER, 1, order_read);
+    if (query == NULL) {
+        return overloaded(asking);
+    }
+    query->clerk.query.id = id;
+    return front_query_post(asking->front, query);
+}
+
+/* ---- events ---- */
+
+static void put_event(struct out *out, const struct ledger_event *event)
+{
+    out_lit(out, "{\"number\":");
+    out_u64(out, event->number);
+    out_lit(out, ",\"type\":\"");
+    out_text(out, ledger_event_text(event->kind));
+    out_lit(out, "\",\"at_ms\":");
+    out_i64(out, event->at_ms);
+    out_lit(out, ",\"sale_id\":");
+    out_u64(out, event->sale);
+    if (event->item != 0) {
+        out_lit(out, ",\"item_id\":");
+        out_u64(out, event->item);
+    }
+    if (event->id.hi != 0) {
+        char id[ORDER_ID_TEXT];
+        order_id_text(event->id, id);
+        out_lit(out, ",\"order_id\":\"");
+        out_bytes(out, id, sizeof(id));
+        out_lit(out, "\",\"user_id\":");
+        out_u64(out, event->user);
+        out_lit(out, ",\"qty\":");
+        out_u64(out, event->qty);
+        out_lit(out, ",\"reason\":");
+        if (event->reason == REFUSAL_NONE) {
+            out_lit(out, "null");
+        } else {
+            out_json_string(out, span_of(refusal_text(event->reason)->code));
+        }
+    }
+    if (event->kind == EVENT_ORDER_LOCKED) {
+        out_lit(out, ",\"pay_by_ms\":");
+        out_i64(out, event->a);
+    } else if (event->kind == EVENT_ITEM_RESTOCKED) {
+        out_lit(out, ",\"add\":");
+        out_i64(out, event->a);
+    }
+    out_char(out, '}');
+}
+
+static void events_read(struct front *front, struct front_query *query)
+{
+    const struct ledger_query *q = &query->clerk.query;
+    if (q->error != 0) {
+        cannot_read(front, query->exchange);
+        return;
+    }
+    uint64_t next = q->after;
+    struct out body = front_scratch(front);
+    out_lit(&body, "{\"events\":[");
+    for (uint32_t i = 0; i < q->count; i++) {
+        if (i > 0) {
+            out_char(&body, ',');
+        }
+        put_event(&body, &q->events[i]);
+        next = q->events[i].number;
+    }
+    out_lit(&body, "],\"next\":");
+    out_u64(&body, next);
+    out_char(&body, '}');
+    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
+}
+
+enum http_outcome handle_admin_events(struct asking *asking)
+{
+    struct span parameters = asking->request->query;
+    uint64_t after = 0;
+    uint64_t limit = 0;
+    if (query_number(parameters, "after", (uint64_t)INT64_MAX, 0, &after) != 0) {
+        return front_refuse_field(asking->front, asking->exchange, "after",
+                                  "after must be an event's number");
+    }
+    if (query_number(parameters, "limit", PAGE_LIMIT_MAX, 100, &limit) != 0 || limit == 0) {
+        return front_refuse_field(asking->front, asking->exchange, "limit",
+                                  "limit must be a whole number from 1 to 1000");
+    }
+    struct front_query *query =
+        front_query_new(asking, QUERY_EVENTS, (uint32_t)limit, events_read);
+    if (query == NULL) {
+        return overloaded(asking);
+    }
+    query->clerk.query.after = after;
+    return front_query_post(asking->front, query);
+}
+
+/* ---- report ---- */
+
+static void put_states(struct out *out, const char *name, const uint64_t *numbers)
+{
+    out_lit(out, ",\"");
+    out_text(out, name);
+    out_lit(out, "\":{");
+    for (int i = 0; i < ORDER_STATE_COUNT; i++) {
+        if (i > 0) {
+            out_char(out, ',');
+        }
+        out_char(out, '"');
+        out_text(out, order_state_text((enum order_state)i));
+        out_lit(out, "\":");
+        out_u64(out, numbers[i]);
+    }
+    out_char(out, '}');
+}
+
+/* Of units ever taken, how many were sold, in thousandths. */
+static void put_report_item(struct out *out, struct front *front, const struct report_row *row)
+{
+    struct gate_ask ask = {.question = ASK_ITEM, .loop = front->loop, .item = row->item};
+    (void)gate_submit(front->gate, &ask);
+    out_lit(out, "{\"item_id\":");
+    out_u64(out, row->item);
+    put_states(out, "orders", row->orders);
+    put_states(out, "units", row->units);
+    out_lit(out, ",\"buyers\":");
+    out_u64(out, row->buyers);
+    out_lit(out, ",\"first_order_ms\":");
+    out_i64(out, row->first_order_ms);
+    out_lit(out, ",\"last_order_ms\":");
+    out_i64(out, row->last_order_ms);
+    out_lit(out, ",\"peak_orders_per_s\":");
+    out_u64(out, row->peak_orders_per_s);
+    out_lit(out, ",\"paid_cents\":");
+    out_i64(out, row->paid_cents);
+    out_lit(out, ",\"timeouts\":");
+    out_u64(out, row->orders[ORDER_EXPIRED]);
+    if (ask.refusal == REFUSAL_NONE && ask.view.total > 0) {
+        out_lit(out, ",\"total\":");
+        out_u64(out, ask.view.total);
+        out_lit(out, ",\"sell_through_permille\":");
+        out_u64(out, ask.view.sold * 1000 / ask.view.total);
+    }
+    out_char(out, '}');
+}
+
+static void report_read(struct front *front, struct front_query *query)
+{
+    const struct ledger_query *q = &query->clerk.query;
+    if (q->error == ERR_NOTFOUND) {
+        (void)front_refuse_simply(front, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
+        return;
+    }
+    if (q->error != 0) {
+        cannot_read(front, query->exchange);
+        return;
+    }
+    struct out body = front_scratch(front);
+    out_lit(&body, "{\"sale_id\":");
+    out_u64(&body, q->sale);
+    out_lit(&body, ",\"items\":[");
+    for (uint32_t i = 0; i < q->count; i++) {
+        if (i > 0) {
+            out_char(&body, ',');
+        }
+        put_report_item(&body, front, &q->report[i]);
+    }
+    /* The funnel, latencies and refusals are this process's, since its start, over all sales. */
+    out_lit(&body, "],\"process\":{\"since_ms\":");
+    out_i64(&body, front->shared->started_at_ms);
+    live_numbers(front, &body);
+    out_lit(&body, "}}");
+    if (body.overflow) {
+        (void)front_refuse_simply(front, query->exchange, REFUSAL_TOO_LARGE,
+                                  "the report is too large to show");
+        return;
+    }
+    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
+}
+
+enum http_outcome handle_report(struct asking *asking)
+{
+    uint64_t sale = 0;
+    if (part_id(asking->part[0], &sale) != 0) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
+                                   "no such sale");
+    }
+    struct front_query *query =
+        front_query_new(asking, QUERY_REPORT, ITEMS_PER_SALE_MAX, report_read);
+    if (query == NULL) {
+        return overloaded(asking);
+    }
+    query->clerk.query.sale = sale;
+    return front_query_post(asking->front, query);
+}
+
+enum http_outcome handle_live(struct asking *asking)
+{
+    watch_live(asking->front, asking->exchange);
+    return HTTP_ANSWERED;
+}

@@ -1,0 +1,472 @@
+/*
+ * Operators: create, read, change and delete sales, move them through their states, restock items.
+ * Reading is the clerk's, writing the office's; what is wrong with a body is said before either is
+ * asked, with the field's name.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "http/form.h"
+#include "http/handlers.h"
+
+#define PAY_WITHIN_MAX_S (90 * 86400)
+
+/* ---- bodies ---- */
+
+static bool is_currency(const char *text)
+{
+    for (int i = 0; i < 3; i++) {
+        if (text[i] < 'A' || text[i] > 'Z') {
+            return false;
+        }
+    }
+    return text[3] == '\0';
+}
+
+/* Shown as links on pages: nothing but these may stand in an href. */
+static bool is_url(const char *text)
+{
+    return text[0] == '\0' || text[0] == '/' || strncmp(text, "https://", 8) == 0 ||
+           strncmp(text, "http://", 7) == 0;
+}
+
+static void read_item(struct form *form, json_t *object, size_t index, struct item_row *item)
+{
+    static const char *const names[] = {"id",          "name",      "sku",   "image_url",
+                                        "price_cents", "was_cents", "total", "limit_per_user",
+                                        NULL};
+    char path[32];
+    int64_t number = 0;
+    (void)snprintf(path, sizeof(path), "items[%zu].", index);
+    if (!json_is_object(object)) {
+        path[strlen(path) - 1] = '\0';
+        form_complain(form, "", path, "must be an object");
+        return;
+    }
+    form_only(form, path, object, names);
+    if (form_number(form, path, object, "id", false, 1, (int64_t)ID_MAX, &number)) {
+        item->id = (uint64_t)number;
+    }
+    (void)form_text(form, path, object, "name", true, 1, NAME_MAX_BYTES, item->name);
+    (void)form_text(form, path, object, "sku", false, 0, SKU_MAX_BYTES, item->sku);
+    (void)form_text(form, path, object, "image_url", false, 0, URL_MAX_BYTES, item->image_url);
+    if (!is_url(item->image_url)) {
+        form_complain(form, path, "image_url", "must begin with https://, http:// or /");
+    }
+    if (form_number(form, path, object, "price_cents", true, 0, (int64_t)PRICE_MAX, &number)) {
+        item->price_cents = (uint32_t)number;
+    }
+    if (form_number(form, path, object, "was_cents", false, 0, (int64_t)PRICE_MAX, &number)) {
+        item->was_cents = (uint32_t)number;
+    }
+    if (form_number(form, path, object, "total", true, 1, (int64_t)QTY_MAX, &number)) {
+        item->total = (uint64_t)number;
+        item->available = item->total;
+    }
+    if (form_number(form, path, object, "limit_per_user", true, 0, (int64_t)QTY_MAX, &number)) {
+        item->limit_per_user = (uint32_t)number;
+    }
+}
+
+static void read_items(struct form *form, json_t *list, struct sale_row *sale)
+{
+    size_t count = json_is_array(list) ? json_array_size(list) : 0;
+    if (count == 0 || count > ITEMS_PER_SALE_MAX) {
+        form_complain(form, "", "items", "must be a list of 1 to 500 items");
+        return;
+    }
+    sale->items = calloc(count, sizeof(*sale->items));
+    if (sale->items == NULL) {
+        form_complain(form, "", "items", "are too many for the memory left");
+        return;
+    }
+    sale->items_count = (uint32_t)count;
+    for (size_t i = 0; i < count && !form->wrong; i++) {
+        read_item(form, json_array_get(list, i), i, &sale->items[i]);
+        for (size_t k = 0; k < i && sale->items[i].id != 0; k++) {
+            if (sale->items[k].id == sale->items[i].id) {
+                form_complain(form, "", "items", "must not have the same id twice");
+            }
+        }
+    }
+}
+
+static void read_texts(struct form *form, json_t *root, bool create, struct sale_row *sale,
+                       uint32_t *changes)
+{
+    char challenge[16] = "none";
+    if (form_text(form, "", root, "name", create, 1, NAME_MAX_BYTES, sale->name)) {
+        *changes |= SALE_HAS_NAME;
+    }
+    if (form_text(form, "", root, "currency", false, 3, 3, sale->currency)) {
+        *changes |= SALE_HAS_CURRENCY;
+        if (!is_currency(sale->currency)) {
+            form_complain(form, "", "currency", "must be three capital letters, as in ISO 4217");
+        }
+    }
+    if (form_text(form, "", root, "pay_url", false, 0, URL_MAX_BYTES, sale->pay_url)) {
+        *changes |= SALE_HAS_PAY_URL;
+        if (!is_url(sale->pay_url)) {
+            form_complain(form, "", "pay_url", "must begin with https://, http:// or /");
+        }
+    }
+    if (form_text(form, "", root, "challenge", false, 1, 15, challenge) &&
+        strcmp(challenge, "none") != 0) {
+        form_complain(form, "", "challenge", "must be none");
+    }
+}
+
+/* The body of create (everything needed must be there) or change (what is there is changed). */
+static void read_sale(struct form *form, json_t *root, bool create, struct sale_row *sale,
+                      uint32_t *ret_changes)
+{
+    static const char *const names[] = {"id",       "name",       "starts_at_ms", "ends_at_ms",
+                                        "pay_url",  "bar_unpaid", "pay_within_s", "currency",
+                                        "challenge", "items",     NULL};
+    uint32_t changes = 0;
+    int64_t number = 0;
+    form_only(form, "", root, names);
+    if (form_number(form, "", root, "id", false, 1, (int64_t)ID_MAX, &number)) {
+        sale->id = (uint64_t)number;
+    }
+    read_texts(form, root, create, sale, &changes);
+    if (form_number(form, "", root, "starts_at_ms", create, 0, TIME_MAX_MS, &sale->starts_at_ms)) {
+        changes |= SALE_HAS_STARTS;
+    }
+    if (form_number(form, "", root, "ends_at_ms", create, 1, TIME_MAX_MS, &sale->ends_at_ms)) {
+        changes |= SALE_HAS_ENDS;
+    }
+    uint32_t both = SALE_HAS_STARTS | SALE_HAS_ENDS;
+    if ((changes & both) == both && sale->ends_at_ms <= sale->starts_at_ms) {
+        form_complain(form, "", "ends_at_ms", "must be after starts_at_ms");
+    }
+    if (form_number(form, "", root, "pay_within_s", create, 1, PAY_WITHIN_MAX_S, &number)) {
+        changes |= SALE_HAS_PAY_WITHIN;
+        sale->pay_within_s = (uint32_t)number;
+    }
+    if (form_flag(form, "", root, "bar_unpaid", &sale->bar_unpaid)) {
+        changes |= SALE_HAS_BAR;
+    }
+    json_t *items = json_object_get(root, "items");
+    if (items != NULL || create) {
+        changes |= SALE_HAS_ITEMS;
+        read_items(form, items, sale);
+    }
+    *ret_changes = changes;
+}
+
+/* Reads the body into a new row; NULL: refused, the outcome is in *ret_outcome. */
+static struct sale_row *sale_of_body(struct asking *asking, bool create, uint32_t *ret_changes,
+                                     enum http_outcome *ret_outcome)
+{
+    struct form form = {.wrong = false};
+    *ret_outcome = HTTP_ANSWERED;
+    enum refusal media = body_is_json(asking->request, false);
+    struct sale_row *sale = calloc(1, sizeof(*sale));
+    if (media != REFUSAL_NONE || sale == NULL) {
+        free(sale);
+        (void)front_refuse_simply(asking->front, asking->exchange,
+                                  media != REFUSAL_NONE ? media : REFUSAL_OVERLOADED, NULL);
+        return NULL;
+    }
+    memcpy(sale->currency, "CNY", 4);
+    json_t *root = form_body(&form, asking->request->body);
+    if (root != NULL) {
+        read_sale(&form, root, create, sale, ret_changes);
+        json_decref(root);
+    }
+    if (form.wrong) {
+        sale_row_free(sale);
+        (void)form_refuse(asking, &form);
+        return NULL;
+    }
+    return sale;
+}
+
+/* ---- answers ---- */
+
+static void answer_sale(struct front *front, struct http_exchange exchange, int status,
+                        const struct sale_row *sale)
+{
+    struct out body = front_scratch(front);
+    json_sale(&body, sale);
+    if (body.overflow) {
+        (void)front_refuse_simply(front, exchange, REFUSAL_TOO_LARGE, "the sale is too large to show");
+        return;
+    }
+    (void)front_json(front, exchange, status, "", NULL, out_span(&body));
+}
+
+static void sale_done(struct front *front, struct front_call *call)
+{
+    const struct ledger_op *op = &call->write.op;
+    if (op->refusal != REFUSAL_NONE) {
+        (void)front_refuse_simply(front, call->exchange, op->refusal,
+                                  op->refusal == REFUSAL_BAD_STATE
+                                      ? "the sale's state does not allow that"
+                                      : NULL);
+        return;
+    }
+    answer_sale(front, call->exchange, op->kind == LEDGER_SALE_CREATE ? 201 : 200, op->sale);
+}
+
+static void delete_done(struct front *front, struct front_call *call)
+{
+    if (call->write.op.refusal != REFUSAL_NONE) {
+        (void)front_refuse_simply(front, call->exchange, call->write.op.refusal,
+                                  "only a draft can be deleted");
+        return;
+    }
+    (void)http_answer(front_server(front), call->exchange, 204, NULL, "Cache-Control: no-store\r\n",
+                      (struct span){NULL, 0});
+}
+
+static enum http_outcome no_such_sale(struct asking *asking)
+{
+    return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND, "no such sale");
+}
+
+/* Posts a write about a sale; takes sale_in over. */
+static enum http_outcome write_sale(struct asking *asking, enum ledger_kind kind, uint64_t sale,
+                                    struct sale_row *sale_in, uint32_t changes)
+{
+    struct front_call *call =
+        front_call_new(asking, kind == LEDGER_SALE_DELETE ? delete_done : sale_done);
+    if (call == NULL) {
+        sale_row_free(sale_in);
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    call->sale_in = sale_in;
+    call->write.op.kind = kind;
+    call->write.op.sale_id = sale;
+    call->write.op.sale_in = sale_in;
+    call->write.op.changes = changes;
+    return front_write(asking->front, call);
+}
+
+/* ---- calls ---- */
+
+enum http_outcome handle_sale_create(struct asking *asking)
+{
+    uint32_t changes = 0;
+    enum http_outcome outcome;
+    struct sale_row *sale = sale_of_body(asking, true, &changes, &outcome);
+    if (sale == NULL) {
+        return outcome;
+    }
+    sale->created_at_ms = asking->now_ms;
+    return write_sale(asking, LEDGER_SALE_CREATE, 0, sale, changes);
+}
+
+enum http_outcome handle_sale_change(struct asking *asking)
+{
+    uint32_t changes = 0;
+    uint64_t id = 0;
+    enum http_outcome outcome;
+    if (part_id(asking->part[0], &id) != 0) {
+        return no_such_sale(asking);
+    }
+    struct sale_row *sale = sale_of_body(asking, false, &changes, &outcome);
+    if (sale == NULL) {
+        return outcome;
+    }
+    if (sale->id != 0 && sale->id != id) {
+        sale_row_free(sale);
+        return front_refuse_field(asking->front, asking->exchange, "id",
+                                  "id must be the one of the path, or left out");
+    }
+    return write_sale(asking, LEDGER_SALE_CHANGE, id, sale, changes);
+}
+
+enum http_outcome handle_sale_delete(struct asking *asking)
+{
+    uint64_t id = 0;
+    if (part_id(asking->part[0], &id) != 0) {
+        return no_such_sale(asking);
+    }
+    return write_sale(asking, LEDGER_SALE_DELETE, id, NULL, 0);
+}
+
+enum http_outcome handle_sale_move(struct asking *asking)
+{
+    static const struct {
+        const char *name;
+        enum sale_state target;
+    } moves[] = {
+        {"warm", SALE_WARM}, {"open", SALE_OPEN}, {"pause", SALE_PAUSED}, {"close", SALE_CLOSED}};
+    uint64_t id = 0;
+    for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
+        if (!span_is(asking->part[1], moves[i].name)) {
+            continue;
+        }
+        if (part_id(asking->part[0], &id) != 0) {
+            return no_such_sale(asking);
+        }
+        struct front_call *call = front_call_new(asking, sale_done);
+        if (call == NULL) {
+            return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+        }
+        call->write.op.kind = LEDGER_SALE_MOVE;
+        call->write.op.sale_id = id;
+        call->write.op.target = moves[i].target;
+        return front_write(asking->front, call);
+    }
+    return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
+                               "the moves are warm, open, pause and close");
+}
+
+/* ---- reading ---- */
+
+static void sales_read(struct front *front, struct front_query *query)
+{
+    const struct ledger_query *q = &query->clerk.query;
+    bool one = query->number != 0;
+    if (q->error != 0 && q->error != ERR_NOTFOUND) {
+        (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED, "cannot read now");
+        return;
+    }
+    if (one) {
+        if (q->count == 0) {
+            (void)front_refuse_simply(front, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
+        } else {
+            answer_sale(front, query->exchange, 200, q->sales[0]);
+        }
+        return;
+    }
+    struct out body = front_scratch(front);
+    body.cap -= 64; /* for the end */
+    out_lit(&body, "{\"sales\":[");
+    uint64_t next = q->count == q->limit ? q->sales[q->count - 1]->id : 0;
+    for (uint32_t i = 0; i < q->count; i++) {
+        size_t mark = body.len;
+        if (i > 0) {
+            out_char(&body, ',');
+        }
+        json_sale(&body, q->sales[i]);
+        if (body.overflow) { /* the rest with the next page */
+            body.len = mark;
+            body.overflow = false;
+            next = i > 0 ? q->sales[i - 1]->id : q->sales[0]->id;
+            break;
+        }
+    }
+    body.cap += 64;
+    out_lit(&body, "],\"next\":");
+    if (next == 0) {
+        out_lit(&body, "null}");
+    } else {
+        out_u64(&body, next);
+        out_char(&body, '}');
+    }
+    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
+}
+
+static enum http_outcome read_sales(struct asking *asking, uint64_t sale, uint64_t after,
+                                    uint32_t limit)
+{
+    struct front_query *query = front_query_new(asking, QUERY_SALES, limit, sales_read);
+    if (query == NULL) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    query->number = sale;
+    query->clerk.query.sale = sale;
+    query->clerk.query.after = after;
+    return front_query_post(asking->front, query);
+}
+
+enum http_outcome handle_sale_list(struct asking *asking)
+{
+    uint64_t after = 0;
+    uint64_t limit = 0;
+    if (query_number(asking->request->query, "after", ID_MAX, 0, &after) != 0) {
+        return front_refuse_field(asking->front, asking->exchange, "after", "after must be a sale's id");
+    }
+    if (query_number(asking->request->query, "limit", PAGE_LIMIT_MAX, 200, &limit) != 0 ||
+        limit == 0) {
+        return front_refuse_field(asking->front, asking->exchange, "limit",
+                                  "limit must be a whole number from 1 to 1000");
+    }
+    return read_sales(asking, 0, after, (uint32_t)limit);
+}
+
+enum http_outcome handle_sale_read(struct asking *asking)
+{
+    uint64_t id = 0;
+    if (part_id(asking->part[0], &id) != 0) {
+        return no_such_sale(asking);
+    }
+    return read_sales(asking, id, 0, 1);
+}
+
+/* ---- restock ---- */
+
+static void restock_done(struct front *front, struct front_call *call)
+{
+    const struct ledger_op *op = &call->write.op;
+    if (op->refusal != REFUSAL_NONE) {
+        (void)front_refuse_simply(front, call->exchange, op->refusal,
+                                  op->refusal == REFUSAL_DIFFERENT_REQUEST
+                                      ? "this request_id was used with another amount"
+                                      : NULL);
+        return;
+    }
+    for (uint32_t i = 0; op->sale != NULL && i < op->sale->items_count; i++) {
+        const struct item_row *item = &op->sale->items[i];
+        if (item->id != op->item) {
+            continue;
+        }
+        struct gate_ask ask = {.question = ASK_ITEM, .loop = front_loop(front), .item = op->item};
+        (void)gate_submit(engine_port(front_shared(front)->engine), &ask);
+        /* A draft is not at the gate yet: its numbers are the ledger's. */
+        struct item_view view = {.total = item->total,
+                                 .available = item->available,
+                                 .locked = item->locked,
+                                 .sold = item->sold,
+                                 .sale_state = (uint8_t)op->sale->state,
+                                 .starts_at_ms = op->sale->starts_at_ms,
+                                 .ends_at_ms = op->sale->ends_at_ms};
+        struct out body = front_scratch(front);
+        json_item(&body, op->sale, item, ask.refusal == REFUSAL_NONE ? &ask.view : &view,
+                  inside_time_ms(front_shared(front)->time));
+        (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
+        return;
+    }
+    (void)front_refuse_simply(front, call->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
+}
+
+enum http_outcome handle_restock(struct asking *asking)
+{
+    static const char *const names[] = {"add", "request_id", NULL};
+    struct form form = {.wrong = false};
+    int64_t add = 0;
+    char request_id[REQUEST_ID_MAX_BYTES + 1];
+    uint64_t item = 0;
+    enum refusal media = body_is_json(asking->request, false);
+    if (media != REFUSAL_NONE) {
+        return front_refuse_simply(asking->front, asking->exchange, media, NULL);
+    }
+    json_t *root = form_body(&form, asking->request->body);
+    if (root != NULL) {
+        form_only(&form, "", root, names);
+        (void)form_number(&form, "", root, "add", true, 1, (int64_t)QTY_MAX, &add);
+        (void)form_text(&form, "", root, "request_id", true, 1, REQUEST_ID_MAX_BYTES, request_id);
+        json_decref(root);
+    }
+    if (form.wrong) {
+        return form_refuse(asking, &form);
+    }
+    if (part_id(asking->part[0], &item) != 0) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
+    }
+    struct front_call *call = front_call_new(asking, restock_done);
+    if (call == NULL) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    call->write.op.kind = LEDGER_RESTOCK;
+    call->write.op.item = item;
+    call->write.op.amount = (uint64_t)add;
+    memcpy(call->write.op.key, request_id, strlen(request_id) + 1);
+    return front_write(asking->front, call);
+}

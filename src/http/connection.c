@@ -1,0 +1,206 @@
+/*
+ * States, timers and ends of connections. Every path that changes a connection ends in
+ * connection_settle, the one place that derives timer, watch and count from the state; so there is
+ * no path that forgets one of them.
+ *
+ * Timers are one list per kind, oldest first: starting, stopping and finding the next one to expire
+ * cost the same for ten connections and for a million. What can go wrong here is nothing but our
+ * own bookkeeping, and that is CHECKed.
+ */
+#include "http/connection.h"
+
+#include "base/check.h"
+
+static void timer_stop(struct http_server *s, struct connection *c)
+{
+    if (c->timer == TIMER_NONE) {
+        return;
+    }
+    struct timer_list *list = &s->timers[c->timer];
+    if (c->previous == CONNECTION_NONE) {
+        list->first = c->next;
+    } else {
+        s->connections[c->previous].next = c->next;
+    }
+    if (c->next == CONNECTION_NONE) {
+        list->last = c->previous;
+    } else {
+        s->connections[c->next].previous = c->previous;
+    }
+    c->timer = TIMER_NONE;
+}
+
+static void timer_start(struct http_server *s, struct connection *c, enum timer_kind kind)
+{
+    timer_stop(s, c);
+    if (kind == TIMER_NONE) {
+        return;
+    }
+    struct timer_list *list = &s->timers[kind];
+    uint32_t number = connection_number(s, c);
+    c->timer = (uint8_t)kind;
+    c->since_ms = s->now_ms;
+    c->next = CONNECTION_NONE;
+    c->previous = list->last;
+    if (list->last == CONNECTION_NONE) {
+        list->first = number;
+    } else {
+        s->connections[list->last].next = number;
+    }
+    list->last = number;
+}
+
+static enum timer_kind timer_wanted(const struct connection *c)
+{
+    if (c->out != NULL) {
+        return TIMER_WRITE;
+    }
+    switch (c->state) {
+    case CONNECTION_IDLE:
+        return TIMER_IDLE;
+    case CONNECTION_READING:
+        return TIMER_HEADER;
+    case CONNECTION_LINGER:
+        return TIMER_LINGER;
+    default:
+        return TIMER_NONE; /* the application's time, not the peer's */
+    }
+}
+
+static uint8_t watch_wanted(const struct connection *c)
+{
+    if (c->out != NULL) {
+        return NET_WRITABLE;
+    }
+    return c->state == CONNECTION_PENDING && connection_is(c, CONNECTION_MUTED) ? 0 : NET_READABLE;
+}
+
+static void count_busy(struct http_server *s, struct connection *c, bool busy)
+{
+    if (busy == connection_is(c, CONNECTION_BUSY)) {
+        return;
+    }
+    s->busy += busy ? 1 : (uint32_t)-1;
+    c->flags ^= CONNECTION_BUSY;
+}
+
+void connection_open(struct http_server *s, struct connection *c)
+{
+    CHECK(c->state == CONNECTION_FREE);
+    c->state = CONNECTION_IDLE;
+    c->flags &= CONNECTION_QUEUED;
+    c->tag = 0;
+    c->watched = NET_READABLE;
+    c->timer = TIMER_NONE;
+    s->open++;
+    connection_settle(s, c);
+}
+
+/* Gives back all it holds; the slot is free afterwards. */
+static void connection_close(struct http_server *s, struct connection *c)
+{
+    timer_stop(s, c);
+    count_busy(s, c, false);
+    if (c->in != NULL) {
+        http_buffers_return(&s->buffers, c->in);
+        c->in = NULL;
+    }
+    output_release(s, c);
+    c->state = CONNECTION_FREE;
+    s->open--;
+    net_close(s->net, connection_number(s, c));
+}
+
+void connection_lose(struct http_server *s, struct connection *c)
+{
+    CHECK(c->state != CONNECTION_FREE && c->state != CONNECTION_HANDLING);
+    bool owed = c->state == CONNECTION_PENDING || c->state == CONNECTION_STREAM;
+    struct http_exchange exchange = connection_exchange(s, c);
+    uint64_t tag = c->tag;
+    connection_close(s, c);
+    if (owed) {
+        s->app.gone(s->app.context, exchange, tag);
+    }
+}
+
+/* The last answer is with the kernel. If the peer may still be sending, closing at once would make
+ * the kernel answer with a reset that can overtake it; so only our side is closed first. */
+static void connection_finish(struct http_server *s, struct connection *c)
+{
+    if (!connection_is(c, CONNECTION_DROPPED)) {
+        connection_close(s, c);
+        return;
+    }
+    net_finish(s->net, connection_number(s, c));
+    c->state = CONNECTION_LINGER;
+    connection_settle(s, c);
+}
+
+void connection_settle(struct http_server *s, struct connection *c)
+{
+    if (connection_is(c, CONNECTION_BROKEN)) {
+        connection_lose(s, c);
+        return;
+    }
+    if (c->state == CONNECTION_CLOSING && c->out == NULL) {
+        connection_finish(s, c);
+        return;
+    }
+    enum timer_kind kind = timer_wanted(c);
+    /* A request's time is never begun anew: slow senders would live on single bytes. */
+    bool anew = connection_is(c, CONNECTION_PROGRESS) && s->now_ms - c->since_ms >= s->step_ms &&
+                (kind == TIMER_IDLE || kind == TIMER_WRITE);
+    if (kind != c->timer || anew) {
+        timer_start(s, c, kind);
+    }
+    c->flags &= (uint16_t)~CONNECTION_PROGRESS;
+    uint8_t watch = watch_wanted(c);
+    if (watch != c->watched) {
+        c->watched = watch;
+        net_watch(s->net, connection_number(s, c), watch);
+    }
+    count_busy(s, c,
+               c->out != NULL || c->state == CONNECTION_READING || c->state == CONNECTION_PENDING ||
+                   c->state == CONNECTION_STREAM);
+}
+
+void connection_queue(struct http_server *s, struct connection *c)
+{
+    if (connection_is(c, CONNECTION_QUEUED)) {
+        return;
+    }
+    CHECK(s->todo_count < s->options.connections_max);
+    c->flags |= CONNECTION_QUEUED;
+    s->todo[s->todo_count++] = connection_number(s, c);
+}
+
+struct connection *connection_of(struct http_server *s, struct http_exchange exchange)
+{
+    if (exchange.connection >= s->options.connections_max) {
+        return NULL;
+    }
+    struct connection *c = &s->connections[exchange.connection];
+    bool owed = c->state == CONNECTION_HANDLING || c->state == CONNECTION_PENDING ||
+                c->state == CONNECTION_STREAM;
+    return owed && c->generation == exchange.generation && !connection_is(c, CONNECTION_BROKEN)
+               ? c
+               : NULL;
+}
+
+struct connection *connection_oldest_reading(struct http_server *s)
+{
+    /* At most all large buffers are passed over. */
+    for (uint32_t i = s->timers[TIMER_HEADER].first; i != CONNECTION_NONE;
+         i = s->connections[i].next) {
+        struct connection *c = &s->connections[i];
+        if (c->in != NULL && !c->in->large && c != s->current) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+struct http_exchange connection_exchange(const struct http_server *s, const struct connection *c)
+{
+    return (struct http_exchange){connection_number(s, c), c->generation};
+}

@@ -1,0 +1,195 @@
+/*
+ * The front: one per loop. It turns requests into asks of the gate, ops of the office and queries of
+ * the clerk, and their outcomes into answers. Handlers are one file per family of calls; the routes
+ * are one table (routes.h).
+ *
+ * A handler gets a struct asking (who, what, where) and either answers with the front_* functions and
+ * returns HTTP_ANSWERED, or arranges for a later answer and returns HTTP_PENDING:
+ *   front_after(lsn)   when an LSN is durable
+ *   front_write(op)    when the office has committed an op (and it is durable at the gate)
+ *   front_query(query) when the clerk has read
+ * A connection that goes away in between is simply not answered; what was committed stays so.
+ *
+ * Everything runs on the loop's thread.
+ */
+#ifndef SLUICE_HTTP_FRONT_H
+#define SLUICE_HTTP_FRONT_H
+
+#include "base/prng.h"
+#include "core/ticket.h"
+#include "flow/catalog.h"
+#include "flow/clerk.h"
+#include "flow/engine.h"
+#include "flow/inside_time.h"
+#include "flow/office.h"
+#include "http/server.h"
+#include "http/token.h"
+#include "obs/metrics.h"
+
+/* Settings that SIGHUP may change: a new struct is published, the old one is freed much later. */
+struct front_settings {
+    struct token_keys token_keys;
+    struct ticket_keys ticket_keys;
+    char admin_token[128];
+    uint8_t webhook_key[CRYPT_KEY_BYTES];
+    int64_t token_leeway_ms;
+    int64_t ticket_ttl_ms;
+    int64_t ticket_window_ms;
+    int64_t webhook_window_s;
+
+    char cors_origins[1024]; /* separated by spaces or commas; "*" allows any */
+    char login_url[URL_MAX_BYTES + 1];
+    struct http_options http;
+};
+
+/* What all fronts share; made by app, outlives them. */
+struct front_shared {
+    struct engine *engine;
+    struct office *office;
+    struct clerk *clerk;
+    struct catalog *catalog;
+    struct inside_time *time;
+    struct metrics *metrics;
+    _Atomic(struct front_settings *) settings;
+    _Atomic bool ready;    /* buyers can be served */
+    _Atomic bool draining; /* SIGTERM was seen */
+    _Atomic bool cut_off;  /* drained long enough: loops end at once */
+    _Atomic uint32_t fresh_sequence; /* of ORDER_FRESH ids; starts at random */
+    bool demo;
+    bool private_health; /* /metrics, /livez and /readyz are served by the last loop alone */
+    uint32_t tokens_remembered; /* per loop */
+    uint32_t loops;
+    int64_t started_at_ms;
+};
+
+struct front;
+
+int front_new(struct front_shared *shared, uint32_t loop, struct net *net, struct front **ret_front);
+void front_free(struct front *front);
+/* One turn of the loop: collect; answer what became durable; read, decide and append; write; timers;
+ * sleep. That order is the product's promise. False when draining is done. */
+bool front_turn(struct front *front, int64_t sleep_max_us);
+
+/* ---- for handlers ---- */
+
+enum front_need { NEED_NOTHING, NEED_BUYER, NEED_ADMIN, NEED_SIGNATURE };
+
+/* Where a route exists: everywhere, in the demonstration, or where health is served. */
+enum route_scope { ROUTE_PUBLIC, ROUTE_DEMO, ROUTE_HEALTH };
+
+/* One request on its way through a handler. Spans are valid only during the handler. */
+struct asking {
+    struct front *front;
+    struct http_exchange exchange;
+    const struct http_request *request;
+    uint64_t user; /* NEED_BUYER */
+    struct span part[2]; /* the {…} parts of the route */
+    int64_t now_ms;
+};
+
+struct route {
+    enum http_method method;
+    const char *pattern; /* parts in braces: "/v1/orders/{order}/cancel" */
+    enum front_need need;
+    enum route_scope scope;
+    enum http_outcome (*handle)(struct asking *asking);
+    const char *summary;
+};
+extern const struct route routes[];
+extern const size_t routes_count;
+
+/* What a front gives its handlers. */
+struct front_shared *front_shared(struct front *front);
+struct front_settings *front_settings(struct front *front);
+struct http_server *front_server(struct front *front);
+struct metrics_slot *front_metrics(struct front *front);
+uint32_t front_loop(const struct front *front);
+struct prng *front_prng(struct front *front);
+/* Scratch for an answer's body, one per front; whole again with each call. At least
+ * FRONT_SCRATCH_BYTES. */
+#define FRONT_SCRATCH_BYTES 262144U
+struct out front_scratch(struct front *front);
+
+/* Answers with JSON, from the scratch. cache: NULL for "no-store". */
+enum http_outcome front_json(struct front *front, struct http_exchange exchange, int status,
+                             const char *headers, const char *cache, struct span body);
+
+/* More of a refusal than its code; zero or NULL what does not apply. */
+struct refused {
+    enum refusal refusal;
+    const char *detail; /* what to do; NULL: the title */
+    const char *field;
+    bool has_available, has_held, has_limit;
+    uint64_t available, held, limit;
+    enum retry retry;      /* with override_retry */
+    bool override_retry;
+    int64_t retry_after_ms; /* 0: a default with jitter where retry is later or same-ticket */
+    const char *headers;    /* complete lines, e.g. Allow */
+};
+enum http_outcome front_refuse(struct front *front, struct http_exchange exchange,
+                               const struct refused *refused);
+/* The common case: a code and a sentence. */
+enum http_outcome front_refuse_simply(struct front *front, struct http_exchange exchange,
+                                      enum refusal refusal, const char *detail);
+/* 400 that names a field. */
+enum http_outcome front_refuse_field(struct front *front, struct http_exchange exchange,
+                                     const char *field, const char *detail);
+
+/*
+ * Office ops. The call is allocated here (bounded in number; NULL: answer OVERLOADED), filled by the
+ * handler (call->write.op), posted, and `done` is called on this loop once it is committed and
+ * durable. done answers with call->exchange; it is not called when the connection is gone. The call
+ * and op.sale are freed afterwards. call->error: 0; else answer with front_refuse_error.
+ */
+struct front_call {
+    struct office_op write; /* first */
+    struct http_exchange exchange;
+    void (*done)(struct front *front, struct front_call *call);
+    uint64_t user;
+    int64_t started_us;
+    struct sale_row *sale_in; /* freed with the call */
+    struct front_call *next;
+};
+struct front_call *front_call_new(struct asking *asking,
+                                  void (*done)(struct front *front, struct front_call *call));
+/* Before it was posted. */
+void front_call_free(struct front *front, struct front_call *call);
+enum http_outcome front_write(struct front *front, struct front_call *call);
+void front_refuse_error(struct front *front, struct http_exchange exchange, int error);
+
+/* Clerk queries, the same way. rows: how many of the query's kind are allocated for it. */
+struct front_query {
+    struct clerk_query clerk; /* first */
+    struct http_exchange exchange;
+    void (*done)(struct front *front, struct front_query *query);
+    uint64_t user;
+    uint64_t number; /* the handler's own */
+};
+struct front_query *front_query_new(struct asking *asking, enum ledger_query_kind kind, uint32_t limit,
+                                    void (*done)(struct front *front, struct front_query *query));
+enum http_outcome front_query_post(struct front *front, struct front_query *query);
+
+/* Live streams (item events, the dashboard): see watch.h. */
+
+/* The query string's parameter, percent-decoding not needed for our values; at NULL when absent. */
+struct span query_value(struct span query, const char *name);
+/* A decimal parameter: 0, or ERR_INVALID / ERR_RANGE; the default when absent. */
+int query_number(struct span query, const char *name, uint64_t max, uint64_t otherwise,
+                 uint64_t *ret_value);
+/* A path part that is an id: 0 or ERR_INVALID. */
+int part_id(struct span part, uint64_t *ret_id);
+/* The body must be application/json (a charset of utf-8 is fine). Empty bodies pass if optional. */
+enum refusal body_is_json(const struct http_request *request, bool optional);
+
+/* Shared pieces of JSON. */
+void json_order_view(struct out *out, struct catalog *catalog, const struct order_view *view);
+void json_order_row(struct out *out, struct catalog *catalog, const struct order_row *row,
+                    bool for_admin);
+/* The item with its live numbers; the catalog is locked by the caller. */
+void json_item(struct out *out, const struct sale_row *sale, const struct item_row *item,
+               const struct item_view *view, int64_t now_ms);
+/* A sale as the ledger has it, for operators. */
+void json_sale(struct out *out, const struct sale_row *sale);
+const char *item_state_text(const struct item_view *view, int64_t now_ms);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * The inside of a front, shared by front.c, watch.c and the two hot families of calls. Handlers of
+ * other families see front.h only.
+ */
+#ifndef SLUICE_HTTP_FRONT_PRIVATE_H
+#define SLUICE_HTTP_FRONT_PRIVATE_H
+
+#include "http/front.h"
+
+/* Why a connection's answer waits for an LSN. */
+enum wait_kind { WAIT_NOTHING, WAIT_BUY, WAIT_VIEW, WAIT_PUSH };
+
+enum watch_kind { WATCH_NOTHING, WATCH_POLL, WATCH_ORDER, WATCH_ITEM, WATCH_LIVE };
+
+/* Per connection, indexed by its number; touched only by connections that wait or watch. Links are
+ * connection + 1, 0 ends a chain. */
+struct slot {
+    uint32_t generation;
+    uint8_t wait;  /* enum wait_kind */
+    uint8_t watch; /* enum watch_kind */
+    uint8_t hold_state;    /* POLL: hold the answer while the order is in this state */
+    bool sold_out_told;    /* ITEM */
+    uint32_t held;         /* BUY */
+    uint16_t version_told; /* ORDER */
+    bool existed;          /* BUY */
+    int64_t started_us;    /* BUY */
+    struct order_view order;
+    /* watching */
+    struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
+    uint64_t user;
+    uint64_t item_version;
+    int64_t due_ms; /* POLL: when to answer anyway; streams: next heartbeat */
+    uint32_t key_next, key_previous;
+    uint32_t wheel_next, wheel_previous, wheel_place;
+    uint32_t list_next, list_previous;
+    uint8_t origin_len; /* of an allowed Origin; 0: none */
+    char origin[95];
+};
+
+struct waiting {
+    uint64_t lsn;
+    struct http_exchange exchange;
+    struct front_call *call; /* NULL: the connection's slot says what */
+};
+
+#define WHEEL_PLACES 1024
+#define WHEEL_STEP_MS 32
+
+struct front {
+    struct front_shared *shared;
+    struct front_settings *settings; /* the ones of this turn */
+    uint32_t loop;
+    struct net *net;
+    struct http_server *server;
+    struct metrics_slot *metrics;
+    struct gate_port *gate;
+    struct journal *journal;
+    struct waker *waker;
+    struct token_memory *tokens;
+    struct prng prng;
+    int64_t now_ms;
+    char *scratch;
+    /* what waits for durable_lsn, in order: a ring */
+    struct waiting *waits;
+    uint32_t waits_capacity; /* a power of two */
+    uint32_t waits_head;
+    uint32_t waits_count;
+    /* connections that wait or watch */
+    struct slot *slots;
+    uint32_t slots_count;
+    uint32_t *keys; /* buckets of watched orders */
+    uint32_t keys_mask;
+    uint32_t wheel[WHEEL_PLACES];
+    int64_t wheel_ms; /* everything before this was run */
+    uint32_t watchers;
+    uint32_t items_first; /* streams of items and of the dashboard */
+    uint32_t items_cursor;
+    int64_t items_next_ms;
+    uint32_t calls; /* office ops and queries under way */
+    bool draining;
+};
+
+/* Waits until lsn is durable, then answers what the slot or the call says. False: no room. */
+bool front_after(struct front *front, uint64_t lsn, struct http_exchange exchange,
+                 struct front_call *call);
+struct slot *front_slot(struct front *front, struct http_exchange exchange);
+bool front_durable(const struct front *front, uint64_t lsn);
+
+/* answer.c: the body of a problem for framing errors; CORS lines for an allowed origin. */
+void front_problem(void *context, enum refusal refusal, struct out *body);
+void front_cors(const struct front *front, struct http_exchange exchange, struct out *headers);
+
+/* buyer.c, orders.c: answers whose LSN is durable now (or never will be: latched). */
+void buy_answer(struct front *front, struct http_exchange exchange, struct slot *slot, bool lost);
+void view_answer(struct front *front, struct http_exchange exchange, struct slot *slot, bool lost);
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * From readable to handled: read once, parse every complete request in place, call the application
+ * for each, send all answers with one write, and keep what is left in a borrowed buffer.
+ *
+ * A request that is complete in one read is never copied. A half-read one moves to a small buffer,
+ * one that is known not to fit there to a large one, and later reads go straight into it.
+ * When small buffers run out the oldest half-read request has to go (408): a sender who is slow on
+ * purpose pays first. When large ones run out the newcomer is told to come later (503).
+ */
+#include "http/connection.h"
+
+#include "base/check.h"
+#include "base/err.h"
+
+static void input_release(struct http_server *s, struct connection *c)
+{
+    if (c->in != NULL) {
+        http_buffers_return(&s->buffers, c->in);
+        c->in = NULL;
+    }
+}
+
+/* A buffer for input, if need be at the cost of the oldest half-read request. */
+static struct http_buffer *input_borrow(struct http_server *s, bool large)
+{
+    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, large);
+    if (buffer != NULL || large) {
+        return buffer;
+    }
+    struct connection *oldest = connection_oldest_reading(s);
+    if (oldest == NULL) {
+        return NULL;
+    }
+    buffer = oldest->in;
+    oldest->in = NULL;
+    *buffer = (struct http_buffer){.at = buffer->data};
+    output_refuse(s, oldest, REFUSAL_TIMEOUT);
+    connection_settle(s, oldest);
+    return buffer;
+}
+
+/*
+ * Keeps at[0..len), which may be in c->in already, in a buffer of the right size. more: the request
+ * in it is half there, so that there must be room for the rest. False: no buffer.
+ */
+static bool input_keep(struct http_server *s, struct connection *c, const char *at, size_t len,
+                       struct http_progress progress, bool more)
+{
+    size_t need = http_progress_need(&progress);
+    need = need > len + more ? need : len + more;
+    bool large = need > HTTP_SMALL_DATA;
+    CHECK(need <= HTTP_LARGE_DATA);
+    struct http_buffer *to = c->in;
+    if (to == NULL || to->large != large) {
+        to = input_borrow(s, large);
+        if (to == NULL) {
+            return false;
+        }
+    }
+    memmove(to->data, at, len);
+    to->len = len;
+    to->progress = progress;
+    if (c->in != to) {
+        input_release(s, c);
+        c->in = to;
+    }
+    return true;
+}
+
+static void input_dispatch(struct http_server *s, struct connection *c)
+{
+    const struct http_parsed *parsed = &s->parsed;
+    uint16_t flags = c->flags & (uint16_t) ~(CONNECTION_HEAD | CONNECTION_KEEP_ALIVE |
+                                             CONNECTION_VERSION_10 | CONNECTION_MUTED);
+    flags |= parsed->request.method == HTTP_HEAD ? CONNECTION_HEAD : 0;
+    flags |= parsed->keep_alive ? CONNECTION_KEEP_ALIVE : 0;
+    flags |= parsed->version_10 ? CONNECTION_VERSION_10 : 0;
+    c->flags = flags;
+    c->generation++;
+    c->state = CONNECTION_HANDLING;
+    enum http_outcome outcome =
+        s->app.handle(s->app.context, connection_exchange(s, c), &parsed->request);
+    if (outcome == HTTP_PENDING) {
+        CHECK(c->state == CONNECTION_HANDLING);
+        c->state = CONNECTION_PENDING;
+    } else {
+        CHECK(c->state != CONNECTION_HANDLING);
+    }
+}
+
+static bool input_may_parse(const struct connection *c)
+{
+    return (c->state == CONNECTION_IDLE || c->state == CONNECTION_READING) && c->out == NULL &&
+           !connection_is(c, CONNECTION_BROKEN);
+}
+
+/* Parses and handles every complete request of at[0..*len). Returns how far it came. */
+static char *input_parse(struct http_server *s, struct connection *c, char *at, size_t *len,
+                         struct http_progress *progress)
+{
+    enum http_step step = HTTP_STEP_BLANK;
+    while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c)) {
+        step = http_parser_step(progress, at, len, &s->parsed);
+        switch (step) {
+        case HTTP_STEP_MORE:
+            c->state = CONNECTION_READING;
+            break;
+        case HTTP_STEP_BLANK:
+            at += s->parsed.consumed;
+            *len -= s->parsed.consumed;
+            break;
+        case HTTP_STEP_REFUSED:
+            c->flags &= (uint16_t)~CONNECTION_HEAD;
+            c->flags |= s->parsed.request.method == HTTP_HEAD ? CONNECTION_HEAD : 0;
+            output_refuse(s, c, s->parsed.refusal);
+            break;
+        case HTTP_STEP_DONE:
+            at += s->parsed.consumed;
+            *len -= s->parsed.consumed;
+            *progress = (struct http_progress){0};
+            c->state = CONNECTION_IDLE;
+            input_dispatch(s, c);
+            break;
+        }
+    }
+    return at;
+}
+
+static void input_say_continue(struct http_server *s, struct connection *c,
+                               struct http_progress *progress)
+{
+    if (c->state == CONNECTION_READING && progress->wants_continue) {
+        static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+        progress->wants_continue = false;
+        output_emit(s, c, &(struct net_piece){text, sizeof(text) - 1}, 1, 1);
+    }
+}
+
+/* What parsing left over: kept if it will be needed, dropped if the connection ends anyway. */
+static void input_rest(struct http_server *s, struct connection *c, const char *at, size_t len,
+                       struct http_progress progress)
+{
+    bool ends = c->state == CONNECTION_CLOSING || c->state == CONNECTION_STREAM;
+    if (len == 0 || ends) {
+        if (len > 0) {
+            c->flags |= CONNECTION_DROPPED;
+        }
+        input_release(s, c);
+        return;
+    }
+    bool more = c->state == CONNECTION_READING;
+    if (input_keep(s, c, at, len, progress, more)) {
+        return;
+    }
+    input_release(s, c);
+    if (more) {
+        output_refuse(s, c, REFUSAL_OVERLOADED);
+        return;
+    }
+    /* Requests behind one whose answer is owed or unsent: they go unanswered, which the close tells
+     * the peer. */
+    c->flags &= (uint16_t)~CONNECTION_KEEP_ALIVE;
+    c->flags |= CONNECTION_DROPPED;
+    if (c->state == CONNECTION_IDLE) {
+        c->state = CONNECTION_CLOSING;
+    }
+}
+
+static void input_handle(struct http_server *s, struct connection *c, char *bytes, size_t len,
+                         struct http_progress progress)
+{
+    s->current = c;
+    char *at = input_parse(s, c, bytes, &len, &progress);
+    input_say_continue(s, c, &progress);
+    input_rest(s, c, at, len, progress);
+    output_flush(s, c);
+    s->current = NULL;
+    connection_settle(s, c);
+}
+
+void input_resume(struct http_server *s, struct connection *c)
+{
+    if (c->in != NULL && input_may_parse(c)) {
+        input_handle(s, c, c->in->data, c->in->len, c->in->progress);
+        return;
+    }
+    connection_settle(s, c);
+}
+
+/* Streams and closing connections: whatever comes is dropped, but the end is noticed. */
+static void input_drop(struct http_server *s, struct connection *c)
+{
+    int64_t n = net_read(s->net, connection_number(s, c), s->read, sizeof(s->read));
+    if (n == 0 || n == ERR_IO) {
+        connection_lose(s, c);
+    }
+}
+
+void input_readable(struct http_server *s, struct connection *c)
+{
+    if (c->out != NULL) {
+        return;
+    }
+    if (c->state == CONNECTION_STREAM || c->state == CONNECTION_LINGER) {
+        input_drop(s, c);
+        return;
+    }
+    if (c->state == CONNECTION_PENDING) {
+        c->flags |= CONNECTION_MUTED;
+        connection_settle(s, c);
+        return;
+    }
+    struct http_buffer *in = c->in;
+    if (in != NULL && c->state == CONNECTION_IDLE) {
+        input_resume(s, c); /* older requests first; the socket's bytes are reported again */
+        return;
+    }
+    char *to = in == NULL ? s->read : in->data + in->len;
+    size_t room = in == NULL ? sizeof(s->read) : http_buffer_cap(in) - in->len;
+    int64_t n = net_read(s->net, connection_number(s, c), to, room);
+    if (n == ERR_AGAIN) {
+        return;
+    }
+    if (n <= 0) {
+        connection_lose(s, c); /* the end between requests, or in the middle of one */
+        return;
+    }
+    if (in == NULL) {
+        input_handle(s, c, s->read, (size_t)n, (struct http_progress){0});
+    } else {
+        in->len += (size_t)n;
+        input_handle(s, c, in->data, in->len, in->progress);
+    }
+}

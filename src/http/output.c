@@ -1,0 +1,408 @@
+/*
+ * From answers to bytes on the socket. Answers given inside handle() gather in the server's batch
+ * and leave with one write when the connection's input is done with; answers given later go out at
+ * once. What the socket does not take is kept in borrowed buffers, and the connection is not read
+ * until they are sent. Bytes that last (static files) are kept by reference.
+ *
+ * What can go wrong: the socket fails, or there is no buffer for the rest. Both only set
+ * CONNECTION_BROKEN; connection_settle ends the connection where that is safe.
+ */
+#define _GNU_SOURCE /* memmem */
+#include "http/connection.h"
+
+#include "base/check.h"
+#include "base/err.h"
+
+/* --- Heads ------------------------------------------------------------------------------------ */
+
+#define STATUSES(X)                                                                                \
+    X(200, "OK")                                                                                   \
+    X(201, "Created")                                                                              \
+    X(202, "Accepted")                                                                             \
+    X(204, "No Content")                                                                           \
+    X(304, "Not Modified")                                                                         \
+    X(400, "Bad Request")                                                                          \
+    X(401, "Unauthorized")                                                                         \
+    X(403, "Forbidden")                                                                            \
+    X(404, "Not Found")                                                                            \
+    X(405, "Method Not Allowed")                                                                   \
+    X(408, "Request Timeout")                                                                      \
+    X(409, "Conflict")                                                                             \
+    X(413, "Content Too Large")                                                                    \
+    X(414, "URI Too Long")                                                                         \
+    X(415, "Unsupported Media Type")                                                               \
+    X(417, "Expectation Failed")                                                                   \
+    X(422, "Unprocessable Content")                                                                \
+    X(425, "Too Early")                                                                            \
+    X(429, "Too Many Requests")                                                                    \
+    X(431, "Request Header Fields Too Large")                                                      \
+    X(500, "Internal Server Error")                                                                \
+    X(501, "Not Implemented")                                                                      \
+    X(503, "Service Unavailable")                                                                  \
+    X(505, "HTTP Version Not Supported")
+
+static void put_status(struct out *head, int status)
+{
+    switch (status) {
+#define X(number, reason)                                                                          \
+    case number:                                                                                   \
+        out_lit(head, "HTTP/1.1 " #number " " reason "\r\n");                                      \
+        return;
+        STATUSES(X)
+#undef X
+    default:
+        CHECK(status >= 200 && status <= 999);
+        out_lit(head, "HTTP/1.1 ");
+        out_u64(head, (uint64_t)status);
+        out_lit(head, " \r\n");
+    }
+}
+
+static void put_two(struct out *out, int64_t value)
+{
+    out_char(out, (char)('0' + value / 10 % 10));
+    out_char(out, (char)('0' + value % 10));
+}
+
+/* RFC 9110's IMF-fixdate, as a whole header line. Civil date from days, proleptic Gregorian. */
+static void put_date(struct out *out, int64_t second)
+{
+    static const char days[] = "ThuFriSatSunMonTueWed"; /* day 0 was a Thursday */
+    static const char months[] = "MarAprMayJunJulAugSepOctNovDecJanFeb";
+    int64_t day = second / 86400;
+    int64_t rest = second % 86400;
+    int64_t shifted = day + 719468; /* days since 0000-03-01: leap days come last in a year */
+    int64_t era = shifted / 146097;
+    int64_t of_era = shifted % 146097;
+    int64_t year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    int64_t of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    int64_t month = (5 * of_year + 2) / 153; /* 0 is March */
+    int64_t year = year_of_era + era * 400 + (month >= 10);
+    out_lit(out, "Date: ");
+    out_bytes(out, days + day % 7 * 3, 3);
+    out_lit(out, ", ");
+    put_two(out, of_year - (153 * month + 2) / 5 + 1);
+    out_char(out, ' ');
+    out_bytes(out, months + month * 3, 3);
+    out_char(out, ' ');
+    put_two(out, year / 100);
+    put_two(out, year);
+    out_char(out, ' ');
+    put_two(out, rest / 3600);
+    out_char(out, ':');
+    put_two(out, rest / 60 % 60);
+    out_char(out, ':');
+    put_two(out, rest % 60);
+    out_lit(out, " GMT\r\n");
+}
+
+void output_lines(struct http_server *s)
+{
+    static const char *const connection[LINES_COUNT] = {
+        [LINES_KEEP] = "",
+        [LINES_KEEP_10] = "Connection: keep-alive\r\n",
+        [LINES_CLOSE] = "Connection: close\r\n",
+    };
+    int64_t second = s->now_ms / 1000;
+    if (second == s->lines_second) {
+        return;
+    }
+    s->lines_second = second;
+    for (int i = 0; i < LINES_COUNT; i++) {
+        struct out out = out_over(s->lines[i], LINES_MAX);
+        put_date(&out, second < 0 ? 0 : second);
+        out_text(&out, connection[i]);
+        CHECK(!out.overflow);
+        s->lines_len[i] = (uint32_t)out.len;
+    }
+}
+
+static struct net_piece lines_of(const struct http_server *s, const struct connection *c)
+{
+    int lines = LINES_CLOSE;
+    if (connection_is(c, CONNECTION_KEEP_ALIVE) && !s->draining) {
+        lines = connection_is(c, CONNECTION_VERSION_10) ? LINES_KEEP_10 : LINES_KEEP;
+    }
+    return (struct net_piece){s->lines[lines], s->lines_len[lines]};
+}
+
+void output_head(struct http_server *s, const struct connection *c, struct out *head, int status,
+                 const char *content_type, const char *headers, int64_t length)
+{
+    struct net_piece lines = lines_of(s, c);
+    put_status(head, status);
+    out_bytes(head, lines.at, lines.len);
+    if (content_type != NULL) {
+        out_lit(head, "Content-Type: ");
+        out_text(head, content_type);
+        out_lit(head, "\r\n");
+    }
+    if (length >= 0) {
+        out_lit(head, "Content-Length: ");
+        out_u64(head, (uint64_t)length);
+        out_lit(head, "\r\n");
+    }
+    out_text(head, headers);
+    out_lit(head, "\r\n");
+}
+
+/* --- Sending ---------------------------------------------------------------------------------- */
+
+void output_release(struct http_server *s, struct connection *c)
+{
+    while (c->out != NULL) {
+        struct http_buffer *first = c->out;
+        c->out = first->next;
+        http_buffers_return(&s->buffers, first);
+    }
+}
+
+static void append(struct connection *c, struct http_buffer *buffer)
+{
+    struct http_buffer **end = &c->out;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = buffer;
+}
+
+/* Keeps bytes that the socket did not take. False: no buffer. */
+static bool keep(struct http_server *s, struct connection *c, const char *at, size_t len,
+                 bool lasts)
+{
+    while (len > 0) {
+        bool large = len > HTTP_SMALL_DATA && !lasts;
+        struct http_buffer *buffer = http_buffers_borrow(&s->buffers, large);
+        if (buffer == NULL) {
+            return false;
+        }
+        size_t n = len;
+        if (lasts) {
+            buffer->at = at;
+        } else {
+            n = n < http_buffer_cap(buffer) ? n : http_buffer_cap(buffer);
+            memcpy(buffer->data, at, n);
+        }
+        buffer->len = n;
+        append(c, buffer);
+        at += n;
+        len -= n;
+    }
+    return true;
+}
+
+/* Sends the pieces, which are all there is to send; what is not taken is kept. */
+static void send_pieces(struct http_server *s, struct connection *c, const struct net_piece *pieces,
+                        size_t count, size_t lasting)
+{
+    int64_t taken = 0;
+    if (c->out == NULL) {
+        taken = net_write(s->net, connection_number(s, c), pieces, count);
+        if (taken == ERR_AGAIN) {
+            taken = 0;
+        }
+        if (taken < 0) {
+            c->flags |= CONNECTION_BROKEN;
+            return;
+        }
+    }
+    size_t skip = (size_t)taken;
+    for (size_t i = 0; i < count; i++) {
+        size_t gone = skip < pieces[i].len ? skip : pieces[i].len;
+        skip -= gone;
+        if (!keep(s, c, (const char *)pieces[i].at + gone, pieces[i].len - gone, i >= lasting)) {
+            c->flags |= CONNECTION_BROKEN;
+            return;
+        }
+    }
+}
+
+void output_emit(struct http_server *s, struct connection *c, const struct net_piece *pieces,
+                 size_t count, size_t lasting)
+{
+    enum { PIECES_MAX = 4 };
+    CHECK(count < PIECES_MAX);
+    if (connection_is(c, CONNECTION_BROKEN)) {
+        return;
+    }
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        total += pieces[i].len;
+    }
+    if (c == s->current && c->out == NULL && total <= HTTP_BATCH - s->batch_len) {
+        for (size_t i = 0; i < count; i++) {
+            memcpy(s->batch + s->batch_len, pieces[i].at, pieces[i].len);
+            s->batch_len += pieces[i].len;
+        }
+        return;
+    }
+    if (c != s->current || s->batch_len == 0) {
+        send_pieces(s, c, pieces, count, lasting);
+        return;
+    }
+    struct net_piece all[PIECES_MAX] = {{s->batch, s->batch_len}};
+    memcpy(all + 1, pieces, count * sizeof(*pieces));
+    s->batch_len = 0;
+    send_pieces(s, c, all, count + 1, lasting + 1);
+}
+
+void output_flush(struct http_server *s, struct connection *c)
+{
+    if (s->batch_len > 0) {
+        struct net_piece batch = {s->batch, s->batch_len};
+        s->batch_len = 0;
+        send_pieces(s, c, &batch, 1, 1);
+    }
+}
+
+void output_writable(struct http_server *s, struct connection *c)
+{
+    while (c->out != NULL) {
+        struct http_buffer *first = c->out;
+        struct net_piece piece = {first->at, first->len};
+        int64_t taken = net_write(s->net, connection_number(s, c), &piece, 1);
+        if (taken < 0 && taken != ERR_AGAIN) {
+            c->flags |= CONNECTION_BROKEN;
+            break;
+        }
+        if (taken <= 0) {
+            break;
+        }
+        c->flags |= CONNECTION_PROGRESS;
+        first->at += taken;
+        first->len -= (size_t)taken;
+        if (first->len > 0) {
+            break;
+        }
+        c->out = first->next;
+        http_buffers_return(&s->buffers, first);
+    }
+    input_resume(s, c);
+}
+
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+void output_answered(struct http_server *s, struct connection *c)
+{
+    bool stays = connection_is(c, CONNECTION_KEEP_ALIVE) && !s->draining;
+    c->state = stays ? CONNECTION_IDLE : CONNECTION_CLOSING;
+    c->tag = 0;
+    c->flags |= CONNECTION_PROGRESS;
+    if (c == s->current) {
+        return; /* input.c goes on with it */
+    }
+    if (!stays && c->in != NULL) {
+        c->flags |= CONNECTION_DROPPED;
+    }
+    if (stays && c->in != NULL && c->out == NULL) {
+        connection_queue(s, c);
+    }
+    connection_settle(s, c);
+}
+
+/* The head is built where it will be sent from if the answer fits there. */
+static void answer(struct http_server *s, struct connection *c, int status,
+                   const char *content_type, const char *headers, struct span body, bool lasts)
+{
+    bool bodiless = status == 204 || status == 304;
+    int64_t length = bodiless ? -1 : (int64_t)body.len;
+    if (bodiless || connection_is(c, CONNECTION_HEAD)) {
+        body.len = 0;
+    }
+    if (c == s->current && c->out == NULL && !connection_is(c, CONNECTION_BROKEN)) {
+        struct out batch = out_over(s->batch + s->batch_len, HTTP_BATCH - s->batch_len);
+        output_head(s, c, &batch, status, content_type, headers, length);
+        out_put(&batch, body);
+        if (!batch.overflow) {
+            s->batch_len += batch.len;
+            return;
+        }
+    }
+    struct out head = out_over(s->head, sizeof(s->head));
+    output_head(s, c, &head, status, content_type, headers, length);
+    CHECK(!head.overflow);
+    struct net_piece pieces[] = {{head.at, head.len}, {body.at, body.len}};
+    output_emit(s, c, pieces, body.len > 0 ? 2 : 1, lasts ? 1 : 2);
+}
+
+bool http_answer(struct http_server *s, struct http_exchange exchange, int status,
+                 const char *content_type, const char *headers, struct span body)
+{
+    struct connection *c = connection_of(s, exchange);
+    if (c == NULL) {
+        return false;
+    }
+    CHECK(c->state != CONNECTION_STREAM);
+    answer(s, c, status, content_type, headers, body, false);
+    output_answered(s, c);
+    return true;
+}
+
+bool http_answer_lasting(struct http_server *s, struct http_exchange exchange, int status,
+                         const char *content_type, const char *headers, struct span body)
+{
+    struct connection *c = connection_of(s, exchange);
+    if (c == NULL) {
+        return false;
+    }
+    CHECK(c->state != CONNECTION_STREAM);
+    answer(s, c, status, content_type, headers, body, true);
+    output_answered(s, c);
+    return true;
+}
+
+bool http_answer_ready(struct http_server *s, struct http_exchange exchange, struct span bytes)
+{
+    struct connection *c = connection_of(s, exchange);
+    if (c == NULL) {
+        return false;
+    }
+    CHECK(c->state != CONNECTION_STREAM);
+    const char *line = memchr(bytes.at, '\n', bytes.len);
+    CHECK(line != NULL);
+    size_t status = (size_t)(line + 1 - bytes.at);
+    size_t len = bytes.len;
+    if (connection_is(c, CONNECTION_HEAD)) {
+        const char *end = memmem(bytes.at, bytes.len, "\r\n\r\n", 4);
+        CHECK(end != NULL);
+        len = (size_t)(end + 4 - bytes.at);
+    }
+    struct net_piece pieces[] = {
+        {bytes.at, status}, lines_of(s, c), {bytes.at + status, len - status}};
+    output_emit(s, c, pieces, 3, 3);
+    output_answered(s, c);
+    return true;
+}
+
+static void problem(struct http_server *s, struct connection *c, enum refusal refusal,
+                    const char *headers)
+{
+    char bytes[HTTP_PROBLEM_MAX];
+    struct out body = out_over(bytes, sizeof(bytes));
+    const struct refusal_text *text = refusal_text(refusal);
+    s->app.problem(s->app.context, refusal, &body);
+    CHECK(!body.overflow);
+    answer(s, c, text->status, "application/problem+json", headers, out_span(&body), false);
+}
+
+bool http_answer_problem(struct http_server *s, struct http_exchange exchange, enum refusal refusal,
+                         const char *headers)
+{
+    struct connection *c = connection_of(s, exchange);
+    if (c == NULL) {
+        return false;
+    }
+    CHECK(c->state != CONNECTION_STREAM);
+    problem(s, c, refusal, headers);
+    output_answered(s, c);
+    return true;
+}
+
+void output_refuse(struct http_server *s, struct connection *c, enum refusal refusal)
+{
+    bool later = refusal_text(refusal)->retry == RETRY_LATER;
+    c->flags &= (uint16_t)~CONNECTION_KEEP_ALIVE;
+    c->flags |= CONNECTION_DROPPED;
+    problem(s, c, refusal, later ? "Retry-After: 1\r\n" : "");
+    c->state = CONNECTION_CLOSING;
+}

@@ -1,0 +1,640 @@
+/*
+ * The strict reading of parser.h; the only file that sees llhttp.
+ *
+ * llhttp runs over complete heads only, with a state that lives on the stack: there is no parser to
+ * keep, reset or mistrust between two reads. It is stopped at the end of the headers; bodies need
+ * no judge, and chunks are decoded here, where "strict" can be as narrow as the grammar.
+ */
+#include "http/parser.h"
+
+#include <endian.h>
+
+/* llhttp calls its methods what http/server.h calls ours. */
+#define HTTP_DELETE LLHTTP_DELETE
+#define HTTP_GET LLHTTP_GET
+#define HTTP_HEAD LLHTTP_HEAD
+#define HTTP_POST LLHTTP_POST
+#define HTTP_PUT LLHTTP_PUT
+#define HTTP_OPTIONS LLHTTP_OPTIONS
+#include <llhttp/llhttp.h>
+#undef HTTP_DELETE
+#undef HTTP_GET
+#undef HTTP_HEAD
+#undef HTTP_POST
+#undef HTTP_PUT
+#undef HTTP_OPTIONS
+
+_Static_assert(LLHTTP_STRICT_MODE == 1, "the loose mode lets smuggled requests through");
+_Static_assert(HTTP_LARGE_BUFFER >= HTTP_HEADERS_MAX + HTTP_BODY_MAX + HTTP_TRAILERS_MAX + 1024,
+               "a chunk line or the trailers must fit behind the largest body");
+
+/* Longest method, two spaces and "HTTP/1.1": what a request line has besides its target. */
+#define LINE_EXTRA 32U
+
+/* --- Lines ------------------------------------------------------------------------------------ */
+
+#define ONES 0x0101010101010101ULL
+
+/* The index of the first control character (below 0x20, or DEL) in [at, len), or len. */
+static size_t find_control(const char *bytes, size_t at, size_t len)
+{
+    for (; at + 8 <= len; at += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + at, sizeof(word));
+        word = le64toh(word);
+        uint64_t delete = word ^ 0x7f * ONES;
+        /* The high bit of each byte that is below 0x20, or that was 0x7f and is now 0. A borrow can
+         * mark bytes above a true hit only, and the lowest hit is the one taken. */
+        uint64_t hits = ((word - 0x20 * ONES) & ~word) | ((delete - ONES) & ~delete);
+        hits &= 0x80 * ONES;
+        if (hits != 0) {
+            return at + (size_t)(__builtin_ctzll(hits) / 8);
+        }
+    }
+    for (; at < len; at++) {
+        unsigned char c = (unsigned char)bytes[at];
+        if (c < 0x20 || c == 0x7f) {
+            break;
+        }
+    }
+    return at;
+}
+
+static bool is_token(char c)
+{
+    static const bool token[256] = {
+        ['!'] = true,         ['#'] = true,         ['$'] = true, ['%'] = true,
+        ['&'] = true,         ['\''] = true,        ['*'] = true, ['+'] = true,
+        ['-'] = true,         ['.'] = true,         ['^'] = true, ['_'] = true,
+        ['`'] = true,         ['|'] = true,         ['~'] = true, ['0' ... '9'] = true,
+        ['A' ... 'Z'] = true, ['a' ... 'z'] = true,
+    };
+    return token[(unsigned char)c];
+}
+
+/* A request line must end in its version before anything behind it is waited for. */
+static enum refusal check_request_line(const char *line, size_t len)
+{
+    if (len > HTTP_LINE_MAX + LINE_EXTRA) {
+        return REFUSAL_URI_TOO_LONG;
+    }
+    if (len < 9 || memcmp(line + len - 9, " HTTP/", 6) != 0 || line[len - 2] != '.') {
+        return REFUSAL_BAD_REQUEST;
+    }
+    if (line[len - 3] != '1' || (line[len - 1] != '0' && line[len - 1] != '1')) {
+        return REFUSAL_BAD_VERSION;
+    }
+    return REFUSAL_NONE;
+}
+
+static enum refusal check_trailer_line(const char *line, size_t len)
+{
+    size_t name = 0;
+    while (name < len && is_token(line[name])) {
+        name++;
+    }
+    return name > 0 && name < len && line[name] == ':' ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
+}
+
+static enum refusal check_line(const struct http_progress *p, const char *line, size_t len)
+{
+    if (p->phase == HTTP_PHASE_TRAILERS) {
+        return check_trailer_line(line, len);
+    }
+    return p->lines == 0 ? check_request_line(line, len) : REFUSAL_NONE;
+}
+
+/* What too many bytes or lines are called, at the present place. */
+static enum refusal check_size(const struct http_progress *p)
+{
+    if (p->phase == HTTP_PHASE_TRAILERS) {
+        return p->scanned > HTTP_TRAILERS_MAX ? REFUSAL_HEADERS_TOO_LARGE : REFUSAL_NONE;
+    }
+    if (p->lines == 0) {
+        return p->scanned > HTTP_LINE_MAX + LINE_EXTRA ? REFUSAL_URI_TOO_LONG : REFUSAL_NONE;
+    }
+    return p->scanned > HTTP_HEADERS_MAX || p->lines > HTTP_HEADER_LINES_MAX + 1
+               ? REFUSAL_HEADERS_TOO_LARGE
+               : REFUSAL_NONE;
+}
+
+/*
+ * Scans lines up to the empty one: DONE and *ret_len is the length with it. Goes on where the last
+ * call ended, so that a peer who sends single bytes costs no more than one who sends them at once.
+ */
+static enum http_step scan_lines(struct http_progress *p, const char *bytes, size_t len,
+                                 enum refusal *ret_refusal, uint32_t *ret_len)
+{
+    *ret_refusal = REFUSAL_BAD_REQUEST;
+    for (;;) {
+        size_t at = find_control(bytes, p->scanned, len);
+        p->scanned = (uint32_t)at;
+        if (at == len || (bytes[at] == '\r' && at + 1 == len)) {
+            *ret_refusal = check_size(p);
+            return *ret_refusal == REFUSAL_NONE ? HTTP_STEP_MORE : HTTP_STEP_REFUSED;
+        }
+        if (bytes[at] == '\t' && (p->lines > 0 || p->phase == HTTP_PHASE_TRAILERS)) {
+            p->scanned++;
+            continue;
+        }
+        if (bytes[at] != '\r' || bytes[at + 1] != '\n') {
+            return HTTP_STEP_REFUSED;
+        }
+        p->scanned += 2;
+        if (at == p->line) {
+            *ret_len = p->scanned;
+            *ret_refusal = check_size(p);
+            return *ret_refusal == REFUSAL_NONE ? HTTP_STEP_DONE : HTTP_STEP_REFUSED;
+        }
+        const char *line = bytes + p->line;
+        bool folded = (*line == ' ' || *line == '\t');
+        enum refusal refusal = folded ? REFUSAL_BAD_REQUEST : check_line(p, line, at - p->line);
+        p->lines++;
+        if (refusal == REFUSAL_NONE) {
+            refusal = check_size(p);
+        }
+        if (refusal != REFUSAL_NONE) {
+            *ret_refusal = refusal;
+            return HTTP_STEP_REFUSED;
+        }
+        p->line = p->scanned;
+    }
+}
+
+/* --- The head --------------------------------------------------------------------------------- */
+
+/* What the callbacks of one run over a head share. */
+struct head {
+    struct http_parsed *parsed;
+    struct span target;
+    struct span name; /* of the header whose value comes next; at is NULL in between */
+    struct span content_length;
+    struct span transfer_encoding;
+    bool complete;
+};
+
+static int refuse(struct head *head, enum refusal refusal)
+{
+    head->parsed->refusal = refusal;
+    return HPE_USER;
+}
+
+/* Both names are tokens, for which setting bit 5 maps no other character onto one of the list. */
+static bool name_is(struct span name, const char *lower)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        if ((name.at[i] | 0x20) != lower[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Length, first and last letter tell all names of the list apart; one comparison confirms. */
+#define KEY(len, first, last) ((uint32_t)(len) << 16 | (uint32_t)(first) << 8 | (uint32_t)(last))
+#define KEY_OF(name) KEY(sizeof(name) - 1, (name)[0], (name)[sizeof(name) - 2])
+
+/* Where to keep the value of a header; NULL for those nobody here reads. */
+static struct span *header_slot(struct head *head, struct span name)
+{
+    uint32_t key = KEY(name.len, (unsigned char)(name.at[0] | 0x20),
+                       (unsigned char)(name.at[name.len - 1] | 0x20));
+    struct http_request *request = &head->parsed->request;
+#define X(field, text)                                                                             \
+    if (key == KEY_OF(text)) {                                                                     \
+        return name_is(name, text) ? &request->field : NULL;                                       \
+    }
+    HTTP_HEADERS(X)
+#undef X
+    if (key == KEY_OF("content-length")) {
+        return name_is(name, "content-length") ? &head->content_length : NULL;
+    }
+    if (key == KEY_OF("transfer-encoding")) {
+        return name_is(name, "transfer-encoding") ? &head->transfer_encoding : NULL;
+    }
+    return NULL;
+}
+
+static int on_url(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct head *head = llhttp->data;
+    if (head->target.at != NULL) {
+        return refuse(head, REFUSAL_BAD_REQUEST);
+    }
+    if (len > HTTP_LINE_MAX) {
+        return refuse(head, REFUSAL_URI_TOO_LONG);
+    }
+    head->target = (struct span){at, len};
+    return 0;
+}
+
+static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct head *head = llhttp->data;
+    /* The head is complete, so there is a byte behind the name. */
+    if (head->name.at != NULL || len == 0 || at[len] != ':') {
+        return refuse(head, REFUSAL_BAD_REQUEST);
+    }
+    head->name = (struct span){at, len};
+    return 0;
+}
+
+static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct head *head = llhttp->data;
+    if (head->name.at == NULL) {
+        return refuse(head, REFUSAL_BAD_REQUEST);
+    }
+    struct span *slot = header_slot(head, head->name);
+    head->name.at = NULL;
+    if (slot == NULL) {
+        return 0;
+    }
+    if (slot->at != NULL) {
+        return refuse(head, REFUSAL_BAD_REQUEST);
+    }
+    while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\t')) {
+        len--;
+    }
+    *slot = (struct span){at, len};
+    return 0;
+}
+
+static int on_headers_complete(llhttp_t *llhttp)
+{
+    struct head *head = llhttp->data;
+    head->complete = true;
+    return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+    .on_url = on_url,
+    .on_header_field = on_header_field,
+    .on_header_value = on_header_value,
+    .on_headers_complete = on_headers_complete,
+};
+
+/* Why llhttp stopped. An unknown method is a word HTTP might know elsewhere; anything else there is
+ * no HTTP. */
+static enum refusal llhttp_refusal(llhttp_errno_t error, struct span head)
+{
+    if (error == HPE_INVALID_VERSION || error == HPE_PAUSED_H2_UPGRADE) {
+        return REFUSAL_BAD_VERSION;
+    }
+    if (error != HPE_INVALID_METHOD) {
+        return REFUSAL_BAD_REQUEST;
+    }
+    size_t word = 0;
+    while (word < head.len && is_token(head.at[word])) {
+        word++;
+    }
+    return word > 0 && head.at[word] == ' ' ? REFUSAL_NOT_IMPLEMENTED : REFUSAL_BAD_REQUEST;
+}
+
+static enum refusal check_method(uint8_t method, enum http_method *ret_method)
+{
+    switch (method) {
+    case LLHTTP_GET:
+        *ret_method = HTTP_GET;
+        return REFUSAL_NONE;
+    case LLHTTP_HEAD:
+        *ret_method = HTTP_HEAD;
+        return REFUSAL_NONE;
+    case LLHTTP_POST:
+        *ret_method = HTTP_POST;
+        return REFUSAL_NONE;
+    case LLHTTP_PUT:
+        *ret_method = HTTP_PUT;
+        return REFUSAL_NONE;
+    case LLHTTP_DELETE:
+        *ret_method = HTTP_DELETE;
+        return REFUSAL_NONE;
+    case LLHTTP_OPTIONS:
+        *ret_method = HTTP_OPTIONS;
+        return REFUSAL_NONE;
+    default:
+        *ret_method = HTTP_OTHER;
+        /* From HTTP_SOURCE on they belong to other protocols; CONNECT would make a tunnel. */
+        return method == HTTP_CONNECT || method >= HTTP_SOURCE ? REFUSAL_NOT_IMPLEMENTED
+                                                               : REFUSAL_NONE;
+    }
+}
+
+/* The target's forms: "/path?query"; "http://host/path?query", of which the path is taken; "*". */
+static enum refusal check_target(struct span target, struct http_request *request)
+{
+    if (target.len == 0 || memchr(target.at, '#', target.len) != NULL) {
+        return REFUSAL_BAD_REQUEST;
+    }
+    if (span_is(target, "*")) {
+        request->path = target;
+        return request->method == HTTP_OPTIONS ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
+    }
+    if (target.at[0] != '/') {
+        size_t scheme = target.len > 7 && name_is((struct span){target.at, 7}, "http://")    ? 7
+                        : target.len > 8 && name_is((struct span){target.at, 8}, "https://") ? 8
+                                                                                             : 0;
+        size_t end = scheme;
+        while (end < target.len && target.at[end] != '/' && target.at[end] != '?') {
+            if (target.at[end] == '@') {
+                return REFUSAL_BAD_REQUEST;
+            }
+            end++;
+        }
+        if (scheme == 0 || end == scheme) {
+            return REFUSAL_BAD_REQUEST;
+        }
+        target = (struct span){target.at + end, target.len - end};
+    }
+    const char *mark = target.len == 0 ? NULL : memchr(target.at, '?', target.len);
+    request->path = target;
+    if (mark != NULL) {
+        request->path.len = (size_t)(mark - target.at);
+        request->query = (struct span){mark + 1, target.len - request->path.len - 1};
+    }
+    if (request->path.len == 0) {
+        request->path = span_of("/");
+    }
+    return REFUSAL_NONE;
+}
+
+static enum refusal check_host(struct span host, bool version_10)
+{
+    if (host.at == NULL) {
+        return version_10 ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
+    }
+    for (size_t i = 0; i < host.len; i++) {
+        unsigned char c = (unsigned char)host.at[i];
+        if (c <= ' ' || c >= 0x7f || strchr("/?#@\\\"<>", c) != NULL) {
+            return REFUSAL_BAD_REQUEST;
+        }
+    }
+    return REFUSAL_NONE;
+}
+
+/* How long the body is: by one of the two framing headers, never by both, and never guessed. */
+static enum refusal check_framing(const struct head *head, const llhttp_t *llhttp,
+                                  struct http_progress *ret_progress)
+{
+    struct span length = head->content_length;
+    struct span coding = head->transfer_encoding;
+    if (coding.at != NULL) {
+        if (length.at != NULL || head->parsed->version_10) {
+            return REFUSAL_BAD_REQUEST;
+        }
+        if (!span_equal_nocase(coding, span_of("chunked"))) {
+            return coding.len == 0 ? REFUSAL_BAD_REQUEST : REFUSAL_NOT_IMPLEMENTED;
+        }
+        if ((llhttp->flags & F_CHUNKED) == 0) {
+            return REFUSAL_BAD_REQUEST;
+        }
+        ret_progress->phase = HTTP_PHASE_CHUNKS;
+        return REFUSAL_NONE;
+    }
+    uint64_t value = 0;
+    for (size_t i = 0; i < length.len; i++) {
+        if (length.at[i] < '0' || length.at[i] > '9' || value > UINT64_MAX / 10 - 1) {
+            return REFUSAL_BAD_REQUEST;
+        }
+        value = value * 10 + (uint64_t)(length.at[i] - '0');
+    }
+    if (value != llhttp->content_length || (length.at != NULL && length.len == 0)) {
+        return REFUSAL_BAD_REQUEST;
+    }
+    if (value > HTTP_BODY_MAX) {
+        return REFUSAL_TOO_LARGE;
+    }
+    ret_progress->body_len = (uint32_t)value;
+    ret_progress->phase = HTTP_PHASE_BODY;
+    return REFUSAL_NONE;
+}
+
+/* Judges a complete head. On REFUSAL_NONE the parsed request lacks its body only. */
+static enum refusal parse_head(const char *bytes, size_t len, struct http_progress *ret_progress,
+                               struct http_parsed *ret_parsed)
+{
+    struct head head = {.parsed = ret_parsed};
+    llhttp_t llhttp;
+    memset(&ret_parsed->request, 0, sizeof(ret_parsed->request));
+    ret_parsed->refusal = REFUSAL_NONE;
+    llhttp_init(&llhttp, HTTP_REQUEST, &settings);
+    llhttp.data = &head;
+    llhttp_errno_t error = llhttp_execute(&llhttp, bytes, len);
+    struct http_request *request = &ret_parsed->request;
+    enum refusal method_refusal = check_method(llhttp.method, &request->method);
+    if (error == HPE_USER) {
+        return ret_parsed->refusal;
+    }
+    if (error != HPE_PAUSED || !head.complete) {
+        return llhttp_refusal(error, (struct span){bytes, len});
+    }
+    if (llhttp_get_error_pos(&llhttp) != bytes + len || llhttp.http_major != 1) {
+        return REFUSAL_BAD_REQUEST;
+    }
+    if (method_refusal != REFUSAL_NONE) {
+        return method_refusal;
+    }
+    ret_parsed->version_10 = llhttp.http_minor == 0;
+    ret_parsed->keep_alive =
+        (llhttp.flags & F_CONNECTION_CLOSE) == 0 &&
+        (!ret_parsed->version_10 || (llhttp.flags & F_CONNECTION_KEEP_ALIVE) != 0);
+    enum refusal refusal = check_target(head.target, request);
+    if (refusal == REFUSAL_NONE) {
+        refusal = check_host(request->host, ret_parsed->version_10);
+    }
+    if (refusal == REFUSAL_NONE) {
+        refusal = check_framing(&head, &llhttp, ret_progress);
+    }
+    if (refusal == REFUSAL_NONE && request->expect.at != NULL && !ret_parsed->version_10 &&
+        !span_equal_nocase(request->expect, span_of("100-continue"))) {
+        refusal = REFUSAL_EXPECTATION;
+    }
+    return refusal;
+}
+
+/* --- Chunks ----------------------------------------------------------------------------------- */
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Reads "SIZE[;extensions]\r\n". DONE: *ret_size and the line's length. */
+static enum http_step read_chunk_line(const char *at, size_t len, uint32_t *ret_size,
+                                      size_t *ret_len)
+{
+    uint32_t size = 0;
+    size_t digits = 0;
+    while (digits < len && digits <= 8 && hex_value(at[digits]) >= 0) {
+        size = size << 4 | (uint32_t)hex_value(at[digits]);
+        digits++;
+    }
+    if (digits == len && digits <= 8) {
+        return HTTP_STEP_MORE;
+    }
+    if (digits == 0 || digits > 8 || (at[digits] != ';' && at[digits] != '\r')) {
+        return HTTP_STEP_REFUSED;
+    }
+    size_t end = find_control(at, digits, len);
+    while (end < len && at[end] == '\t') {
+        end = find_control(at, end + 1, len);
+    }
+    if (end > HTTP_CHUNK_LINE_MAX) {
+        return HTTP_STEP_REFUSED;
+    }
+    if (end == len || (end + 1 == len && at[end] == '\r')) {
+        return HTTP_STEP_MORE;
+    }
+    if (at[end] != '\r' || at[end + 1] != '\n') {
+        return HTTP_STEP_REFUSED;
+    }
+    *ret_size = size;
+    *ret_len = end + 2;
+    return HTTP_STEP_DONE;
+}
+
+/* One piece of chunk framing or data from bytes[*from..len). DONE: there may be another one. */
+static enum http_step decode_chunk(struct http_progress *p, char *bytes, size_t *from, size_t len,
+                                   enum refusal *ret_refusal)
+{
+    size_t rest = len - *from;
+    *ret_refusal = REFUSAL_BAD_REQUEST;
+    if (p->chunk == HTTP_CHUNK_DATA) {
+        size_t n = rest < p->chunk_left ? rest : p->chunk_left;
+        memmove(bytes + p->head_len + p->body_len, bytes + *from, n);
+        p->body_len += (uint32_t)n;
+        p->chunk_left -= (uint32_t)n;
+        *from += n;
+        if (p->chunk_left > 0) {
+            return HTTP_STEP_MORE;
+        }
+        p->chunk = HTTP_CHUNK_END;
+        return HTTP_STEP_DONE;
+    }
+    size_t framing = 2;
+    if (p->chunk == HTTP_CHUNK_END) {
+        if (rest < 2) {
+            return rest == 1 && bytes[*from] != '\r' ? HTTP_STEP_REFUSED : HTTP_STEP_MORE;
+        }
+        if (memcmp(bytes + *from, "\r\n", 2) != 0) {
+            return HTTP_STEP_REFUSED;
+        }
+        p->chunk = HTTP_CHUNK_SIZE;
+    } else {
+        uint32_t size = 0;
+        enum http_step step = read_chunk_line(bytes + *from, rest, &size, &framing);
+        if (step != HTTP_STEP_DONE) {
+            return step;
+        }
+        if (size > HTTP_BODY_MAX - p->body_len) {
+            *ret_refusal = REFUSAL_TOO_LARGE;
+            return HTTP_STEP_REFUSED;
+        }
+        p->chunk = HTTP_CHUNK_DATA;
+        p->chunk_left = size;
+        if (size == 0) {
+            p->phase = HTTP_PHASE_TRAILERS;
+            p->scanned = p->line = p->lines = 0;
+        }
+    }
+    *from += framing;
+    p->overhead += (uint32_t)framing;
+    if (p->overhead > HTTP_BODY_MAX) {
+        *ret_refusal = REFUSAL_TOO_LARGE;
+        return HTTP_STEP_REFUSED;
+    }
+    return HTTP_STEP_DONE;
+}
+
+/* Decodes what there is and closes the gap behind it; then trailers, which are read and dropped. */
+static enum http_step decode_body(struct http_progress *p, char *bytes, size_t *len,
+                                  struct http_parsed *ret_parsed)
+{
+    if (p->phase == HTTP_PHASE_CHUNKS) {
+        size_t from = (size_t)p->head_len + p->body_len;
+        enum http_step step = HTTP_STEP_DONE;
+        while (step == HTTP_STEP_DONE && p->phase == HTTP_PHASE_CHUNKS) {
+            step = decode_chunk(p, bytes, &from, *len, &ret_parsed->refusal);
+        }
+        if (step == HTTP_STEP_REFUSED) {
+            return step;
+        }
+        size_t to = (size_t)p->head_len + p->body_len;
+        memmove(bytes + to, bytes + from, *len - from);
+        *len -= from - to;
+        if (step == HTTP_STEP_MORE) {
+            return step;
+        }
+    }
+    size_t base = (size_t)p->head_len + p->body_len;
+    uint32_t trailers = 0;
+    enum http_step step = scan_lines(p, bytes + base, *len - base, &ret_parsed->refusal, &trailers);
+    ret_parsed->consumed = base + trailers;
+    return step;
+}
+
+/* --- One step --------------------------------------------------------------------------------- */
+
+static enum http_step skip_blank(struct http_progress *p, const char *bytes, size_t len,
+                                 struct http_parsed *ret_parsed)
+{
+    if (len == 1) {
+        return HTTP_STEP_MORE;
+    }
+    ret_parsed->refusal = REFUSAL_BAD_REQUEST;
+    if (bytes[1] != '\n' || p->blanks >= HTTP_BLANK_LINES_MAX) {
+        return HTTP_STEP_REFUSED;
+    }
+    p->blanks++;
+    ret_parsed->consumed = 2;
+    return HTTP_STEP_BLANK;
+}
+
+enum http_step http_parser_step(struct http_progress *p, char *bytes, size_t *len,
+                                struct http_parsed *ret_parsed)
+{
+    bool parsed = false;
+    enum http_step step;
+    if (*len == 0) {
+        return HTTP_STEP_MORE;
+    }
+    if (p->phase == HTTP_PHASE_HEAD) {
+        ret_parsed->request.method = HTTP_OTHER;
+        if (bytes[0] == '\r') {
+            return skip_blank(p, bytes, *len, ret_parsed);
+        }
+        uint32_t head_len = 0;
+        step = scan_lines(p, bytes, *len, &ret_parsed->refusal, &head_len);
+        if (step != HTTP_STEP_DONE) {
+            return step;
+        }
+        ret_parsed->refusal = parse_head(bytes, head_len, p, ret_parsed);
+        if (ret_parsed->refusal != REFUSAL_NONE) {
+            return HTTP_STEP_REFUSED;
+        }
+        parsed = true;
+        p->head_len = head_len;
+        p->wants_continue =
+            ret_parsed->request.expect.at != NULL && !ret_parsed->version_10 && *len == head_len;
+    }
+    if (p->phase == HTTP_PHASE_BODY) {
+        ret_parsed->consumed = (size_t)p->head_len + p->body_len;
+        step = *len < ret_parsed->consumed ? HTTP_STEP_MORE : HTTP_STEP_DONE;
+    } else {
+        step = decode_body(p, bytes, len, ret_parsed);
+    }
+    if (step == HTTP_STEP_DONE) {
+        /* The head was read when it was complete, and since then it may have moved. */
+        struct http_progress again;
+        if (!parsed && parse_head(bytes, p->head_len, &again, ret_parsed) != REFUSAL_NONE) {
+            ret_parsed->refusal = REFUSAL_BAD_REQUEST;
+            return HTTP_STEP_REFUSED;
+        }
+        ret_parsed->request.body = (struct span){bytes + p->head_len, p->body_len};
+    }
+    return step;
+}

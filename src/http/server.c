@@ -1,0 +1,217 @@
+/*
+ * The server of one loop: its memory, its steps of the turn, and what the application may ask of an
+ * exchange. How a connection lives is in connection.c, how bytes become requests in input.c, how
+ * answers become bytes in output.c.
+ */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "http/connection.h"
+
+size_t http_server_bytes(const struct http_options *options)
+{
+    size_t each = sizeof(struct connection) + sizeof(uint32_t);
+    return sizeof(struct http_server) + options->connections_max * each +
+           http_buffers_bytes(options->small_buffers, options->large_buffers);
+}
+
+void http_server_retime(struct http_server *s, const struct http_options *options)
+{
+    s->options.header_timeout_ms = options->header_timeout_ms;
+    s->options.idle_timeout_ms = options->idle_timeout_ms;
+    s->options.write_timeout_ms = options->write_timeout_ms;
+    int64_t shortest = options->idle_timeout_ms < options->write_timeout_ms
+                           ? options->idle_timeout_ms
+                           : options->write_timeout_ms;
+    s->step_ms = shortest / 8 < 1000 ? shortest / 8 : 1000;
+}
+
+int http_server_new(struct net *net, const struct http_options *options, const struct http_app *app,
+                    struct http_server **ret_server)
+{
+    CHECK(options->connections_max > 0 && options->connections_max < CONNECTION_NONE);
+    /* Not calloc: most of it is buffers that are written before they are read. */
+    struct http_server *s = malloc(sizeof(*s));
+    if (s == NULL) {
+        return ERR_NOMEM;
+    }
+    memset(s, 0, offsetof(struct http_server, head));
+    s->net = net;
+    s->options = *options;
+    s->app = *app;
+    s->lines_second = -1;
+    http_server_retime(s, options);
+    output_lines(s);
+    for (int i = 0; i < TIMER_COUNT; i++) {
+        s->timers[i] = (struct timer_list){CONNECTION_NONE, CONNECTION_NONE};
+    }
+    s->connections = calloc(options->connections_max, sizeof(*s->connections));
+    s->todo = calloc(options->connections_max, sizeof(*s->todo));
+    if (s->connections == NULL || s->todo == NULL ||
+        http_buffers_init(&s->buffers, options->small_buffers, options->large_buffers) != 0) {
+        free(s->todo);
+        free(s->connections);
+        free(s);
+        return ERR_NOMEM;
+    }
+    *ret_server = s;
+    return 0;
+}
+
+void http_server_free(struct http_server *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    http_buffers_done(&s->buffers);
+    free(s->todo);
+    free(s->connections);
+    free(s);
+}
+
+static void set_now(struct http_server *s, int64_t now_ms)
+{
+    /* The timer lists are in order of start only if time never goes back. */
+    if (now_ms > s->now_ms) {
+        s->now_ms = now_ms;
+        output_lines(s);
+    }
+}
+
+void http_server_flush(struct http_server *s)
+{
+    while (s->todo_count > 0) {
+        struct connection *c = &s->connections[s->todo[--s->todo_count]];
+        c->flags &= (uint16_t)~CONNECTION_QUEUED;
+        if (c->state != CONNECTION_FREE) {
+            input_resume(s, c);
+        }
+    }
+}
+
+static void handle_event(struct http_server *s, const struct net_event *event)
+{
+    CHECK(event->connection < s->options.connections_max);
+    struct connection *c = &s->connections[event->connection];
+    if ((event->what & NET_ACCEPTED) != 0) {
+        connection_open(s, c);
+    }
+    if (c->state == CONNECTION_FREE) {
+        return; /* closed by an earlier event of the same round */
+    }
+    if ((event->what & NET_HUNG_UP) != 0) {
+        connection_lose(s, c);
+        return;
+    }
+    if ((event->what & NET_WRITABLE) != 0 && c->out != NULL) {
+        output_writable(s, c);
+    }
+    if ((event->what & NET_READABLE) != 0 && c->state != CONNECTION_FREE) {
+        input_readable(s, c);
+    }
+}
+
+void http_server_events(struct http_server *s, const struct net_event *events, size_t count,
+                        int64_t now_ms)
+{
+    set_now(s, now_ms);
+    for (size_t i = 0; i < count; i++) {
+        handle_event(s, &events[i]);
+    }
+    http_server_flush(s);
+}
+
+static int64_t timer_duration_ms(const struct http_server *s, int kind)
+{
+    switch (kind) {
+    case TIMER_IDLE:
+        return s->options.idle_timeout_ms;
+    case TIMER_HEADER:
+        return s->options.header_timeout_ms;
+    case TIMER_WRITE:
+        return s->options.write_timeout_ms;
+    default:
+        return HTTP_LINGER_MS;
+    }
+}
+
+static void expire(struct http_server *s, struct connection *c)
+{
+    if (c->timer != TIMER_HEADER) {
+        connection_lose(s, c);
+        return;
+    }
+    http_buffers_return(&s->buffers, c->in);
+    c->in = NULL;
+    output_refuse(s, c, REFUSAL_TIMEOUT);
+    connection_settle(s, c);
+}
+
+void http_server_timers(struct http_server *s, int64_t now_ms, int64_t *ret_next_ms)
+{
+    set_now(s, now_ms);
+    http_server_flush(s);
+    int64_t next_ms = INT64_MAX;
+    for (int kind = 0; kind < TIMER_COUNT; kind++) {
+        int64_t duration_ms = timer_duration_ms(s, kind);
+        uint32_t first;
+        while ((first = s->timers[kind].first) != CONNECTION_NONE) {
+            struct connection *c = &s->connections[first];
+            if (c->since_ms + duration_ms > s->now_ms) {
+                int64_t end_ms = c->since_ms + duration_ms;
+                next_ms = end_ms < next_ms ? end_ms : next_ms;
+                break;
+            }
+            expire(s, c);
+        }
+    }
+    *ret_next_ms = s->todo_count > 0 ? s->now_ms : next_ms;
+}
+
+void http_server_drain(struct http_server *s)
+{
+    s->draining = true;
+    net_accepting(s->net, false);
+    for (uint32_t i = 0; i < s->options.connections_max; i++) {
+        struct connection *c = &s->connections[i];
+        /* A request may have arrived that was not reported yet: it is still answered. */
+        if (c->state == CONNECTION_IDLE && c->in == NULL && c->out == NULL) {
+            input_readable(s, c);
+        }
+        if (c->state == CONNECTION_IDLE && c->in == NULL && c->out == NULL) {
+            connection_lose(s, c);
+        }
+    }
+}
+
+uint32_t http_server_connections(const struct http_server *s)
+{
+    return s->open;
+}
+
+uint32_t http_server_busy(const struct http_server *s)
+{
+    return s->busy;
+}
+
+void http_tag(struct http_server *s, struct http_exchange exchange, uint64_t tag)
+{
+    struct connection *c = connection_of(s, exchange);
+    if (c != NULL) {
+        c->tag = tag;
+    }
+}
+
+bool http_alive(struct http_server *s, struct http_exchange exchange)
+{
+    return connection_of(s, exchange) != NULL;
+}
+
+struct net_address http_peer(struct http_server *s, struct http_exchange exchange)
+{
+    if (connection_of(s, exchange) == NULL) {
+        return (struct net_address){0};
+    }
+    return net_peer(s->net, exchange.connection);
+}

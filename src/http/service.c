@@ -1,0 +1,205 @@
+/* What machines ask about the server itself: metrics, health, the contract, the page's settings. */
+#include "base/check.h"
+#include "http/assets.h"
+#include "http/front.h"
+#include "http/handlers.h"
+#include "http/live.h"
+#include "obs/metrics.h"
+
+static const char *refusal_name(unsigned refusal)
+{
+    return refusal < REFUSAL_COUNT ? refusal_text((enum refusal)refusal)->code : NULL;
+}
+
+enum http_outcome handle_metrics(struct asking *asking)
+{
+    struct front_shared *shared = front_shared(asking->front);
+    struct out body = front_scratch(asking->front);
+    metrics_render(shared->metrics, refusal_name, &body);
+    (void)http_answer(front_server(asking->front), asking->exchange, 200,
+                      "text/plain; version=0.0.4; charset=utf-8", "Cache-Control: no-store\r\n",
+                      out_span(&body));
+    return HTTP_ANSWERED;
+}
+
+enum http_outcome handle_livez(struct asking *asking)
+{
+    return front_json(asking->front, asking->exchange, 200, "", NULL,
+                      span_of("{\"status\":\"live\"}"));
+}
+
+enum http_outcome handle_readyz(struct asking *asking)
+{
+    struct front_shared *shared = front_shared(asking->front);
+    if (atomic_load(&shared->draining)) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_DRAINING, NULL);
+    }
+    if (!atomic_load(&shared->ready) || journal_latched(engine_journal(shared->engine))) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_DEGRADED,
+                                   "orders cannot be made durable; see the log");
+    }
+    return front_json(asking->front, asking->exchange, 200, "", NULL,
+                      span_of("{\"status\":\"ready\"}"));
+}
+
+enum http_outcome handle_page_config(struct asking *asking)
+{
+    const struct front_settings *settings = front_settings(asking->front);
+    struct out body = front_scratch(asking->front);
+    out_lit(&body, "{\"demo\":");
+    out_text(&body, front_shared(asking->front)->demo ? "true" : "false");
+    out_lit(&body, ",\"login_url\":");
+    if (settings->login_url[0] == '\0') {
+        out_lit(&body, "null");
+    } else {
+        out_json_string(&body, span_of(settings->login_url));
+    }
+    out_char(&body, '}');
+    return front_json(asking->front, asking->exchange, 200, "", "public, max-age=60",
+                      out_span(&body));
+}
+
+enum http_outcome handle_openapi(struct asking *asking)
+{
+    for (size_t i = 0; i < web_assets_count; i++) {
+        if (span_is(span_of(web_assets[i].path), "openapi.json")) {
+            struct span body = {(const char *)web_assets[i].data, web_assets[i].len};
+            return front_json(asking->front, asking->exchange, 200, "", "public, max-age=60", body);
+        }
+    }
+    CHECK(!"the contract is built into the binary");
+    return HTTP_ANSWERED;
+}
+
+/* ---- the dashboard's feed ---- */
+
+static void put_number(struct out *out, const char *name, uint64_t value)
+{
+    out_char(out, ',');
+    out_json_string(out, span_of(name));
+    out_char(out, ':');
+    out_u64(out, value);
+}
+
+static void put_latency(struct out *out, const struct metrics *metrics, const char *name,
+                        enum metric_hist which)
+{
+    static const struct {
+        const char *name;
+        double q;
+    } quantiles[] = {{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}};
+    static _Thread_local struct hist hist;
+    hist_clear(&hist);
+    metrics_hist(metrics, which, &hist);
+    out_char(out, ',');
+    out_json_string(out, span_of(name));
+    out_lit(out, ":{\"count\":");
+    out_u64(out, hist_count(&hist));
+    for (size_t i = 0; i < 3; i++) {
+        put_number(out, quantiles[i].name, hist_quantile(&hist, quantiles[i].q));
+    }
+    out_char(out, '}');
+}
+
+/* Codes are shared by several refusals: each is shown once, with their sum. */
+static void put_refused(struct out *out, const struct metrics *metrics)
+{
+    bool first = true;
+    out_lit(out, ",\"refused\":{");
+    for (unsigned i = 1; i < REFUSAL_COUNT; i++) {
+        struct span code = span_of(refusal_text((enum refusal)i)->code);
+        uint64_t sum = 0;
+        bool seen = false;
+        for (unsigned k = 1; k < REFUSAL_COUNT; k++) {
+            if (span_equal(code, span_of(refusal_text((enum refusal)k)->code))) {
+                seen = seen || k < i;
+                sum += metrics_refused(metrics, k);
+            }
+        }
+        if (seen || sum == 0) {
+            continue;
+        }
+        if (!first) {
+            out_char(out, ',');
+        }
+        first = false;
+        out_json_string(out, code);
+        out_char(out, ':');
+        out_u64(out, sum);
+    }
+    out_char(out, '}');
+}
+
+void live_numbers(struct front *front, struct out *out)
+{
+    struct front_shared *shared = front_shared(front);
+    const struct metrics *metrics = shared->metrics;
+    struct engine_numbers numbers;
+    engine_count(shared->engine, &numbers);
+    put_number(out, "connections", metrics_sum(metrics, METRIC_HTTP_CONNECTIONS));
+    put_number(out, "requests", metrics_sum(metrics, METRIC_HTTP_REQUESTS_TOTAL));
+    put_number(out, "tickets", metrics_sum(metrics, METRIC_TICKETS_TOTAL));
+    put_number(out, "accepted", metrics_sum(metrics, METRIC_BUYS_ACCEPTED_TOTAL));
+    put_number(out, "repeated", metrics_sum(metrics, METRIC_BUYS_REPEATED_TOTAL));
+    put_number(out, "locked", metrics_sum(metrics, METRIC_ORDERS_LOCKED_TOTAL));
+    put_number(out, "paid", metrics_sum(metrics, METRIC_ORDERS_PAID_TOTAL));
+    put_number(out, "expired", metrics_sum(metrics, METRIC_ORDERS_EXPIRED_TOTAL));
+    put_number(out, "cancelled", metrics_sum(metrics, METRIC_ORDERS_CANCELLED_TOTAL));
+    put_number(out, "failed", metrics_sum(metrics, METRIC_ORDERS_FAILED_TOTAL));
+    put_number(out, "orders_on_board", numbers.orders);
+    put_number(out, "deadlines_pending", office_pending_deadlines(shared->office));
+    put_number(out, "backlog", numbers.durable_lsn - office_booked_lsn(shared->office));
+    put_number(out, "journal_latched", journal_latched(engine_journal(shared->engine)) ? 1 : 0);
+    put_latency(out, metrics, "buy_answer", HIST_BUY_ANSWER);
+    put_latency(out, metrics, "buy_booked", HIST_BUY_BOOKED);
+    put_refused(out, metrics);
+}
+
+static void put_live_item(struct front *front, struct out *out, const struct item_row *item,
+                          int64_t now_ms)
+{
+    struct gate_ask ask = {.question = ASK_ITEM, .loop = front_loop(front), .item = item->id};
+    CHECK(gate_submit(engine_port(front_shared(front)->engine), &ask) == GATE_ANSWERED);
+    if (ask.refusal != REFUSAL_NONE) {
+        return;
+    }
+    if (out->at[out->len - 1] != '[') {
+        out_char(out, ',');
+    }
+    out_lit(out, "{\"id\":");
+    out_u64(out, item->id);
+    put_number(out, "sale_id", ask.view.sale);
+    out_lit(out, ",\"name\":");
+    out_json_string(out, span_of(item->name));
+    put_number(out, "total", ask.view.total);
+    put_number(out, "available", ask.view.available);
+    put_number(out, "locked", ask.view.locked);
+    put_number(out, "sold", ask.view.sold);
+    out_lit(out, ",\"state\":\"");
+    out_text(out, item_state_text(&ask.view, now_ms));
+    out_lit(out, "\"}");
+}
+
+void live_json(struct front *front, struct out *out)
+{
+    struct catalog *catalog = front_shared(front)->catalog;
+    int64_t now_ms = inside_time_ms(front_shared(front)->time);
+    out_lit(out, "{\"now_ms\":");
+    out_i64(out, now_ms);
+    live_numbers(front, out);
+    out_lit(out, ",\"items\":[");
+    size_t count = 0;
+    catalog_lock(catalog);
+    struct sale_row *const *sales = catalog_sales(catalog, &count);
+    for (size_t i = count; i > 0; i--) {
+        const struct sale_row *sale = sales[i - 1];
+        for (uint32_t k = 0; sale->state != SALE_CLOSED && k < sale->items_count; k++) {
+            /* Room for the end and for one more item, or the list stops here. */
+            if (out->cap - out->len > 1024) {
+                put_live_item(front, out, &sale->items[k], now_ms);
+            }
+        }
+    }
+    catalog_unlock(catalog);
+    out_lit(out, "]}");
+}
