@@ -1,0 +1,26 @@
+/*
+ * The commands of the program, one table: name, function, one line of help. main.c finds the
+ * command here and calls it with argv[0] as "sluice NAME", the command's own arguments behind it. A
+ * command returns the exit status: 0, 1 (refused or failed, told on stderr), 2 (usage, told on
+ * stderr). Each answers --help.
+ */
+#ifndef SLUICE_APP_COMMANDS_H
+#define SLUICE_APP_COMMANDS_H
+
+/* clang-format off */
+#define COMMANDS(X)                                                                                \
+    X("serve", serve_main, "run the server")                                                       \
+    X("sale", sale_main, "create, list, show and move sales, and report on them")                  \
+    X("order", order_main, "show one order with its history, or list orders")                      \
+    X("token", token_main, "print a buyer's or the operator's token")                              \
+    X("journal", journal_main, "dump or verify the journal")                                       \
+    X("bench", bench_main, "put a server under load and audit what buyers were told")              \
+    X("check-config", check_config_main, "check a configuration file")                             \
+    X("version", version_main, "print the version")
+/* clang-format on */
+
+#define X(name, function, help) int function(int argc, char **argv);
+COMMANDS(X)
+#undef X
+
+#endif

@@ -1,0 +1,389 @@
+/*
+ * Reading the configuration: defaults, then the file (libconfuse), then the command line.
+ *
+ * Happy path: the file is read whole, comments are blanked, libconfuse parses it and hands each
+ * value to value_taken(), which checks it by the table and puts it into the struct.
+ *
+ * What can go wrong, always told as one line with its place: no such file, syntax, an unknown or
+ * repeated name, a value that is not what the table says. Nothing is returned then.
+ *
+ * libconfuse 3.3 counts a line with a comment three times, takes a section that is never closed for
+ * closed, and ends the program when it is given a folder: so comments are gone and braces are
+ * counted before it sees the text.
+ */
+#define _GNU_SOURCE /* memmem */
+#include "app/config.h"
+
+#include <confuse.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/config_value.h"
+#include "base/check.h"
+#include "base/err.h"
+
+#define FILE_MAX_BYTES (1U << 20)
+/* The name libconfuse gives what is outside of all sections, and its words for an unknown name. */
+#define ROOT_NAME "root"
+#define UNKNOWN_NAME_FORMAT "no such option '%s'"
+
+enum {
+#define X(section, name, kind, min, max, standard, unit, when, help) +1
+    SETTINGS_COUNT = 0 CONFIG(X)
+#undef X
+};
+
+/* What the callbacks of libconfuse work on; it hands them no pointer of ours. */
+struct reading {
+    const char *file;
+    struct config *config;
+    bool seen[SETTINGS_COUNT];
+    bool failed; /* error holds the first thing that was wrong */
+    char *error;
+    size_t error_cap;
+};
+static _Thread_local struct reading *reading;
+
+/* "section.name: no such setting; did you mean ...?" */
+static void unknown_text(struct span section, struct span name, char *ret_text, size_t cap)
+{
+    const struct config_setting *nearest = config_nearest(section, name);
+    struct out out = out_over(ret_text, cap - 1);
+    out_put(&out, section);
+    out_lit(&out, ".");
+    out_put(&out, name);
+    out_lit(&out, ": no such setting");
+    if (nearest != NULL) {
+        out_format(&out, "; did you mean %s.%s?", nearest->section, nearest->name);
+    }
+    ret_text[out.len] = '\0';
+}
+
+__attribute__((format(printf, 2, 3))) static void fail_at(int line, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (!reading->failed) {
+        (void)snprintf(reading->error, reading->error_cap, "%s:%d: %s", reading->file, line, text);
+        reading->failed = true;
+    }
+}
+
+static int value_taken(cfg_t *section, cfg_opt_t *option, const char *value, void *result)
+{
+    const struct config_setting *setting =
+        config_find(span_of(section->name), span_of(option->name));
+    CHECK(setting != NULL);
+    char problem[256];
+    size_t index = (size_t)(setting - config_settings);
+    if (reading->seen[index]) {
+        fail_at(section->line, "%s.%s: given twice", setting->section, setting->name);
+        return -1;
+    }
+    if (config_set(reading->config, setting, value, problem, sizeof(problem)) != 0) {
+        fail_at(section->line, "%s.%s: %s", setting->section, setting->name, problem);
+        return -1;
+    }
+    reading->seen[index] = true;
+    *(const char **)result = value;
+    return 0;
+}
+
+/* A name libconfuse does not know. At the top level that is a section, or a stray setting. */
+static void unknown_told(cfg_t *where, const char *name)
+{
+    char text[256];
+    if (where->name != NULL && strcmp(where->name, ROOT_NAME) != 0) {
+        unknown_text(span_of(where->name), span_of(name), text, sizeof(text));
+        fail_at(where->line, "%s", text);
+        return;
+    }
+    for (size_t i = 0; i < config_settings_count; i++) {
+        const struct config_setting *setting = &config_settings[i];
+        (void)snprintf(text, sizeof(text), "%s.%s", setting->section, setting->name);
+        if (strcmp(name, setting->name) == 0 || strcmp(name, text) == 0) {
+            fail_at(where->line, "%s: belongs into its section: %s { %s = ... }", name,
+                    setting->section, setting->name);
+            return;
+        }
+    }
+    const char *nearest = config_nearest_section(span_of(name));
+    fail_at(where->line, "%s: no such section%s%s%s", name,
+            nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+            nearest != NULL ? "?" : "");
+}
+
+/* libconfuse tells its errors here, in its own words but for unknown names. */
+__attribute__((format(printf, 2, 0))) static void error_told(cfg_t *where, const char *format,
+                                                             va_list arguments)
+{
+    if (strcmp(format, UNKNOWN_NAME_FORMAT) == 0) {
+        unknown_told(where, va_arg(arguments, const char *));
+        return;
+    }
+    char text[256];
+    (void)vsnprintf(text, sizeof(text), format, arguments);
+    fail_at(where->line, "%s", text);
+}
+
+/* A `//` or a slash-star begins a comment only where a word could begin: https://x is one word. */
+static bool comment_begins(const char *text, size_t at, size_t len)
+{
+    if (text[at] == '#') {
+        return true;
+    }
+    if (text[at] != '/' || at + 1 == len || (text[at + 1] != '/' && text[at + 1] != '*')) {
+        return false;
+    }
+    return at == 0 || strchr(" \t\r\n{}=;,", text[at - 1]) != NULL;
+}
+
+/* Where the comment at `at` ends; len + 1: nowhere. */
+static size_t comment_end(const char *text, size_t at, size_t len)
+{
+    bool block = text[at] == '/' && text[at + 1] == '*';
+    const char *end =
+        block ? memmem(text + at + 2, len - at - 2, "*/", 2) : memchr(text + at, '\n', len - at);
+    if (end == NULL) {
+        return block ? len + 1 : len;
+    }
+    return (size_t)(end - text) + (block ? 2 : 0);
+}
+
+/* Where the quoted text at `at` ends; len + 1: nowhere. */
+static size_t quoted_end(const char *text, size_t at, size_t len)
+{
+    size_t i = at + 1;
+    while (i < len && text[i] != text[at]) {
+        i += text[i] == '\\' ? 2 : 1;
+    }
+    return i < len ? i + 1 : len + 1;
+}
+
+/* Blanks the comments, line ends excepted, and checks that whatever is opened is closed. */
+static bool text_prepare(char *text, size_t len)
+{
+    int line = 1;
+    int opened_line = 0;
+    int depth = 0;
+    for (size_t i = 0; i < len;) {
+        size_t next = i + 1;
+        bool comment = comment_begins(text, i, len);
+        if (comment) {
+            next = comment_end(text, i, len);
+        } else if (text[i] == '"' || text[i] == '\'') {
+            next = quoted_end(text, i, len);
+        } else if (text[i] == '$' && i + 1 < len && text[i + 1] == '{') {
+            const char *close = memchr(text + i, '}', len - i);
+            next = close != NULL ? (size_t)(close - text) + 1 : len + 1;
+        } else if (text[i] == '{') {
+            opened_line = line;
+            depth++;
+        } else if (text[i] == '}') {
+            depth--;
+        }
+        if (next > len) {
+            fail_at(line, "what begins here is not closed");
+            return false;
+        }
+        for (; i < next; i++) {
+            line += text[i] == '\n';
+            text[i] = comment && text[i] != '\n' ? ' ' : text[i];
+        }
+    }
+    if (depth > 0) {
+        fail_at(opened_line, "this section is not closed: } is missing");
+    }
+    return depth <= 0;
+}
+
+/* The whole file, with a NUL behind it; the caller frees it. */
+static int file_read(const char *path, char **ret_text, size_t *ret_len)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == ENOENT ? ERR_NOTFOUND : ERR_IO;
+    }
+    struct stat facts;
+    char *text = malloc(FILE_MAX_BYTES + 1);
+    int error = text == NULL ? ERR_NOMEM : 0;
+    size_t len = 0;
+    if (error == 0 && (fstat(fd, &facts) != 0 || S_ISDIR(facts.st_mode))) {
+        error = ERR_IO;
+    }
+    while (error == 0 && len <= FILE_MAX_BYTES) {
+        ssize_t n = read(fd, text + len, FILE_MAX_BYTES + 1 - len);
+        if (n <= 0) {
+            error = n < 0 ? ERR_IO : 0;
+            break;
+        }
+        len += (size_t)n;
+    }
+    (void)close(fd);
+    if (error == 0 && (len > FILE_MAX_BYTES || memchr(text, '\0', len) != NULL)) {
+        error = ERR_INVALID;
+    }
+    if (error != 0) {
+        free(text);
+        return error;
+    }
+    text[len] = '\0';
+    *ret_text = text;
+    *ret_len = len;
+    return 0;
+}
+
+/* The table in the form libconfuse wants: sections, and the options of each behind one another. */
+static void options_make(cfg_opt_t sections[SETTINGS_COUNT + 1],
+                         cfg_opt_t options[2 * SETTINGS_COUNT])
+{
+    const cfg_opt_t end = CFG_END();
+    size_t count = 0;
+    size_t used = 0;
+    for (size_t i = 0; i < config_settings_count; i++) {
+        const struct config_setting *setting = &config_settings[i];
+        if (i == 0 || strcmp(setting->section, config_settings[i - 1].section) != 0) {
+            used += i > 0; /* keeps the end of the section before */
+            const cfg_opt_t section = CFG_SEC(setting->section, options + used, CFGF_NODEFAULT);
+            sections[count++] = section;
+        }
+        const cfg_opt_t option = CFG_STR_CB(setting->name, NULL, CFGF_NODEFAULT, value_taken);
+        options[used++] = option;
+        options[used] = end;
+    }
+    sections[count] = end;
+}
+
+static int text_parse(char *text)
+{
+    cfg_opt_t sections[SETTINGS_COUNT + 1];
+    cfg_opt_t options[2 * SETTINGS_COUNT];
+    options_make(sections, options);
+    cfg_t *parser = cfg_init(sections, CFGF_NONE);
+    if (parser == NULL) {
+        (void)snprintf(reading->error, reading->error_cap, "%s", err_text(ERR_NOMEM));
+        return ERR_NOMEM;
+    }
+    (void)cfg_set_error_function(parser, error_told);
+    int parsed = cfg_parse_buf(parser, text);
+    if (parsed != CFG_SUCCESS) {
+        fail_at(parser->line, "not understood");
+    }
+    (void)cfg_free(parser);
+    return reading->failed ? ERR_INVALID : 0;
+}
+
+static int file_load(const char *path, struct config *config, char *ret_error, size_t error_cap)
+{
+    struct reading mine = {
+        .file = path, .config = config, .error = ret_error, .error_cap = error_cap};
+    char *text = NULL;
+    size_t len = 0;
+    int error = file_read(path, &text, &len);
+    if (error != 0) {
+        (void)snprintf(ret_error, error_cap, "%s: %s", path,
+                       error == ERR_INVALID ? "this is no text, or too long" : err_text(error));
+        return error;
+    }
+    reading = &mine;
+    error = text_prepare(text, len) ? text_parse(text) : ERR_INVALID;
+    reading = NULL;
+    free(text);
+    return error;
+}
+
+/* "section.name" or "section.name=value": the name's two halves. False: it has no dot. */
+static bool key_split(const char *key, size_t len, struct span *ret_section, struct span *ret_name)
+{
+    const char *dot = memchr(key, '.', len);
+    if (dot == NULL) {
+        return false;
+    }
+    *ret_section = (struct span){key, (size_t)(dot - key)};
+    *ret_name = (struct span){dot + 1, len - (size_t)(dot - key) - 1};
+    return true;
+}
+
+static int override_apply(const struct config_override *override, struct config *config,
+                          char *ret_error, size_t error_cap)
+{
+    const char *key = override->key != NULL ? override->key : override->value;
+    const char *value = override->value;
+    size_t key_len = strcspn(key, "=");
+    struct span section;
+    struct span name;
+    if (override->key == NULL) {
+        if (value[key_len] == '\0' || !key_split(key, key_len, &section, &name)) {
+            (void)snprintf(ret_error, error_cap, "%s %.64s: must be section.name=value",
+                           override->option, value);
+            return ERR_INVALID;
+        }
+        value += key_len + 1;
+    } else {
+        CHECK(key_split(key, key_len, &section, &name));
+    }
+    char problem[256];
+    const struct config_setting *setting = config_find(section, name);
+    if (setting == NULL) {
+        unknown_text(section, name, problem, sizeof(problem));
+        (void)snprintf(ret_error, error_cap, "%s %s", override->option, problem);
+        return ERR_NOTFOUND;
+    }
+    int error = config_set(config, setting, value, problem, sizeof(problem));
+    if (error != 0 && override->key == NULL) {
+        (void)snprintf(ret_error, error_cap, "%s %s.%s: %s", override->option, setting->section,
+                       setting->name, problem);
+    } else if (error != 0) {
+        (void)snprintf(ret_error, error_cap, "%s: %s", override->option, problem);
+    }
+    return error;
+}
+
+int config_load(const struct config_options *options, struct config *ret_config, char *ret_error,
+                size_t error_cap)
+{
+    struct config config;
+    config_defaults(&config);
+    int error = 0;
+    if (options->file != NULL) {
+        error = file_load(options->file, &config, ret_error, error_cap);
+    }
+    for (size_t i = 0; error == 0 && i < options->overrides_count; i++) {
+        error = override_apply(&options->overrides[i], &config, ret_error, error_cap);
+    }
+    if (error == 0) {
+        *ret_config = config;
+    }
+    return error;
+}
+
+int config_reload(const struct config_options *options, const struct config *running,
+                  struct config *ret_config, char *ret_ignored, size_t ignored_cap, char *ret_error,
+                  size_t error_cap)
+{
+    struct config fresh;
+    int error = config_load(options, &fresh, ret_error, error_cap);
+    if (error != 0) {
+        return error;
+    }
+    struct out ignored = out_over(ret_ignored, ignored_cap - 1);
+    for (size_t i = 0; i < config_settings_count; i++) {
+        const struct config_setting *setting = &config_settings[i];
+        if (setting->when == CONFIG_RESTART && !config_same(&fresh, running, setting)) {
+            out_format(&ignored, "%s%s.%s", ignored.len > 0 ? ", " : "", setting->section,
+                       setting->name);
+            config_copy(&fresh, running, setting);
+        }
+    }
+    ret_ignored[ignored.len] = '\0';
+    *ret_config = fresh;
+    return 0;
+}

@@ -1,0 +1,159 @@
+/*
+ * Every setting of the server, in one table: section, name, kind, range, default, unit, whether
+ * SIGHUP takes a new value over, and what it is for. The struct, the parser, `--set`, the
+ * documented example (`--print-config`) and docs/CONFIGURATION.md are made from it.
+ *
+ * Values come from the defaults, then the file, then the command line; the later one wins. Whatever
+ * is wrong is refused with its place: `sluice.conf:12: server.threads: must be ...`.
+ *
+ * Everything here is called by one thread.
+ */
+#ifndef SLUICE_APP_CONFIG_H
+#define SLUICE_APP_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/limits.h"
+
+/*
+ * Kinds. NUMBER: a whole number, min to max. The others are texts of min to max bytes (a min of 0:
+ * may be empty), told apart by what they must look like.
+ */
+#define CONFIG_KINDS(X)                                                                            \
+    X(NUMBER, "a whole number")                                                                    \
+    X(PATH, "a path")                                                                              \
+    X(ADDRESS, "ADDRESS:PORT with a numeric address, like 127.0.0.1:8080 or [::1]:8080")           \
+    X(ORIGINS, "origins like https://shop.example, separated by spaces or commas, or *")           \
+    X(URL, "a URL that begins with https://, http:// or /")                                        \
+    X(LEVEL, "debug, info, warn or error")
+
+enum config_kind {
+#define X(name, text) CONFIG_##name,
+    CONFIG_KINDS(X)
+#undef X
+};
+
+/* When a new value counts: at the next start, or on SIGHUP. */
+enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
+
+/* section, name, kind, min, max, default, unit, when a new value counts, help */
+/* clang-format off */
+#define CONFIG(X)                                                                                  \
+    X(server, listen, ADDRESS, 1, 100, "127.0.0.1:8080", "", RESTART,                              \
+      "The address buyers, the shop and operators are served on.")                                 \
+    X(server, private_listen, ADDRESS, 0, 100, "", "", RESTART,                                    \
+      "A second address for /metrics, /livez and /readyz, which are then gone from the first. "    \
+      "Empty: they stay there.")                                                                   \
+    X(server, threads, NUMBER, 0, LOOPS_MAX, 0, "event loops", RESTART,                            \
+      "Threads that serve connections. 0: one for each core.")                                     \
+    X(server, connections, NUMBER, 16, 1000000, 16384, "connections", RESTART,                     \
+      "Connections each event loop may hold; fewer where the limit of open files says so.")        \
+    X(server, drain_ms, NUMBER, 0, 60000, 5000, "ms", RELOAD,                                      \
+      "After SIGTERM, how long requests under way may take to finish.")                            \
+    X(data, dir, PATH, 1, 900, "./var", "", RESTART,                                               \
+      "The data folder: secrets, journal, ledger. One server at a time.")                          \
+    X(gate, orders, NUMBER, 1, GATE_ORDERS_MAX, GATE_ORDERS_DEFAULT, "orders", RESTART,            \
+      "Orders on the board at one time; beyond it buyers are refused. Fixed memory.")              \
+    X(gate, buyers, NUMBER, 1, GATE_BUYERS_MAX, GATE_BUYERS_DEFAULT, "buyers", RESTART,            \
+      "Pairs of buyer and item with an order, that is, winners. Fixed memory.")                    \
+    X(gate, items, NUMBER, 1, GATE_ITEMS_MAX, GATE_ITEMS_DEFAULT, "items", RESTART,                \
+      "Items of all warm, open, paused and recently closed sales together.")                       \
+    X(gate, sales, NUMBER, 1, GATE_SALES_MAX, GATE_SALES_DEFAULT, "sales", RESTART,                \
+      "Warm, open, paused and recently closed sales.")                                             \
+    X(journal, segment_mib, NUMBER, 1, 1024, JOURNAL_SEGMENT_DEFAULT_MIB, "MiB", RESTART,          \
+      "Size of one journal file. Snapshots are taken, and old files removed, file by file.")       \
+    X(ledger, batch, NUMBER, 1, 100000, 4000, "orders", RESTART,                                   \
+      "Orders booked in one transaction, at most.")                                                \
+    X(keeper, tick_ms, NUMBER, 1, 60000, 50, "ms", RESTART,                                        \
+      "How often deadlines, starts and ends are looked at.")                                       \
+    X(board, keep_s, NUMBER, 0, 31536000, 86400, "s", RESTART,                                     \
+      "How long orders stay on the board after their sale's end and their own deadline.")          \
+    X(ticket, ttl_s, NUMBER, 1, 86400, 300, "s", RELOAD,                                           \
+      "How long a ticket may be used.")                                                            \
+    X(ticket, window_s, NUMBER, 0, 604800, 60, "s", RELOAD,                                        \
+      "How long before a sale's start tickets are given out.")                                     \
+    X(auth, leeway_s, NUMBER, 0, 3600, 5, "s", RELOAD,                                             \
+      "How long after its exp a buyer's token is still taken, for clocks that differ.")            \
+    X(auth, tokens, NUMBER, 16, 1 << 24, 65536, "tokens", RESTART,                                 \
+      "Verified tokens each event loop remembers, so that a signature is checked once.")           \
+    X(webhook, window_s, NUMBER, 1, 86400, 300, "s", RELOAD,                                       \
+      "How far the timestamp of a payment notice may be from now.")                                \
+    X(cors, origins, ORIGINS, 0, 1000, "", "", RELOAD,                                             \
+      "Pages of these origins may call from a browser. Empty: none but our own.")                  \
+    X(page, login_url, URL, 0, URL_MAX_BYTES, "", "", RELOAD,                                      \
+      "Where the page sends a buyer who has no token. Empty: nowhere.")                            \
+    X(http, header_timeout_ms, NUMBER, 10, 3600000, 10000, "ms", RELOAD,                           \
+      "From the first byte of a request to its last.")                                             \
+    X(http, idle_timeout_ms, NUMBER, 10, 3600000, 60000, "ms", RELOAD,                             \
+      "How long a connection may be quiet between requests.")                                      \
+    X(http, write_timeout_ms, NUMBER, 10, 3600000, 15000, "ms", RELOAD,                            \
+      "How long a client may take no byte of its answer.")                                         \
+    X(http, small_buffers, NUMBER, 1, 1 << 20, 2048, "buffers", RESTART,                           \
+      "Buffers of 4 KiB for half-read requests and half-sent answers, for each event loop.")       \
+    X(http, large_buffers, NUMBER, 1, 1 << 16, 32, "buffers", RESTART,                             \
+      "Buffers of 276 KiB for large requests and answers, for each event loop.")                   \
+    X(log, level, LEVEL, 1, 8, "info", "", RELOAD,                                                 \
+      "The least important events that are logged: debug, info, warn or error.")
+/* clang-format on */
+
+/* The values: config.server_threads and so on. Plain memory, copied freely. */
+struct config {
+#define CONFIG_MEMBER_NUMBER(member, max) int64_t member;
+#define CONFIG_MEMBER_PATH(member, max) char member[(max) + 1];
+#define CONFIG_MEMBER_ADDRESS CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_ORIGINS CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_URL CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_LEVEL CONFIG_MEMBER_PATH
+#define X(section, name, kind, min, max, standard, unit, when, help)                               \
+    CONFIG_MEMBER_##kind(section##_##name, max)
+    CONFIG(X)
+#undef X
+};
+
+/* One value from the command line. key and value are the caller's. */
+struct config_override {
+    const char *option; /* how it was given: "--set", "--listen" ... */
+    const char *key;    /* "section.name"; NULL: value is the whole "section.name=value" */
+    const char *value;
+};
+
+/* What the command line of `sluice serve` says. */
+struct config_options {
+    const char *file; /* NULL: none */
+    struct config_override *overrides;
+    size_t overrides_count;
+    bool demo;
+};
+
+enum config_parsed { CONFIG_RUN, CONFIG_SHOWN, CONFIG_USAGE };
+/*
+ * Reads the options of `sluice serve`; strings stay in argv. CONFIG_SHOWN: help or the
+ * configuration was printed, exit 0. CONFIG_USAGE: what is wrong has been said on stderr, exit 2.
+ * ret_options is filled only with CONFIG_RUN; config_options_done frees what it holds.
+ */
+enum config_parsed config_options_parse(int argc, char **argv, struct config_options *ret_options);
+void config_options_done(struct config_options *options);
+
+/* Room for any text of an error below. */
+#define CONFIG_ERROR_MAX 1024
+
+/* 0; ERR_INVALID, ERR_NOTFOUND, ERR_IO or ERR_NOMEM with one line of text in ret_error. */
+int config_load(const struct config_options *options, struct config *ret_config, char *ret_error,
+                size_t error_cap);
+
+/*
+ * Reads everything again. ret_config is `running` with what may change taken over; ret_ignored
+ * names the settings that have another value now but need a restart ("" for none). Errors as above;
+ * nothing changes then. ret_config may be running itself.
+ */
+int config_reload(const struct config_options *options, const struct config *running,
+                  struct config *ret_config, char *ret_ignored, size_t ignored_cap, char *ret_error,
+                  size_t error_cap);
+
+/* The documented example, with these values. What it prints is a valid configuration file. */
+void config_print(const struct config *config, FILE *out);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * The documented example: every setting with its help, unit, range and default, as a file the
+ * program reads back. docs/sluice.example.conf is what it prints for the defaults.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "app/config.h"
+#include "app/config_value.h"
+#include "base/check.h"
+
+#define WIDTH 96
+
+/* Words of a text, as comment lines that begin with `lead`. */
+static void comment_print(FILE *out, const char *lead, const char *text)
+{
+    size_t column = 0;
+    while (*text != '\0') {
+        size_t word = strcspn(text, " ");
+        if (column > 0 && column + 1 + word > WIDTH) {
+            (void)fputc('\n', out);
+            column = 0;
+        }
+        column += (size_t)fprintf(out, "%s%.*s", column == 0 ? lead : " ", (int)word, text);
+        text += word + strspn(text + word, " ");
+    }
+    (void)fputc('\n', out);
+}
+
+static void setting_print(FILE *out, const struct config *config, const struct config *standard,
+                          const struct config_setting *setting)
+{
+    char memory[2 * URL_MAX_BYTES + 2048];
+    struct out value = out_over(memory, sizeof(memory));
+    config_value_text(standard, setting, &value);
+    out_char(&value, '\0');
+    CHECK(!value.overflow);
+
+    comment_print(out, "    # ", setting->help);
+    char range[512];
+    if (setting->kind == CONFIG_NUMBER) {
+        (void)snprintf(range, sizeof(range), "%" PRIu64 " to %" PRIu64 " %s", setting->min,
+                       setting->max, setting->unit);
+    } else {
+        (void)snprintf(range, sizeof(range), "%s%s", config_kind_text(setting->kind),
+                       setting->min == 0 ? ", or empty" : "");
+    }
+    char facts[sizeof(range) + sizeof(memory) + 64];
+    (void)snprintf(facts, sizeof(facts), "%s; default %s%s", range, memory,
+                   setting->when == CONFIG_RELOAD ? "; taken over on SIGHUP" : "");
+    comment_print(out, "    # ", facts);
+    value = out_over(memory, sizeof(memory));
+    config_value_text(config, setting, &value);
+    out_char(&value, '\0');
+    CHECK(!value.overflow);
+    (void)fprintf(out, "    %s = %s\n", setting->name, memory);
+}
+
+void config_print(const struct config *config, FILE *out)
+{
+    struct config standard;
+    config_defaults(&standard);
+    comment_print(out, "# ",
+                  "Settings of sluice serve. Everything may be left out: then the default counts. "
+                  "The command line (--set section.name=value) wins over the file. A value may "
+                  "hold ${NAME}, which stands for the environment variable.");
+    const char *section = "";
+    for (size_t i = 0; i < config_settings_count; i++) {
+        const struct config_setting *setting = &config_settings[i];
+        if (strcmp(section, setting->section) != 0) {
+            (void)fprintf(out, "%s\n%s {\n", i == 0 ? "" : "}\n", setting->section);
+            section = setting->section;
+        } else {
+            (void)fputc('\n', out);
+        }
+        setting_print(out, config, &standard, setting);
+    }
+    (void)fputs("}\n", out);
+}

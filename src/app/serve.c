@@ -1,0 +1,771 @@
+/*
+ * `sluice serve`: makes one server out of the parts and runs it until SIGTERM. The only place that
+ * names the concrete backends.
+ *
+ * Start: options, data folder (one owner), port (one owner), secrets, memory, journal into the gate,
+ * ledger, cursors compared and caught up; then the threads. Stop: loops drain, the office books
+ * what is durable, the journal writes its last batch.
+ *
+ * What can go wrong before the threads run ends the process with one clear line and exit 1.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/commands.h"
+#include "app/config.h"
+#include "app/demo.h"
+#include "app/secrets.h"
+#include "app/settings.h"
+#include "backend/posix/clock_posix.h"
+#include "backend/posix/disk_posix.h"
+#include "backend/posix/net_epoll.h"
+#include "backend/sqlite/ledger_sqlite.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "http/static.h"
+#include "obs/log.h"
+
+#define LOOP_SLEEP_US 1000000
+#define JANITOR_EVERY_US 200000
+/* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
+#define FILES_RESERVED 256
+
+struct loop {
+    pthread_t thread;
+    struct net *net;
+    struct front *front;
+    bool running;
+};
+
+struct server {
+    struct config_options options;
+    struct config config;
+    struct secrets secrets;
+    int folder_lock;
+    struct net_listener *listener;
+    struct net_listener *private_listener;
+    struct disk_posix disk;
+    bool disk_open;
+    struct gate_sizes sizes;
+    struct gate gate;
+    void *gate_memory;
+    struct journal *journal;
+    struct inside_time time;
+    struct metrics metrics;
+    struct engine *engine;
+    struct ledger *writer;
+    struct ledger *reader;
+    struct catalog *catalog;
+    struct office *office;
+    struct clerk *clerk;
+    struct front_shared shared;
+    struct front_settings *all_settings[64]; /* kept until the end: a loop may still look at one */
+    size_t settings_count;
+    uint32_t connections;
+    uint32_t loops_count;
+    struct loop loops[LOOPS_MAX];
+    struct mailbox janitor; /* only rung, to end its wait */
+    _Atomic bool stopping;
+    pthread_t journal_thread, office_thread, clerk_thread, janitor_thread;
+    bool journal_running, office_running, clerk_running, janitor_running;
+};
+
+/* ---- threads ---- */
+
+static void *run_journal(void *context)
+{
+    struct server *server = context;
+    struct metrics_slot *metrics = metrics_slot(&server->metrics, server->loops_count + 1);
+    bool more = true;
+    (void)pthread_setname_np(pthread_self(), "journal");
+    while (more) {
+        more = journal_wait(server->journal);
+        uint64_t before = journal_durable_lsn(server->journal);
+        bool wrote = false;
+        int64_t from_us = clock_boot_us(server->time.clock);
+        int error = journal_flush(server->journal, &wrote);
+        if (error != 0) {
+            log_event(LOG_ERROR, "journal.latched", LOG_ERR("error", error),
+                      LOG_U64("durable_lsn", before),
+                      LOG_STR("what", "no new orders; orders that are durable are still shown"),
+                      LOG_STR("do", "free disk space or replace the disk, then restart"));
+            metrics_set(metrics, METRIC_JOURNAL_LATCHED, 1);
+            break;
+        }
+        if (wrote) {
+            int64_t took_us = clock_boot_us(server->time.clock) - from_us;
+            metrics_observe_us(metrics, HIST_JOURNAL_SYNC, (uint64_t)took_us);
+            metrics_add(metrics, METRIC_JOURNAL_BATCHES_TOTAL, 1);
+            metrics_add(metrics, METRIC_JOURNAL_RECORDS_TOTAL,
+                        journal_durable_lsn(server->journal) - before);
+        }
+    }
+    return NULL;
+}
+
+static void *run_office(void *context)
+{
+    struct server *server = context;
+    (void)pthread_setname_np(pthread_self(), "office");
+    office_run(server->office);
+    return NULL;
+}
+
+static void *run_clerk(void *context)
+{
+    struct server *server = context;
+    (void)pthread_setname_np(pthread_self(), "clerk");
+    clerk_run(server->clerk);
+    return NULL;
+}
+
+static void *gate_map(struct gate_sizes sizes)
+{
+    void *memory = mmap(NULL, gate_bytes(sizes), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void take_snapshot(struct server *server, struct metrics_slot *metrics)
+{
+    void *memory = gate_map(server->sizes);
+    if (memory == NULL) {
+        log_event(LOG_WARN, "snapshot.no_memory", LOG_U64("bytes", gate_bytes(server->sizes)));
+        return;
+    }
+    struct gate second;
+    uint64_t lsn = 0;
+    gate_init(&second, server->sizes, memory, server->gate.hash_key);
+    int error = journal_snapshot(server->journal, &second, &lsn);
+    (void)munmap(memory, gate_bytes(server->sizes));
+    if (error != 0) {
+        log_event(LOG_WARN, "snapshot.failed", LOG_ERR("error", error),
+                  LOG_STR("what", "the journal goes on and keeps its old files"));
+    } else if (lsn > 0) {
+        metrics_add(metrics, METRIC_JOURNAL_SNAPSHOTS_TOTAL, 1);
+        log_event(LOG_INFO, "snapshot.taken", LOG_U64("lsn", lsn));
+    }
+}
+
+/* Prepares journal files ahead, takes snapshots, removes what nobody needs any more. */
+static void *run_janitor(void *context)
+{
+    struct server *server = context;
+    struct metrics_slot *metrics = metrics_slot(&server->metrics, server->loops_count + 2);
+    static struct log_limit limit;
+    int64_t snapshot_after_us = 0;
+    (void)pthread_setname_np(pthread_self(), "janitor");
+    while (!atomic_load(&server->stopping)) {
+        int error = journal_prepare_segment(server->journal);
+        if (error != 0 && error != ERR_LATCHED) {
+            log_event_limited(&limit, 60000, LOG_WARN, "journal.cannot_prepare",
+                              LOG_ERR("error", error));
+        }
+        int64_t now_us = clock_boot_us(server->time.clock);
+        if (journal_snapshot_due(server->journal) && now_us >= snapshot_after_us) {
+            take_snapshot(server, metrics);
+            snapshot_after_us = now_us + 5000000;
+        }
+        uint32_t removed = 0;
+        if (journal_trim(server->journal, office_booked_lsn(server->office), &removed) == 0 &&
+            removed > 0) {
+            log_event(LOG_INFO, "journal.trimmed", LOG_U64("files", removed));
+        }
+        mailbox_wait(&server->janitor, JANITOR_EVERY_US);
+    }
+    return NULL;
+}
+
+static void *run_loop(void *context)
+{
+    struct loop *loop = context;
+    (void)pthread_setname_np(pthread_self(), "loop");
+    while (front_turn(loop->front, LOOP_SLEEP_US)) {
+    }
+    return NULL;
+}
+
+static void wake_loop(void *context)
+{
+    net_wake(context);
+}
+
+/* ---- start ---- */
+
+static int fail(const char *what, int error, const char *more)
+{
+    log_event(LOG_ERROR, "start.failed", LOG_STR("what", what), LOG_ERR("error", error),
+              LOG_STR("detail", more));
+    return error;
+}
+
+/* Makes DATA and DATA/journal; takes the folder. */
+static int open_folder(struct server *server, char *ret_journal, size_t cap)
+{
+    const char *data = server->config.data_dir;
+    int error = folder_make(data);
+    if (error != 0) {
+        return fail("cannot make the data folder", error, data);
+    }
+    error = folder_lock(data, &server->folder_lock);
+    if (error == ERR_BUSY) {
+        return fail("another server uses this data folder", error, data);
+    }
+    if (error != 0) {
+        return fail("cannot lock the data folder", error, data);
+    }
+    (void)snprintf(ret_journal, cap, "%s/journal", data);
+    error = folder_make(ret_journal);
+    return error != 0 ? fail("cannot make the journal folder", error, ret_journal) : 0;
+}
+
+static int open_port(struct server *server)
+{
+    const struct config *config = &server->config;
+    uint32_t public_loops = server->loops_count - (server->shared.private_health ? 1 : 0);
+    int error = net_epoll_listen(config->server_listen, public_loops, &server->listener);
+    if (error == ERR_BUSY) {
+        return fail("the address is in use; is another server running?", error,
+                    config->server_listen);
+    }
+    if (error != 0) {
+        return fail("cannot listen", error, config->server_listen);
+    }
+    if (server->shared.private_health) {
+        error = net_epoll_listen(config->server_private_listen, 1, &server->private_listener);
+    }
+    return error != 0 ? fail("cannot listen", error, config->server_private_listen) : 0;
+}
+
+static int load_secrets(struct server *server)
+{
+    char text[SECRETS_ERROR_MAX];
+    int error =
+        secrets_load(server->config.data_dir, true, &server->secrets, text, sizeof(text));
+    if (error != 0) {
+        return fail("cannot load the secrets", error, text);
+    }
+    if (server->secrets.warning[0] != '\0') {
+        log_event(LOG_WARN, "secrets.readable_by_others",
+                  LOG_STR("files", server->secrets.warning));
+    }
+    return 0;
+}
+
+static void choose_sizes(struct server *server)
+{
+    const struct config *config = &server->config;
+    struct rlimit files = {0};
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t threads = config->server_threads > 0 ? (uint32_t)config->server_threads
+                       : cores > LOOPS_MAX - 1    ? LOOPS_MAX - 1
+                       : cores > 0                ? (uint32_t)cores
+                                                  : 1;
+    server->shared.private_health = config->server_private_listen[0] != '\0';
+    server->loops_count = threads + (server->shared.private_health ? 1 : 0);
+    if (server->loops_count > LOOPS_MAX) {
+        server->loops_count = LOOPS_MAX;
+    }
+    server->sizes = (struct gate_sizes){(uint32_t)config->gate_orders, (uint32_t)config->gate_buyers,
+                                        (uint32_t)config->gate_items, (uint32_t)config->gate_sales};
+    server->connections = (uint32_t)config->server_connections;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+        uint64_t room = files.rlim_cur > FILES_RESERVED * 2
+                            ? (files.rlim_cur - FILES_RESERVED) / server->loops_count
+                            : 64;
+        if (server->connections > room) {
+            server->connections = (uint32_t)room;
+        }
+    }
+}
+
+/* The sums the bounds come to: reserved address space, touched only as it is used. */
+static void log_memory(const struct server *server)
+{
+    const struct http_options *http = &server->all_settings[0]->http;
+    size_t gate = gate_bytes(server->sizes);
+    size_t fronts = (http_server_bytes(http) + FRONT_SCRATCH_BYTES) * server->loops_count;
+    log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
+              LOG_U64("snapshot_gate_mib", gate >> 20),
+              LOG_U64("journal_mib", 2 * JOURNAL_BUFFER_BYTES >> 20),
+              LOG_U64("fronts_mib", fronts >> 20),
+              LOG_U64("total_mib", (2 * gate + 2 * JOURNAL_BUFFER_BYTES + fronts) >> 20),
+              LOG_U64("orders", server->sizes.orders), LOG_U64("buyers", server->sizes.buyers),
+              LOG_U64("items", server->sizes.items),
+              LOG_U64("connections", (uint64_t)server->connections * server->loops_count));
+}
+
+static int open_journal(struct server *server, const char *folder)
+{
+    struct journal_found found = {0};
+    uint64_t hash_key = 0;
+    server->gate_memory = gate_map(server->sizes);
+    if (server->gate_memory == NULL) {
+        return fail("cannot reserve the gate's memory; lower gate.orders or gate.buyers",
+                    ERR_NOMEM, "");
+    }
+    crypt_random(&hash_key, sizeof(hash_key));
+    gate_init(&server->gate, server->sizes, server->gate_memory, hash_key);
+    int error = disk_posix_open(folder, &server->disk);
+    if (error != 0) {
+        return fail("cannot open the journal folder", error, folder);
+    }
+    server->disk_open = true;
+    struct journal_options options = {
+        .segment_bytes = (uint64_t)server->config.journal_segment_mib << 20,
+        .buffer_bytes = JOURNAL_BUFFER_BYTES};
+    error = journal_open(&server->disk.disk, options, &server->gate, &server->journal, &found);
+    if (error == ERR_CORRUPT) {
+        log_event(LOG_ERROR, "journal.damaged", LOG_STR("where", found.where),
+                  LOG_STR("why", found.why),
+                  LOG_STR("do", "restore journal and ledger from one backup; "
+                                "`sluice journal verify` shows what can be read"));
+        return error;
+    }
+    if (error != 0) {
+        return fail("cannot open the journal", error, found.why);
+    }
+    if (found.torn_bytes > 0) {
+        log_event(LOG_WARN, "journal.torn_tail_cut", LOG_STR("where", found.where),
+                  LOG_U64("bytes", found.torn_bytes),
+                  LOG_STR("what", "an unfinished batch of the last crash; nobody was told of it"));
+    }
+    log_event(LOG_INFO, "journal.open", LOG_U64("last_lsn", found.last_lsn),
+              LOG_U64("snapshot_lsn", found.snapshot_lsn), LOG_U64("replayed", found.replayed),
+              LOG_U64("files", found.segments));
+    inside_time_init(&server->time, clock_posix(), found.highest_ms);
+    int64_t ahead_ms = inside_time_ms(&server->time) - clock_wall_ms(clock_posix());
+    if (ahead_ms > 1000) {
+        log_event(LOG_WARN, "clock.behind_journal", LOG_I64("ms", ahead_ms),
+                  LOG_STR("what", "the wall clock is behind the journal; its time is kept"));
+    }
+    return 0;
+}
+
+/* With --demo and no sale in the ledger: two demonstration sales, one open, one about to. */
+static int make_demo(struct server *server)
+{
+    struct sale_row *known = NULL;
+    struct ledger_query query = {.kind = QUERY_SALES, .limit = 1, .sales = &known};
+    (void)ledger_read(server->writer, &query);
+    if (query.error != 0 || query.count > 0) {
+        sale_row_free(known);
+        return query.error;
+    }
+    struct sale_row *rows[4];
+    size_t count = demo_fill(inside_time_ms(&server->time), rows, 4);
+    int error = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct ledger_op create = {.kind = LEDGER_SALE_CREATE, .sale_in = rows[i]};
+        struct ledger_op *ops[] = {&create};
+        struct ledger_batch batch = {
+            .ops = ops, .count = 1, .now_ms = inside_time_ms(&server->time)};
+        (void)ledger_write(server->writer, &batch);
+        if (batch.error == 0 && create.sale != NULL) {
+            struct ledger_op move = {
+                .kind = LEDGER_SALE_MOVE,
+                .sale_id = create.sale->id,
+                .target = rows[i]->starts_at_ms <= batch.now_ms ? SALE_OPEN : SALE_WARM};
+            ops[0] = &move;
+            batch.count = 1;
+            (void)ledger_write(server->writer, &batch);
+            sale_row_free(move.sale);
+        }
+        error = batch.error != 0 ? batch.error : error;
+        sale_row_free(create.sale);
+        sale_row_free(rows[i]);
+    }
+    return error;
+}
+
+static int open_ledger(struct server *server)
+{
+    char path[1024];
+    (void)snprintf(path, sizeof(path), "%s/ledger.db", server->config.data_dir);
+    int error = ledger_sqlite_open(path, READ_WRITE, &server->writer);
+    if (error == 0) {
+        error = ledger_sqlite_open(path, READ_ONLY, &server->reader);
+    }
+    if (error != 0) {
+        return fail("cannot open the ledger", error, ledger_sqlite_error(NULL));
+    }
+    if (server->options.demo) {
+        error = make_demo(server);
+        if (error != 0) {
+            return fail("cannot make the demonstration sales", error,
+                        ledger_sqlite_error(server->writer));
+        }
+    }
+    return 0;
+}
+
+static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), void *context)
+{
+    if (pthread_create(thread, NULL, run, context) != 0) {
+        return fail("cannot start a thread", ERR_NOMEM, strerror(errno));
+    }
+    *running = true;
+    return 0;
+}
+
+static int make_office(struct server *server)
+{
+    struct office_options options = {.batch_max = (uint32_t)server->config.ledger_batch,
+                                     .tick_ms = (uint32_t)server->config.keeper_tick_ms,
+                                     .board_keep_ms = server->config.board_keep_s * 1000};
+    server->catalog = catalog_new();
+    int error = server->catalog == NULL ? ERR_NOMEM : 0;
+    if (error == 0) {
+        error = engine_new(&server->gate, server->journal, server->loops_count, &server->engine);
+    }
+    if (error == 0) {
+        error = office_new(server->engine, server->writer, server->catalog, &server->time,
+                           metrics_slot(&server->metrics, server->loops_count), server->loops_count,
+                           options, &server->office);
+    }
+    if (error == 0) {
+        error = clerk_new(server->engine, server->reader, server->loops_count, &server->clerk);
+    }
+    if (error != 0) {
+        return fail("cannot start", error, "");
+    }
+    /* The journal thread first: catching up appends records. */
+    error = start_thread(&server->journal_thread, &server->journal_running, run_journal, server);
+    if (error == 0) {
+        error = office_start(server->office);
+        if (error != 0) {
+            (void)fail("cannot bring gate and ledger together", error,
+                       ledger_sqlite_error(server->writer));
+        }
+    }
+    return error;
+}
+
+static int make_loops(struct server *server)
+{
+    for (uint32_t i = 0; i < server->loops_count; i++) {
+        struct loop *loop = &server->loops[i];
+        bool health = server->shared.private_health && i == server->loops_count - 1;
+        int error = health ? net_epoll_new(server->private_listener, 0, server->connections, &loop->net)
+                           : net_epoll_new(server->listener, i, server->connections, &loop->net);
+        if (error == 0) {
+            error = front_new(&server->shared, i, loop->net, &loop->front);
+        }
+        if (error != 0) {
+            return fail("cannot make an event loop", error, "");
+        }
+        waker_init(engine_waker(server->engine, i), wake_loop, loop->net);
+    }
+    return 0;
+}
+
+static int start_threads(struct server *server)
+{
+    int error =
+        start_thread(&server->office_thread, &server->office_running, run_office, server);
+    if (error == 0) {
+        error = start_thread(&server->clerk_thread, &server->clerk_running, run_clerk, server);
+    }
+    if (error == 0) {
+        error =
+            start_thread(&server->janitor_thread, &server->janitor_running, run_janitor, server);
+    }
+    for (uint32_t i = 0; error == 0 && i < server->loops_count; i++) {
+        struct loop *loop = &server->loops[i];
+        error = start_thread(&loop->thread, &loop->running, run_loop, loop);
+    }
+    return error;
+}
+
+static int publish_settings(struct server *server)
+{
+    size_t kept = sizeof(server->all_settings) / sizeof(server->all_settings[0]);
+    if (server->settings_count == kept) {
+        return ERR_FULL;
+    }
+    struct front_settings *settings =
+        settings_new(&server->config, &server->secrets, server->connections);
+    if (settings == NULL) {
+        return ERR_NOMEM;
+    }
+    server->all_settings[server->settings_count++] = settings;
+    atomic_store(&server->shared.settings, settings);
+    return 0;
+}
+
+static int make_server(struct server *server)
+{
+    char journal_folder[1024];
+    choose_sizes(server);
+    int error = open_folder(server, journal_folder, sizeof(journal_folder));
+    if (error == 0) {
+        error = open_port(server);
+    }
+    if (error == 0) {
+        error = load_secrets(server);
+    }
+    if (error == 0) {
+        error = publish_settings(server);
+    }
+    if (error == 0) {
+        log_memory(server);
+        error = open_journal(server, journal_folder);
+    }
+    if (error == 0) {
+        error = open_ledger(server);
+    }
+    if (error == 0 && metrics_init(&server->metrics, server->loops_count + 3) != 0) {
+        error = fail("cannot start", ERR_NOMEM, "metrics");
+    }
+    if (error == 0) {
+        error = static_start(web_assets, web_assets_count);
+    }
+    if (error == 0) {
+        error = make_office(server);
+    }
+    return error;
+}
+
+static int start_server(struct server *server)
+{
+    int error = make_server(server);
+    if (error != 0) {
+        return error;
+    }
+    server->shared.engine = server->engine;
+    server->shared.office = server->office;
+    server->shared.clerk = server->clerk;
+    server->shared.catalog = server->catalog;
+    server->shared.time = &server->time;
+    server->shared.metrics = &server->metrics;
+    server->shared.demo = server->options.demo;
+    server->shared.tokens_remembered = (uint32_t)server->config.auth_tokens;
+    server->shared.loops = server->loops_count;
+    server->shared.started_at_ms = inside_time_ms(&server->time);
+    uint32_t sequence = 0;
+    crypt_random(&sequence, sizeof(sequence));
+    atomic_store(&server->shared.fresh_sequence, sequence);
+    error = make_loops(server);
+    if (error == 0) {
+        error = start_threads(server);
+    }
+    if (error == 0) {
+        atomic_store(&server->shared.ready, true);
+    }
+    return error;
+}
+
+/* ---- stop ---- */
+
+static void join(pthread_t thread, bool *running)
+{
+    if (*running) {
+        (void)pthread_join(thread, NULL);
+        *running = false;
+    }
+}
+
+/* Loops end by themselves once drained; after drain_ms they are cut off. */
+static void stop_loops(struct server *server)
+{
+    atomic_store(&server->shared.draining, true);
+    for (uint32_t i = 0; i < server->loops_count; i++) {
+        if (server->loops[i].net != NULL) {
+            net_wake(server->loops[i].net);
+        }
+    }
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += server->config.server_drain_ms / 1000 + 1;
+    for (uint32_t i = 0; i < server->loops_count; i++) {
+        struct loop *loop = &server->loops[i];
+        if (loop->running && pthread_timedjoin_np(loop->thread, NULL, &until) != 0) {
+            atomic_store(&server->shared.cut_off, true);
+            net_wake(loop->net);
+            (void)pthread_join(loop->thread, NULL);
+        }
+        loop->running = false;
+    }
+}
+
+static void stop_server(struct server *server)
+{
+    atomic_store(&server->stopping, true);
+    stop_loops(server);
+    if (server->office_running) {
+        office_stop(server->office);
+    }
+    join(server->office_thread, &server->office_running);
+    if (server->clerk_running) {
+        clerk_stop(server->clerk);
+    }
+    join(server->clerk_thread, &server->clerk_running);
+    mailbox_ring(&server->janitor);
+    join(server->janitor_thread, &server->janitor_running);
+    if (server->journal_running) {
+        journal_stop(server->journal);
+    }
+    join(server->journal_thread, &server->journal_running);
+}
+
+static void free_server(struct server *server)
+{
+    for (uint32_t i = 0; i < server->loops_count; i++) {
+        front_free(server->loops[i].front);
+        net_epoll_free(server->loops[i].net);
+    }
+    net_listener_free(server->listener);
+    net_listener_free(server->private_listener);
+    clerk_free(server->clerk);
+    office_free(server->office);
+    engine_free(server->engine);
+    catalog_free(server->catalog);
+    ledger_sqlite_close(server->reader);
+    ledger_sqlite_close(server->writer);
+    journal_free(server->journal);
+    if (server->disk_open) {
+        disk_posix_close(&server->disk);
+    }
+    if (server->gate_memory != NULL) {
+        (void)munmap(server->gate_memory, gate_bytes(server->sizes));
+    }
+    metrics_done(&server->metrics);
+    static_stop();
+    for (size_t i = 0; i < server->settings_count; i++) {
+        free(server->all_settings[i]);
+    }
+    mailbox_done(&server->janitor);
+    config_options_done(&server->options);
+    if (server->folder_lock >= 0) {
+        (void)close(server->folder_lock);
+    }
+    free(server);
+}
+
+/* ---- run ---- */
+
+static void reload(struct server *server)
+{
+    char text[SECRETS_ERROR_MAX];
+    char ignored[512];
+    struct config config;
+    struct secrets secrets;
+    int error = config_reload(&server->options, &server->config, &config, ignored, sizeof(ignored),
+                              text, sizeof(text));
+    if (error == 0) {
+        error = secrets_load(server->config.data_dir, false, &secrets, text, sizeof(text));
+    }
+    if (error != 0) {
+        log_event(LOG_ERROR, "config.reload_refused", LOG_STR("why", text),
+                  LOG_STR("what", "everything stays as it was"));
+        return;
+    }
+    server->config = config;
+    server->secrets = secrets;
+    enum log_level level;
+    if (log_level_parse(config.log_level, &level) == 0) {
+        log_set_level(level);
+    }
+    error = publish_settings(server);
+    if (error != 0) {
+        log_event(LOG_ERROR, "config.reload_refused", LOG_ERR("why", error),
+                  LOG_STR("do", "restart to take over more changes"));
+        return;
+    }
+    for (uint32_t i = 0; i < server->loops_count; i++) {
+        net_wake(server->loops[i].net);
+    }
+    log_event(LOG_INFO, "config.reloaded", LOG_STR("need_restart", ignored));
+}
+
+static void say_where(const struct server *server)
+{
+    const char *listen = server->config.server_listen;
+    const char *colon = strrchr(listen, ':');
+    int address_len = colon != NULL ? (int)(colon - listen) : 0;
+    uint16_t port = net_listener_port(server->listener);
+    log_event(LOG_INFO, "server.ready", LOG_STR("listen", listen), LOG_U64("port", port),
+              LOG_U64("threads", server->loops_count), LOG_STR("data", server->config.data_dir));
+    printf("Sluice serves http://%.*s:%u/\n"
+           "  the page      http://%.*s:%u/\n"
+           "  the contract  http://%.*s:%u/openapi.json\n"
+           "  metrics       http://%.*s:%u/metrics\n"
+           "  admin token   %s/admin.token   (sluice token --admin --data %s)\n"
+           "Stop it with Ctrl-C or SIGTERM.\n",
+           address_len, listen, port, address_len, listen, port, address_len, listen, port,
+           address_len, listen, port, server->config.data_dir, server->config.data_dir);
+    (void)fflush(stdout);
+}
+
+static void run_server(struct server *server, const sigset_t *signals)
+{
+    for (;;) {
+        int signal_number = 0;
+        if (sigwait(signals, &signal_number) != 0) {
+            continue;
+        }
+        if (signal_number == SIGHUP) {
+            reload(server);
+            continue;
+        }
+        log_event(LOG_INFO, "server.stopping", LOG_STR("signal", strsignal(signal_number)));
+        return;
+    }
+}
+
+int serve_main(int argc, char **argv)
+{
+    char text[1024];
+    struct server *server = calloc(1, sizeof(*server));
+    if (server == NULL) {
+        return 1;
+    }
+    enum config_parsed parsed = config_options_parse(argc, argv, &server->options);
+    if (parsed != CONFIG_RUN) {
+        free(server);
+        return parsed == CONFIG_SHOWN ? 0 : 2;
+    }
+    server->folder_lock = -1;
+    mailbox_init(&server->janitor);
+    if (config_load(&server->options, &server->config, text, sizeof(text)) != 0) {
+        (void)fprintf(stderr, "sluice: %s\n", text);
+        free_server(server);
+        return 2;
+    }
+    enum log_level level;
+    if (log_level_parse(server->config.log_level, &level) == 0) {
+        log_set_level(level);
+    }
+    CHECK(crypt_start() == 0);
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)umask(077);
+    int error = start_server(server);
+    if (error == 0) {
+        say_where(server);
+        run_server(server, &signals);
+    }
+    stop_server(server);
+    if (error == 0) {
+        log_event(LOG_INFO, "server.stopped", LOG_U64("booked_lsn", office_booked_lsn(server->office)),
+                  LOG_U64("last_lsn", journal_last_lsn(server->journal)));
+    }
+    free_server(server);
+    return error != 0 ? 1 : 0;
+}

@@ -1,0 +1,105 @@
+/*
+ * Asking the server, and its clock. An answer is its JSON; everything else is a Refusal that says what to do next.
+ *
+ * What can go wrong: no answer at all (network, time-out, a proxy's error page). That is a Refusal too, with
+ * status 0 or the proxy's, and `same-ticket`: whether the server acted is not known.
+ */
+
+export class Refusal extends Error {
+    constructor(status, problem) {
+        super(problem?.code ?? 'no_answer');
+        const unknown = status === 0 || status >= 500;
+        this.status = status;
+        this.code = problem?.code ?? 'no_answer';
+        this.detail = problem?.detail ?? '';
+        this.retry = problem?.retry ?? (unknown ? 'same-ticket' : 'no');
+        this.retryAfterMs = problem?.retry_after_ms ?? 1000;
+        this.available = problem?.available;
+        this.held = problem?.held;
+        this.limit = problem?.limit;
+    }
+}
+
+export async function ask(method, path, { body, token, timeoutMs = 10000, signal } = {}) {
+    const headers = { accept: 'application/json' };
+    if (body !== undefined) headers['content-type'] = 'application/json';
+    if (token) headers.authorization = `Bearer ${token}`;
+    const guard = new AbortController();
+    const stop = () => guard.abort();
+    const timer = setTimeout(stop, timeoutMs);
+    signal?.addEventListener('abort', stop);
+    let response, text;
+    try {
+        const payload = body === undefined ? undefined : JSON.stringify(body);
+        response = await fetch(path, { method, headers, body: payload, signal: guard.signal });
+        text = await response.text();
+    } catch {
+        throw new Refusal(0, null);
+    } finally {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', stop);
+    }
+    let data = null;
+    try { data = JSON.parse(text); } catch { /* not from our server: judged by its status */ }
+    if (!response.ok || data === null) throw new Refusal(response.ok ? 0 : response.status, data);
+    return data;
+}
+
+// Offset against the monotonic clock, so that setting the computer's clock moves no countdown.
+export const clock = {
+    offset: Date.now() - performance.now(),
+    now() { return performance.now() + this.offset; },
+    async sync() {
+        let best = Infinity;
+        for (let i = 0; i < 3; i += 1) {
+            const sent = performance.now();
+            const { now_ms: server } = await ask('GET', '/v1/time', { timeoutMs: 5000 });
+            const trip = performance.now() - sent;
+            if (trip < best) {
+                best = trip;
+                this.offset = server - sent - trip / 2;
+            }
+        }
+    },
+};
+
+// Server-sent events with a token, which EventSource cannot send. Returns when the server ends the stream;
+// silence for a minute (not even a heartbeat) ends it as a failure.
+export async function readEvents(path, { token, lastId, signal, onEvent }) {
+    const guard = new AbortController();
+    const stop = () => guard.abort();
+    signal.addEventListener('abort', stop);
+    let silence = setTimeout(stop, 60000);
+    try {
+        const headers = { accept: 'text/event-stream', authorization: `Bearer ${token}` };
+        if (lastId) headers['last-event-id'] = lastId;
+        const response = await fetch(path, { headers, signal: guard.signal, cache: 'no-store' });
+        if (!response.ok) throw new Refusal(response.status, null);
+        const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+        let pending = '';
+        for (;;) {
+            const { value, done } = await reader.read();
+            if (done) return;
+            clearTimeout(silence);
+            silence = setTimeout(stop, 60000);
+            const blocks = (pending + value).replace(/\r\n/g, '\n').split('\n\n');
+            pending = blocks.pop();
+            for (const block of blocks) onEvent(parseEvent(block));
+        }
+    } finally {
+        clearTimeout(silence);
+        signal.removeEventListener('abort', stop);
+        stop();
+    }
+}
+
+function parseEvent(block) {
+    const found = { event: 'message', id: null, data: [] };
+    for (const line of block.split('\n')) {
+        const [, name, value] = /^([^:]*)(?:: ?(.*))?$/.exec(line) ?? [];
+        if (name === 'data') found.data.push(value ?? '');
+        else if (name === 'event') found.event = value ?? '';
+        else if (name === 'id') found.id = value ?? '';
+    }
+    return { ...found, data: found.data.join('\n') };
+}
