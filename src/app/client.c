@@ -6,7 +6,7 @@
  * server refuses. Each is one line of text for the operator. A server that stays silent for
  * SILENCE_S seconds counts as gone.
  */
-#define _GNU_SOURCE /* memmem */
+#define _GNU_SOURCE /* memmem, strerrordesc_np */
 #include "app/client.h"
 
 #include <errno.h>
@@ -91,7 +91,7 @@ static int connect_to(const struct client *client, int *ret_fd, char *ret_error,
     int number = errno;
     freeaddrinfo(found);
     if (fd < 0) {
-        return gone(client, strerror(number), ret_error, cap);
+        return gone(client, strerrordesc_np(number), ret_error, cap);
     }
     const struct timeval silence = {.tv_sec = SILENCE_S};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
@@ -180,7 +180,11 @@ static bool answer_split(struct span answer, int *ret_status, struct span *ret_b
     for (const char *line = answer.at; line < end;) {
         const char *line_end = memmem(line, (size_t)(end + 2 - line), "\r\n", 2);
         const char *colon = memchr(line, ':', (size_t)(line_end - line));
-        struct span name = {line, colon != NULL ? (size_t)(colon - line) : 0};
+        if (colon == NULL) {
+            line = line_end + 2;
+            continue;
+        }
+        struct span name = {line, (size_t)(colon - line)};
         if (span_equal_nocase(name, span_of("transfer-encoding"))) {
             return false; /* we never send one: something else is between us and the server */
         }
@@ -254,7 +258,7 @@ int client_call(const struct client *client, const char *method, const char *pat
     (void)close(fd);
     if (error != 0 || (sent != 0 && len == 0)) {
         free(bytes);
-        return gone(client, error == ERR_NOMEM ? "the answer is too long" : strerror(number),
+        return gone(client, error == ERR_NOMEM ? "the answer is too long" : strerrordesc_np(number),
                     ret_error, error_cap);
     }
     error = answer_read(client, (struct span){bytes, len}, ret_json, ret_error, error_cap);

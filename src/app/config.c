@@ -195,8 +195,11 @@ static bool text_prepare(char *text, size_t len)
             return false;
         }
         for (; i < next; i++) {
-            line += text[i] == '\n';
-            text[i] = comment && text[i] != '\n' ? ' ' : text[i];
+            if (text[i] == '\n') {
+                line++;
+            } else if (comment) {
+                text[i] = ' ';
+            }
         }
     }
     if (depth > 0) {

@@ -71,6 +71,7 @@ static enum config_parsed options_read(int argc, char **argv, struct config_opti
 {
     optind = 0; /* the whole of getopt starts anew */
     for (;;) {
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): no thread has been started yet */
         int id = getopt_long(argc, argv, "", long_options, NULL);
         switch (id) {
         case -1:

@@ -61,8 +61,7 @@ const struct config_setting *config_find(struct span section, struct span name)
 }
 
 #define NAME_LOOKED_AT 40
-/* So many letters apart, it is another word. */
-#define TOO_FAR 4
+#define LETTERS_APART 4
 
 /* How many characters have to be added, removed or replaced to make b of a. */
 static size_t edit_distance(struct span a, struct span b)
@@ -87,10 +86,16 @@ static size_t edit_distance(struct span a, struct span b)
     return row[b.len];
 }
 
+/* So many letters apart, or all of a short name, and it is another word. */
+static size_t too_far(struct span name)
+{
+    return name.len < LETTERS_APART ? name.len : LETTERS_APART;
+}
+
 const struct config_setting *config_nearest(struct span section, struct span name)
 {
     const struct config_setting *nearest = NULL;
-    size_t least = TOO_FAR;
+    size_t least = too_far(name);
     for (size_t i = 0; i < config_settings_count; i++) {
         const struct config_setting *setting = &config_settings[i];
         size_t by_section = edit_distance(section, span_of(setting->section));
@@ -108,7 +113,7 @@ const struct config_setting *config_nearest(struct span section, struct span nam
 const char *config_nearest_section(struct span section)
 {
     const char *nearest = NULL;
-    size_t least = TOO_FAR;
+    size_t least = too_far(section);
     for (size_t i = 0; i < config_settings_count; i++) {
         size_t distance = edit_distance(section, span_of(config_settings[i].section));
         if (distance < least) {

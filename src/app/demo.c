@@ -11,7 +11,7 @@
 #include "base/check.h"
 
 #define DEMO_PAY_WITHIN_S 120
-#define MINUTE_MS 60000
+#define MINUTE_MS INT64_C(60000)
 #define HOUR_MS (60 * MINUTE_MS)
 
 /* sale, starts in ms, ends in ms */

@@ -174,6 +174,7 @@ static int options_read(int argc, char **argv, struct journal_options_given *opt
         {NULL, 0, NULL, 0},
     };
     optind = 0; /* the whole of getopt starts anew */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         if (id == OPT_DATA) {
             options->data = optarg;

@@ -152,6 +152,7 @@ static bool options_read(int argc, char **argv, struct order_options *options)
         {NULL, 0, NULL, 0},
     };
     optind = 0; /* the whole of getopt starts anew */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         if (id >= OPT_FILTER && id < OPT_FILTER + FILTER_COUNT) {
             options->filter[id - OPT_FILTER] = optarg;

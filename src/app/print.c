@@ -12,6 +12,7 @@
 #define CELL_MAX 512
 #define COLUMNS_MAX 24
 #define DEPTH_MAX 6
+#define MS_OF_A_TIME 1000000000000 /* September 2001; as a duration 31 years */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -43,7 +44,9 @@ static void plain_text(const json_t *value, char *ret_text, size_t cap)
         (void)snprintf(ret_text, cap, "-");
     }
     for (char *c = ret_text; *c != '\0'; c++) {
-        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            *c = ' ';
+        }
     }
 }
 
@@ -118,51 +121,75 @@ void print_members(const json_t *object, const struct print_column *columns, siz
     }
 }
 
-/* By the endings the contract gives its names. */
-static enum print_as kind_of(const char *key)
+/* By the endings the contract gives its names; a small number of milliseconds is a duration. */
+static enum print_as kind_of(const char *key, const json_t *value)
 {
-    return ends_with(key, "_at_ms") || ends_with(key, "_by_ms") ? PRINT_TIME
-           : ends_with(key, "_cents")                           ? PRINT_MONEY
-                                                                : PRINT_PLAIN;
+    bool is_time = ends_with(key, "_ms") && json_integer_value(value) > MS_OF_A_TIME;
+    return is_time ? PRINT_TIME : ends_with(key, "_cents") ? PRINT_MONEY : PRINT_PLAIN;
 }
 
-/* Columns: the plain members of the first row. */
-static size_t columns_find(json_t *row, struct print_column ret_columns[COLUMNS_MAX])
+static bool is_flat(json_t *json)
 {
-    size_t count = 0;
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(row, key, value)
-    {
-        if (count < COLUMNS_MAX && !json_is_object(value) && !json_is_array(value)) {
-            ret_columns[count++] = (struct print_column){key, key, kind_of(key)};
-        }
-    }
-    return count;
-}
-
-static void anything_print(json_t *json, int depth)
-{
-    struct print_column columns[COLUMNS_MAX];
     const char *key = NULL;
     json_t *value = NULL;
     json_object_foreach(json, key, value)
     {
+        if (json_is_object(value) || json_is_array(value)) {
+            return false;
+        }
+    }
+    return json_is_object(json);
+}
+
+/* An object without nested ones, on one line. */
+static void flat_print(json_t *json)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    const char *between = "";
+    json_object_foreach(json, key, value)
+    {
         char cell[CELL_MAX];
-        bool nested = json_is_object(value) || json_is_array(value);
-        cell_text(value, kind_of(key), cell);
-        (void)printf("%*s%s%s%s\n", 2 * depth, "", key, nested ? ":" : "  ", nested ? "" : cell);
-        if (json_is_object(value) && depth < DEPTH_MAX) {
-            anything_print(value, depth + 1);
-        } else if (json_is_array(value)) {
-            size_t count = columns_find(json_array_get(value, 0), columns);
-            print_table(value, columns, count);
+        cell_text(value, kind_of(key, value), cell);
+        (void)printf("%s%s %s", between, key, cell);
+        between = ", ";
+    }
+    (void)puts(json_object_size(json) == 0 ? "-" : "");
+}
+
+static void lines_print(json_t *json, int depth)
+{
+    int width = 0;
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(json, key, value)
+    {
+        width = (int)strlen(key) > width ? (int)strlen(key) : width;
+    }
+    json_object_foreach(json, key, value)
+    {
+        char cell[CELL_MAX];
+        (void)printf("%*s%-*s  ", 2 * depth, "", width, key);
+        if (is_flat(value)) {
+            flat_print(value);
+        } else if (json_is_object(value) && depth < DEPTH_MAX) {
+            (void)fputc('\n', stdout);
+            lines_print(value, depth + 1);
+        } else if (json_is_array(value) && depth < DEPTH_MAX) {
+            (void)printf("%zu\n", json_array_size(value));
+            for (size_t i = 0; i < json_array_size(value); i++) {
+                lines_print(json_array_get(value, i), depth + 1);
+                (void)fputc('\n', stdout);
+            }
+        } else {
+            cell_text(value, kind_of(key, value), cell);
+            (void)puts(cell);
         }
     }
 }
 
-void print_anything(const json_t *json)
+void print_lines(const json_t *json)
 {
     /* jansson's loops want to be able to change what they walk; this one does not. */
-    anything_print((json_t *)json, 0);
+    lines_print((json_t *)json, 0);
 }

@@ -27,7 +27,7 @@ void print_json(const json_t *json);
 void print_table(const json_t *rows, const struct print_column *columns, size_t count);
 /* One line for each member: "title: value". Members that are missing are left out. */
 void print_members(const json_t *object, const struct print_column *columns, size_t count);
-/* Any JSON for reading: members as lines, arrays of objects as tables. */
-void print_anything(const json_t *json);
+/* Any object, member by member, one line each; what is nested is indented. */
+void print_lines(const json_t *json);
 
 #endif

@@ -19,7 +19,7 @@
 struct sale_options {
     const char *url;
     const char *data;
-    const char *file; /* of create; NULL: not given */
+    const char *file; /* of create; empty: not given */
     bool json;
     bool help;
     const char *command;
@@ -72,11 +72,15 @@ static const struct print_column sale_members[] = {
     {"bars unpaid", "bar_unpaid", PRINT_PLAIN},
 };
 static const struct print_column item_columns[] = {
-    {"item", "id", PRINT_PLAIN},           {"state", "state", PRINT_PLAIN},
-    {"price", "price_cents", PRINT_MONEY}, {"limit", "limit_per_user", PRINT_PLAIN},
-    {"total", "total", PRINT_PLAIN},       {"available", "available", PRINT_PLAIN},
-    {"locked", "locked", PRINT_PLAIN},     {"sold", "sold", PRINT_PLAIN},
-    {"sku", "sku", PRINT_PLAIN},           {"name", "name", PRINT_PLAIN},
+    {"item", "id", PRINT_PLAIN},
+    {"price", "price_cents", PRINT_MONEY},
+    {"limit", "limit_per_user", PRINT_PLAIN},
+    {"total", "total", PRINT_PLAIN},
+    {"available", "available", PRINT_PLAIN},
+    {"locked", "locked", PRINT_PLAIN},
+    {"sold", "sold", PRINT_PLAIN},
+    {"sku", "sku", PRINT_PLAIN},
+    {"name", "name", PRINT_PLAIN},
 };
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -132,9 +136,9 @@ static bool words_read(int count, char **words, struct sale_options *options)
     if (options->help) {
         return true;
     }
-    size_t command = count > 0 ? command_find(words[0]) : COMMANDS_COUNT;
+    size_t command = options->command != NULL ? command_find(options->command) : COMMANDS_COUNT;
     if (command == COMMANDS_COUNT) {
-        return usage(count > 0 ? "no such command" : "a command is needed");
+        return usage(options->command != NULL ? "no such command" : "a command is needed");
     }
     bool wants_sale = strcmp(commands[command].argument, "SALE") == 0;
     if (count != (wants_sale ? 2 : 1)) {
@@ -144,8 +148,8 @@ static bool words_read(int count, char **words, struct sale_options *options)
         (span_parse_u64(span_of(words[1]), ID_MAX, &options->sale) != 0 || options->sale == 0)) {
         return usage("the id of a sale is a positive number");
     }
-    if ((commands[command].kind == SALE_DO_CREATE) != (options->file != NULL)) {
-        return usage(options->file != NULL ? "--file is for create" : "create needs --file");
+    if ((commands[command].kind == SALE_DO_CREATE) != (options->file[0] != '\0')) {
+        return usage(options->file[0] != '\0' ? "--file is for create" : "create needs --file");
     }
     return true;
 }
@@ -159,6 +163,7 @@ static bool options_read(int argc, char **argv, struct sale_options *options)
         {"help", no_argument, NULL, OPT_HELP},       {NULL, 0, NULL, 0},
     };
     optind = 0; /* the whole of getopt starts anew */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         switch (id) {
         case OPT_URL:
@@ -190,14 +195,15 @@ static int file_read(const char *path, char **ret_text, char *ret_problem, size_
     bool is_stdin = strcmp(path, "-") == 0;
     json_t *json = is_stdin ? json_loadf(stdin, JSON_REJECT_DUPLICATES, &wrong)
                             : json_load_file(path, JSON_REJECT_DUPLICATES, &wrong);
-    if (json == NULL) {
-        (void)snprintf(ret_problem, cap, "%s:%d: %s", is_stdin ? "stdin" : path,
-                       wrong.line > 0 ? wrong.line : 1, wrong.text);
-        return ERR_INVALID;
+    if (json == NULL && wrong.line > 0) {
+        (void)snprintf(ret_problem, cap, "%s:%d: %s", is_stdin ? "stdin" : path, wrong.line,
+                       wrong.text);
+    } else if (json == NULL) {
+        (void)snprintf(ret_problem, cap, "%s", wrong.text); /* names the file */
     }
-    *ret_text = json_dumps(json, JSON_COMPACT);
+    *ret_text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
-    return *ret_text != NULL ? 0 : ERR_NOMEM;
+    return *ret_text != NULL ? 0 : ERR_INVALID;
 }
 
 static void sale_print(const json_t *sale)
@@ -214,7 +220,7 @@ static void answer_print(enum sale_kind kind, const json_t *answer, bool as_json
     } else if (kind == SALE_DO_LIST) {
         print_table(json_object_get(answer, "sales"), sale_columns, COUNT(sale_columns));
     } else if (kind == SALE_DO_REPORT) {
-        print_anything(answer);
+        print_lines(answer);
     } else {
         sale_print(answer);
     }
@@ -254,7 +260,8 @@ static int sale_call(const struct sale_options *options, char *ret_problem, size
 
 int sale_main(int argc, char **argv)
 {
-    struct sale_options options = {.url = CLIENT_URL_DEFAULT, .data = CLIENT_DATA_DEFAULT};
+    struct sale_options options = {
+        .url = CLIENT_URL_DEFAULT, .data = CLIENT_DATA_DEFAULT, .file = ""};
     char problem[PROBLEM_MAX] = "out of memory";
     if (!options_read(argc, argv, &options)) {
         return 2;

@@ -8,6 +8,7 @@
  * What can go wrong: a file that is missing, unreadable or not what it should be. It is refused
  * with its path and line; a secret is never repeated in a message.
  */
+#define _GNU_SOURCE /* strerrordesc_np */
 #include "app/secrets.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ static int file_read(const struct source *source, bool is_secret, char *ret_text
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return fail(source, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, strerror(errno));
+        return fail(source, errno == ENOENT ? ERR_NOTFOUND : ERR_IO, strerrordesc_np(errno));
     }
     struct stat facts;
     if (is_secret && fstat(fd, &facts) == 0) {
@@ -96,7 +97,7 @@ static int file_read(const struct source *source, bool is_secret, char *ret_text
     int number = errno;
     (void)close(fd);
     if (n < 0) {
-        return fail(source, ERR_IO, strerror(number));
+        return fail(source, ERR_IO, strerrordesc_np(number));
     }
     if (len == SECRET_FILE_MAX) {
         return fail(source, ERR_INVALID, "too long for what it should be");
@@ -176,7 +177,9 @@ static int token_key_take(const struct source *source, enum token_algorithm algo
     if (kid.at != NULL && (!is_word(kid) || kid.len > TOKEN_KID_MAX)) {
         return refuse(source, "a kid must be 1 to 64 visible ASCII characters");
     }
-    memcpy(key.kid, kid.len > 0 ? kid.at : "", kid.len);
+    if (kid.at != NULL) {
+        memcpy(key.kid, kid.at, kid.len);
+    }
     for (uint32_t i = 0; i < keys->count; i++) {
         if (kid.at != NULL && strcmp(keys->keys[i].kid, key.kid) == 0) {
             return refuse(source, "this kid is in use by an earlier key");
@@ -297,7 +300,7 @@ static int secret_make(const struct source *source, size_t size, bool *ret_made)
 static int folder_sync(const struct source *source)
 {
     int fd = open(source->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int error = fd >= 0 && fsync(fd) == 0 ? 0 : fail(source, ERR_IO, strerror(errno));
+    int error = fd >= 0 && fsync(fd) == 0 ? 0 : fail(source, ERR_IO, strerrordesc_np(errno));
     if (fd >= 0) {
         (void)close(fd);
     }
@@ -308,7 +311,7 @@ static int secrets_make(struct source *source)
 {
     if (mkdir(source->data_dir, 0700) != 0 && errno != EEXIST) {
         (void)snprintf(source->error, source->error_cap, "%s: %s", source->data_dir,
-                       strerror(errno));
+                       strerrordesc_np(errno));
         return ERR_IO;
     }
     bool made = false;

@@ -2,9 +2,9 @@
  * `sluice serve`: makes one server out of the parts and runs it until SIGTERM. The only place that
  * names the concrete backends.
  *
- * Start: options, data folder (one owner), port (one owner), secrets, memory, journal into the gate,
- * ledger, cursors compared and caught up; then the threads. Stop: loops drain, the office books
- * what is durable, the journal writes its last batch.
+ * Start: options, data folder (one owner), port (one owner), secrets, memory, journal into the
+ * gate, ledger, cursors compared and caught up; then the threads. Stop: loops drain, the office
+ * books what is durable, the journal writes its last batch.
  *
  * What can go wrong before the threads run ends the process with one clear line and exit 1.
  */
@@ -249,8 +249,7 @@ static int open_port(struct server *server)
 static int load_secrets(struct server *server)
 {
     char text[SECRETS_ERROR_MAX];
-    int error =
-        secrets_load(server->config.data_dir, true, &server->secrets, text, sizeof(text));
+    int error = secrets_load(server->config.data_dir, true, &server->secrets, text, sizeof(text));
     if (error != 0) {
         return fail("cannot load the secrets", error, text);
     }
@@ -275,8 +274,9 @@ static void choose_sizes(struct server *server)
     if (server->loops_count > LOOPS_MAX) {
         server->loops_count = LOOPS_MAX;
     }
-    server->sizes = (struct gate_sizes){(uint32_t)config->gate_orders, (uint32_t)config->gate_buyers,
-                                        (uint32_t)config->gate_items, (uint32_t)config->gate_sales};
+    server->sizes =
+        (struct gate_sizes){(uint32_t)config->gate_orders, (uint32_t)config->gate_buyers,
+                            (uint32_t)config->gate_items, (uint32_t)config->gate_sales};
     server->connections = (uint32_t)config->server_connections;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
@@ -312,8 +312,8 @@ static int open_journal(struct server *server, const char *folder)
     uint64_t hash_key = 0;
     server->gate_memory = gate_map(server->sizes);
     if (server->gate_memory == NULL) {
-        return fail("cannot reserve the gate's memory; lower gate.orders or gate.buyers",
-                    ERR_NOMEM, "");
+        return fail("cannot reserve the gate's memory; lower gate.orders or gate.buyers", ERR_NOMEM,
+                    "");
     }
     crypt_random(&hash_key, sizeof(hash_key));
     gate_init(&server->gate, server->sizes, server->gate_memory, hash_key);
@@ -322,9 +322,9 @@ static int open_journal(struct server *server, const char *folder)
         return fail("cannot open the journal folder", error, folder);
     }
     server->disk_open = true;
-    struct journal_options options = {
-        .segment_bytes = (uint64_t)server->config.journal_segment_mib << 20,
-        .buffer_bytes = JOURNAL_BUFFER_BYTES};
+    struct journal_options options = {.segment_bytes = (uint64_t)server->config.journal_segment_mib
+                                                       << 20,
+                                      .buffer_bytes = JOURNAL_BUFFER_BYTES};
     error = journal_open(&server->disk.disk, options, &server->gate, &server->journal, &found);
     if (error == ERR_CORRUPT) {
         log_event(LOG_ERROR, "journal.damaged", LOG_STR("where", found.where),
@@ -373,10 +373,10 @@ static int make_demo(struct server *server)
             .ops = ops, .count = 1, .now_ms = inside_time_ms(&server->time)};
         (void)ledger_write(server->writer, &batch);
         if (batch.error == 0 && create.sale != NULL) {
-            struct ledger_op move = {
-                .kind = LEDGER_SALE_MOVE,
-                .sale_id = create.sale->id,
-                .target = rows[i]->starts_at_ms <= batch.now_ms ? SALE_OPEN : SALE_WARM};
+            struct ledger_op move = {.kind = LEDGER_SALE_MOVE,
+                                     .sale_id = create.sale->id,
+                                     .target = rows[i]->starts_at_ms <= batch.now_ms ? SALE_OPEN
+                                                                                     : SALE_WARM};
             ops[0] = &move;
             batch.count = 1;
             (void)ledger_write(server->writer, &batch);
@@ -457,8 +457,9 @@ static int make_loops(struct server *server)
     for (uint32_t i = 0; i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
         bool health = server->shared.private_health && i == server->loops_count - 1;
-        int error = health ? net_epoll_new(server->private_listener, 0, server->connections, &loop->net)
-                           : net_epoll_new(server->listener, i, server->connections, &loop->net);
+        int error =
+            health ? net_epoll_new(server->private_listener, 0, server->connections, &loop->net)
+                   : net_epoll_new(server->listener, i, server->connections, &loop->net);
         if (error == 0) {
             error = front_new(&server->shared, i, loop->net, &loop->front);
         }
@@ -472,8 +473,7 @@ static int make_loops(struct server *server)
 
 static int start_threads(struct server *server)
 {
-    int error =
-        start_thread(&server->office_thread, &server->office_running, run_office, server);
+    int error = start_thread(&server->office_thread, &server->office_running, run_office, server);
     if (error == 0) {
         error = start_thread(&server->clerk_thread, &server->clerk_running, run_clerk, server);
     }
@@ -763,7 +763,8 @@ int serve_main(int argc, char **argv)
     }
     stop_server(server);
     if (error == 0) {
-        log_event(LOG_INFO, "server.stopped", LOG_U64("booked_lsn", office_booked_lsn(server->office)),
+        log_event(LOG_INFO, "server.stopped",
+                  LOG_U64("booked_lsn", office_booked_lsn(server->office)),
                   LOG_U64("last_lsn", journal_last_lsn(server->journal)));
     }
     free_server(server);

@@ -55,6 +55,7 @@ static int options_read(int argc, char **argv, struct token_options *options)
         {"help", no_argument, NULL, OPT_HELP},       {NULL, 0, NULL, 0},
     };
     optind = 0; /* the whole of getopt starts anew */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         bool good = true;
         if (id == OPT_USER) {

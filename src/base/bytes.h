@@ -31,7 +31,8 @@ static inline bool span_is(struct span a, const char *text)
 /* ASCII case-insensitive. */
 bool span_equal_nocase(struct span a, struct span b);
 
-/* Decimal digits only, no sign, no leading zero (but "0"), at most max. ERR_INVALID or ERR_RANGE. */
+/* Decimal digits only, no sign, no leading zero (but "0"), at most max. ERR_INVALID or ERR_RANGE.
+ */
 int span_parse_u64(struct span text, uint64_t max, uint64_t *ret_value);
 
 /* True if the bytes are well-formed UTF-8 (no surrogates, no overlong forms). */

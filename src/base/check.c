@@ -11,8 +11,8 @@
 _Noreturn void check_failed(const char *expression, const char *file, int line)
 {
     char text[512];
-    int n = snprintf(text, sizeof(text), "fatal check.failed file=%s line=%d expression=\"%s\"\n", file,
-                     line, expression);
+    int n = snprintf(text, sizeof(text), "fatal check.failed file=%s line=%d expression=\"%s\"\n",
+                     file, line, expression);
     if (n > 0) {
         size_t len = (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
         ssize_t written = write(STDERR_FILENO, text, len);

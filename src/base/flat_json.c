@@ -10,7 +10,8 @@ struct reader {
 
 static void skip_space(struct reader *r)
 {
-    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) {
+    while (r->at < r->end &&
+           (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) {
         r->at++;
     }
 }

@@ -17,7 +17,8 @@
 #define TIME_MAX_MS 253402300799999LL
 
 /* Gate: records are fixed size (core/gate.h asserts it), so the memory is a product of these. */
-#define GATE_ORDERS_DEFAULT 1000000U /* 80 B each and 4 B of table: 80 MiB, touched as orders come */
+#define GATE_ORDERS_DEFAULT                                                                        \
+    1000000U /* 80 B each and 4 B of table: 80 MiB, touched as orders come */
 #define GATE_ORDERS_MAX 100000000U
 #define GATE_BUYERS_DEFAULT 2000000U /* 32 B each and 4 B of table: 69 MiB */
 #define GATE_BUYERS_MAX 1000000000U
@@ -43,11 +44,11 @@
 #define JOURNAL_SEGMENT_DEFAULT_MIB 16U
 
 /* HTTP. */
-#define HTTP_LINE_MAX 2048U          /* target of the request line: 414 above */
-#define HTTP_HEADERS_MAX 16384U      /* request line and headers together: 431 above */
-#define HTTP_BODY_MAX 262144U        /* 500 items * 500 bytes of JSON: 413 above */
-#define HTTP_READ_BUFFER 65536U      /* one per loop */
-#define HTTP_SMALL_BUFFER 4096U      /* borrowed by a half-read request or a half-sent answer */
+#define HTTP_LINE_MAX 2048U     /* target of the request line: 414 above */
+#define HTTP_HEADERS_MAX 16384U /* request line and headers together: 431 above */
+#define HTTP_BODY_MAX 262144U   /* 500 items * 500 bytes of JSON: 413 above */
+#define HTTP_READ_BUFFER 65536U /* one per loop */
+#define HTTP_SMALL_BUFFER 4096U /* borrowed by a half-read request or a half-sent answer */
 #define HTTP_LARGE_BUFFER (HTTP_HEADERS_MAX + HTTP_BODY_MAX + 4096U)
 
 /* Queries. */

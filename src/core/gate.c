@@ -17,10 +17,9 @@
 
 const char *gate_kind_text(enum gate_kind kind)
 {
-    static const char *const texts[] = {
-        "none",
+    static const char *const texts[] = {"none",
 #define X(name, text, fields) text,
-        GATE_COMMANDS(X)
+                                        GATE_COMMANDS(X)
 #undef X
     };
     CHECK((unsigned)kind < GATE_KIND_COUNT);
@@ -66,9 +65,8 @@ static void *take(char **at, size_t n)
 static struct gate_pool pool_over(char **at, uint32_t capacity)
 {
     uint32_t buckets = bucket_count(capacity);
-    return (struct gate_pool){.buckets = take(at, (size_t)buckets * 4),
-                              .bucket_mask = buckets - 1,
-                              .capacity = capacity};
+    return (struct gate_pool){
+        .buckets = take(at, (size_t)buckets * 4), .bucket_mask = buckets - 1, .capacity = capacity};
 }
 
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key)
@@ -360,8 +358,8 @@ static void reserve_units(struct gate *gate, const struct gate_command *command,
 {
     struct gate_item *item = &gate->items[item_slot];
     if (buyer == NULL) {
-        uint32_t slot =
-            gate_add_buyer(gate, &(struct gate_buyer){.user = command->user, .item_slot = item_slot});
+        uint32_t slot = gate_add_buyer(
+            gate, &(struct gate_buyer){.user = command->user, .item_slot = item_slot});
         buyer = &gate->buyers[slot];
     }
     effects->slot = gate_add_order(gate, &(struct gate_order){.id = command->id,

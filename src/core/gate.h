@@ -157,8 +157,8 @@ struct gate_sale {
     int64_t ends_at_ms;
     uint32_t bar_unpaid;
     uint32_t used;
-    uint32_t items; /* loaded and not yet forgotten */
-    uint8_t state;  /* enum sale_state */
+    uint32_t items;     /* loaded and not yet forgotten */
+    uint8_t state;      /* enum sale_state */
     uint8_t forgetting; /* being taken off the board, bit by bit */
     uint8_t spare[2];
 };
@@ -190,7 +190,8 @@ struct gate {
 
 /* Bytes gate_init needs for these sizes: the product printed at start. */
 size_t gate_bytes(struct gate_sizes sizes);
-/* memory: zeroed, gate_bytes(sizes) long, 64-byte aligned, owned by the caller, outlives the gate. */
+/* memory: zeroed, gate_bytes(sizes) long, 64-byte aligned, owned by the caller, outlives the gate.
+ */
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key);
 
 enum verdict gate_step(struct gate *gate, const struct gate_command *command,
@@ -200,7 +201,8 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
 uint32_t gate_find_order(const struct gate *gate, struct order_id id);
 uint32_t gate_find_item(const struct gate *gate, uint64_t item);
 uint32_t gate_find_sale(const struct gate *gate, uint64_t sale);
-const struct gate_buyer *gate_find_buyer(const struct gate *gate, uint32_t item_slot, uint64_t user);
+const struct gate_buyer *gate_find_buyer(const struct gate *gate, uint32_t item_slot,
+                                         uint64_t user);
 void gate_view_order(const struct gate *gate, uint32_t slot, struct order_view *ret_view);
 void gate_view_item(const struct gate *gate, uint32_t item_slot, struct item_view *ret_view);
 

@@ -10,7 +10,8 @@ struct order_id order_id_once(uint64_t item, uint64_t user, uint32_t attempt)
 {
     CHECK(item <= ID_MAX && user <= ID_MAX && attempt <= ORDER_ATTEMPT_MAX);
     /* hi: kind:2 item:53 user's top 9; lo: user's low 44, attempt:20 */
-    return (struct order_id){(uint64_t)ORDER_ONCE << 62 | item << 9 | user >> 44, user << 20 | attempt};
+    return (struct order_id){(uint64_t)ORDER_ONCE << 62 | item << 9 | user >> 44,
+                             user << 20 | attempt};
 }
 
 struct order_id order_id_fresh(uint64_t item, int64_t now_ms, uint32_t sequence)

@@ -112,7 +112,8 @@ const char *retry_text(enum retry retry);
     X(REFUSAL_NONE, 200, "none", RETRY_NO, "Not refused")                                          \
     X(REFUSAL_BAD_REQUEST, 400, "bad_request", RETRY_NO, "The request is not valid")               \
     X(REFUSAL_TOO_LARGE, 413, "too_large", RETRY_NO, "The request is too large")                   \
-    X(REFUSAL_BAD_MEDIA_TYPE, 415, "bad_media_type", RETRY_NO, "The body must be application/json") \
+    X(REFUSAL_BAD_MEDIA_TYPE, 415, "bad_media_type", RETRY_NO,                                     \
+      "The body must be application/json")                                                         \
     X(REFUSAL_UNAUTHENTICATED, 401, "unauthenticated", RETRY_NO, "A valid token is needed")        \
     X(REFUSAL_BAD_SIGNATURE, 401, "bad_signature", RETRY_NO, "The signature is not valid")         \
     X(REFUSAL_FORBIDDEN, 403, "forbidden", RETRY_NO, "This token may not do that")                 \
@@ -138,7 +139,8 @@ const char *retry_text(enum retry retry);
     X(REFUSAL_TIMEOUT, 408, "timeout", RETRY_LATER, "The request did not arrive in time")          \
     X(REFUSAL_URI_TOO_LONG, 414, "too_large", RETRY_NO, "The request target is too long")          \
     X(REFUSAL_HEADERS_TOO_LARGE, 431, "too_large", RETRY_NO, "The headers are too large")          \
-    X(REFUSAL_NOT_IMPLEMENTED, 501, "bad_request", RETRY_NO, "The method or coding is not supported") \
+    X(REFUSAL_NOT_IMPLEMENTED, 501, "bad_request", RETRY_NO,                                       \
+      "The method or coding is not supported")                                                     \
     X(REFUSAL_BAD_VERSION, 505, "bad_request", RETRY_NO, "The HTTP version is not supported")      \
     X(REFUSAL_EXPECTATION, 417, "bad_request", RETRY_NO, "The expectation cannot be met")          \
     X(REFUSAL_OVERLOADED, 503, "overloaded", RETRY_LATER, "Too busy")                              \
@@ -167,8 +169,8 @@ struct order_view {
     uint64_t user;
     uint64_t item;
     uint32_t qty;
-    uint8_t state;  /* enum order_state */
-    uint8_t reason; /* enum refusal */
+    uint8_t state;    /* enum order_state */
+    uint8_t reason;   /* enum refusal */
     uint16_t version; /* grows with each change; the SSE id */
     int64_t created_at_ms;
     int64_t pay_by_ms; /* 0 until LOCKED */

@@ -103,8 +103,7 @@ int catalog_put(struct catalog *catalog, struct sale_row *row)
     CHECK(pthread_rwlock_wrlock(&catalog->lock) == 0);
     size_t items = count_items(catalog) + row->items_count + 1;
     struct entry *entries = malloc(items * sizeof(*entries));
-    struct sale_row **sales =
-        realloc(catalog->sales, (catalog->sales_count + 1) * sizeof(*sales));
+    struct sale_row **sales = realloc(catalog->sales, (catalog->sales_count + 1) * sizeof(*sales));
     if (sales != NULL) {
         catalog->sales = sales;
     }
@@ -118,8 +117,7 @@ int catalog_put(struct catalog *catalog, struct sale_row *row)
     if (place < catalog->sales_count && sales[place]->id == row->id) {
         sale_row_free(sales[place]);
     } else {
-        memmove(&sales[place + 1], &sales[place],
-                (catalog->sales_count - place) * sizeof(*sales));
+        memmove(&sales[place + 1], &sales[place], (catalog->sales_count - place) * sizeof(*sales));
         catalog->sales_count++;
     }
     sales[place] = row;
@@ -178,8 +176,8 @@ const struct item_row *catalog_item(const struct catalog *catalog, uint64_t item
         return NULL;
     }
     struct entry key = {.item = item};
-    const struct entry *entry = bsearch(&key, catalog->entries, catalog->entries_count,
-                                        sizeof(key), entry_order);
+    const struct entry *entry =
+        bsearch(&key, catalog->entries, catalog->entries_count, sizeof(key), entry_order);
     if (entry == NULL) {
         return NULL;
     }

@@ -15,7 +15,8 @@ struct clerk {
     _Atomic bool stopping;
 };
 
-int clerk_new(struct engine *engine, struct ledger *reader, uint32_t loops, struct clerk **ret_clerk)
+int clerk_new(struct engine *engine, struct ledger *reader, uint32_t loops,
+              struct clerk **ret_clerk)
 {
     struct clerk *clerk = calloc(1, sizeof(*clerk));
     struct mailbox *outboxes = calloc(loops, sizeof(*outboxes));

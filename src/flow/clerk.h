@@ -19,7 +19,8 @@ struct clerk_query {
 
 struct clerk;
 
-int clerk_new(struct engine *engine, struct ledger *reader, uint32_t loops, struct clerk **ret_clerk);
+int clerk_new(struct engine *engine, struct ledger *reader, uint32_t loops,
+              struct clerk **ret_clerk);
 void clerk_free(struct clerk *clerk);
 void clerk_run(struct clerk *clerk); /* the thread */
 void clerk_stop(struct clerk *clerk);

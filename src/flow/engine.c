@@ -1,4 +1,5 @@
-/* See engine.h. Locks: engine->lock, and inside it the journal's; notices have their own, taken last. */
+/* See engine.h. Locks: engine->lock, and inside it the journal's; notices have their own, taken
+ * last. */
 #include "flow/engine.h"
 
 #include <pthread.h>
@@ -122,8 +123,7 @@ static void ask_ticket(const struct engine *engine, struct gate_ask *ask)
         ask->barred = buyer->barred != 0;
     }
     if (gate->items[slot].limit == 1 && ask->attempt <= ORDER_ATTEMPT_MAX) {
-        uint32_t order =
-            gate_find_order(gate, order_id_once(ask->item, ask->user, ask->attempt));
+        uint32_t order = gate_find_order(gate, order_id_once(ask->item, ask->user, ask->attempt));
         ask->has_order = order != GATE_NONE;
     }
 }
@@ -310,7 +310,8 @@ static void wake_nobody(void *context)
     (void)context;
 }
 
-int engine_new(struct gate *gate, struct journal *journal, uint32_t loops, struct engine **ret_engine)
+int engine_new(struct gate *gate, struct journal *journal, uint32_t loops,
+               struct engine **ret_engine)
 {
     CHECK(loops >= 1 && loops <= LOOPS_MAX);
     struct engine *engine = calloc(1, sizeof(*engine));

@@ -1,8 +1,8 @@
 /*
  * The embedded engine: the gate, its lock and its journal, behind port/gate.
  *
- * Happy path of a buy, on the loop that read it: take the lock, run gate_step, append the command to
- * the journal's open buffer (so log order is decision order), note the LSN, unlock. No syscall,
+ * Happy path of a buy, on the loop that read it: take the lock, run gate_step, append the command
+ * to the journal's open buffer (so log order is decision order), note the LSN, unlock. No syscall,
  * allocation or formatting inside. The answer is told when the LSN is durable.
  * The office applies what the ledger committed through engine_apply(), the same way.
  *
@@ -19,7 +19,8 @@
 struct engine;
 
 /* gate and journal stay the caller's and outlive the engine. */
-int engine_new(struct gate *gate, struct journal *journal, uint32_t loops, struct engine **ret_engine);
+int engine_new(struct gate *gate, struct journal *journal, uint32_t loops,
+               struct engine **ret_engine);
 void engine_free(struct engine *engine);
 struct gate_port *engine_port(struct engine *engine);
 struct journal *engine_journal(struct engine *engine);
@@ -38,8 +39,8 @@ int engine_apply(struct engine *engine, const struct gate_command *command, uint
                  enum refusal *ret_refusal);
 uint64_t engine_applied_event(struct engine *engine);
 
-/* Orders that changed and were watched by this loop: up to max ids; *ret_all: too many to list, look
- * at everything you watch. */
+/* Orders that changed and were watched by this loop: up to max ids; *ret_all: too many to list,
+ * look at everything you watch. */
 size_t engine_notices(struct engine *engine, uint32_t loop, struct order_id *ret_ids, size_t max,
                       bool *ret_all);
 

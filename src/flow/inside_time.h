@@ -1,8 +1,8 @@
 /*
  * Inside time: the one clock the program decides with. It starts at the wall clock (or at the
  * highest time ever journalled, if that is later), advances with CLOCK_BOOTTIME, and is slewed
- * gently towards the wall clock. A wall clock that jumps is reported, not followed, so no sale opens
- * or expires because somebody set the clock. Any thread may read; one thread calls the slew.
+ * gently towards the wall clock. A wall clock that jumps is reported, not followed, so no sale
+ * opens or expires because somebody set the clock. Any thread may read; one thread calls the slew.
  */
 #ifndef SLUICE_FLOW_INSIDE_TIME_H
 #define SLUICE_FLOW_INSIDE_TIME_H
@@ -13,7 +13,8 @@
 
 #include "port/clock.h"
 
-/* At most this much correction in one slew, and a difference above the jump bound is not followed. */
+/* At most this much correction in one slew, and a difference above the jump bound is not followed.
+ */
 #define SLEW_STEP_US 500
 #define SLEW_JUMP_US 2000000
 
@@ -26,7 +27,8 @@ struct inside_time {
 void inside_time_init(struct inside_time *ret_time, struct clock_port *clock, int64_t floor_ms);
 static inline int64_t inside_time_us(struct inside_time *time)
 {
-    return clock_boot_us(time->clock) + atomic_load_explicit(&time->offset_us, memory_order_relaxed);
+    return clock_boot_us(time->clock) +
+           atomic_load_explicit(&time->offset_us, memory_order_relaxed);
 }
 static inline int64_t inside_time_ms(struct inside_time *time)
 {

@@ -33,27 +33,29 @@ struct journal_options {
 
 /* What open found, for the log and for tests. */
 struct journal_found {
-    uint64_t last_lsn;      /* of the journal's end; the snapshot's if nothing follows it */
-    uint64_t snapshot_lsn;  /* 0: none */
-    uint64_t replayed;      /* records */
+    uint64_t last_lsn;     /* of the journal's end; the snapshot's if nothing follows it */
+    uint64_t snapshot_lsn; /* 0: none */
+    uint64_t replayed;     /* records */
     uint64_t segments;
     uint64_t bad_snapshots; /* newer than the one used, and damaged */
     uint64_t torn_bytes;    /* cut from the tail: from the bad batch to the last non-zero byte */
     int64_t highest_ms;     /* highest time in snapshot and journal */
-    char where[96];         /* "file:offset" of the damage, with ERR_CORRUPT; of the cut otherwise */
+    char where[96]; /* "file:offset" of the damage, with ERR_CORRUPT; of the cut otherwise */
     char why[96];
 };
 
 /*
  * Opens (or starts) the journal of the disk's folder: newest valid snapshot into gate, then every
- * later record through gate_step. gate is empty before and complete after. 0, ERR_CORRUPT (found is
- * filled), ERR_IO, ERR_NOSPACE, ERR_NOMEM, ERR_VERSION. Single-threaded.
+ * later record through gate_step. gate is empty before and complete after, of no use after an
+ * error. 0, ERR_CORRUPT, ERR_VERSION, ERR_FULL (the gate is too small for what is in the journal),
+ * ERR_IO, ERR_NOSPACE, ERR_NOMEM; found is filled in any case. Single-threaded.
  */
 int journal_open(struct disk *disk, struct journal_options options, struct gate *gate,
                  struct journal **ret_journal, struct journal_found *ret_found);
 void journal_free(struct journal *journal);
 
-/* Room for n more records of any kind in the open buffer? Callers ask before they decide. */
+/* Room for n more records of any kind in the open buffer? Callers ask before they decide. A latched
+ * journal has none. */
 bool journal_has_room(struct journal *journal, size_t n);
 /*
  * Appends one record; its LSN in ret_lsn. Any thread, in decision order (the caller's lock).
@@ -78,9 +80,11 @@ bool journal_latched(const struct journal *journal);         /* any thread */
 /*
  * Background thread: prepares the next segment file ahead of need; when at least one closed segment
  * lies past the last snapshot, replays closed segments into `second` (an empty gate of the same
- * sizes, given by the caller for this call) and writes a snapshot; then removes segments and
- * snapshots below both the newest snapshot and booked_lsn. 0 or an error that was not final (logged
- * by the caller; the journal itself goes on). *ret_snapshot_lsn is 0 when no snapshot was taken.
+ * sizes, given by the caller for this call) and writes a snapshot; then removes segments below both
+ * booked_lsn and the snapshot before the newest, and snapshots older than that one: should the
+ * newest turn out to be damaged, the next start goes on from there. 0 or an error that was not
+ * final (logged by the caller; the journal itself goes on). *ret_snapshot_lsn is 0 when no snapshot
+ * was taken; *ret_removed counts segments. One background thread for all of these.
  */
 bool journal_snapshot_due(const struct journal *journal);
 int journal_prepare_segment(struct journal *journal);
@@ -89,7 +93,8 @@ int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_rem
 
 /* Reads records in order from after `after_lsn`, only durable ones. */
 struct journal_reader;
-int journal_reader_new(struct journal *journal, uint64_t after_lsn, struct journal_reader **ret_reader);
+int journal_reader_new(struct journal *journal, uint64_t after_lsn,
+                       struct journal_reader **ret_reader);
 void journal_reader_free(struct journal_reader *reader);
 /* The next record: 0, ERR_AGAIN (nothing durable beyond yet), ERR_IO, ERR_CORRUPT,
  * ERR_NOTFOUND (trimmed away: after_lsn lies below the oldest segment). */

@@ -383,7 +383,7 @@ static int end_walk(struct recovery *recovery)
 {
     size_t last = recovery->catalog.segment_count - 1;
     const struct journal_segment *segment = &recovery->catalog.segments[last];
-    uint64_t torn;
+    uint64_t torn = 0;
     int error = look_behind(recovery, last, &torn);
     if (error != 0) {
         return error;
@@ -496,7 +496,7 @@ static int tidy_folder(struct disk *disk)
 static struct journal *journal_new(struct disk *disk, struct journal_options options)
 {
     CHECK(options.segment_bytes % JOURNAL_SECTOR == 0);
-    CHECK(options.segment_bytes >= 2 * JOURNAL_SECTOR);
+    CHECK(options.segment_bytes >= 2ULL * JOURNAL_SECTOR);
     CHECK(options.segment_bytes <= JOURNAL_SEGMENT_MAX_BYTES);
     CHECK(options.buffer_bytes >= JOURNAL_SECTOR);
     uint64_t capacity = options.segment_bytes - JOURNAL_SECTOR;

@@ -1,7 +1,7 @@
 /*
- * The keeper owns time: which unpaid orders are due, and which sales are to open, close or leave the
- * board. It decides nothing itself; it hands the office ops, and the ledger decides. Used by the
- * office's thread only.
+ * The keeper owns time: which unpaid orders are due, and which sales are to open, close or leave
+ * the board. It decides nothing itself; it hands the office ops, and the ledger decides. Used by
+ * the office's thread only.
  *
  * Deadlines are a FIFO per sale: all orders of a sale have the same time to pay, so they fall due
  * in the order they were booked, and a million pending ones cost nothing per tick.

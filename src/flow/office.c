@@ -72,7 +72,8 @@ static int apply_event(struct office *office, const struct ledger_event *event, 
         log_event(LOG_ERROR, "gate.event_refused", LOG_U64("event", event->number),
                   LOG_STR("kind", ledger_event_text(event->kind)),
                   LOG_STR("refusal", refusal_text(refusal)->code));
-        command = (struct gate_command){.kind = GATE_SKIP, .now_ms = now_ms, .event = event->number};
+        command =
+            (struct gate_command){.kind = GATE_SKIP, .now_ms = now_ms, .event = event->number};
         error = engine_apply(office->engine, &command, &lsn, &refusal);
     }
     if (error == 0 && event->kind == EVENT_ORDER_LOCKED) {
@@ -106,7 +107,7 @@ static int reload_sale(struct office *office, uint64_t sale)
     if (error != 0 || query.count == 0) {
         return error;
     }
-    if (row->state == SALE_DRAFT || row->forgotten) {
+    if (row->forgotten) {
         sale_row_free(row);
         return 0;
     }
@@ -187,8 +188,12 @@ static int catalog_follow(struct office *office)
     int error = 0;
     for (size_t i = 0; error == 0 && i < office->batch.count; i++) {
         const struct ledger_op *op = office->ops[i];
-        bool changed = op->refusal == REFUSAL_NONE && op->sale != NULL && !op->repeated;
-        if (changed && op->sale->state != SALE_DRAFT && op->kind != LEDGER_SALE_FORGET) {
+        if (op->refusal != REFUSAL_NONE || op->repeated) {
+            continue;
+        }
+        if (op->kind == LEDGER_SALE_DELETE) {
+            catalog_remove(office->catalog, op->sale_id);
+        } else if (op->sale != NULL && op->kind != LEDGER_SALE_FORGET) {
             error = reload_sale(office, op->sale->id);
         }
     }
@@ -477,7 +482,7 @@ static int load_sales(struct office *office, size_t *ret_count)
         int error = read_now(office, &query);
         for (uint32_t i = 0; i < query.count; i++) {
             query.after = rows[i]->id;
-            if (error != 0 || rows[i]->state == SALE_DRAFT || rows[i]->forgotten) {
+            if (error != 0 || rows[i]->forgotten) {
                 sale_row_free(rows[i]);
                 continue;
             }
@@ -523,7 +528,8 @@ int office_start(struct office *office)
     }
     if (state.booked_lsn > journal_last_lsn(journal) ||
         engine_applied_event(office->engine) > state.last_event) {
-        log_event(LOG_ERROR, "start.cursors_disagree", LOG_U64("ledger_booked_lsn", state.booked_lsn),
+        log_event(LOG_ERROR, "start.cursors_disagree",
+                  LOG_U64("ledger_booked_lsn", state.booked_lsn),
                   LOG_U64("journal_last_lsn", journal_last_lsn(journal)),
                   LOG_U64("gate_applied_event", engine_applied_event(office->engine)),
                   LOG_U64("ledger_last_event", state.last_event),

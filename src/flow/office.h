@@ -1,11 +1,12 @@
 /*
  * The office: the one place that writes to the ledger. Bookings from the journal, payments,
  * cancellations and operators' calls from the loops, expiries and sale moves from the keeper share
- * its transactions; whatever the ledger committed it then applies to the gate, in the ledger's order.
+ * its transactions; whatever the ledger committed it then applies to the gate, in the ledger's
+ * order.
  *
- * Happy path of a turn: take what loops posted, what is due and what is to be booked; one batch, one
- * transaction; catalog first, then the gate; then each loop gets its ops back with the LSN that has
- * to be durable before anyone is told.
+ * Happy path of a turn: take what loops posted, what is due and what is to be booked; one batch,
+ * one transaction; catalog first, then the gate; then each loop gets its ops back with the LSN that
+ * has to be durable before anyone is told.
  *
  * What can go wrong: the ledger cannot commit. Then loops are told so (nothing is known to have
  * changed), bookings and expiries are tried again with growing pauses, and before the next write
@@ -26,7 +27,8 @@
 #include "obs/metrics.h"
 #include "port/ledger.h"
 
-/* One write asked for by a loop. The sender owns it; it is the office's between post and collect. */
+/* One write asked for by a loop. The sender owns it; it is the office's between post and collect.
+ */
 struct office_op {
     struct post post; /* first */
     struct ledger_op op;

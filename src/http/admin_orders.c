@@ -277,8 +277,7 @@ enum http_outcome handle_admin_events(struct asking *asking)
         return front_refuse_field(asking->front, asking->exchange, "limit",
                                   "limit must be a whole number from 1 to 1000");
     }
-    struct front_query *query =
-        front_query_new(asking, QUERY_EVENTS, (uint32_t)limit, events_read);
+    struct front_query *query = front_query_new(asking, QUERY_EVENTS, (uint32_t)limit, events_read);
     if (query == NULL) {
         return overloaded(asking);
     }

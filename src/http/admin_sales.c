@@ -34,9 +34,9 @@ static bool is_url(const char *text)
 
 static void read_item(struct form *form, json_t *object, size_t index, struct item_row *item)
 {
-    static const char *const names[] = {"id",          "name",      "sku",   "image_url",
-                                        "price_cents", "was_cents", "total", "limit_per_user",
-                                        NULL};
+    static const char *const names[] = {"id",        "name",           "sku",
+                                        "image_url", "price_cents",    "was_cents",
+                                        "total",     "limit_per_user", NULL};
     char path[32];
     int64_t number = 0;
     (void)snprintf(path, sizeof(path), "items[%zu].", index);
@@ -122,9 +122,9 @@ static void read_texts(struct form *form, json_t *root, bool create, struct sale
 static void read_sale(struct form *form, json_t *root, bool create, struct sale_row *sale,
                       uint32_t *ret_changes)
 {
-    static const char *const names[] = {"id",       "name",       "starts_at_ms", "ends_at_ms",
-                                        "pay_url",  "bar_unpaid", "pay_within_s", "currency",
-                                        "challenge", "items",     NULL};
+    static const char *const names[] = {
+        "id",           "name",     "starts_at_ms", "ends_at_ms", "pay_url", "bar_unpaid",
+        "pay_within_s", "currency", "challenge",    "items",      NULL};
     uint32_t changes = 0;
     int64_t number = 0;
     form_only(form, "", root, names);
@@ -191,9 +191,10 @@ static void answer_sale(struct front *front, struct http_exchange exchange, int 
                         const struct sale_row *sale)
 {
     struct out body = front_scratch(front);
-    json_sale(&body, sale);
+    json_sale(&body, sale, inside_time_ms(front_shared(front)->time));
     if (body.overflow) {
-        (void)front_refuse_simply(front, exchange, REFUSAL_TOO_LARGE, "the sale is too large to show");
+        (void)front_refuse_simply(front, exchange, REFUSAL_TOO_LARGE,
+                                  "the sale is too large to show");
         return;
     }
     (void)front_json(front, exchange, status, "", NULL, out_span(&body));
@@ -203,10 +204,9 @@ static void sale_done(struct front *front, struct front_call *call)
 {
     const struct ledger_op *op = &call->write.op;
     if (op->refusal != REFUSAL_NONE) {
-        (void)front_refuse_simply(front, call->exchange, op->refusal,
-                                  op->refusal == REFUSAL_BAD_STATE
-                                      ? "the sale's state does not allow that"
-                                      : NULL);
+        (void)front_refuse_simply(
+            front, call->exchange, op->refusal,
+            op->refusal == REFUSAL_BAD_STATE ? "the sale's state does not allow that" : NULL);
         return;
     }
     answer_sale(front, call->exchange, op->kind == LEDGER_SALE_CREATE ? 201 : 200, op->sale);
@@ -289,32 +289,40 @@ enum http_outcome handle_sale_delete(struct asking *asking)
     return write_sale(asking, LEDGER_SALE_DELETE, id, NULL, 0);
 }
 
-enum http_outcome handle_sale_move(struct asking *asking)
+static enum http_outcome move_sale(struct asking *asking, enum sale_state target)
 {
-    static const struct {
-        const char *name;
-        enum sale_state target;
-    } moves[] = {
-        {"warm", SALE_WARM}, {"open", SALE_OPEN}, {"pause", SALE_PAUSED}, {"close", SALE_CLOSED}};
     uint64_t id = 0;
-    for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
-        if (!span_is(asking->part[1], moves[i].name)) {
-            continue;
-        }
-        if (part_id(asking->part[0], &id) != 0) {
-            return no_such_sale(asking);
-        }
-        struct front_call *call = front_call_new(asking, sale_done);
-        if (call == NULL) {
-            return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
-        }
-        call->write.op.kind = LEDGER_SALE_MOVE;
-        call->write.op.sale_id = id;
-        call->write.op.target = moves[i].target;
-        return front_write(asking->front, call);
+    if (part_id(asking->part[0], &id) != 0) {
+        return no_such_sale(asking);
     }
-    return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
-                               "the moves are warm, open, pause and close");
+    struct front_call *call = front_call_new(asking, sale_done);
+    if (call == NULL) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    call->write.op.kind = LEDGER_SALE_MOVE;
+    call->write.op.sale_id = id;
+    call->write.op.target = target;
+    return front_write(asking->front, call);
+}
+
+enum http_outcome handle_sale_warm(struct asking *asking)
+{
+    return move_sale(asking, SALE_WARM);
+}
+
+enum http_outcome handle_sale_open(struct asking *asking)
+{
+    return move_sale(asking, SALE_OPEN);
+}
+
+enum http_outcome handle_sale_pause(struct asking *asking)
+{
+    return move_sale(asking, SALE_PAUSED);
+}
+
+enum http_outcome handle_sale_close(struct asking *asking)
+{
+    return move_sale(asking, SALE_CLOSED);
 }
 
 /* ---- reading ---- */
@@ -344,7 +352,7 @@ static void sales_read(struct front *front, struct front_query *query)
         if (i > 0) {
             out_char(&body, ',');
         }
-        json_sale(&body, q->sales[i]);
+        json_sale(&body, q->sales[i], inside_time_ms(front_shared(front)->time));
         if (body.overflow) { /* the rest with the next page */
             body.len = mark;
             body.overflow = false;
@@ -381,7 +389,8 @@ enum http_outcome handle_sale_list(struct asking *asking)
     uint64_t after = 0;
     uint64_t limit = 0;
     if (query_number(asking->request->query, "after", ID_MAX, 0, &after) != 0) {
-        return front_refuse_field(asking->front, asking->exchange, "after", "after must be a sale's id");
+        return front_refuse_field(asking->front, asking->exchange, "after",
+                                  "after must be a sale's id");
     }
     if (query_number(asking->request->query, "limit", PAGE_LIMIT_MAX, 200, &limit) != 0 ||
         limit == 0) {
@@ -419,17 +428,13 @@ static void restock_done(struct front *front, struct front_call *call)
         }
         struct gate_ask ask = {.question = ASK_ITEM, .loop = front_loop(front), .item = op->item};
         (void)gate_submit(engine_port(front_shared(front)->engine), &ask);
-        /* A draft is not at the gate yet: its numbers are the ledger's. */
-        struct item_view view = {.total = item->total,
-                                 .available = item->available,
-                                 .locked = item->locked,
-                                 .sold = item->sold,
-                                 .sale_state = (uint8_t)op->sale->state,
-                                 .starts_at_ms = op->sale->starts_at_ms,
-                                 .ends_at_ms = op->sale->ends_at_ms};
+        int64_t now_ms = inside_time_ms(front_shared(front)->time);
         struct out body = front_scratch(front);
-        json_item(&body, op->sale, item, ask.refusal == REFUSAL_NONE ? &ask.view : &view,
-                  inside_time_ms(front_shared(front)->time));
+        if (ask.refusal == REFUSAL_NONE) {
+            json_item(&body, op->sale, item, &ask.view, now_ms);
+        } else { /* a draft is not at the gate yet */
+            json_item_row(&body, op->sale, item, now_ms);
+        }
         (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
         return;
     }

@@ -1,9 +1,10 @@
 /*
- * Answers: JSON with its headers, and refusals as application/problem+json (RFC 9457). The codes and
- * what to do next come from the one list in core/types.h.
+ * Answers: JSON with its headers, and refusals as application/problem+json (RFC 9457). The codes
+ * and what to do next come from the one list in core/types.h.
  */
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "http/front_private.h"
 
@@ -116,6 +117,57 @@ enum http_outcome front_refuse(struct front *front, struct http_exchange exchang
     return HTTP_ANSWERED;
 }
 
+/* ---- ready made ---- */
+
+static void ready_make(struct ready *ready, const struct refused *refused, int64_t after_ms)
+{
+    char text[400];
+    struct out body = out_over(text, sizeof(text));
+    problem_body(&body, refused, refused->retry, after_ms);
+    struct out all = out_over(ready->bytes, sizeof(ready->bytes));
+    out_lit(&all,
+            "HTTP/1.1 409 Conflict\r\nContent-Type: application/problem+json\r\nContent-Length: ");
+    out_u64(&all, body.len);
+    out_lit(&all, "\r\n");
+    if (after_ms > 0) {
+        out_lit(&all, "Retry-After: ");
+        out_i64(&all, (after_ms + 999) / 1000);
+        out_lit(&all, "\r\n");
+    }
+    out_lit(&all, "Cache-Control: no-store\r\n\r\n");
+    out_put(&all, out_span(&body));
+    CHECK(!body.overflow && !all.overflow);
+    ready->len = (uint32_t)all.len;
+}
+
+void front_ready_make(struct front *front)
+{
+    struct refused refused = {.refusal = REFUSAL_SOLD_OUT,
+                              .has_available = true,
+                              .retry = RETRY_NO,
+                              .detail = SOLD_OUT_FOR_GOOD};
+    ready_make(&front->sold_out[0], &refused, 0);
+    refused.retry = RETRY_LATER;
+    refused.detail = SOLD_OUT_FOR_NOW;
+    for (int i = 0; i < READY_PAUSES; i++) {
+        int64_t after_ms = RETRY_AFTER_MS + (int64_t)prng_below(&front->prng, RETRY_JITTER_MS);
+        ready_make(&front->sold_out[1 + i], &refused, after_ms);
+    }
+}
+
+bool front_ready_sold_out(struct front *front, struct http_exchange exchange, bool later)
+{
+    const struct slot *slot = &front->slots[exchange.connection];
+    if (slot->origin_len != 0) {
+        return false; /* needs headers of its own */
+    }
+    const struct ready *ready =
+        &front->sold_out[later ? 1 + prng_below(&front->prng, READY_PAUSES) : 0];
+    metrics_refuse(front->metrics, REFUSAL_SOLD_OUT);
+    (void)http_answer_ready(front->server, exchange, (struct span){ready->bytes, ready->len});
+    return true;
+}
+
 enum http_outcome front_refuse_simply(struct front *front, struct http_exchange exchange,
                                       enum refusal refusal, const char *detail)
 {
@@ -132,19 +184,19 @@ enum http_outcome front_refuse_field(struct front *front, struct http_exchange e
 
 void front_refuse_error(struct front *front, struct http_exchange exchange, int error)
 {
-    (void)front_refuse_simply(front, exchange, REFUSAL_DEGRADED,
-                              error == ERR_LATCHED
-                                  ? "the journal's disk failed; nothing is promised until a restart"
-                                  : "the ledger could not be written; try again, repeating is safe");
+    (void)front_refuse_simply(
+        front, exchange, REFUSAL_DEGRADED,
+        error == ERR_LATCHED ? "the journal's disk failed; nothing is promised until a restart"
+                             : "the ledger could not be written; try again, repeating is safe");
 }
 
 void front_problem(void *context, enum refusal refusal, struct out *body)
 {
     struct front *front = context;
     metrics_refuse(front->metrics, (unsigned)refusal);
-    metrics_add(front->metrics,
-                refusal == REFUSAL_TIMEOUT ? METRIC_HTTP_TIMEOUTS_TOTAL : METRIC_HTTP_MALFORMED_TOTAL,
-                1);
+    metrics_add(
+        front->metrics,
+        refusal == REFUSAL_TIMEOUT ? METRIC_HTTP_TIMEOUTS_TOTAL : METRIC_HTTP_MALFORMED_TOTAL, 1);
     problem_body(body, &(struct refused){.refusal = refusal}, refusal_text(refusal)->retry,
                  refusal_text(refusal)->retry == RETRY_LATER ? RETRY_AFTER_MS : 0);
 }

@@ -94,6 +94,9 @@ enum http_outcome handle_sales(struct asking *asking)
     bool first = true;
     for (size_t i = count; i > 0; i--) {
         size_t mark = body.len;
+        if (sales[i - 1]->state == SALE_DRAFT) {
+            continue;
+        }
         if (!first) {
             out_char(&body, ',');
         }
@@ -158,6 +161,10 @@ static enum http_outcome refuse_ask(struct front *front, struct http_exchange ex
                                     const struct gate_ask *ask)
 {
     struct refused refused = {.refusal = ask->refusal};
+    if (ask->refusal == REFUSAL_SOLD_OUT && ask->available == 0 &&
+        front_ready_sold_out(front, exchange, ask->locked > 0)) {
+        return HTTP_ANSWERED;
+    }
     switch (ask->refusal) {
     case REFUSAL_SOLD_OUT:
         refused.has_available = true;
@@ -165,8 +172,8 @@ static enum http_outcome refuse_ask(struct front *front, struct http_exchange ex
         refused.override_retry = true;
         refused.retry = ask->locked > 0 ? RETRY_LATER : RETRY_NO;
         refused.detail = ask->available > 0 ? "fewer units are left than asked for"
-                         : ask->locked > 0  ? "unpaid orders may still return units"
-                                            : "everything is sold";
+                         : ask->locked > 0  ? SOLD_OUT_FOR_NOW
+                                            : SOLD_OUT_FOR_GOOD;
         break;
     case REFUSAL_LIMIT_REACHED:
         refused.has_held = true;
@@ -243,6 +250,21 @@ static enum http_outcome give_ticket(struct asking *asking, const struct gate_as
     return front_json(front, asking->exchange, 201, "", NULL, out_span(&body));
 }
 
+/* An item the gate does not know: not warmed yet, or nobody's. */
+static enum http_outcome not_at_the_gate(struct asking *asking, uint64_t id)
+{
+    struct catalog *catalog = asking->front->shared->catalog;
+    const struct sale_row *sale = NULL;
+    catalog_lock(catalog);
+    bool draft = catalog_item(catalog, id, &sale) != NULL;
+    catalog_unlock(catalog);
+    if (!draft) {
+        return no_such_item(asking);
+    }
+    return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_OPEN,
+                               "the sale is not warmed yet");
+}
+
 enum http_outcome handle_ticket(struct asking *asking)
 {
     struct front *front = asking->front;
@@ -263,8 +285,7 @@ enum http_outcome handle_ticket(struct asking *asking)
         .question = ASK_TICKET, .loop = front->loop, .item = item, .user = asking->user};
     CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
     if (ask.refusal == REFUSAL_NO_SUCH_ITEM) {
-        /* A draft's item exists for nobody; a warmed one is at the gate. */
-        return no_such_item(asking);
+        return not_at_the_gate(asking, item);
     }
     ask.refusal = ticket_refusal(&ask, asking->now_ms, front->settings->ticket_window_ms);
     if (ask.refusal == REFUSAL_TOO_EARLY) {

@@ -147,9 +147,9 @@ void connection_settle(struct http_server *s, struct connection *c)
         return;
     }
     enum timer_kind kind = timer_wanted(c);
-    /* A request's time is never begun anew: slow senders would live on single bytes. */
-    bool anew = connection_is(c, CONNECTION_PROGRESS) && s->now_ms - c->since_ms >= s->step_ms &&
-                (kind == TIMER_IDLE || kind == TIMER_WRITE);
+    /* Progress is an answer given or bytes taken, never bytes received: a slow sender would live on
+     * single ones. */
+    bool anew = connection_is(c, CONNECTION_PROGRESS) && s->now_ms - c->since_ms >= s->step_ms;
     if (kind != c->timer || anew) {
         timer_start(s, c, kind);
     }

@@ -32,12 +32,12 @@ enum connection_flag {
     CONNECTION_HEAD = 1,       /* the request was HEAD */
     CONNECTION_KEEP_ALIVE = 2, /* stays open after the answer */
     CONNECTION_VERSION_10 = 4, /* the request was HTTP/1.0: keep-alive has to be said */
-    CONNECTION_PROGRESS = 8, /* since the last settling something went well: its time begins anew */
-    CONNECTION_BROKEN = 16,  /* the socket failed, or no buffer was left for the rest */
-    CONNECTION_DROPPED = 32, /* bytes of the peer were or may be left unread: linger */
-    CONNECTION_MUTED = 64,   /* bytes came while an answer is owed: do not report them again */
-    CONNECTION_BUSY = 128,   /* counted in server->busy */
-    CONNECTION_QUEUED = 256, /* its number is in server->todo */
+    CONNECTION_PROGRESS = 8,   /* answered, or bytes taken: its time begins anew */
+    CONNECTION_BROKEN = 16,    /* the socket failed, or no buffer was left for the rest */
+    CONNECTION_DROPPED = 32,   /* bytes of the peer were or may be left unread: linger */
+    CONNECTION_MUTED = 64,     /* bytes came while an answer is owed: do not report them again */
+    CONNECTION_BUSY = 128,     /* counted in server->busy */
+    CONNECTION_QUEUED = 256,   /* its number is in server->todo */
 };
 
 /* Each kind has one duration, so a list in order of start is in order of end. */
@@ -82,7 +82,7 @@ struct http_server {
     struct http_options options;
     struct http_app app;
     int64_t now_ms;
-    int64_t step_ms; /* idle and write times are kept to this accuracy, to spare their lists */
+    int64_t step_ms; /* times that begin anew are kept to this accuracy, to spare the lists */
     bool draining;
     uint32_t open;
     uint32_t busy;

@@ -28,7 +28,8 @@ void form_complain(struct form *form, const char *path, const char *name, const 
 json_t *form_body(struct form *form, struct span body)
 {
     json_error_t error;
-    json_t *root = json_loadb(body.at != NULL ? body.at : "", body.len, JSON_REJECT_DUPLICATES, &error);
+    json_t *root =
+        json_loadb(body.at != NULL ? body.at : "", body.len, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL || !json_is_object(root)) {
         char why[192];
         (void)snprintf(why, sizeof(why), "must be one JSON object: %s",

@@ -537,6 +537,7 @@ static int front_start(struct front *front)
     if (front->waits == NULL || front->scratch == NULL || front->tokens == NULL) {
         return ERR_NOMEM;
     }
+    front_ready_make(front);
     int error = watch_start(front);
     return error != 0 ? error
                       : http_server_new(front->net, &front->settings->http, &app, &front->server);

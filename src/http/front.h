@@ -1,10 +1,10 @@
 /*
- * The front: one per loop. It turns requests into asks of the gate, ops of the office and queries of
- * the clerk, and their outcomes into answers. Handlers are one file per family of calls; the routes
- * are one table (routes.h).
+ * The front: one per loop. It turns requests into asks of the gate, ops of the office and queries
+ * of the clerk, and their outcomes into answers. Handlers are one file per family of calls; the
+ * routes are one table (routes.h).
  *
- * A handler gets a struct asking (who, what, where) and either answers with the front_* functions and
- * returns HTTP_ANSWERED, or arranges for a later answer and returns HTTP_PENDING:
+ * A handler gets a struct asking (who, what, where) and either answers with the front_* functions
+ * and returns HTTP_ANSWERED, or arranges for a later answer and returns HTTP_PENDING:
  *   front_after(lsn)   when an LSN is durable
  *   front_write(op)    when the office has committed an op (and it is durable at the gate)
  *   front_query(query) when the clerk has read
@@ -51,12 +51,12 @@ struct front_shared {
     struct inside_time *time;
     struct metrics *metrics;
     _Atomic(struct front_settings *) settings;
-    _Atomic bool ready;    /* buyers can be served */
-    _Atomic bool draining; /* SIGTERM was seen */
-    _Atomic bool cut_off;  /* drained long enough: loops end at once */
+    _Atomic bool ready;              /* buyers can be served */
+    _Atomic bool draining;           /* SIGTERM was seen */
+    _Atomic bool cut_off;            /* drained long enough: loops end at once */
     _Atomic uint32_t fresh_sequence; /* of ORDER_FRESH ids; starts at random */
     bool demo;
-    bool private_health; /* /metrics, /livez and /readyz are served by the last loop alone */
+    bool private_health;        /* /metrics, /livez and /readyz are served by the last loop alone */
     uint32_t tokens_remembered; /* per loop */
     uint32_t loops;
     int64_t started_at_ms;
@@ -64,10 +64,11 @@ struct front_shared {
 
 struct front;
 
-int front_new(struct front_shared *shared, uint32_t loop, struct net *net, struct front **ret_front);
+int front_new(struct front_shared *shared, uint32_t loop, struct net *net,
+              struct front **ret_front);
 void front_free(struct front *front);
-/* One turn of the loop: collect; answer what became durable; read, decide and append; write; timers;
- * sleep. That order is the product's promise. False when draining is done. */
+/* One turn of the loop: collect; answer what became durable; read, decide and append; write;
+ * timers; sleep. That order is the product's promise. False when draining is done. */
 bool front_turn(struct front *front, int64_t sleep_max_us);
 
 /* ---- for handlers ---- */
@@ -82,7 +83,7 @@ struct asking {
     struct front *front;
     struct http_exchange exchange;
     const struct http_request *request;
-    uint64_t user; /* NEED_BUYER */
+    uint64_t user;       /* NEED_BUYER */
     struct span part[2]; /* the {…} parts of the route */
     int64_t now_ms;
 };
@@ -121,7 +122,7 @@ struct refused {
     const char *field;
     bool has_available, has_held, has_limit;
     uint64_t available, held, limit;
-    enum retry retry;      /* with override_retry */
+    enum retry retry; /* with override_retry */
     bool override_retry;
     int64_t retry_after_ms; /* 0: a default with jitter where retry is later or same-ticket */
     const char *headers;    /* complete lines, e.g. Allow */
@@ -136,8 +137,8 @@ enum http_outcome front_refuse_field(struct front *front, struct http_exchange e
                                      const char *field, const char *detail);
 
 /*
- * Office ops. The call is allocated here (bounded in number; NULL: answer OVERLOADED), filled by the
- * handler (call->write.op), posted, and `done` is called on this loop once it is committed and
+ * Office ops. The call is allocated here (bounded in number; NULL: answer OVERLOADED), filled by
+ * the handler (call->write.op), posted, and `done` is called on this loop once it is committed and
  * durable. done answers with call->exchange; it is not called when the connection is gone. The call
  * and op.sale are freed afterwards. call->error: 0; else answer with front_refuse_error.
  */
@@ -165,7 +166,8 @@ struct front_query {
     uint64_t user;
     uint64_t number; /* the handler's own */
 };
-struct front_query *front_query_new(struct asking *asking, enum ledger_query_kind kind, uint32_t limit,
+struct front_query *front_query_new(struct asking *asking, enum ledger_query_kind kind,
+                                    uint32_t limit,
                                     void (*done)(struct front *front, struct front_query *query));
 enum http_outcome front_query_post(struct front *front, struct front_query *query);
 
@@ -188,8 +190,10 @@ void json_order_row(struct out *out, struct catalog *catalog, const struct order
 /* The item with its live numbers; the catalog is locked by the caller. */
 void json_item(struct out *out, const struct sale_row *sale, const struct item_row *item,
                const struct item_view *view, int64_t now_ms);
-/* A sale as the ledger has it, for operators. */
-void json_sale(struct out *out, const struct sale_row *sale);
+/* As the ledger has them, for operators. */
+void json_item_row(struct out *out, const struct sale_row *sale, const struct item_row *item,
+                   int64_t now_ms);
+void json_sale(struct out *out, const struct sale_row *sale, int64_t now_ms);
 const char *item_state_text(const struct item_view *view, int64_t now_ms);
 
 #endif

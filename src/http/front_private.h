@@ -16,9 +16,9 @@ enum watch_kind { WATCH_NOTHING, WATCH_POLL, WATCH_ORDER, WATCH_ITEM, WATCH_LIVE
  * connection + 1, 0 ends a chain. */
 struct slot {
     uint32_t generation;
-    uint8_t wait;  /* enum wait_kind */
-    uint8_t watch; /* enum watch_kind */
-    uint8_t hold_state;    /* POLL: hold the answer while the order is in this state */
+    uint8_t wait;          /* enum wait_kind */
+    uint8_t watch;         /* enum watch_kind */
+    uint8_t hold_state;    /* POLL: hold the answer in this state, too */
     bool sold_out_told;    /* ITEM */
     uint32_t held;         /* BUY */
     uint16_t version_told; /* ORDER */
@@ -41,6 +41,14 @@ struct waiting {
     uint64_t lsn;
     struct http_exchange exchange;
     struct front_call *call; /* NULL: the connection's slot says what */
+};
+
+/* The answer nearly everyone gets, ready made: nothing left for good, or, with this many different
+ * pauses, nothing left at the moment. */
+#define READY_PAUSES 16
+struct ready {
+    uint32_t len;
+    char bytes[508];
 };
 
 #define WHEEL_PLACES 1024
@@ -78,6 +86,7 @@ struct front {
     int64_t items_next_ms;
     uint32_t calls; /* office ops and queries under way */
     bool draining;
+    struct ready sold_out[1 + READY_PAUSES];
 };
 
 /* Waits until lsn is durable, then answers what the slot or the call says. False: no room. */
@@ -88,6 +97,11 @@ bool front_durable(const struct front *front, uint64_t lsn);
 
 /* answer.c: the body of a problem for framing errors; CORS lines for an allowed origin. */
 void front_problem(void *context, enum refusal refusal, struct out *body);
+#define SOLD_OUT_FOR_GOOD "everything is sold"
+#define SOLD_OUT_FOR_NOW "unpaid orders may still return units"
+/* At start, and whenever one is needed: a sold-out refusal with available 0. */
+void front_ready_make(struct front *front);
+bool front_ready_sold_out(struct front *front, struct http_exchange exchange, bool later);
 void front_cors(const struct front *front, struct http_exchange exchange, struct out *headers);
 
 /* buyer.c, orders.c: answers whose LSN is durable now (or never will be: latched). */

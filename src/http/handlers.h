@@ -26,7 +26,10 @@ enum http_outcome handle_sale_list(struct asking *asking);
 enum http_outcome handle_sale_read(struct asking *asking);
 enum http_outcome handle_sale_change(struct asking *asking);
 enum http_outcome handle_sale_delete(struct asking *asking);
-enum http_outcome handle_sale_move(struct asking *asking); /* part[1]: warm|open|pause|close */
+enum http_outcome handle_sale_warm(struct asking *asking);
+enum http_outcome handle_sale_open(struct asking *asking);
+enum http_outcome handle_sale_pause(struct asking *asking);
+enum http_outcome handle_sale_close(struct asking *asking);
 enum http_outcome handle_restock(struct asking *asking);
 /* admin_orders.c */
 enum http_outcome handle_admin_orders(struct asking *asking);

@@ -186,35 +186,20 @@ void json_item(struct out *out, const struct sale_row *sale, const struct item_r
     out_char(out, '}');
 }
 
-/* An item as the ledger has it, for operators. */
-static void json_item_row(struct out *out, const struct item_row *item)
+void json_item_row(struct out *out, const struct sale_row *sale, const struct item_row *item,
+                   int64_t now_ms)
 {
-    out_lit(out, "{\"id\":");
-    out_u64(out, item->id);
-    out_lit(out, ",\"name\":");
-    out_json_string(out, span_of(item->name));
-    out_lit(out, ",\"sku\":");
-    out_text_or_null(out, item->sku);
-    out_lit(out, ",\"image_url\":");
-    out_text_or_null(out, item->image_url);
-    out_lit(out, ",\"price_cents\":");
-    out_u64(out, item->price_cents);
-    out_lit(out, ",\"was_cents\":");
-    out_time_or_null(out, item->was_cents);
-    out_lit(out, ",\"total\":");
-    out_u64(out, item->total);
-    out_lit(out, ",\"available\":");
-    out_u64(out, item->available);
-    out_lit(out, ",\"locked\":");
-    out_u64(out, item->locked);
-    out_lit(out, ",\"sold\":");
-    out_u64(out, item->sold);
-    out_lit(out, ",\"limit_per_user\":");
-    out_u64(out, item->limit_per_user);
-    out_char(out, '}');
+    struct item_view view = {.total = item->total,
+                             .available = item->available,
+                             .locked = item->locked,
+                             .sold = item->sold,
+                             .sale_state = (uint8_t)sale->state,
+                             .starts_at_ms = sale->starts_at_ms,
+                             .ends_at_ms = sale->ends_at_ms};
+    json_item(out, sale, item, &view, now_ms);
 }
 
-void json_sale(struct out *out, const struct sale_row *sale)
+void json_sale(struct out *out, const struct sale_row *sale, int64_t now_ms)
 {
     out_lit(out, "{\"id\":");
     out_u64(out, sale->id);
@@ -239,7 +224,7 @@ void json_sale(struct out *out, const struct sale_row *sale)
         if (i > 0) {
             out_char(out, ',');
         }
-        json_item_row(out, &sale->items[i]);
+        json_item_row(out, sale, &sale->items[i], now_ms);
     }
     out_lit(out, "]}");
 }

@@ -1,6 +1,6 @@
 /*
- * A buyer's orders: read, wait for, watch, cancel, list. Reading is from memory; the ledger is asked
- * only for the whole list.
+ * A buyer's orders: read, wait for, watch, cancel, list. Reading is from memory; the ledger is
+ * asked only for the whole list.
  */
 #include <string.h>
 
@@ -78,9 +78,8 @@ enum http_outcome handle_order(struct asking *asking)
     if (!hold_it) {
         return show(asking, &ask);
     }
-    watch_poll(asking->front, asking->exchange, &ask.order, (enum order_state)ask.order.state,
-               asking->now_ms + (int64_t)wait_ms);
-    return HTTP_PENDING;
+    return watch_poll(asking->front, asking->exchange, &ask.order, hold,
+                      asking->now_ms + (int64_t)wait_ms);
 }
 
 enum http_outcome handle_order_events(struct asking *asking)

@@ -2,12 +2,17 @@
  * The strict reading of parser.h; the only file that sees llhttp.
  *
  * llhttp runs over complete heads only, with a state that lives on the stack: there is no parser to
- * keep, reset or mistrust between two reads. It is stopped at the end of the headers; bodies need
- * no judge, and chunks are decoded here, where "strict" can be as narrow as the grammar.
+ * keep, reset or mistrust between two reads. It judges everything that decides where a request
+ * ends: the request line, the framing headers, the end of the head. All other header lines are a
+ * name and a value, checked here by the same grammar; walking through a long token once more, byte
+ * by byte, would double the cost of a request. Bodies need no judge, and chunks are decoded here,
+ * where "strict" can be as narrow as the grammar.
  */
 #include "http/parser.h"
 
-#include <endian.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* llhttp calls its methods what http/server.h calls ours. */
 #define HTTP_DELETE LLHTTP_DELETE
@@ -16,7 +21,7 @@
 #define HTTP_POST LLHTTP_POST
 #define HTTP_PUT LLHTTP_PUT
 #define HTTP_OPTIONS LLHTTP_OPTIONS
-#include <llhttp/llhttp.h>
+#include <llhttp.h>
 #undef HTTP_DELETE
 #undef HTTP_GET
 #undef HTTP_HEAD
@@ -33,24 +38,28 @@ _Static_assert(HTTP_LARGE_BUFFER >= HTTP_HEADERS_MAX + HTTP_BODY_MAX + HTTP_TRAI
 
 /* --- Lines ------------------------------------------------------------------------------------ */
 
-#define ONES 0x0101010101010101ULL
+#ifdef __SSE2__
+/* A bit for each of 16 bytes that is a control character. */
+static inline uint32_t control_bits(const char *bytes)
+{
+    __m128i block = _mm_loadu_si128((const __m128i *)(const void *)bytes);
+    __m128i below = _mm_cmpeq_epi8(_mm_min_epu8(block, _mm_set1_epi8(0x1f)), block);
+    __m128i delete = _mm_cmpeq_epi8(block, _mm_set1_epi8(0x7f));
+    return (uint32_t)_mm_movemask_epi8(_mm_or_si128(below, delete));
+}
+#endif
 
 /* The index of the first control character (below 0x20, or DEL) in [at, len), or len. */
 static size_t find_control(const char *bytes, size_t at, size_t len)
 {
-    for (; at + 8 <= len; at += 8) {
-        uint64_t word;
-        memcpy(&word, bytes + at, sizeof(word));
-        word = le64toh(word);
-        uint64_t delete = word ^ 0x7f * ONES;
-        /* The high bit of each byte that is below 0x20, or that was 0x7f and is now 0. A borrow can
-         * mark bytes above a true hit only, and the lowest hit is the one taken. */
-        uint64_t hits = ((word - 0x20 * ONES) & ~word) | ((delete - ONES) & ~delete);
-        hits &= 0x80 * ONES;
-        if (hits != 0) {
-            return at + (size_t)(__builtin_ctzll(hits) / 8);
+#ifdef __SSE2__
+    for (; at + 16 <= len; at += 16) {
+        uint32_t bits = control_bits(bytes + at);
+        if (bits != 0) {
+            return at + (size_t)__builtin_ctz(bits);
         }
     }
+#endif
     for (; at < len; at++) {
         unsigned char c = (unsigned char)bytes[at];
         if (c < 0x20 || c == 0x7f) {
@@ -147,8 +156,7 @@ static enum http_step scan_lines(struct http_progress *p, const char *bytes, siz
             return *ret_refusal == REFUSAL_NONE ? HTTP_STEP_DONE : HTTP_STEP_REFUSED;
         }
         const char *line = bytes + p->line;
-        bool folded = (*line == ' ' || *line == '\t');
-        enum refusal refusal = folded ? REFUSAL_BAD_REQUEST : check_line(p, line, at - p->line);
+        enum refusal refusal = check_line(p, line, at - p->line);
         p->lines++;
         if (refusal == REFUSAL_NONE) {
             refusal = check_size(p);
@@ -163,101 +171,102 @@ static enum http_step scan_lines(struct http_progress *p, const char *bytes, siz
 
 /* --- The head --------------------------------------------------------------------------------- */
 
-/* What the callbacks of one run over a head share. */
+/* What one run over a head finds. */
 struct head {
     struct http_parsed *parsed;
     struct span target;
-    struct span name; /* of the header whose value comes next; at is NULL in between */
     struct span content_length;
     struct span transfer_encoding;
     bool complete;
+    bool refused;
 };
 
-static int refuse(struct head *head, enum refusal refusal)
-{
-    head->parsed->refusal = refusal;
-    return HPE_USER;
-}
+/* The headers llhttp has to see, with where their values are kept, if at all. One list. */
+#define FRAMING_HEADERS(X)                                                                         \
+    X("content-length", &head->content_length)                                                     \
+    X("transfer-encoding", &head->transfer_encoding)                                               \
+    X("connection", NULL)                                                                          \
+    X("proxy-connection", NULL)                                                                    \
+    X("upgrade", NULL)
 
-/* Both names are tokens, for which setting bit 5 maps no other character onto one of the list. */
-static bool name_is(struct span name, const char *lower)
+/* The name is a token, for which setting bit 5 maps no other character onto one of the list. */
+static inline bool name_is(const char *name, const char *lower, size_t len)
 {
-    for (size_t i = 0; i < name.len; i++) {
-        if ((name.at[i] | 0x20) != lower[i]) {
+    size_t i = 0;
+    for (; i + 8 <= len; i += 8) {
+        uint64_t a, b;
+        memcpy(&a, name + i, 8);
+        memcpy(&b, lower + i, 8);
+        if ((a | 0x2020202020202020ULL) != b) {
+            return false;
+        }
+    }
+    for (; i < len; i++) {
+        if ((name[i] | 0x20) != lower[i]) {
             return false;
         }
     }
     return true;
 }
 
-/* Length, first and last letter tell all names of the list apart; one comparison confirms. */
+/* Length, first and last letter tell all names of the lists apart; one comparison confirms. */
 #define KEY(len, first, last) ((uint32_t)(len) << 16 | (uint32_t)(first) << 8 | (uint32_t)(last))
 #define KEY_OF(name) KEY(sizeof(name) - 1, (name)[0], (name)[sizeof(name) - 2])
 
-/* Where to keep the value of a header; NULL for those nobody here reads. */
-static struct span *header_slot(struct head *head, struct span name)
+/* Where the value of a header is kept (NULL: nowhere), and whether llhttp has to see the line. */
+static struct span *header_slot(struct head *head, const char *name, size_t len, bool *ret_framing)
 {
-    uint32_t key = KEY(name.len, (unsigned char)(name.at[0] | 0x20),
-                       (unsigned char)(name.at[name.len - 1] | 0x20));
     struct http_request *request = &head->parsed->request;
+    uint32_t key = KEY(len, (unsigned char)(name[0] | 0x20), (unsigned char)(name[len - 1] | 0x20));
+    *ret_framing = false;
 #define X(field, text)                                                                             \
     if (key == KEY_OF(text)) {                                                                     \
-        return name_is(name, text) ? &request->field : NULL;                                       \
+        return name_is(name, text, sizeof(text) - 1) ? &request->field : NULL;                     \
     }
     HTTP_HEADERS(X)
 #undef X
-    if (key == KEY_OF("content-length")) {
-        return name_is(name, "content-length") ? &head->content_length : NULL;
+#define X(text, slot)                                                                              \
+    if (key == KEY_OF(text)) {                                                                     \
+        *ret_framing = name_is(name, text, sizeof(text) - 1);                                      \
+        return *ret_framing ? (slot) : NULL;                                                       \
     }
-    if (key == KEY_OF("transfer-encoding")) {
-        return name_is(name, "transfer-encoding") ? &head->transfer_encoding : NULL;
-    }
+    FRAMING_HEADERS(X)
+#undef X
     return NULL;
+}
+
+/* One header line, without its CR LF. False: not a header, or one of ours repeated. */
+static bool read_header(struct head *head, const char *line, const char *end, bool *ret_framing)
+{
+    const char *colon = line;
+    while (is_token(*colon)) { /* the CR behind the line is none */
+        colon++;
+    }
+    if (colon == line || *colon != ':') {
+        return false;
+    }
+    struct span *slot = header_slot(head, line, (size_t)(colon - line), ret_framing);
+    if (slot == NULL) {
+        return true;
+    }
+    const char *value = colon + 1;
+    while (value < end && (*value == ' ' || *value == '\t')) {
+        value++;
+    }
+    while (value < end && (end[-1] == ' ' || end[-1] == '\t')) {
+        end--;
+    }
+    bool first = slot->at == NULL;
+    *slot = (struct span){value, (size_t)(end - value)};
+    return first;
 }
 
 static int on_url(llhttp_t *llhttp, const char *at, size_t len)
 {
     struct head *head = llhttp->data;
-    if (head->target.at != NULL) {
-        return refuse(head, REFUSAL_BAD_REQUEST);
-    }
-    if (len > HTTP_LINE_MAX) {
-        return refuse(head, REFUSAL_URI_TOO_LONG);
-    }
+    head->refused = head->target.at != NULL;
     head->target = (struct span){at, len};
-    return 0;
-}
-
-static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
-{
-    struct head *head = llhttp->data;
-    /* The head is complete, so there is a byte behind the name. */
-    if (head->name.at != NULL || len == 0 || at[len] != ':') {
-        return refuse(head, REFUSAL_BAD_REQUEST);
-    }
-    head->name = (struct span){at, len};
-    return 0;
-}
-
-static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
-{
-    struct head *head = llhttp->data;
-    if (head->name.at == NULL) {
-        return refuse(head, REFUSAL_BAD_REQUEST);
-    }
-    struct span *slot = header_slot(head, head->name);
-    head->name.at = NULL;
-    if (slot == NULL) {
-        return 0;
-    }
-    if (slot->at != NULL) {
-        return refuse(head, REFUSAL_BAD_REQUEST);
-    }
-    while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\t')) {
-        len--;
-    }
-    *slot = (struct span){at, len};
-    return 0;
+    return head->refused ? HPE_USER : 0;
 }
 
 static int on_headers_complete(llhttp_t *llhttp)
@@ -269,10 +278,35 @@ static int on_headers_complete(llhttp_t *llhttp)
 
 static const llhttp_settings_t settings = {
     .on_url = on_url,
-    .on_header_field = on_header_field,
-    .on_header_value = on_header_value,
     .on_headers_complete = on_headers_complete,
 };
+
+/* Reads every header line and lets llhttp see what it has to: HPE_PAUSED at the end is success. */
+static llhttp_errno_t run_llhttp(struct head *head, llhttp_t *llhttp, const char *bytes, size_t len)
+{
+    const char *end = bytes + len - 2; /* the empty line */
+    const char *unseen = bytes;        /* what llhttp has not seen begins here */
+    const char *line = (const char *)memchr(bytes, '\r', len) + 2;
+    while (line < end) {
+        const char *next = (const char *)memchr(line, '\r', (size_t)(end - line)) + 2;
+        bool framing = false;
+        if (!read_header(head, line, next - 2, &framing)) {
+            head->refused = true;
+            return HPE_USER;
+        }
+        if (!framing) {
+            if (unseen < line) {
+                llhttp_errno_t error = llhttp_execute(llhttp, unseen, (size_t)(line - unseen));
+                if (error != HPE_OK) {
+                    return error;
+                }
+            }
+            unseen = next;
+        }
+        line = next;
+    }
+    return llhttp_execute(llhttp, unseen, (size_t)(bytes + len - unseen));
+}
 
 /* Why llhttp stopped. An unknown method is a word HTTP might know elsewhere; anything else there is
  * no HTTP. */
@@ -323,6 +357,9 @@ static enum refusal check_method(uint8_t method, enum http_method *ret_method)
 /* The target's forms: "/path?query"; "http://host/path?query", of which the path is taken; "*". */
 static enum refusal check_target(struct span target, struct http_request *request)
 {
+    if (target.len > HTTP_LINE_MAX) {
+        return REFUSAL_URI_TOO_LONG;
+    }
     if (target.len == 0 || memchr(target.at, '#', target.len) != NULL) {
         return REFUSAL_BAD_REQUEST;
     }
@@ -331,9 +368,9 @@ static enum refusal check_target(struct span target, struct http_request *reques
         return request->method == HTTP_OPTIONS ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
     }
     if (target.at[0] != '/') {
-        size_t scheme = target.len > 7 && name_is((struct span){target.at, 7}, "http://")    ? 7
-                        : target.len > 8 && name_is((struct span){target.at, 8}, "https://") ? 8
-                                                                                             : 0;
+        size_t scheme = target.len > 7 && name_is(target.at, "http://", 7)    ? 7
+                        : target.len > 8 && name_is(target.at, "https://", 8) ? 8
+                                                                              : 0;
         size_t end = scheme;
         while (end < target.len && target.at[end] != '/' && target.at[end] != '?') {
             if (target.at[end] == '@') {
@@ -364,8 +401,8 @@ static enum refusal check_host(struct span host, bool version_10)
         return version_10 ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
     }
     for (size_t i = 0; i < host.len; i++) {
-        unsigned char c = (unsigned char)host.at[i];
-        if (c <= ' ' || c >= 0x7f || strchr("/?#@\\\"<>", c) != NULL) {
+        char c = host.at[i];
+        if (!is_token(c) && c != ':' && c != '[' && c != ']') {
             return REFUSAL_BAD_REQUEST;
         }
     }
@@ -414,16 +451,15 @@ static enum refusal parse_head(const char *bytes, size_t len, struct http_progre
                                struct http_parsed *ret_parsed)
 {
     struct head head = {.parsed = ret_parsed};
+    struct http_request *request = &ret_parsed->request;
     llhttp_t llhttp;
-    memset(&ret_parsed->request, 0, sizeof(ret_parsed->request));
-    ret_parsed->refusal = REFUSAL_NONE;
+    memset(request, 0, sizeof(*request));
     llhttp_init(&llhttp, HTTP_REQUEST, &settings);
     llhttp.data = &head;
-    llhttp_errno_t error = llhttp_execute(&llhttp, bytes, len);
-    struct http_request *request = &ret_parsed->request;
+    llhttp_errno_t error = run_llhttp(&head, &llhttp, bytes, len);
     enum refusal method_refusal = check_method(llhttp.method, &request->method);
-    if (error == HPE_USER) {
-        return ret_parsed->refusal;
+    if (head.refused) {
+        return REFUSAL_BAD_REQUEST;
     }
     if (error != HPE_PAUSED || !head.complete) {
         return llhttp_refusal(error, (struct span){bytes, len});

@@ -3,14 +3,14 @@
  * contiguous, and calls http_parser_step whenever there are more of them.
  *
  * Happy path: the head (request line and header lines) is scanned until its empty line is there,
- * then llhttp judges the whole head at once and hands out spans into it. A body is waited for by
- * its length; a chunked one is decoded in place, so that it is contiguous behind the head. The
- * state kept between two steps is struct http_progress and holds no pointer: the bytes may move in
- * between.
+ * then it is read as a whole, llhttp judging what frames the request, and spans into it are handed
+ * out. A body is waited for by its length; a chunked one is decoded in place, so that it is
+ * contiguous behind the head. The state kept between two steps is struct http_progress and holds no
+ * pointer: the bytes may move in between.
  *
  * Two readers must agree before a request is believed: the scan, which knows only lines (CR LF and
- * nothing else ends one, no folded lines, no control characters), and llhttp, which must end the
- * head at exactly the byte where the scan did. What one of them lets through the other refuses.
+ * nothing else ends one, and there are no other control characters), and llhttp, which must end the
+ * head at exactly the byte where the scan did.
  *
  * Any refusal is final for the connection: where the next request begins is no longer known.
  */

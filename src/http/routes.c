@@ -1,7 +1,7 @@
 /*
- * The routes: the one list of what the server answers. Frequent ones first, they are tried in order.
- * HEAD goes where GET goes; OPTIONS is answered before any of this. A test compares this list with
- * /openapi.json.
+ * The routes: the one list of what the server answers. Frequent ones first, they are tried in
+ * order. HEAD goes where GET goes; OPTIONS is answered before any of this. A test compares this
+ * list with /openapi.json.
  */
 #include "http/handlers.h"
 
@@ -24,26 +24,40 @@ const struct route routes[] = {
     {POST, "/v1/orders/{order}/cancel", NEED_BUYER, ROUTE_PUBLIC, handle_cancel, "Cancel an order"},
     {GET, "/v1/me/orders", NEED_BUYER, ROUTE_PUBLIC, handle_my_orders, "The buyer's orders"},
     {POST, "/v1/payments", NEED_SIGNATURE, ROUTE_PUBLIC, handle_payment, "An order was paid"},
-    {POST, "/v1/orders/{order}/pay", NEED_BUYER, ROUTE_DEMO, handle_demo_pay, "The demo's pay button"},
+    {POST, "/v1/orders/{order}/pay", NEED_BUYER, ROUTE_DEMO, handle_demo_pay,
+     "The demo's pay button"},
     {GET, "/demo/login", NEED_NOTHING, ROUTE_DEMO, handle_demo_login, "The demo's login"},
-    {GET, "/v1/page-config", NEED_NOTHING, ROUTE_PUBLIC, handle_page_config, "What the page has to know"},
+    {GET, "/v1/page-config", NEED_NOTHING, ROUTE_PUBLIC, handle_page_config,
+     "What the page has to know"},
     {POST, "/v1/admin/sales", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_create, "Create a sale"},
     {GET, "/v1/admin/sales", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_list, "All sales"},
     {GET, "/v1/admin/sales/{sale}", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_read, "One sale"},
     {PUT, "/v1/admin/sales/{sale}", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_change, "Change a sale"},
-    {DELETE, "/v1/admin/sales/{sale}", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_delete, "Delete a draft"},
-    {GET, "/v1/admin/sales/{sale}/report", NEED_ADMIN, ROUTE_PUBLIC, handle_report, "What happened"},
-    {POST, "/v1/admin/sales/{sale}/{move}", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_move,
-     "warm, open, pause or close a sale"},
-    {POST, "/v1/admin/items/{item}/restock", NEED_ADMIN, ROUTE_PUBLIC, handle_restock, "More stock"},
-    {GET, "/v1/admin/orders", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_orders, "Orders, newest first"},
+    {DELETE, "/v1/admin/sales/{sale}", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_delete,
+     "Delete a draft"},
+    {GET, "/v1/admin/sales/{sale}/report", NEED_ADMIN, ROUTE_PUBLIC, handle_report,
+     "What happened"},
+    {POST, "/v1/admin/sales/{sale}/warm", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_warm,
+     "Load a sale"},
+    {POST, "/v1/admin/sales/{sale}/open", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_open,
+     "Open or resume a sale"},
+    {POST, "/v1/admin/sales/{sale}/pause", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_pause,
+     "Refuse new orders"},
+    {POST, "/v1/admin/sales/{sale}/close", NEED_ADMIN, ROUTE_PUBLIC, handle_sale_close,
+     "End a sale for good"},
+    {POST, "/v1/admin/items/{item}/restock", NEED_ADMIN, ROUTE_PUBLIC, handle_restock,
+     "More stock"},
+    {GET, "/v1/admin/orders", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_orders,
+     "Orders, newest first"},
     {GET, "/v1/admin/orders/{order}", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_order,
      "One order with its history"},
-    {GET, "/v1/admin/events", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_events, "Everything that happened"},
+    {GET, "/v1/admin/events", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_events,
+     "Everything that happened"},
     {GET, "/v1/admin/live", NEED_ADMIN, ROUTE_PUBLIC, handle_live, "The dashboard's feed"},
     {GET, "/metrics", NEED_NOTHING, ROUTE_HEALTH, handle_metrics, "Prometheus metrics"},
     {GET, "/livez", NEED_NOTHING, ROUTE_HEALTH, handle_livez, "The process runs"},
     {GET, "/readyz", NEED_NOTHING, ROUTE_HEALTH, handle_readyz, "Buyers can be served"},
-    {GET, "/openapi.json", NEED_NOTHING, ROUTE_PUBLIC, handle_openapi, "This contract as OpenAPI 3.1"},
+    {GET, "/openapi.json", NEED_NOTHING, ROUTE_PUBLIC, handle_openapi,
+     "This contract as OpenAPI 3.1"},
 };
 const size_t routes_count = sizeof(routes) / sizeof(routes[0]);

@@ -21,9 +21,9 @@ void http_server_retime(struct http_server *s, const struct http_options *option
     s->options.header_timeout_ms = options->header_timeout_ms;
     s->options.idle_timeout_ms = options->idle_timeout_ms;
     s->options.write_timeout_ms = options->write_timeout_ms;
-    int64_t shortest = options->idle_timeout_ms < options->write_timeout_ms
-                           ? options->idle_timeout_ms
-                           : options->write_timeout_ms;
+    int64_t shortest = options->header_timeout_ms;
+    shortest = options->idle_timeout_ms < shortest ? options->idle_timeout_ms : shortest;
+    shortest = options->write_timeout_ms < shortest ? options->write_timeout_ms : shortest;
     s->step_ms = shortest / 8 < 1000 ? shortest / 8 : 1000;
 }
 

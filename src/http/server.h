@@ -74,16 +74,17 @@ struct http_app {
     void *context;
     enum http_outcome (*handle)(void *context, struct http_exchange exchange,
                                 const struct http_request *request);
-    /* A framing error or a limit: make the problem answer's body (the connection closes after it). */
+    /* A framing error or a limit: make the problem answer's body (the connection closes after it).
+     */
     void (*problem)(void *context, enum refusal refusal, struct out *body);
     /* The connection of a pending exchange or of a stream went away; tag is what http_tag set. */
     void (*gone)(void *context, struct http_exchange exchange, uint64_t tag);
 };
 
 struct http_options {
-    uint32_t connections_max;  /* per loop */
-    uint32_t small_buffers;    /* HTTP_SMALL_BUFFER bytes each; empty: the oldest half-read gets 408 */
-    uint32_t large_buffers;    /* HTTP_LARGE_BUFFER bytes each; empty: 503 */
+    uint32_t connections_max; /* per loop */
+    uint32_t small_buffers; /* HTTP_SMALL_BUFFER bytes each; empty: the oldest half-read gets 408 */
+    uint32_t large_buffers; /* HTTP_LARGE_BUFFER bytes each; empty: 503 */
     int64_t header_timeout_ms; /* from the first byte of a request to its last */
     int64_t idle_timeout_ms;   /* between requests */
     int64_t write_timeout_ms;  /* an answer or stream the peer does not take */
@@ -109,9 +110,10 @@ uint32_t http_server_connections(const struct http_server *server);
 uint32_t http_server_busy(const struct http_server *server);
 
 /*
- * An answer. headers: complete extra header lines, each ending in CRLF ("" for none). Content-Length,
- * Connection and Date are added. Content type NULL: none (204, 304). Valid for the exchange being
- * handled and for pending ones; false if the connection is gone (nothing else happens then).
+ * An answer. headers: complete extra header lines, each ending in CRLF ("" for none).
+ * Content-Length, Connection and Date are added. Content type NULL: none (204, 304). Valid for the
+ * exchange being handled and for pending ones; false if the connection is gone (nothing else
+ * happens then).
  */
 bool http_answer(struct http_server *server, struct http_exchange exchange, int status,
                  const char *content_type, const char *headers, struct span body);
@@ -123,14 +125,17 @@ bool http_answer_problem(struct http_server *server, struct http_exchange exchan
                          enum refusal refusal, const char *headers);
 /* The same with all bytes ready made: "HTTP/1.1 ..." to the end of the body, without Date and
  * Connection, which are put behind the first line. HEAD sends only up to the end of the headers. */
-bool http_answer_ready(struct http_server *server, struct http_exchange exchange, struct span bytes);
-/* Sends what answers given outside of handle() (pending ones) wait for; once, after a round of them. */
+bool http_answer_ready(struct http_server *server, struct http_exchange exchange,
+                       struct span bytes);
+/* Sends what answers given outside of handle() (pending ones) wait for; once, after a round of
+ * them. */
 void http_server_flush(struct http_server *server);
 
-/* Server-sent events: begin sends the headers (text/event-stream, yours, no length, Connection: close
- * at the end). False also for HEAD, which has been answered with the headers alone. A peer that
- * closes its side has left a stream: gone() is called. */
-bool http_stream_begin(struct http_server *server, struct http_exchange exchange, const char *headers);
+/* Server-sent events: begin sends the headers (text/event-stream, yours, no length, Connection:
+ * close at the end). False also for HEAD, which has been answered with the headers alone. A peer
+ * that closes its side has left a stream: gone() is called. */
+bool http_stream_begin(struct http_server *server, struct http_exchange exchange,
+                       const char *headers);
 /* False if the connection is gone or still has unsent bytes (the caller skips to a newer state
  * later). */
 bool http_stream_send(struct http_server *server, struct http_exchange exchange, struct span bytes);

@@ -78,8 +78,9 @@ static bool printable(struct span text)
 static enum http_outcome read_payment(struct asking *asking)
 {
     enum { PAYMENT, ORDER, AMOUNT };
-    struct flat_field fields[] = {
-        [PAYMENT] = {.key = "payment_id"}, [ORDER] = {.key = "order_id"}, [AMOUNT] = {.key = "amount_cents"}};
+    struct flat_field fields[] = {[PAYMENT] = {.key = "payment_id"},
+                                  [ORDER] = {.key = "order_id"},
+                                  [AMOUNT] = {.key = "amount_cents"}};
     struct front *front = asking->front;
     struct order_id id;
     enum refusal media = body_is_json(asking->request, false);

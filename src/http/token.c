@@ -72,8 +72,8 @@ static const struct token_key *choose_key(const struct token_keys *keys, struct 
     }
     for (uint32_t i = 0; i < keys->count; i++) {
         const struct token_key *key = &keys->keys[i];
-        bool named = kid->kind == FLAT_STRING ? span_is(kid->text, key->kid)
-                                              : key->algorithm == algorithm;
+        bool named =
+            kid->kind == FLAT_STRING ? span_is(kid->text, key->kid) : key->algorithm == algorithm;
         if (named) {
             return key->algorithm == algorithm ? key : NULL;
         }
@@ -131,8 +131,8 @@ static int read_claims(struct span claims, int64_t now_ms, int64_t leeway_ms, ui
     return 0;
 }
 
-int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms, int64_t leeway_ms,
-                 uint64_t *ret_user, int64_t *ret_expires_ms)
+int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms,
+                 int64_t leeway_ms, uint64_t *ret_user, int64_t *ret_expires_ms)
 {
     struct parts parts;
     if (token.len > TOKEN_MAX_BYTES || split(token, &parts) != 0) {
@@ -170,7 +170,8 @@ size_t token_sign(const struct token_key *key, uint64_t user, int64_t expires_s,
     at += base64url_len(body.len);
     struct span signed_part = {ret_text, (size_t)(at - ret_text)};
     uint8_t tag[CRYPT_HMAC_BYTES];
-    crypt_hmac_sha256((struct span){(const char *)key->key, sizeof(key->key)}, &signed_part, 1, tag);
+    crypt_hmac_sha256((struct span){(const char *)key->key, sizeof(key->key)}, &signed_part, 1,
+                      tag);
     *at++ = '.';
     base64url_encode(tag, sizeof(tag), at);
     return (size_t)(at - ret_text) + base64url_len(sizeof(tag));
@@ -208,8 +209,7 @@ struct token_memory *token_memory_new(uint32_t entries)
     while (count < entries && count < 1U << 24) {
         count *= 2;
     }
-    struct token_memory *memory =
-        calloc(1, sizeof(*memory) + count * sizeof(memory->entries[0]));
+    struct token_memory *memory = calloc(1, sizeof(*memory) + count * sizeof(memory->entries[0]));
     if (memory != NULL) {
         memory->mask = count - 1;
         crypt_random(memory->key, sizeof(memory->key));
@@ -309,7 +309,8 @@ static bool signature_matches(struct span entry, const uint8_t made[CRYPT_HMAC_B
     uint8_t given[CRYPT_HMAC_BYTES];
     size_t len = 0;
     if (entry.len < 3 || memcmp(entry.at, "v1,", 3) != 0 ||
-        base64_decode((struct span){entry.at + 3, entry.len - 3}, given, sizeof(given), &len) != 0) {
+        base64_decode((struct span){entry.at + 3, entry.len - 3}, given, sizeof(given), &len) !=
+            0) {
         return false;
     }
     return len == sizeof(given) && crypt_equal(given, made, sizeof(given));

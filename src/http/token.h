@@ -31,18 +31,20 @@ struct token_keys {
 };
 
 /* 0, or ERR_INVALID. Checks everything: form, algorithm, signature, sub, exp (with leeway). */
-int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms, int64_t leeway_ms,
-                 uint64_t *ret_user, int64_t *ret_expires_ms);
+int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms,
+                 int64_t leeway_ms, uint64_t *ret_user, int64_t *ret_expires_ms);
 
 /* What a loop remembers. */
 struct token_memory;
-struct token_memory *token_memory_new(uint32_t entries); /* rounded up to a power of two; NULL: no memory */
+struct token_memory *token_memory_new(
+    uint32_t entries); /* rounded up to a power of two; NULL: no memory */
 void token_memory_free(struct token_memory *memory);
 /* Forgets everything (keys were reloaded). */
 void token_memory_clear(struct token_memory *memory);
 
-/* The whole check of an Authorization header's value. REFUSAL_NONE, UNAUTHENTICATED, or RATE_LIMITED
- * when this address has failed too often; *ret_known: remembered, no signature was checked. */
+/* The whole check of an Authorization header's value. REFUSAL_NONE, UNAUTHENTICATED, or
+ * RATE_LIMITED when this address has failed too often; *ret_known: remembered, no signature was
+ * checked. */
 enum refusal token_check(struct token_memory *memory, const struct token_keys *keys,
                          struct span authorization, struct net_address from, int64_t now_ms,
                          int64_t leeway_ms, uint64_t *ret_user, bool *ret_known);

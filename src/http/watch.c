@@ -235,7 +235,8 @@ static void push(struct front *front, uint32_t connection)
     }
     if (slot->watch == WATCH_ORDER) {
         tell_stream(front, connection, &ask.order);
-    } else if (ask.order.state != slot->hold_state || front->now_ms >= slot->due_ms) {
+    } else if ((ask.order.state != ORDER_QUEUED && ask.order.state != slot->hold_state) ||
+               front->now_ms >= slot->due_ms) {
         tell_poll(front, connection, &ask.order);
     }
 }
@@ -249,12 +250,14 @@ void watch_push(struct front *front, struct http_exchange exchange)
     }
 }
 
-void watch_poll(struct front *front, struct http_exchange exchange, const struct order_view *view,
-                enum order_state hold_state, int64_t due_ms)
+enum http_outcome watch_poll(struct front *front, struct http_exchange exchange,
+                             const struct order_view *view, enum order_state hold_state,
+                             int64_t due_ms)
 {
     struct slot *slot = watch_add(front, exchange, WATCH_POLL, view->id, due_ms);
     slot->hold_state = (uint8_t)hold_state;
     push(front, exchange.connection);
+    return slot->watch == WATCH_POLL ? HTTP_PENDING : HTTP_ANSWERED;
 }
 
 static bool begin_stream(struct front *front, struct http_exchange exchange)

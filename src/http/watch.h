@@ -2,9 +2,9 @@
  * Who waits for news: long polls and event streams of orders, streams of items and of the
  * dashboard. Watchers have no queue: each is shown the newest state, and skips what it missed.
  *
- * An order that changes leaves a notice for the loops that watch it; watch_notices() then pushes its
- * newest state to each watcher. Items and the dashboard are looked at once a second, formatted once
- * for all who watch the same, and sent to a bounded number a turn.
+ * An order that changes leaves a notice for the loops that watch it; watch_notices() then pushes
+ * its newest state to each watcher. Items and the dashboard are looked at once a second, formatted
+ * once for all who watch the same, and sent to a bounded number a turn.
  */
 #ifndef SLUICE_HTTP_WATCH_H
 #define SLUICE_HTTP_WATCH_H
@@ -14,9 +14,11 @@
 int watch_start(struct front *front);
 void watch_done(struct front *front);
 
-/* Holds a long poll's answer while the order is in hold_state, at most until due_ms. */
-void watch_poll(struct front *front, struct http_exchange exchange, const struct order_view *view,
-                enum order_state hold_state, int64_t due_ms);
+/* Holds a long poll's answer while the order is in hold_state, at most until due_ms. Answered at
+ * once where the order has moved on since the caller looked. */
+enum http_outcome watch_poll(struct front *front, struct http_exchange exchange,
+                             const struct order_view *view, enum order_state hold_state,
+                             int64_t due_ms);
 /* Starts a stream; version_told: what Last-Event-ID named. */
 void watch_order(struct front *front, struct http_exchange exchange, const struct order_view *view,
                  uint16_t version_told);

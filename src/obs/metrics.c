@@ -5,6 +5,7 @@
 #include "obs/metrics.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/version.h"
@@ -99,12 +100,30 @@ static void put_hist(struct out *out, const char *name, const char *help, const 
     out_format(out, "\n%s_count %llu\n", name, (unsigned long long)count);
 }
 
+/* Several refusals may share a code: it is shown once, with their sum. */
+static bool shown_before(metrics_refusal_name *name, unsigned refusal)
+{
+    for (unsigned i = 0; i < refusal; i++) {
+        if (strcmp(name(i), name(refusal)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void put_refusals(const struct metrics *metrics, metrics_refusal_name *name, struct out *out)
 {
     put_head(out, "sluice_refused_total", "counter", "requests refused, by the refusal's code");
     for (unsigned i = 0; i < METRICS_REFUSALS_MAX && name(i) != NULL; i++) {
+        if (shown_before(name, i)) {
+            continue;
+        }
+        uint64_t sum = 0;
+        for (unsigned k = i; k < METRICS_REFUSALS_MAX && name(k) != NULL; k++) {
+            sum += strcmp(name(i), name(k)) == 0 ? metrics_refused(metrics, k) : 0;
+        }
         out_format(out, "sluice_refused_total{code=\"%s\"} %llu\n", name(i),
-                   (unsigned long long)metrics_refused(metrics, i));
+                   (unsigned long long)sum);
     }
 }
 

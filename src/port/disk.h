@@ -27,8 +27,8 @@ struct disk_ops {
                 size_t *ret_n);
     /* All n bytes or an error. With `durable`, they are on stable storage when it returns 0
      * (data only: the file's size must have been made durable before by sync). */
-    int (*write)(struct disk *disk, struct disk_file *file, uint64_t at, const void *bytes, size_t n,
-                 bool durable);
+    int (*write)(struct disk *disk, struct disk_file *file, uint64_t at, const void *bytes,
+                 size_t n, bool durable);
     /* File data and size are durable. */
     int (*sync)(struct disk *disk, struct disk_file *file);
     int (*truncate)(struct disk *disk, struct disk_file *file, uint64_t size);

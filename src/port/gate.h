@@ -9,7 +9,7 @@
 #include "core/gate.h"
 
 enum gate_question {
-    ASK_BUY,    /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
+    ASK_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
     ASK_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
     ASK_ORDER,  /* id -> order; watch: tell this loop once when it changes next */
     ASK_ITEM,   /* item -> view */

@@ -30,7 +30,7 @@
     X(EVENT_SALE_OPENED, "sale.opened")       /* a: starts (moved to now where it lay ahead) */    \
     X(EVENT_SALE_PAUSED, "sale.paused")                                                            \
     X(EVENT_SALE_CLOSED, "sale.closed")                                                            \
-    X(EVENT_SALE_CHANGED, "sale.changed")   /* a: ends; name may have changed too */               \
+    X(EVENT_SALE_CHANGED, "sale.changed")     /* a: ends; name may have changed too */             \
     X(EVENT_SALE_FORGOTTEN, "sale.forgotten") /* off the board; orders stay in the ledger */
 
 enum ledger_event_kind {
@@ -84,8 +84,8 @@ struct item_row {
     uint64_t locked;
     uint64_t sold;
     char name[NAME_MAX_BYTES + 1];
-    char sku[SKU_MAX_BYTES + 1];        /* empty: none */
-    char image_url[URL_MAX_BYTES + 1];  /* empty: none */
+    char sku[SKU_MAX_BYTES + 1];       /* empty: none */
+    char image_url[URL_MAX_BYTES + 1]; /* empty: none */
 };
 
 struct sale_row {
@@ -109,22 +109,21 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  * Write ops. In: as listed; out: refusal (REFUSAL_NONE: done), order or sale, repeated.
  *   BOOK        command (a RESERVE), lsn. -> order (LOCKED or FAILED). An id that has a row already
  *               moves nothing and answers that row (repeated).
- *               Refused for the limit: a FAILED row, reason LIMIT_REACHED; for want of stock: a FAILED
- *               row, reason NO_STOCK (the gate was wrong: written off there).
- *   PAY         id, payment_id, amount_cents, fingerprint (of the body). -> order; NOT_FOUND, QUEUED (known to
- *               the caller only), WRONG_AMOUNT, ALREADY_PAID, EXPIRED (also past pay_by_ms at now_ms),
- *               DIFFERENT_REQUEST (payment_id known with another fingerprint); the same payment_id and
- *               fingerprint again: the same answer, repeated.
- *   CANCEL      id, user (0: any). -> order; already CANCELLED: repeated; NOT_FOUND, ALREADY_PAID, EXPIRED
- *   EXPIRE      id; done only if LOCKED and pay_by_ms <= now_ms; else BAD_STATE, nothing changed
- *   RESTOCK     item, amount, request_id -> sale; the same request_id again with the same amount:
- *               repeated; with another: DIFFERENT_REQUEST; NO_SUCH_ITEM; BAD_STATE when closed
- *   SALE_CREATE sale_in (ids 0: the ledger gives them) -> sale; EXISTS
- *   SALE_CHANGE sale_in, changes; while draft anything (items replaced), later name and end only (others
- *               given and different: BAD_STATE) -> sale; NOT_FOUND; end moved on a closed sale: BAD_STATE
- *   SALE_DELETE sale -> only a draft, else BAD_STATE; NOT_FOUND
- *   SALE_MOVE   sale, target (WARM, OPEN, PAUSED, CLOSED) -> sale; repeating a move: repeated; BAD_STATE
- *   SALE_FORGET sale; only CLOSED and without QUEUED/LOCKED orders, else BAD_STATE
+ *               Refused for the limit: a FAILED row, reason LIMIT_REACHED; for want of stock: a
+ * FAILED row, reason NO_STOCK (the gate was wrong: written off there). PAY         id, payment_id,
+ * amount_cents, fingerprint (of the body). -> order; NOT_FOUND, QUEUED (known to the caller only),
+ * WRONG_AMOUNT, ALREADY_PAID, EXPIRED (also past pay_by_ms at now_ms), DIFFERENT_REQUEST
+ * (payment_id known with another fingerprint); the same payment_id and fingerprint again: the same
+ * answer, repeated. CANCEL      id, user (0: any). -> order; already CANCELLED: repeated;
+ * NOT_FOUND, ALREADY_PAID, EXPIRED EXPIRE      id; done only if LOCKED and pay_by_ms <= now_ms;
+ * else BAD_STATE, nothing changed RESTOCK     item, amount, request_id -> sale; the same request_id
+ * again with the same amount: repeated; with another: DIFFERENT_REQUEST; NO_SUCH_ITEM; BAD_STATE
+ * when closed SALE_CREATE sale_in (ids 0: the ledger gives them) -> sale; EXISTS SALE_CHANGE
+ * sale_in, changes; while draft anything (items replaced), later name and end only (others given
+ * and different: BAD_STATE) -> sale; NOT_FOUND; end moved on a closed sale: BAD_STATE SALE_DELETE
+ * sale -> only a draft, else BAD_STATE; NOT_FOUND SALE_MOVE   sale, target (WARM, OPEN, PAUSED,
+ * CLOSED) -> sale; repeating a move: repeated; BAD_STATE SALE_FORGET sale; only CLOSED and without
+ * QUEUED/LOCKED orders, else BAD_STATE
  */
 #define LEDGER_OPS(X)                                                                              \
     X(LEDGER_BOOK, "book")                                                                         \
@@ -177,7 +176,8 @@ struct ledger_op {
     enum refusal refusal;
     bool repeated;
     struct order_row order;
-    struct sale_row *sale; /* for sale ops and RESTOCK, if done: the caller frees it with sale_row_free */
+    struct sale_row
+        *sale; /* for sale ops and RESTOCK, if done: the caller frees it with sale_row_free */
     /* the caller's own */
     void *owner;
     struct ledger_op *next;
@@ -197,13 +197,15 @@ struct ledger_batch {
 
 /* Queries. `after` and `limit` page; rows are written into the caller's arrays. */
 enum ledger_query_kind {
-    QUERY_STATE,   /* booked_lsn, last_event */
-    QUERY_SALES,   /* sale != 0: only that one; else all in id order, after = last id. Into sales[] */
-    QUERY_ORDERS,  /* filters sale, item, user, state (-1: any); newest first; after = cursor. orders[] */
-    QUERY_ORDER,   /* id -> orders[0] */
-    QUERY_EVENTS,  /* number > after, in order; into events[] */
-    QUERY_LOCKED,  /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[] */
-    QUERY_REPORT,  /* sale -> report[] one row per item */
+    QUERY_STATE, /* booked_lsn, last_event */
+    QUERY_SALES, /* sale != 0: only that one; else all in id order, after = last id. Into sales[] */
+    QUERY_ORDERS, /* filters sale, item, user, state (-1: any); newest first; after = cursor.
+                     orders[] */
+    QUERY_ORDER,  /* id -> orders[0] */
+    QUERY_EVENTS, /* number > after, in order; into events[] */
+    QUERY_LOCKED, /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[]
+                   */
+    QUERY_REPORT, /* sale -> report[] one row per item */
 };
 
 struct report_row {
@@ -227,7 +229,8 @@ struct ledger_query {
     uint64_t after_item;
     struct order_id after_id;
     uint64_t after;
-    char cursor[80]; /* QUERY_ORDERS: in, as given by the caller (opaque text); empty: from the start */
+    char cursor[80]; /* QUERY_ORDERS: in, as given by the caller (opaque text); empty: from the
+                        start */
     uint32_t limit;
     /* out: error 0, ERR_NOTFOUND, ERR_INVALID (cursor), ERR_IO */
     int error;

@@ -24,9 +24,9 @@ enum what {
     FORGET, /* qty: step size */
     OUT,    /* item, qty */
     IN,
-    AGAIN,  /* the last event once more, under its old number */
-    BAR,    /* history setting: the sale bars unpaid buyers */
-    FULL,   /* history setting: room for qty orders and as many buyers */
+    AGAIN, /* the last event once more, under its old number */
+    BAR,   /* history setting: the sale bars unpaid buyers */
+    FULL,  /* history setting: room for qty orders and as many buyers */
 };
 
 /* Orders are named by small keys: for limit 1 the attempt number, else any number. */
@@ -96,8 +96,7 @@ static const struct history histories[] = {
       {OPEN, 0, 0, 0, 0, 400, OK_(0, NOT_LOOKED)},
       {BUY, 7, 11, 0, 1, 500, OK_(1, 9, 1, 0)}}},
     {"a later end keeps it open",
-     {{RETIME, 0, 0, 0, 0, 20000, OK_(0, NOT_LOOKED)},
-      {BUY, 7, 11, 0, 1, 9500, OK_(1, 9, 1, 0)}}},
+     {{RETIME, 0, 0, 0, 0, 20000, OK_(0, NOT_LOOKED)}, {BUY, 7, 11, 0, 1, 9500, OK_(1, 9, 1, 0)}}},
     {"one each: the quantity alone may be above the limit",
      {{BUY, 7, 11, 0, 2, 2000, NO_(REFUSAL_LIMIT_REACHED, 0, 10, 0, 0)}}},
     {"a cumulative limit counts over several orders",
@@ -243,10 +242,10 @@ static struct order_id key_id(const struct row *row)
 static enum gate_kind kind_of(enum what what)
 {
     static const enum gate_kind kinds[] = {
-        [BUY] = GATE_RESERVE,   [CONFIRM] = GATE_CONFIRM, [REFUSE] = GATE_REFUSE,
-        [PAY] = GATE_PAY,       [CANCEL] = GATE_CANCEL,   [EXPIRE] = GATE_EXPIRE,
-        [RESTOCK] = GATE_RESTOCK, [OPEN] = GATE_OPEN,     [PAUSE] = GATE_PAUSE,
-        [CLOSE] = GATE_CLOSE,   [RETIME] = GATE_RETIME,   [FORGET] = GATE_FORGET,
+        [BUY] = GATE_RESERVE,      [CONFIRM] = GATE_CONFIRM, [REFUSE] = GATE_REFUSE,
+        [PAY] = GATE_PAY,          [CANCEL] = GATE_CANCEL,   [EXPIRE] = GATE_EXPIRE,
+        [RESTOCK] = GATE_RESTOCK,  [OPEN] = GATE_OPEN,       [PAUSE] = GATE_PAUSE,
+        [CLOSE] = GATE_CLOSE,      [RETIME] = GATE_RETIME,   [FORGET] = GATE_FORGET,
         [OUT] = GATE_TRANSFER_OUT, [IN] = GATE_TRANSFER_IN,
     };
     return kinds[what];

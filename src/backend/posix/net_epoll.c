@@ -35,7 +35,7 @@
 /* New connections taken in one turn, so that a storm of them does not hold up those that are in. */
 #define ACCEPTS_MAX 64
 /* After the system ran out of descriptors, with no connection of ours closing. */
-#define ACCEPT_RETRY_MS 100
+#define ACCEPT_RETRY_US 100000
 #define BACKLOG 4096
 #define PIECES_MAX 8
 
@@ -289,8 +289,7 @@ static struct net_address address_of(const struct sockaddr_storage *from)
 /* Takes one waiting connection; SLOT_NONE if there is none or no place for it. */
 static uint32_t accept_one(struct net_epoll *n)
 {
-    struct sockaddr_storage from;
-    socklen_t len = sizeof(from);
+    struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
     int one = 1;
     if (!have_slot(n)) {
         listen_watch(n, false);
@@ -298,7 +297,7 @@ static uint32_t accept_one(struct net_epoll *n)
     }
     int fd;
     do {
-        len = sizeof(from);
+        socklen_t len = sizeof(from);
         fd = accept4(n->listen, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fd < 0) {
@@ -377,8 +376,8 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
     }
     if (n->starved) {
         listen_watch(n, have_slot(n));
-        int64_t retry_us = ACCEPT_RETRY_MS * 1000;
-        timeout_us = timeout_us < 0 || timeout_us > retry_us ? retry_us : timeout_us;
+        bool longer = timeout_us < 0 || timeout_us > ACCEPT_RETRY_US;
+        timeout_us = longer ? ACCEPT_RETRY_US : timeout_us;
     }
     int ready = wait_events(n, max < EVENTS_MAX ? (int)max : EVENTS_MAX, timeout_us);
     bool accept = false;

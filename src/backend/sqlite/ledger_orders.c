@@ -100,6 +100,10 @@ static int book_as(struct write *w, struct ledger_op *op, struct store_item *ite
         return err;
     }
     if (reason == REFUSAL_NONE) {
+        if (item->available < (int64_t)op->order.qty) {
+            w->guard = REFUSAL_NO_STOCK; /* what the row's CHECK would say, were it written now */
+            return STORE_REFUSED;
+        }
         write_stock_move(item, -(int64_t)op->order.qty, op->order.qty, 0);
     }
     return order_event(w, reason == REFUSAL_NONE ? EVENT_ORDER_LOCKED : EVENT_ORDER_FAILED,

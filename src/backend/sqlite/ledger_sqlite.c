@@ -28,15 +28,11 @@ static const char *const statement_texts[] = {
 /* The text of a failed open, whose instance is gone. */
 static _Thread_local char open_error[256];
 
-static int store_error_code(struct store *s, int code)
+static int store_error_code(int code)
 {
     switch (code & 0xff) {
     case SQLITE_FULL:
         return ERR_NOSPACE;
-    case SQLITE_IOERR: {
-        int os = sqlite3_system_errno(s->db);
-        return os == ENOSPC || os == EDQUOT || os == EFBIG ? ERR_NOSPACE : ERR_IO;
-    }
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return ERR_BUSY;
@@ -56,7 +52,7 @@ static int store_error_code(struct store *s, int code)
 static int store_failed(struct store *s, int code, const char *what)
 {
     (void)snprintf(s->error, sizeof(s->error), "%s: %s (%d)", what, sqlite3_errmsg(s->db), code);
-    return store_error_code(s, code);
+    return store_error_code(code);
 }
 
 static int store_statement(struct store *s, enum statement which, sqlite3_stmt **ret_statement)

@@ -1,0 +1,160 @@
+/*
+ * What the browser tests share: a real server of its own (private port and folder), a real browser, and the
+ * operator's and another buyer's side over plain HTTP. Everything started here is stopped by stopAll().
+ *
+ * SLUICE names the program under test (default build/release/sluice), CHROMIUM the browser.
+ */
+
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const PROGRAM = resolve(process.env.SLUICE ?? fileURLToPath(new URL('../../build/release/sluice', import.meta.url)));
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+    '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const PATIENCE_MS = 60000;   // a hang guard, not a verdict
+
+const stops = [];
+
+export async function stopAll() {
+    for (const stop of stops.reverse()) await stop();
+}
+
+function freePort() {
+    return new Promise((done, fail) => {
+        const probe = createServer().on('error', fail).listen(0, '127.0.0.1', () => {
+            const { port } = probe.address();
+            probe.close(() => done(port));
+        });
+    });
+}
+
+export async function until(what, check) {
+    const end = Date.now() + PATIENCE_MS;
+    for (;;) {
+        const value = await check();
+        if (value) return value;
+        if (Date.now() > end) throw new Error(`waited too long for: ${what}`);
+        await new Promise((done) => setTimeout(done, 50));
+    }
+}
+
+export async function startServer(options = ['--demo']) {
+    const data = mkdtempSync(join(tmpdir(), 'sluice-browser-'));
+    const url = `http://127.0.0.1:${await freePort()}`;
+    const server = { url, data, start: async () => { server.stop = await run(url, data, options); }, stop: null };
+    await server.start();
+    stops.push(async () => {
+        await server.stop();
+        rmSync(data, { recursive: true, force: true });
+    });
+    return server;
+}
+
+// Starts the program, waits until it is ready, and returns what stops it.
+async function run(url, data, options) {
+    const args = ['serve', ...options, '--listen', url.slice(7), '--data', data];
+    const child = spawn(PROGRAM, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    let log = '';
+    let gone = false;
+    for (const out of [child.stdout, child.stderr]) out.on('data', (bytes) => { log += bytes; });
+    const ended = new Promise((done) => child.on('exit', done).on('error', done)).then(() => { gone = true; });
+    await until('the server to be ready', () => {
+        if (gone) throw new Error(`the server ended: ${log}`);
+        return fetch(`${url}/readyz`).then((answer) => answer.ok).catch(() => false);
+    });
+    return async (signal = 'SIGTERM') => {
+        child.kill(signal);
+        const guard = setTimeout(() => child.kill('SIGKILL'), 15000);
+        await ended;
+        clearTimeout(guard);
+    };
+}
+
+let browser = null;
+
+async function theBrowser() {
+    if (!browser) {
+        browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
+        stops.push(() => browser.close());
+    }
+    return browser;
+}
+
+// A page of its own buyer. `errors` fills with whatever the console calls an error; tests expect it empty.
+export async function openPage(server, options = {}, path = '/') {
+    const desk = { locale: 'en-US', viewport: { width: 1180, height: 900 } };
+    const context = await (await theBrowser()).newContext({ ...desk, ...options });
+    context.setDefaultTimeout(PATIENCE_MS);
+    const page = await context.newPage();
+    const errors = [];
+    page.on('console', (message) => { if (message.type() === 'error') errors.push(message.text()); });
+    page.on('pageerror', (error) => errors.push(String(error)));
+    await page.goto(server.url + path);
+    await page.locator('.card').first().waitFor();
+    return { page, errors, card: (item) => page.locator(`article[data-item="${item.id}"]`) };
+}
+
+export async function phase(card, name) {
+    await card.and(card.page().locator(`[data-phase="${name}"]`)).waitFor();
+}
+
+async function json(answer) {
+    const body = await answer.json();
+    if (!answer.ok) throw new Error(`${answer.url}: ${answer.status} ${JSON.stringify(body)}`);
+    return body;
+}
+
+// The operator creates a sale of one item and warms or opens it.
+export async function makeSale(server, { startsInMs = -1000, payWithinS = 600, move = 'open', ...item }) {
+    const token = readFileSync(join(server.data, 'admin.token'), 'utf8').trim();
+    const post = (path, body) => fetch(server.url + path, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) },
+        body: body && JSON.stringify(body),
+    }).then(json);
+    const { now_ms: now } = await fetch(`${server.url}/v1/time`).then(json);
+    const sale = await post('/v1/admin/sales', {
+        name: `Sale of ${item.name}`,
+        starts_at_ms: now + startsInMs,
+        ends_at_ms: now + 3600000,
+        pay_within_s: payWithinS,
+        items: [{ price_cents: 1999, total: 10, limit_per_user: 1, ...item }],
+    });
+    await post(`/v1/admin/sales/${sale.id}/${move}`);
+    return { sale, item: sale.items[0] };
+}
+
+export const getItem = (server, item) => fetch(`${server.url}/v1/items/${item.id}`, { cache: 'no-store' }).then(json);
+export const getSales = (server) => fetch(`${server.url}/v1/sales`).then(json).then((body) => body.sales);
+
+export function tokenOf(server, user) {
+    return execFileSync(PROGRAM, ['token', '--user', String(user), '--data', server.data], { encoding: 'utf8' }).trim();
+}
+
+// Another buyer, without a page.
+export function buyer(server, user) {
+    const authorization = `Bearer ${tokenOf(server, user)}`;
+    const post = (path, body) => fetch(server.url + path, {
+        method: 'POST',
+        headers: { authorization, ...(body ? { 'content-type': 'application/json' } : {}) },
+        body: body && JSON.stringify(body),
+    }).then(json);
+    const get = (path) => fetch(server.url + path, { headers: { authorization } }).then(json);
+    return {
+        async buy(item, qty = 1) {
+            const ticket = await post(`/v1/items/${item.id}/ticket`);
+            await post(ticket.buy_url, { qty });
+            return until('the order to be locked', async () => {
+                const order = await get(`/v1/orders/${ticket.order_id}?wait_ms=5000`);
+                return order.status === 'LOCKED' && order;
+            });
+        },
+        cancel: (order) => post(`/v1/orders/${order.order_id}/cancel`),
+    };
+}

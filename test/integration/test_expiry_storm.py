@@ -1,0 +1,103 @@
+"""An expiry storm: all unpaid orders are due at once, each returns its units once, and the server
+answers meanwhile.
+
+So that they are all due in the same moment, whatever the machine's speed, the server is stopped
+(SIGSTOP, or between two starts) while their deadlines pass.
+"""
+import collections
+import os
+import signal
+import time
+
+import pytest
+
+import crashlib
+import sluicelib
+from crashlib import Ledger, Lot, Rush, TellFile, admin_events, wait_settled
+
+
+def pay_within_s(orders):
+    """Long enough to lock them all before the first is due, also on a slow machine."""
+    return 15 if orders <= 20_000 else 40
+
+
+def storm_server(make_server, orders):
+    return make_server(sets=["server.threads=2", f"gate.orders={2 * orders}",
+                             f"gate.buyers={2 * orders}"])
+
+
+def lock_orders(server, tmp_path, count):
+    """`count` buyers, each with one LOCKED order, all locked before the first is due."""
+    made = sluicelib.Shop(server).lot(total=count, limit=1, pay_within_s=pay_within_s(count))
+    lot = Lot(made.item, made.limit, made.price, count)
+    tell = TellFile(str(tmp_path / "tell"))
+    report = Rush(server, [lot.item], tell.path, users=count, connections=128,
+                  retries=20, no_audit=True).result()
+    assert report["orders"] == count, report
+    wait_settled(server, [lot])
+    counters = crashlib.gate_counters(server, lot)
+    assert counters == (0, count, 0), f"too slow to lock {count} in time: {counters}"
+    return lot
+
+
+def wait_until_all_are_due(server, lot):
+    with Ledger(server.data) as ledger:
+        last_ms = ledger.last_deadline_ms(lot.item)
+    sluicelib.eventually(lambda: time.time() * 1000 > last_ms + 100, "the deadlines",
+                         guard_s=120)
+
+
+def weather_the_storm(server, lot):
+    """Ask for the time until the last order has expired; (answers, what was seen locked)."""
+    answers, seen = 0, set()
+
+    def over():
+        nonlocal answers
+        assert server.now_ms() > 0
+        answers += 1
+        locked = crashlib.gate_counters(server, lot)[1]
+        seen.add(locked)
+        return locked == 0
+
+    sluicelib.eventually(over, "the end of the storm", guard_s=300, every_s=0)
+    return answers, seen
+
+
+def check_all_returned_once(server, lot):
+    wait_settled(server, [lot])
+    assert crashlib.gate_counters(server, lot) == (lot.total, 0, 0)
+    with Ledger(server.data) as ledger:
+        rows = ledger.orders()
+    assert collections.Counter(row.status for row in rows) == {"EXPIRED": lot.total}
+    events = admin_events(server)
+    assert crashlib.compare_events(events, rows) == []
+    expired = [e["order_id"] for e in events if e["type"] == "order.expired"]
+    assert len(expired) == len(set(expired)) == lot.total
+
+
+@pytest.mark.parametrize("count", [pytest.param(5000, marks=pytest.mark.asan), 100_000])
+def test_all_deadlines_in_one_moment(make_server, tmp_path, count):
+    server = storm_server(make_server, count)
+    lot = lock_orders(server, tmp_path, count)
+    server.client.close()
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        wait_until_all_are_due(server, lot)
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    answers, seen = weather_the_storm(server, lot)
+    print(f"{answers} answers while {count} orders expired")
+    assert answers > 1 and len(seen) > 1, f"no answer while it blew: {answers} answers, {seen}"
+    check_all_returned_once(server, lot)
+
+
+def test_all_deadlines_passed_while_the_server_was_away(make_server, tmp_path):
+    server = storm_server(make_server, 100_000)
+    lot = lock_orders(server, tmp_path, 20_000)
+    server.kill()
+    wait_until_all_are_due(server, lot)
+    server.start()
+    weather_the_storm(server, lot)
+    check_all_returned_once(server, lot)
+    buyer = sluicelib.Shop(server)
+    assert buyer.order_locked(buyer.user(), lot.item)["status"] == "LOCKED"

@@ -1,0 +1,332 @@
+/*
+ * The configuration: defaults, file, command line, in that order; and every wrong value refused
+ * with its place. Given a file and options, when they are loaded, then this is the value or the
+ * message.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "app/config.h"
+#include "app/config_value.h"
+#include "base/err.h"
+
+static char path[64];
+
+static int setup(void **state)
+{
+    (void)state;
+    (void)snprintf(path, sizeof(path), "/tmp/sluice-config-XXXXXX");
+    int fd = mkstemp(path);
+    return fd >= 0 ? close(fd) : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void write_bytes(const char *bytes, size_t len)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, len, file), len);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void write_file(const char *text)
+{
+    write_bytes(text, strlen(text));
+}
+
+static struct config loaded(const char *text)
+{
+    struct config config;
+    char error[CONFIG_ERROR_MAX] = "";
+    write_file(text);
+    const struct config_options options = {.file = path};
+    if (config_load(&options, &config, error, sizeof(error)) != 0) {
+        fail_msg("%s", error);
+    }
+    return config;
+}
+
+/* `place` is what comes behind the path: ":LINE: ...", compared as a beginning. */
+static void refused(const char *text, const char *place)
+{
+    struct config config;
+    char error[CONFIG_ERROR_MAX] = "";
+    char wanted[CONFIG_ERROR_MAX];
+    write_file(text);
+    const struct config_options options = {.file = path};
+    assert_int_not_equal(config_load(&options, &config, error, sizeof(error)), 0);
+    (void)snprintf(wanted, sizeof(wanted), "%s%s", path, place);
+    if (strncmp(error, wanted, strlen(wanted)) != 0) {
+        fail_msg("wanted %s\n   got %s", wanted, error);
+    }
+}
+
+static int set_one(const char *text, struct config *ret_config, char *ret_error)
+{
+    struct config_override override = {.option = "--set", .value = text};
+    const struct config_options options = {.overrides = &override, .overrides_count = 1};
+    return config_load(&options, ret_config, ret_error, CONFIG_ERROR_MAX);
+}
+
+static void set_refused(const char *text, const char *wanted)
+{
+    struct config config;
+    char error[CONFIG_ERROR_MAX] = "";
+    assert_int_not_equal(set_one(text, &config, error), 0);
+    if (strncmp(error, wanted, strlen(wanted)) != 0) {
+        fail_msg("wanted %s\n   got %s", wanted, error);
+    }
+}
+
+static void nothing_given_gives_the_defaults(void **state)
+{
+    (void)state;
+    const struct config_options none = {0};
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    assert_int_equal(config_load(&none, &config, error, sizeof(error)), 0);
+    assert_string_equal(config.server_listen, "127.0.0.1:8080");
+    assert_string_equal(config.server_private_listen, "");
+    assert_int_equal(config.server_threads, 0);
+    assert_int_equal(config.gate_orders, GATE_ORDERS_DEFAULT);
+    assert_string_equal(config.data_dir, "./var");
+    assert_int_equal(config.ticket_window_s, 60);
+    assert_string_equal(config.log_level, "info");
+}
+
+static void every_default_is_a_value_its_own_row_accepts(void **state)
+{
+    (void)state;
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    for (size_t i = 0; i < config_settings_count; i++) {
+        const struct config_setting *setting = &config_settings[i];
+        char number[32];
+        (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)setting->number);
+        const char *value = setting->kind == CONFIG_NUMBER ? number : setting->text;
+        assert_int_equal(config_set(&config, setting, value, error, sizeof(error)), 0);
+        assert_true(strlen(setting->help) > 10);
+        assert_ptr_equal(config_find(span_of(setting->section), span_of(setting->name)), setting);
+    }
+}
+
+static void the_command_line_wins_over_the_file(void **state)
+{
+    (void)state;
+    write_file("server { threads = 3 \n listen = \"127.0.0.1:1\" }\nticket { ttl_s = 7 }\n");
+    struct config_override overrides[] = {
+        {.option = "--listen", .key = "server.listen", .value = "[::1]:0"},
+        {.option = "--set", .value = "server.threads=5"},
+        {.option = "--set", .value = "server.threads=6"},
+        {.option = "--set", .value = "page.login_url=/login?a=b"},
+    };
+    const struct config_options options = {
+        .file = path, .overrides = overrides, .overrides_count = 4};
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    assert_int_equal(config_load(&options, &config, error, sizeof(error)), 0);
+    assert_string_equal(config.server_listen, "[::1]:0");
+    assert_int_equal(config.server_threads, 6);
+    assert_int_equal(config.ticket_ttl_s, 7);
+    assert_string_equal(config.page_login_url, "/login?a=b");
+}
+
+static void a_file_may_have_comments_quotes_and_variables(void **state)
+{
+    (void)state;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
+    assert_int_equal(setenv("SLUICE_TEST_DIR", "/somewhere", 1), 0);
+    struct config config = loaded(
+        "# one { \" '\n// two {\n/* three {\n */ data { dir = \"${SLUICE_TEST_DIR}/x # y\" }\n"
+        "cors { origins = 'https://a.example, http://b.example:81 *' } # four\n"
+        "page { login_url = https://shop.example/login }\n"
+        "server { threads = 2 // five\n}\nserver { drain_ms = 9 }\n");
+    assert_string_equal(config.data_dir, "/somewhere/x # y");
+    assert_string_equal(config.cors_origins, "https://a.example, http://b.example:81 *");
+    assert_string_equal(config.page_login_url, "https://shop.example/login");
+    assert_int_equal(config.server_threads, 2);
+    assert_int_equal(config.server_drain_ms, 9);
+    (void)loaded("");
+    (void)loaded("\n#");
+}
+
+static void what_is_wrong_is_told_with_its_line(void **state)
+{
+    (void)state;
+    refused("# a\n# b\nserver {\n  # c\n  threads = 65\n}\n",
+            ":5: server.threads: must be a whole number from 0 to 64, not \"65\"");
+    refused("server {\n\n threads = x\n}\n", ":3: server.threads: must be a whole number");
+    refused("server {\n threads = -1\n}\n", ":2: server.threads: must be");
+    refused("ticket {\n ttl_s = 1.5\n}\n", ":2: ticket.ttl_s: must be");
+    refused("/* a\n b */\nserver {\n thraeds = 1\n}\n",
+            ":4: server.thraeds: no such setting; did you mean server.threads?");
+    refused("srever {\n threads = 1\n}\n", ":1: srever: no such section; did you mean server?");
+    refused("zzzzzzzz { a = 1 }\n", ":1: zzzzzzzz: no such section");
+    refused("\nserver.threads = 1\n", ":2: server.threads: belongs into its section");
+    refused("\nthreads = 1\n", ":2: threads: belongs into its section: server {");
+    refused("server {\n threads = 1\n threads = 1\n}\n", ":3: server.threads: given twice");
+    refused("server {\n threads = {1, 2}\n}\n", ":2: ");
+    refused("server {\n threads =\n}\n", ":3: ");
+    refused("server \"x\" {\n threads = 1\n}\n", ":1: ");
+    refused("data {}\n\nserver {\n threads = 1\n", ":3: this section is not closed");
+    refused("\ndata { dir = \"x }\n", ":2: what begins here is not closed");
+    refused("\n/* data { }\n", ":2: what begins here is not closed");
+    refused("server } {", ":1: ");
+}
+
+static void what_is_no_text_file_is_refused(void **state)
+{
+    (void)state;
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    struct config_options options = {.file = path};
+    write_bytes("data { }\0", 9);
+    assert_int_equal(config_load(&options, &config, error, sizeof(error)), ERR_INVALID);
+    options.file = "/tmp";
+    assert_int_equal(config_load(&options, &config, error, sizeof(error)), ERR_IO);
+    options.file = "/tmp/sluice-there-is-no-such-file";
+    assert_int_equal(config_load(&options, &config, error, sizeof(error)), ERR_NOTFOUND);
+    assert_non_null(strstr(error, "sluice-there-is-no-such-file"));
+}
+
+static void wrong_settings_are_refused_by_name(void **state)
+{
+    (void)state;
+    set_refused("server.thraeds=1",
+                "--set server.thraeds: no such setting; did you mean server.threads?");
+    set_refused("ledger.tick_ms=1", "--set ledger.tick_ms: no such setting; did you mean keeper.");
+    set_refused("server.threads=", "--set server.threads: must be a whole number from 0 to 64");
+    set_refused("server.threads", "--set server.threads: must be section.name=value");
+    set_refused("threads=1", "--set threads=1: must be section.name=value");
+    set_refused("=", "--set =: must be");
+    set_refused("", "--set : must be");
+    set_refused("server.threads=99999999999999999999999", "--set server.threads: must be");
+    set_refused("data.dir=", "--set data.dir: must be a path");
+    set_refused("data.dir=a\nb", "--set data.dir: must be a path");
+    set_refused("data.dir=\xff", "--set data.dir: must be a path");
+    set_refused("log.level=loud", "--set log.level: must be debug, info, warn or error");
+}
+
+static void texts_must_look_like_what_they_are(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set;
+        bool good;
+    } cases[] = {
+        {"server.listen=0.0.0.0:80", true},
+        {"server.listen=[::]:65535", true},
+        {"server.listen=", false},
+        {"server.listen=127.0.0.1", false},
+        {"server.listen=127.0.0.1:", false},
+        {"server.listen=127.0.0.1:65536", false},
+        {"server.listen=999.0.0.1:80", false},
+        {"server.listen=::1:80", false},
+        {"server.listen=[127.0.0.1]:80", false},
+        {"server.listen=localhost:80", false},
+        {"server.private_listen=", true},
+        {"server.private_listen=nonsense", false},
+        {"cors.origins=*", true},
+        {"cors.origins=https://a.example:8443,http://b", true},
+        {"cors.origins=https://a.example/", false},
+        {"cors.origins=a.example", false},
+        {"cors.origins=https://", false},
+        {"cors.origins=https://*.example", false},
+        {"page.login_url=", true},
+        {"page.login_url=/login", true},
+        {"page.login_url=https://a.example/l", true},
+        {"page.login_url=https://", false},
+        {"page.login_url=javascript:alert(1)", false},
+        {"page.login_url=login", false},
+        {"page.login_url=/a\"b", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config config;
+        char error[CONFIG_ERROR_MAX] = "";
+        int result = set_one(cases[i].set, &config, error);
+        if ((result == 0) != cases[i].good) {
+            fail_msg("%s gave %d: %s", cases[i].set, result, error);
+        }
+    }
+    char longest[16 + URL_MAX_BYTES + 2] = "page.login_url=/";
+    memset(longest + 16, 'x', URL_MAX_BYTES);
+    set_refused(longest, "--set page.login_url: must have 512 bytes at most");
+    longest[15 + URL_MAX_BYTES] = '\0';
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    assert_int_equal(set_one(longest, &config, error), 0);
+    assert_int_equal(strlen(config.page_login_url), URL_MAX_BYTES);
+}
+
+static void what_is_printed_is_read_back_as_the_same(void **state)
+{
+    (void)state;
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    assert_int_equal(set_one("data.dir=a \"b\\ ${HOME} # '", &config, error), 0);
+    config.gate_orders = GATE_ORDERS_MAX;
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    config_print(&config, file);
+    assert_int_equal(fclose(file), 0);
+    struct config again;
+    const struct config_options options = {.file = path};
+    assert_int_equal(config_load(&options, &again, error, sizeof(error)), 0);
+    for (size_t i = 0; i < config_settings_count; i++) {
+        assert_true(config_same(&config, &again, &config_settings[i]));
+    }
+}
+
+static void reload_takes_over_what_may_change_and_names_the_rest(void **state)
+{
+    (void)state;
+    struct config running = loaded("ticket { ttl_s = 10 }\nserver { threads = 1 }\n");
+    struct config fresh;
+    char ignored[256];
+    char error[CONFIG_ERROR_MAX];
+    const struct config_options options = {.file = path};
+    write_file("ticket { ttl_s = 20 }\nserver { threads = 2 }\ngate { items = 5 }\n");
+    assert_int_equal(
+        config_reload(&options, &running, &fresh, ignored, sizeof(ignored), error, sizeof(error)),
+        0);
+    assert_int_equal(fresh.ticket_ttl_s, 20);
+    assert_int_equal(fresh.server_threads, 1);
+    assert_int_equal(fresh.gate_items, GATE_ITEMS_DEFAULT);
+    assert_string_equal(ignored, "server.threads, gate.items");
+
+    write_file("ticket { ttl_s = 0 }\n");
+    assert_int_equal(
+        config_reload(&options, &running, &fresh, ignored, sizeof(ignored), error, sizeof(error)),
+        ERR_INVALID);
+    assert_int_equal(fresh.ticket_ttl_s, 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_given_gives_the_defaults),
+        cmocka_unit_test(every_default_is_a_value_its_own_row_accepts),
+        cmocka_unit_test(the_command_line_wins_over_the_file),
+        cmocka_unit_test(a_file_may_have_comments_quotes_and_variables),
+        cmocka_unit_test(what_is_wrong_is_told_with_its_line),
+        cmocka_unit_test(what_is_no_text_file_is_refused),
+        cmocka_unit_test(wrong_settings_are_refused_by_name),
+        cmocka_unit_test(texts_must_look_like_what_they_are),
+        cmocka_unit_test(what_is_printed_is_read_back_as_the_same),
+        cmocka_unit_test(reload_takes_over_what_may_change_and_names_the_rest),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

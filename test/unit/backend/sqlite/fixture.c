@@ -1,0 +1,264 @@
+#include "fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int fixture_setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    (void)snprintf(f->folder, sizeof(f->folder), "/tmp/sluice-ledger-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    (void)snprintf(f->path, sizeof(f->path), "%s/ledger.db", f->folder);
+    assert_int_equal(ledger_sqlite_open(f->path, READ_WRITE, &f->ledger), 0);
+    *state = f;
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    struct fixture *f = *state;
+    assert_audit(f);
+    ledger_sqlite_close(f->ledger);
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        char path[128];
+        (void)snprintf(path, sizeof(path), "%s%s", f->path, suffixes[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(f->folder), 0); /* nothing else was left there */
+    free(f);
+    return 0;
+}
+
+void fixture_reopen(struct fixture *f)
+{
+    ledger_sqlite_close(f->ledger);
+    assert_int_equal(ledger_sqlite_open(f->path, READ_WRITE, &f->ledger), 0);
+}
+
+void write_batch(struct fixture *f, int64_t now_ms, struct ledger_op **ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i]->kind == LEDGER_BOOK && ops[i]->lsn == 0) {
+            ops[i]->lsn = ++f->lsn;
+        }
+    }
+    struct ledger_batch batch = {
+        .ops = ops, .count = count, .now_ms = now_ms, .booked_lsn = f->lsn, .error = 1};
+    assert_int_equal(ledger_write(f->ledger, &batch), LEDGER_DONE);
+    if (batch.error != 0) {
+        print_error("%s\n", ledger_sqlite_error(f->ledger));
+    }
+    assert_int_equal(batch.error, 0);
+    f->events = batch.events;
+    f->events_count = batch.events_count;
+}
+
+void write_op(struct fixture *f, int64_t now_ms, struct ledger_op *op)
+{
+    write_batch(f, now_ms, &op, 1);
+}
+
+static struct ledger_op book(struct order_id id, uint64_t user, uint32_t qty)
+{
+    return (struct ledger_op){.kind = LEDGER_BOOK,
+                              .command = {.kind = GATE_RESERVE,
+                                          .now_ms = T0 + 5,
+                                          .id = id,
+                                          .user = user,
+                                          .item = order_id_item(id),
+                                          .qty = qty}};
+}
+
+struct ledger_op book_once(uint64_t item, uint64_t user, uint32_t attempt)
+{
+    return book(order_id_once(item, user, attempt), user, 1);
+}
+
+struct ledger_op book_fresh(uint64_t item, uint64_t user, uint32_t qty, uint32_t sequence)
+{
+    return book(order_id_fresh(item, T0 + 5, sequence), user, qty);
+}
+
+static void set_key(struct ledger_op *op, const char *key)
+{
+    (void)snprintf(op->key, sizeof(op->key), "%s", key);
+}
+
+/* The fingerprint stands for the body: here the amount and the order. */
+struct ledger_op pay(struct order_id id, const char *payment_id, int64_t amount_cents)
+{
+    struct ledger_op op = {.kind = LEDGER_PAY, .id = id, .amount_cents = amount_cents};
+    memcpy(op.fingerprint, &amount_cents, sizeof(amount_cents));
+    memcpy(op.fingerprint + 8, &id.lo, sizeof(id.lo));
+    set_key(&op, payment_id);
+    return op;
+}
+
+struct ledger_op cancel(struct order_id id, uint64_t user)
+{
+    return (struct ledger_op){.kind = LEDGER_CANCEL, .id = id, .user = user};
+}
+
+struct ledger_op expire(struct order_id id)
+{
+    return (struct ledger_op){.kind = LEDGER_EXPIRE, .id = id};
+}
+
+struct ledger_op restock(uint64_t item, uint64_t amount, const char *request_id)
+{
+    struct ledger_op op = {.kind = LEDGER_RESTOCK, .item = item, .amount = amount};
+    set_key(&op, request_id);
+    return op;
+}
+
+struct ledger_op sale_move(uint64_t sale, enum sale_state target)
+{
+    return (struct ledger_op){.kind = LEDGER_SALE_MOVE, .sale_id = sale, .target = target};
+}
+
+struct ledger_op sale_op(enum ledger_kind kind, uint64_t sale)
+{
+    return (struct ledger_op){.kind = kind, .sale_id = sale};
+}
+
+void sale_make(struct fixture *f, uint64_t sale, uint64_t first_item, uint32_t count,
+               uint64_t total, uint32_t limit, bool bar_unpaid)
+{
+    struct item_row *items = calloc(count, sizeof(*items));
+    assert_non_null(items);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i] = (struct item_row){.id = first_item + i,
+                                     .price_cents = PRICE,
+                                     .limit_per_user = limit,
+                                     .total = total,
+                                     .name = "item"};
+    }
+    struct sale_row row = {.id = sale,
+                           .bar_unpaid = bar_unpaid,
+                           .pay_within_s = PAY_WITHIN_MS / 1000,
+                           .starts_at_ms = T0,
+                           .ends_at_ms = T0 + 3600000,
+                           .name = "sale",
+                           .currency = "CNY",
+                           .items_count = count,
+                           .items = items};
+    struct ledger_op op = {.kind = LEDGER_SALE_CREATE, .sale_in = &row};
+    write_op(f, T0 - 1000, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    sale_row_free(op.sale);
+    free(items);
+}
+
+void sale_open(struct fixture *f, uint64_t sale, uint64_t first_item, uint32_t count,
+               uint64_t total, uint32_t limit, bool bar_unpaid)
+{
+    sale_make(f, sale, first_item, count, total, limit, bar_unpaid);
+    struct ledger_op op = sale_move(sale, SALE_OPEN);
+    write_op(f, T0, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    sale_row_free(op.sale);
+}
+
+static sqlite3 *sql_connect(struct fixture *f)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open_v2(f->path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    (void)sqlite3_busy_timeout(db, 10000);
+    (void)sqlite3_exec(db, "PRAGMA foreign_keys = ON", NULL, NULL, NULL);
+    return db;
+}
+
+int64_t sql_number(struct fixture *f, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *sql = sqlite3_vmprintf(format, arguments);
+    va_end(arguments);
+    sqlite3 *db = sql_connect(f);
+    sqlite3_stmt *row;
+    if (sqlite3_prepare_v2(db, sql, -1, &row, NULL) != SQLITE_OK) {
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    }
+    int code = sqlite3_step(row);
+    if (code != SQLITE_ROW) {
+        fail_msg("no row (%d): %s", code, sql);
+    }
+    int64_t number = sqlite3_column_int64(row, 0);
+    (void)sqlite3_finalize(row);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    sqlite3_free(sql);
+    return number;
+}
+
+int sql_run(struct fixture *f, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *sql = sqlite3_vmprintf(format, arguments);
+    va_end(arguments);
+    sqlite3 *db = sql_connect(f);
+    int code = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    sqlite3_free(sql);
+    return code;
+}
+
+void assert_stock(struct fixture *f, uint64_t item, int64_t available, int64_t locked, int64_t sold)
+{
+    long long id = (long long)item;
+    assert_int_equal(sql_number(f, "SELECT available FROM stock WHERE item_id = %lld", id),
+                     available);
+    assert_int_equal(sql_number(f, "SELECT locked FROM stock WHERE item_id = %lld", id), locked);
+    assert_int_equal(sql_number(f, "SELECT sold FROM stock WHERE item_id = %lld", id), sold);
+}
+
+void assert_holding(struct fixture *f, uint64_t item, uint64_t user, int64_t held, int64_t ended,
+                    int64_t barred)
+{
+    assert_int_equal(sql_number(f,
+                                "SELECT count(*) FROM holdings WHERE item_id = %lld AND user_id ="
+                                " %lld AND held = %lld AND ended = %lld AND barred = %lld",
+                                (long long)item, (long long)user, (long long)held, (long long)ended,
+                                (long long)barred),
+                     1);
+}
+
+void assert_audit(struct fixture *f)
+{
+    /* Stock is what the orders add up to. */
+    assert_int_equal(sql_number(f, "%s",
+                                "SELECT count(*) FROM stock k WHERE available + locked + sold <> "
+                                "total OR locked <> (SELECT ifnull(sum(qty), 0) FROM orders o "
+                                "WHERE o.item_id = k.item_id AND status = 'LOCKED') OR sold <> "
+                                "(SELECT ifnull(sum(qty), 0) FROM orders o WHERE o.item_id = "
+                                "k.item_id AND status = 'PAID')"),
+                     0);
+    /* Holdings are, and every order has one. */
+    assert_int_equal(
+        sql_number(f, "%s",
+                   "SELECT count(*) FROM (SELECT item_id, user_id, sum(CASE WHEN status IN "
+                   "('LOCKED', 'PAID') THEN qty ELSE 0 END) AS units, sum(status IN ('FAILED', "
+                   "'CANCELLED')) AS unsold, sum(status = 'EXPIRED') AS expired, bar_unpaid AS bar "
+                   "FROM orders o JOIN items i ON i.id = o.item_id JOIN sales s ON s.id = "
+                   "i.sale_id GROUP BY item_id, user_id) LEFT JOIN holdings h USING (item_id, "
+                   "user_id) WHERE h.held IS NOT units OR h.ended IS NOT unsold + expired * (1 - "
+                   "bar) OR h.barred IS NOT (bar = 1 AND expired > 0)"),
+        0);
+    assert_int_equal(sql_number(f, "%s",
+                                "SELECT (SELECT ifnull(sum(held), 0) FROM holdings) - (SELECT "
+                                "ifnull(sum(locked + sold), 0) FROM stock)"),
+                     0);
+    /* Every paid order has its payment, once. */
+    assert_int_equal(sql_number(f, "%s",
+                                "SELECT (SELECT count(*) FROM orders WHERE status = 'PAID') - "
+                                "(SELECT count(*) FROM payments p JOIN orders o ON o.item_id = "
+                                "p.item_id AND o.id = p.order_id AND o.payment_id = p.payment_id "
+                                "WHERE p.outcome = 'PAID')"),
+                     0);
+    assert_int_equal(sql_number(f, "SELECT count(*) - ifnull(max(number), 0) FROM events"), 0);
+    assert_int_equal(sql_number(f, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+}

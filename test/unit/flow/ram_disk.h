@@ -1,0 +1,72 @@
+/*
+ * A disk in memory that forgets. What was written and not synced is visible, as in a page cache,
+ * and lost, kept or garbled sector by sector when the power goes; names likewise. Any operation can
+ * be made to fail, and the whole disk to go dead at any operation.
+ */
+#ifndef SLUICE_TEST_RAM_DISK_H
+#define SLUICE_TEST_RAM_DISK_H
+
+#include <pthread.h>
+
+#include "base/prng.h"
+#include "port/disk.h"
+
+#define RAM_NAMES 512
+#define RAM_PENDING 256
+
+struct ram_inode;
+
+struct ram_name {
+    char name[40];
+    struct ram_inode *inode;
+};
+
+struct ram_names {
+    struct ram_name entries[RAM_NAMES];
+    size_t count;
+};
+
+struct ram_change {
+    int what; /* DISK_RENAME, DISK_REMOVE, or RAM_CREATED */
+    char from[40];
+    char to[40];
+    struct ram_inode *inode;
+};
+
+struct ram_disk {
+    struct disk disk;
+    pthread_mutex_t lock;
+    struct ram_names now;
+    struct ram_names durable;
+    struct ram_change pending[RAM_PENDING]; /* changes of names since the last sync of names */
+    size_t pending_count;
+    struct ram_inode *inodes; /* all ever made: freed with the disk */
+    uint64_t ops;             /* operations so far */
+    uint64_t writes;          /* bytes written so far */
+    uint64_t fail_at;         /* this operation fails (counted from 1) ... */
+    int fail_code;            /* ... with this */
+    uint64_t dead_at;         /* this one and all later ones fail: the machine is gone */
+    uint64_t space;           /* bytes the files may have together; 0: any */
+    uint64_t open_files;
+    bool sync_is_lie; /* syncs do nothing, to see a checker fail */
+};
+
+enum ram_crash { RAM_DROP, RAM_KEEP, RAM_MIX };
+
+void ram_disk_init(struct ram_disk *ret_ram);
+void ram_disk_done(struct ram_disk *ram);
+/* Clears the faults and the counters. */
+void ram_disk_calm(struct ram_disk *ram);
+/* The power goes: every file has been closed. MIX chooses for each sector and each name. */
+void ram_disk_crash(struct ram_disk *ram, enum ram_crash how, struct prng *prng);
+/* Makes a fresh copy of everything, all of it durable. */
+void ram_disk_copy(const struct ram_disk *from, struct ram_disk *ret_to);
+
+/* The content of a file, to look at and to damage; NULL where there is none. */
+uint8_t *ram_disk_bytes(struct ram_disk *ram, const char *name, size_t *ret_size);
+void ram_disk_resize(struct ram_disk *ram, const char *name, size_t size);
+/* Replaces or makes a file. */
+void ram_disk_put(struct ram_disk *ram, const char *name, const void *bytes, size_t size);
+void ram_disk_remove(struct ram_disk *ram, const char *name);
+
+#endif
