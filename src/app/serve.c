@@ -306,6 +306,23 @@ static void log_memory(const struct server *server)
               LOG_U64("connections", (uint64_t)server->connections * server->loops_count));
 }
 
+/* What was wrong with the journal and has been dealt with. */
+static void log_found(const struct journal_found *found)
+{
+    if (found->torn_bytes > 0) {
+        log_event(LOG_WARN, "journal.torn_tail_cut", LOG_STR("where", found->where),
+                  LOG_U64("bytes", found->torn_bytes),
+                  LOG_STR("what", "an unfinished batch of the last crash; nobody was told of it"));
+    } else if (found->where[0] != '\0') {
+        log_event(LOG_WARN, "journal.mended", LOG_STR("where", found->where),
+                  LOG_STR("why", found->why));
+    }
+    if (found->bad_snapshots > 0) {
+        log_event(LOG_WARN, "snapshot.unreadable", LOG_U64("files", found->bad_snapshots),
+                  LOG_STR("what", "an older one and the journal's files were used instead"));
+    }
+}
+
 static int open_journal(struct server *server, const char *folder)
 {
     struct journal_found found = {0};
@@ -336,11 +353,7 @@ static int open_journal(struct server *server, const char *folder)
     if (error != 0) {
         return fail("cannot open the journal", error, found.why);
     }
-    if (found.torn_bytes > 0) {
-        log_event(LOG_WARN, "journal.torn_tail_cut", LOG_STR("where", found.where),
-                  LOG_U64("bytes", found.torn_bytes),
-                  LOG_STR("what", "an unfinished batch of the last crash; nobody was told of it"));
-    }
+    log_found(&found);
     log_event(LOG_INFO, "journal.open", LOG_U64("last_lsn", found.last_lsn),
               LOG_U64("snapshot_lsn", found.snapshot_lsn), LOG_U64("replayed", found.replayed),
               LOG_U64("files", found.segments));

@@ -43,8 +43,7 @@ enum http_method {
     X(webhook_id, "webhook-id")                                                                    \
     X(webhook_timestamp, "webhook-timestamp")                                                      \
     X(webhook_signature, "webhook-signature")                                                      \
-    X(access_control_request_method, "access-control-request-method")                              \
-    X(x_forwarded_for, "x-forwarded-for")
+    X(access_control_request_method, "access-control-request-method")
 
 /* One complete request. The spans point into a buffer that is valid only during the handler. */
 struct http_request {

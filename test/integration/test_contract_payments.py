@@ -103,11 +103,26 @@ def test_an_unknown_order(shop):
     problem(shop.pay("no-such-order", 1000), 404, "not_found")
 
 
-def test_a_refused_payment_id_can_be_used_rightly(shop, bought):
-    """A refusal changed nothing, so the id is still free."""
+def test_a_refusal_is_the_same_answer_again_whatever_became_of_the_order(shop, bought):
+    lot, user, order = bought
+    body = body_of(shop, order, 1)
+    problem(shop.payment(body), 422, "wrong_amount")
+    shop.cancelled(user, order)
+    problem(shop.payment(body), 422, "wrong_amount")
+    late = body_of(shop, order)
+    for _ in range(2):
+        problem(shop.payment(late), 409, "expired")
+
+
+def test_after_a_refusal_the_order_can_still_be_paid(shop, bought):
+    """With the refused id (nothing was changed) or told that this id had another body."""
     payment_id = shop.unique("pay")
     problem(shop.pay(bought[2], 1, payment_id), 422, "wrong_amount")
-    shop.paid(bought[2], 1000, payment_id)
+    response = shop.pay(bought[2], 1000, payment_id)
+    if response.status != 200:
+        problem(response, 422, "different_request")
+        still_locked(shop, bought)
+        shop.paid(bought[2], 1000)
 
 
 # ---------------------------------------------------------------- signatures

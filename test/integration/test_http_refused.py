@@ -22,7 +22,8 @@ def post(headers, body=b"", target=b"/v1/payments"):
 # ---------------------------------------------------------------- request lines
 
 @pytest.mark.parametrize("line", [
-    b"GET", b"GET /v1/time", b" GET /v1/time HTTP/1.1", b"GET\t/v1/time\tHTTP/1.1", b"GET /v1/time HTTP/1.1 ",
+    b"GET", b"GET /v1/time", b" GET /v1/time HTTP/1.1", b"GET\t/v1/time\tHTTP/1.1",
+    b"GET /v1/time HTTP/1.1 ",
     b"GET /v1/time HTTP/1.1 x", b"GET /v1/ time HTTP/1.1", b"GET HTTP/1.1", b"/v1/time",
     b"GET v1/time HTTP/1.1", b"GET /v1/time http/1.1", b"GET /v1/time HTTP/11",
     b"GET /v1/time HTTP/1", b"GET /v1/time HTTP/1.", b"GET /v1/time HTTP/.1",

@@ -16,13 +16,6 @@
 #define BATCH 40
 #define READERS 2
 
-/* SQLite is not built with the sanitizer: what happens inside it is its own affair. */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-    return "called_from_lib:libsqlite3\n";
-}
-
 struct shared {
     struct fixture *fixture;
     atomic_bool done;
