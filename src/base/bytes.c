@@ -191,48 +191,62 @@ static size_t encode64(const void *bytes, size_t n, const char *alphabet, char *
     return o;
 }
 
-static int value64(char c, const char *alphabet)
+/* Value + 1 by character, 0 for all others; the two alphabets differ in the last two values. */
+static const uint8_t values64[256] = {
+    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
+    ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
+    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
+    ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32,
+    ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40,
+    ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
+    ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
+    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62,
+};
+
+static unsigned value64(char c, const char *alphabet)
 {
-    if (c >= 'A' && c <= 'Z') {
-        return c - 'A';
-    }
-    if (c >= 'a' && c <= 'z') {
-        return c - 'a' + 26;
-    }
-    if (c >= '0' && c <= '9') {
-        return c - '0' + 52;
-    }
-    return c == alphabet[62] ? 62 : c == alphabet[63] ? 63 : -1;
+    unsigned value = values64[(unsigned char)c];
+    return value > 0 ? value - 1 : c == alphabet[62] ? 62 : c == alphabet[63] ? 63 : 255;
 }
 
+/* Four characters at a time, then the rest; every character is checked, and the bits left over. */
 static int decode64(struct span text, const char *alphabet, void *ret_bytes, size_t cap,
                     size_t *ret_len)
 {
     uint8_t *to = ret_bytes;
+    const char *at = text.at;
     size_t rest = text.len % 4;
     size_t len = text.len / 4 * 3 + (rest > 0 ? rest - 1 : 0);
+    unsigned wrong = 0;
     if (rest == 1) {
         return ERR_INVALID;
     }
     if (len > cap) {
         return ERR_FULL;
     }
-    uint32_t bits = 0;
-    int have = 0;
-    size_t o = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        int v = value64(text.at[i], alphabet);
-        if (v < 0) {
-            return ERR_INVALID;
-        }
-        bits = bits << 6 | (uint32_t)v;
-        have += 6;
-        if (have >= 8) {
-            have -= 8;
-            to[o++] = (uint8_t)(bits >> have);
-        }
+    for (size_t i = 0; i < text.len / 4; i++, at += 4, to += 3) {
+        unsigned a = value64(at[0], alphabet);
+        unsigned b = value64(at[1], alphabet);
+        unsigned c = value64(at[2], alphabet);
+        unsigned d = value64(at[3], alphabet);
+        wrong |= a | b | c | d;
+        to[0] = (uint8_t)(a << 2 | b >> 4);
+        to[1] = (uint8_t)(b << 4 | c >> 2);
+        to[2] = (uint8_t)(c << 6 | d);
     }
-    if ((bits & ((1U << have) - 1)) != 0) {
+    if (rest > 0) {
+        unsigned a = value64(at[0], alphabet);
+        unsigned b = value64(at[1], alphabet);
+        unsigned c = rest == 3 ? value64(at[2], alphabet) : 0;
+        wrong |= a | b | c;
+        to[0] = (uint8_t)(a << 2 | b >> 4);
+        if (rest == 3) {
+            to[1] = (uint8_t)(b << 4 | c >> 2);
+        }
+        /* Bits that stand for nothing must be zero, or two texts would mean the same bytes. */
+        wrong |= (rest == 2 ? b & 15 : c & 3) != 0 ? 64 : 0;
+    }
+    if ((wrong & ~63U) != 0) {
         return ERR_INVALID;
     }
     *ret_len = len;
