@@ -1,7 +1,12 @@
 /*
- * epoll, level-triggered. Happy path of a turn: one epoll_wait, for each ready connection one recv
- * and one send by the caller; interest is changed only when it really changes, so an answered
- * request costs no epoll_ctl.
+ * epoll. Happy path of a turn: one epoll_wait, for each ready connection one recv and one send by
+ * the caller; interest is changed only when it really changes, so an answered request costs no
+ * epoll_ctl.
+ *
+ * The kernel is asked edge-triggered, which spares it one look at every socket per turn; the port's
+ * level-triggered promise is kept here: a connection that was reported and not taken (slot.left) is
+ * armed again, which puts it behind the others in the kernel's queue. A short read empties a
+ * socket, unless its end was seen too.
  *
  * What can go wrong: no free slot, or no descriptor left. Then the listening socket is not watched
  * until a connection closes (or, without descriptors, for a moment), and newcomers wait in the
@@ -54,8 +59,11 @@ struct slot {
     int fd;        /* -1: free */
     uint32_t next; /* of the free ones, or of the fresh ones */
     uint8_t watch;
+    uint8_t left; /* LEFT_*: reported and not taken yet */
     struct net_address peer;
 };
+
+enum { LEFT_READ = 1, LEFT_END = 2, LEFT_HUNG = 4 };
 
 struct net_epoll {
     struct net net;
@@ -69,6 +77,8 @@ struct net_epoll {
     uint32_t free;
     uint32_t fresh; /* accepted while the listening socket was let go, not reported yet */
     struct slot *slots;
+    uint32_t reported_count; /* connections reported by the last poll */
+    uint32_t reported[EVENTS_MAX];
     struct epoll_event events[EVENTS_MAX];
 };
 
@@ -233,6 +243,12 @@ static int epoll_set(struct net_epoll *n, int op, int fd, uint32_t events, uint3
     return epoll_ctl(n->epoll, op, fd, &event);
 }
 
+static uint32_t interest(uint32_t watch)
+{
+    return ((watch & NET_READABLE) != 0 ? EPOLLIN | EPOLLRDHUP : 0U) |
+           ((watch & NET_WRITABLE) != 0 ? EPOLLOUT : 0U) | EPOLLET;
+}
+
 static void listen_watch(struct net_epoll *n, bool on)
 {
     if (n->listen < 0 || n->listening == on) {
@@ -309,7 +325,7 @@ static uint32_t accept_one(struct net_epoll *n)
     }
     uint32_t number = slot_take(n);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (epoll_set(n, EPOLL_CTL_ADD, fd, EPOLLIN, number) != 0) {
+    if (epoll_set(n, EPOLL_CTL_ADD, fd, interest(NET_READABLE), number) != 0) {
         (void)close(fd);
         slot_give(n, number);
         listen_watch(n, false);
@@ -367,6 +383,33 @@ static size_t report_fresh(struct net_epoll *n, struct net_event *ret_events, si
     return count;
 }
 
+/* Arms those of the last poll's connections again that were not taken, in the end or in part. */
+static void arm_left(struct net_epoll *n)
+{
+    for (uint32_t i = 0; i < n->reported_count; i++) {
+        uint32_t number = n->reported[i];
+        struct slot *slot = &n->slots[number];
+        bool unread = (slot->left & LEFT_READ) != 0 && (slot->watch & NET_READABLE) != 0;
+        if (slot->fd >= 0 && (unread || (slot->left & LEFT_HUNG) != 0)) {
+            CHECK(epoll_set(n, EPOLL_CTL_MOD, slot->fd, interest(slot->watch), number) == 0);
+        }
+    }
+    n->reported_count = 0;
+}
+
+static void report(struct net_epoll *n, uint32_t number, uint32_t events,
+                   struct net_event *ret_event)
+{
+    n->slots[number].left = (uint8_t)(((events & EPOLLIN) != 0 ? LEFT_READ : 0) |
+                                      ((events & EPOLLRDHUP) != 0 ? LEFT_END : 0) |
+                                      ((events & (EPOLLHUP | EPOLLERR)) != 0 ? LEFT_HUNG : 0));
+    n->reported[n->reported_count++] = number;
+    *ret_event =
+        (struct net_event){number, ((events & EPOLLIN) != 0 ? NET_READABLE : 0) |
+                                       ((events & EPOLLOUT) != 0 ? NET_WRITABLE : 0) |
+                                       ((events & (EPOLLHUP | EPOLLERR)) != 0 ? NET_HUNG_UP : 0)};
+}
+
 static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max, int64_t timeout_us)
 {
     struct net_epoll *n = self(net);
@@ -379,10 +422,10 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
         bool longer = timeout_us < 0 || timeout_us > ACCEPT_RETRY_US;
         timeout_us = longer ? ACCEPT_RETRY_US : timeout_us;
     }
+    arm_left(n);
     int ready = wait_events(n, max < EVENTS_MAX ? (int)max : EVENTS_MAX, timeout_us);
     bool accept = false;
     for (int i = 0; i < ready; i++) {
-        uint32_t events = n->events[i].events;
         uint32_t number = (uint32_t)n->events[i].data.u64;
         if (number == MARK_LISTEN) {
             accept = true;
@@ -390,10 +433,7 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
             uint64_t times;
             (void)!read(n->wake, &times, sizeof(times));
         } else {
-            uint32_t what = ((events & EPOLLIN) != 0 ? NET_READABLE : 0) |
-                            ((events & EPOLLOUT) != 0 ? NET_WRITABLE : 0) |
-                            ((events & (EPOLLHUP | EPOLLERR)) != 0 ? NET_HUNG_UP : 0);
-            ret_events[count++] = (struct net_event){number, what};
+            report(n, number, n->events[i].events, &ret_events[count++]);
         }
     }
     if (accept) {
@@ -410,7 +450,12 @@ static int fd_of(struct net_epoll *n, uint32_t connection)
 
 static int64_t op_read(struct net *net, uint32_t connection, void *bytes, size_t len)
 {
+    struct slot *slot = &self(net)->slots[connection];
     ssize_t n = recv(fd_of(self(net), connection), bytes, len, 0);
+    bool emptied = n < 0 || ((size_t)n < len && (slot->left & LEFT_END) == 0);
+    if (emptied) {
+        slot->left &= (uint8_t)~LEFT_READ;
+    }
     if (n >= 0) {
         return n;
     }
@@ -451,9 +496,9 @@ static void op_watch(struct net *net, uint32_t connection, uint32_t what)
         return;
     }
     slot->watch = (uint8_t)what;
-    uint32_t events =
-        ((what & NET_READABLE) != 0 ? EPOLLIN : 0U) | ((what & NET_WRITABLE) != 0 ? EPOLLOUT : 0U);
-    CHECK(epoll_set(n, EPOLL_CTL_MOD, fd, events, connection) == 0);
+    /* Changing the interest makes the kernel look anew, so nothing that came meanwhile is missed.
+     */
+    CHECK(epoll_set(n, EPOLL_CTL_MOD, fd, interest(what), connection) == 0);
 }
 
 static void op_close(struct net *net, uint32_t connection)
