@@ -556,7 +556,6 @@ int office_start(struct office *office)
     }
     atomic_store(&office->booked_lsn, state.booked_lsn);
     atomic_store(&office->pending_deadlines, keeper_pending(office->keeper));
-    engine_on_durable(office->engine, durable_moved, office);
     log_event(LOG_INFO, "office.ready", LOG_U64("sales", sales), LOG_U64("events_applied", applied),
               LOG_U64("unpaid_orders", keeper_pending(office->keeper)),
               LOG_U64("to_book", journal_last_lsn(journal) - state.booked_lsn));
@@ -594,6 +593,7 @@ int office_new(struct engine *engine, struct ledger *ledger, struct catalog *cat
         office_free(office);
         return ERR_NOMEM;
     }
+    engine_on_durable(engine, durable_moved, office); /* before the journal thread can call it */
     *ret_office = office;
     return 0;
 }

@@ -304,7 +304,6 @@ static void put_states(struct out *out, const char *name, const uint64_t *number
     out_char(out, '}');
 }
 
-/* Of units ever taken, how many were sold, in thousandths. */
 static void put_report_item(struct out *out, struct front *front, const struct report_row *row)
 {
     struct gate_ask ask = {.question = ASK_ITEM, .loop = front->loop, .item = row->item};
@@ -334,6 +333,32 @@ static void put_report_item(struct out *out, struct front *front, const struct r
     out_char(out, '}');
 }
 
+/* Over all items. The peak is the busiest second of the busiest item. */
+static void put_report_totals(struct out *out, const struct ledger_query *q)
+{
+    uint64_t orders = 0;
+    uint64_t timeouts = 0;
+    uint64_t peak = 0;
+    int64_t paid_cents = 0;
+    for (uint32_t i = 0; i < q->count; i++) {
+        const struct report_row *row = &q->report[i];
+        for (int k = 0; k < ORDER_STATE_COUNT; k++) {
+            orders += row->orders[k];
+        }
+        timeouts += row->orders[ORDER_EXPIRED];
+        paid_cents += row->paid_cents;
+        peak = row->peak_orders_per_s > peak ? row->peak_orders_per_s : peak;
+    }
+    out_lit(out, ",\"orders\":");
+    out_u64(out, orders);
+    out_lit(out, ",\"timeouts\":");
+    out_u64(out, timeouts);
+    out_lit(out, ",\"peak_orders_per_s\":");
+    out_u64(out, peak);
+    out_lit(out, ",\"paid_cents\":");
+    out_i64(out, paid_cents);
+}
+
 static void report_read(struct front *front, struct front_query *query)
 {
     const struct ledger_query *q = &query->clerk.query;
@@ -355,11 +380,10 @@ static void report_read(struct front *front, struct front_query *query)
         }
         put_report_item(&body, front, &q->report[i]);
     }
-    /* The funnel, latencies and refusals are this process's, since its start, over all sales. */
-    out_lit(&body, "],\"process\":{\"since_ms\":");
-    out_i64(&body, front->shared->started_at_ms);
-    live_numbers(front, &body);
-    out_lit(&body, "}}");
+    out_char(&body, ']');
+    put_report_totals(&body, q);
+    live_funnel(front, &body);
+    out_char(&body, '}');
     if (body.overflow) {
         (void)front_refuse_simply(front, query->exchange, REFUSAL_TOO_LARGE,
                                   "the report is too large to show");

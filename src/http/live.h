@@ -6,7 +6,8 @@
 
 /* One whole object: time, numbers, items that are not over. */
 void live_json(struct front *front, struct out *out);
-/* The numbers alone, as members, each with a comma before it. */
-void live_numbers(struct front *front, struct out *out);
+/* The members funnel, latencies and rejects, with a comma before them: this process's numbers since
+ * its start, over all sales. */
+void live_funnel(struct front *front, struct out *out);
 
 #endif

@@ -105,7 +105,7 @@ static void put_latency(struct out *out, const struct metrics *metrics, const ch
 static void put_refused(struct out *out, const struct metrics *metrics)
 {
     bool first = true;
-    out_lit(out, ",\"refused\":{");
+    out_lit(out, ",\"rejects\":{");
     for (unsigned i = 1; i < REFUSAL_COUNT; i++) {
         struct span code = span_of(refusal_text((enum refusal)i)->code);
         uint64_t sum = 0;
@@ -130,29 +130,42 @@ static void put_refused(struct out *out, const struct metrics *metrics)
     out_char(out, '}');
 }
 
-void live_numbers(struct front *front, struct out *out)
+void live_funnel(struct front *front, struct out *out)
+{
+    static const struct {
+        const char *name;
+        enum metric metric;
+    } layers[] = {
+        {"requests", METRIC_HTTP_REQUESTS_TOTAL}, {"tickets", METRIC_TICKETS_TOTAL},
+        {"accepted", METRIC_BUYS_ACCEPTED_TOTAL}, {"repeated", METRIC_BUYS_REPEATED_TOTAL},
+        {"locked", METRIC_ORDERS_LOCKED_TOTAL},   {"paid", METRIC_ORDERS_PAID_TOTAL},
+        {"expired", METRIC_ORDERS_EXPIRED_TOTAL}, {"cancelled", METRIC_ORDERS_CANCELLED_TOTAL},
+        {"failed", METRIC_ORDERS_FAILED_TOTAL},
+    };
+    const struct metrics *metrics = front_shared(front)->metrics;
+    out_lit(out, ",\"funnel\":{\"since_ms\":");
+    out_i64(out, front_shared(front)->started_at_ms);
+    for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
+        put_number(out, layers[i].name, metrics_sum(metrics, layers[i].metric));
+    }
+    out_lit(out, "},\"latencies\":{\"since_ms\":");
+    out_i64(out, front_shared(front)->started_at_ms);
+    put_latency(out, metrics, "buy_answer", HIST_BUY_ANSWER);
+    put_latency(out, metrics, "buy_booked", HIST_BUY_BOOKED);
+    out_char(out, '}');
+    put_refused(out, metrics);
+}
+
+static void put_state(struct front *front, struct out *out)
 {
     struct front_shared *shared = front_shared(front);
-    const struct metrics *metrics = shared->metrics;
     struct engine_numbers numbers;
     engine_count(shared->engine, &numbers);
-    put_number(out, "connections", metrics_sum(metrics, METRIC_HTTP_CONNECTIONS));
-    put_number(out, "requests", metrics_sum(metrics, METRIC_HTTP_REQUESTS_TOTAL));
-    put_number(out, "tickets", metrics_sum(metrics, METRIC_TICKETS_TOTAL));
-    put_number(out, "accepted", metrics_sum(metrics, METRIC_BUYS_ACCEPTED_TOTAL));
-    put_number(out, "repeated", metrics_sum(metrics, METRIC_BUYS_REPEATED_TOTAL));
-    put_number(out, "locked", metrics_sum(metrics, METRIC_ORDERS_LOCKED_TOTAL));
-    put_number(out, "paid", metrics_sum(metrics, METRIC_ORDERS_PAID_TOTAL));
-    put_number(out, "expired", metrics_sum(metrics, METRIC_ORDERS_EXPIRED_TOTAL));
-    put_number(out, "cancelled", metrics_sum(metrics, METRIC_ORDERS_CANCELLED_TOTAL));
-    put_number(out, "failed", metrics_sum(metrics, METRIC_ORDERS_FAILED_TOTAL));
+    put_number(out, "connections", metrics_sum(shared->metrics, METRIC_HTTP_CONNECTIONS));
     put_number(out, "orders_on_board", numbers.orders);
     put_number(out, "deadlines_pending", office_pending_deadlines(shared->office));
     put_number(out, "backlog", numbers.durable_lsn - office_booked_lsn(shared->office));
     put_number(out, "journal_latched", journal_latched(engine_journal(shared->engine)) ? 1 : 0);
-    put_latency(out, metrics, "buy_answer", HIST_BUY_ANSWER);
-    put_latency(out, metrics, "buy_booked", HIST_BUY_BOOKED);
-    put_refused(out, metrics);
 }
 
 static void put_live_item(struct front *front, struct out *out, const struct item_row *item,
@@ -186,7 +199,8 @@ void live_json(struct front *front, struct out *out)
     int64_t now_ms = inside_time_ms(front_shared(front)->time);
     out_lit(out, "{\"now_ms\":");
     out_i64(out, now_ms);
-    live_numbers(front, out);
+    put_state(front, out);
+    live_funnel(front, out);
     out_lit(out, ",\"items\":[");
     size_t count = 0;
     catalog_lock(catalog);

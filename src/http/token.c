@@ -98,6 +98,26 @@ static bool signature_holds(const struct token_key *key, const struct parts *par
     return len == sizeof(made) && crypt_equal(made, given, sizeof(made));
 }
 
+/* A NumericDate of RFC 7519: seconds, which may have a fraction (cut off here). */
+static int numeric_date(const struct flat_value *value, int64_t *ret_seconds)
+{
+    uint64_t seconds = 0;
+    size_t whole = 0;
+    while (whole < value->text.len && value->text.at[whole] != '.') {
+        whole++;
+    }
+    bool number = value->kind == FLAT_INTEGER || value->kind == FLAT_NUMBER;
+    for (size_t i = whole + 1; number && i < value->text.len; i++) {
+        number = value->text.at[i] >= '0' && value->text.at[i] <= '9';
+    }
+    if (!number || span_parse_u64((struct span){value->text.at, whole},
+                                  (uint64_t)TIME_MAX_MS / 1000, &seconds) != 0) {
+        return ERR_INVALID;
+    }
+    *ret_seconds = (int64_t)seconds;
+    return 0;
+}
+
 static int read_claims(struct span claims, int64_t now_ms, int64_t leeway_ms, uint64_t *ret_user,
                        int64_t *ret_expires_ms)
 {
@@ -115,19 +135,17 @@ static int read_claims(struct span claims, int64_t now_ms, int64_t leeway_ms, ui
     if (sub->kind != FLAT_STRING || span_parse_u64(sub->text, ID_MAX, &user) != 0 || user == 0) {
         return ERR_INVALID;
     }
-    if (exp->kind != FLAT_INTEGER || exp->number < 0 || exp->number > TIME_MAX_MS / 1000) {
+    int64_t expires_s = 0;
+    int64_t from_s = 0;
+    if (numeric_date(exp, &expires_s) != 0 ||
+        (nbf->kind != FLAT_ABSENT && numeric_date(nbf, &from_s) != 0)) {
         return ERR_INVALID;
     }
-    if (nbf->kind != FLAT_ABSENT &&
-        (nbf->kind != FLAT_INTEGER || nbf->number < 0 || nbf->number > TIME_MAX_MS / 1000 ||
-         nbf->number * 1000 > now_ms + leeway_ms)) {
-        return ERR_INVALID;
-    }
-    if (exp->number * 1000 + leeway_ms <= now_ms) {
+    if (from_s * 1000 > now_ms + leeway_ms || expires_s * 1000 + leeway_ms <= now_ms) {
         return ERR_INVALID;
     }
     *ret_user = user;
-    *ret_expires_ms = exp->number * 1000 + leeway_ms;
+    *ret_expires_ms = expires_s * 1000 + leeway_ms;
     return 0;
 }
 

@@ -201,11 +201,15 @@ class Ledger:
 
     def problems(self):
         """Where the ledger contradicts itself: holdings against orders, payments against orders."""
-        wrong_holdings = self.base.execute("""
-            SELECT h.item_id, h.user_id, h.held, coalesce(sum(o.qty), 0) FROM holdings h
-            LEFT JOIN orders o ON o.item_id = h.item_id AND o.user_id = h.user_id
-             AND o.status IN ('LOCKED', 'PAID')
-            GROUP BY h.item_id, h.user_id HAVING h.held <> coalesce(sum(o.qty), 0)""").fetchall()
+        held = collections.Counter()
+        for order in self.orders():
+            if order.status in ALIVE:
+                held[order.item, order.user] += order.qty
+        holdings = self.base.execute("SELECT item_id, user_id, held FROM holdings").fetchall()
+        wrong_holdings = [(item, user, units, held[item, user]) for item, user, units in holdings
+                          if units != held[item, user]]
+        wrong_holdings += [(*key, None, held[key])
+                           for key in held.keys() - {(i, u) for i, u, _ in holdings}]
         wrong_payments = self.base.execute("""
             SELECT o.id, o.payment_id, p.order_id FROM orders o
             LEFT JOIN payments p ON p.payment_id = o.payment_id AND p.outcome = 'PAID'

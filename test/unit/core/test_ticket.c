@@ -42,12 +42,12 @@ static void what_was_signed_is_read_back(void **state)
     struct prng prng = prng_of(5);
     for (int i = 0; i < 1000; i++) {
         bool extreme = i % 10 == 0;
-        struct ticket ticket = {
-            .user = extreme ? ID_MAX : 1 + prng_below(&prng, ID_MAX),
-            .item = extreme ? ID_MAX : 1 + prng_below(&prng, ID_MAX),
-            .id = {prng_next(&prng), prng_next(&prng)},
-            .expires_at_ms =
-                extreme ? TIME_MAX_MS : (int64_t)prng_below(&prng, (uint64_t)TIME_MAX_MS)};
+        struct ticket ticket = {.user = extreme ? ID_MAX : 1 + prng_below(&prng, ID_MAX),
+                                .item = extreme ? ID_MAX : 1 + prng_below(&prng, ID_MAX),
+                                .id = {prng_next(&prng), prng_next(&prng)},
+                                .expires_at_ms =
+                                    extreme ? TIME_MAX_MS
+                                            : (int64_t)prng_below(&prng, (uint64_t)TIME_MAX_MS)};
         char text[TICKET_TEXT];
         struct ticket back;
         ticket_sign(&keys, &ticket, text);

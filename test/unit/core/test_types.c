@@ -37,8 +37,8 @@ static void assert_round_trip(struct order_id id)
 static void a_once_id_carries_item_user_and_attempt(void **state)
 {
     (void)state;
-    static const uint64_t ids[] = {1, 2, 255, 1ULL << 31, (1ULL << 44) - 1, 1ULL << 44,
-                                   ID_MAX - 1, ID_MAX};
+    static const uint64_t ids[] = {1,          2,          255,   1ULL << 31, (1ULL << 44) - 1,
+                                   1ULL << 44, ID_MAX - 1, ID_MAX};
     static const uint32_t attempts[] = {0, 1, 77, ORDER_ATTEMPT_MAX - 1, ORDER_ATTEMPT_MAX};
     for (size_t i = 0; i < COUNT(ids); i++) {
         for (size_t u = 0; u < COUNT(ids); u++) {
@@ -130,8 +130,8 @@ static void known_ids_keep_their_text(void **state)
         const char *text;
     } rows[] = {
         {{0x4000000000000200, 0x0000000000100000}, "20000000000800000000010000"},
-        {{0x400000EB79A2A000, 0x03ADE68B10000003}, "200000XDWT580000XDWT5H0003"},
-        {{0x800000EB79A2A0C5, 0xE6F15A8000000005}, "400000XDWT5B2YFWNM00000005"},
+        {{0x4000000eb79a2a00, 0x0003ade68b100003}, "200000XDWT580000XDWT5H0003"},
+        {{0x8000000eb79a2ac5, 0xe7f2b40000000005}, "400000XDWT5B2YFWNM00000005"},
     };
     assert_true(order_id_equal(order_id_once(1, 1, 0), rows[0].id));
     assert_true(order_id_equal(order_id_once(123456789, 987654321, 3), rows[1].id));
@@ -168,7 +168,8 @@ static void only_what_was_written_is_read(void **state)
             memcpy(text, good, sizeof(text));
             text[at] = (char)c;
             /* The first character holds the kind's two bits and one of the item: 2 to 5. */
-            bool legal = c != 0 && strchr(alphabet, c) != NULL && (at > 0 || (c >= '2' && c <= '5'));
+            bool legal =
+                c != 0 && strchr(alphabet, c) != NULL && (at > 0 || (c >= '2' && c <= '5'));
             if (!legal) {
                 assert_no_id(text, sizeof(text));
                 continue;
@@ -187,9 +188,8 @@ static void exactly_the_legal_moves_exist(void **state)
 {
     (void)state;
     static const enum order_state legal[][2] = {
-        {ORDER_QUEUED, ORDER_LOCKED},  {ORDER_QUEUED, ORDER_FAILED},
-        {ORDER_LOCKED, ORDER_PAID},    {ORDER_LOCKED, ORDER_EXPIRED},
-        {ORDER_LOCKED, ORDER_CANCELLED},
+        {ORDER_QUEUED, ORDER_LOCKED},  {ORDER_QUEUED, ORDER_FAILED},    {ORDER_LOCKED, ORDER_PAID},
+        {ORDER_LOCKED, ORDER_EXPIRED}, {ORDER_LOCKED, ORDER_CANCELLED},
     };
     for (int from = 0; from < ORDER_STATE_COUNT; from++) {
         for (int to = 0; to < ORDER_STATE_COUNT; to++) {
@@ -200,7 +200,8 @@ static void exactly_the_legal_moves_exist(void **state)
             }
             int want = 0;
             for (size_t i = 0; i < COUNT(legal); i++) {
-                want += legal[i][0] == (enum order_state)from && legal[i][1] == (enum order_state)to;
+                want +=
+                    legal[i][0] == (enum order_state)from && legal[i][1] == (enum order_state)to;
             }
             assert_int_equal(moves, want);
         }
@@ -220,7 +221,7 @@ static void nothing_leaves_a_final_state_and_only_the_living_hold_units(void **s
         bool final;
         bool alive;
     } rows[] = {
-        {ORDER_QUEUED, false, true}, {ORDER_LOCKED, false, true},    {ORDER_PAID, true, true},
+        {ORDER_QUEUED, false, true},  {ORDER_LOCKED, false, true},    {ORDER_PAID, true, true},
         {ORDER_EXPIRED, true, false}, {ORDER_CANCELLED, true, false}, {ORDER_FAILED, true, false},
     };
     assert_int_equal(COUNT(rows), ORDER_STATE_COUNT);

@@ -163,6 +163,58 @@ void sale_open(struct fixture *f, uint64_t sale, uint64_t first_item, uint32_t c
     sale_row_free(op.sale);
 }
 
+void assert_order_equal(const struct order_row *a, const struct order_row *b)
+{
+    assert_true(order_id_equal(a->id, b->id));
+    assert_int_equal(a->user, b->user);
+    assert_int_equal(a->sale, b->sale);
+    assert_int_equal(a->item, b->item);
+    assert_int_equal(a->qty, b->qty);
+    assert_int_equal(a->state, b->state);
+    assert_int_equal(a->reason, b->reason);
+    assert_int_equal(a->amount_cents, b->amount_cents);
+    assert_int_equal(a->created_at_ms, b->created_at_ms);
+    assert_int_equal(a->locked_at_ms, b->locked_at_ms);
+    assert_int_equal(a->pay_by_ms, b->pay_by_ms);
+    assert_int_equal(a->ended_at_ms, b->ended_at_ms);
+    assert_int_equal(a->lsn, b->lsn);
+    assert_string_equal(a->currency, b->currency);
+    assert_string_equal(a->payment_id, b->payment_id);
+}
+
+void assert_event_equal(const struct ledger_event *a, const struct ledger_event *b)
+{
+    assert_int_equal(a->number, b->number);
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->at_ms, b->at_ms);
+    assert_int_equal(a->sale, b->sale);
+    assert_int_equal(a->item, b->item);
+    assert_int_equal(a->user, b->user);
+    assert_true(order_id_equal(a->id, b->id));
+    assert_int_equal(a->qty, b->qty);
+    assert_int_equal(a->reason, b->reason);
+    assert_int_equal(a->a, b->a);
+    assert_int_equal(a->b, b->b);
+    assert_int_equal(a->c, b->c);
+    assert_int_equal(a->d, b->d);
+}
+
+void assert_item_equal(const struct item_row *a, const struct item_row *b)
+{
+    assert_int_equal(a->id, b->id);
+    assert_int_equal(a->sale, b->sale);
+    assert_int_equal(a->price_cents, b->price_cents);
+    assert_int_equal(a->was_cents, b->was_cents);
+    assert_int_equal(a->limit_per_user, b->limit_per_user);
+    assert_int_equal(a->total, b->total);
+    assert_int_equal(a->available, b->available);
+    assert_int_equal(a->locked, b->locked);
+    assert_int_equal(a->sold, b->sold);
+    assert_string_equal(a->name, b->name);
+    assert_string_equal(a->sku, b->sku);
+    assert_string_equal(a->image_url, b->image_url);
+}
+
 static sqlite3 *sql_connect(struct fixture *f)
 {
     sqlite3 *db;

@@ -58,6 +58,11 @@ void sale_make(struct fixture *f, uint64_t sale, uint64_t first_item, uint32_t c
 void sale_open(struct fixture *f, uint64_t sale, uint64_t first_item, uint32_t count,
                uint64_t total, uint32_t limit, bool bar_unpaid);
 
+/* Field by field: the bytes between them are nobody's. */
+void assert_order_equal(const struct order_row *a, const struct order_row *b);
+void assert_event_equal(const struct ledger_event *a, const struct ledger_event *b);
+void assert_item_equal(const struct item_row *a, const struct item_row *b);
+
 /* One answer of a query by SQL on a connection of its own: the first column of the first row. */
 int64_t sql_number(struct fixture *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

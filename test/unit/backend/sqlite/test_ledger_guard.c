@@ -237,6 +237,31 @@ static void test_a_refused_move(void **state)
     assert_int_equal(sql_run(f, "UPDATE holdings SET held = 2 WHERE user_id = 1"), SQLITE_OK);
 }
 
+/* Refused only when its stock is written, after its event: that is taken back, too. */
+static void test_a_refusal_takes_its_event_back(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 2, 10, 5, false);
+    struct ledger_op a = book_fresh(ITEM, 1, 2, 1);
+    struct ledger_op b = book_fresh(ITEM + 1, 2, 2, 2);
+    struct ledger_op *booked[] = {&a, &b};
+    write_batch(f, T0, booked, 2);
+    assert_int_equal(
+        sql_run(f, "UPDATE stock SET available = 9, locked = 1 WHERE item_id = %d", ITEM),
+        SQLITE_OK);
+    struct ledger_op bad = cancel(a.order.id, 1);
+    struct ledger_op good = cancel(b.order.id, 2);
+    struct ledger_op *ops[] = {&bad, &good};
+    write_batch(f, T0 + 1, ops, 2);
+    assert_int_equal(bad.refusal, REFUSAL_BAD_STATE);
+    assert_int_equal(good.refusal, REFUSAL_NONE);
+    assert_int_equal(f->events_count, 1);
+    assert_int_equal(f->events[0].item, ITEM + 1);
+    assert_int_equal(
+        sql_run(f, "UPDATE stock SET available = 8, locked = 2 WHERE item_id = %d", ITEM),
+        SQLITE_OK);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -246,6 +271,7 @@ int main(void)
         TEST(test_sql_moves_are_the_table),        TEST(test_sql_refuses_a_second_payment),
         TEST(test_sql_refuses_illegal_sale_moves), TEST(test_one_bad_order_among_many),
         TEST(test_what_only_the_constraint_knows), TEST(test_a_refused_move),
+        TEST(test_a_refusal_takes_its_event_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void test_book_locks(void **state)
     struct ledger_query q = {.kind = QUERY_ORDER, .id = op.order.id, .orders = stored};
     (void)ledger_read(f->ledger, &q);
     assert_int_equal(q.error, 0);
-    assert_memory_equal(&stored[0], &op.order, sizeof(op.order));
+    assert_order_equal(&stored[0], &op.order);
     assert_int_equal(sql_number(f, "SELECT booked_lsn FROM meta"), 4711);
 }
 
@@ -199,7 +199,7 @@ static void test_pay(void **state)
     write_op(f, T0 + 2 * PAY_WITHIN_MS, &again);
     assert_true(again.repeated);
     assert_int_equal(again.refusal, REFUSAL_NONE);
-    assert_memory_equal(&again.order, &op.order, sizeof(op.order));
+    assert_order_equal(&again.order, &op.order);
     assert_int_equal(f->events_count, 0);
 
     /* The same key for another body; another key for the same order. */

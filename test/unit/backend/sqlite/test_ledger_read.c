@@ -134,7 +134,7 @@ static void assert_listing(struct fixture *f, struct ledger_query q)
                 at++;
             }
             assert_true(at < MANY);
-            assert_memory_equal(&page[i], &all[at], sizeof(page[i]));
+            assert_order_equal(&page[i], &all[at]);
         }
         assert_true(q.next[0] == '\0' || q.count == q.limit);
         memcpy(q.cursor, q.next, sizeof(q.cursor));
@@ -262,7 +262,7 @@ static void test_one_order(void **state)
     run(f, &q);
     assert_int_equal(q.error, 0);
     assert_int_equal(q.count, 1);
-    assert_memory_equal(&found[0], &all[17], sizeof(found[0]));
+    assert_order_equal(&found[0], &all[17]);
     q.id = order_id_once(11, 12345, 0);
     run(f, &q);
     assert_int_equal(q.error, ERR_NOTFOUND);
@@ -286,12 +286,13 @@ static void test_events(void **state)
     assert_int_equal(q.count, 4);
     assert_int_equal(events[0].number, 1);
     assert_int_equal(events[0].kind, EVENT_SALE_WARMED);
-    assert_memory_equal(&events[3], &written[0], sizeof(written[0]));
+    assert_event_equal(&events[3], &written[0]);
     q.after = 4;
     run(f, &q);
     assert_int_equal(q.error, 0);
     assert_int_equal(q.count, 2); /* as they were answered, to the last field */
-    assert_memory_equal(&events[0], &written[1], 2 * sizeof(written[0]));
+    assert_event_equal(&events[0], &written[1]);
+    assert_event_equal(&events[1], &written[2]);
     assert_int_equal(events[0].reason, REFUSAL_NO_STOCK);
     q.after = 6;
     run(f, &q);
@@ -341,7 +342,7 @@ static void test_report(void **state)
     }
     struct ledger_op failed = book_fresh(11, 1, 2, 9); /* a third pair is over the limit */
     failed.command.now_ms = T0 + 2001;
-    struct ledger_op paid = pay(order_id_fresh(11, T0 + 5, 0), "p1", 2 * PRICE);
+    struct ledger_op paid = pay(order_id_fresh(11, T0 + 5, 0), "p1", 2LL * PRICE);
     struct ledger_op gone = cancel(order_id_fresh(11, T0 + 5, 4), 0);
     struct ledger_op *ops[] = {&failed, &paid, &gone};
     write_batch(f, T0 + 3001, ops, 3);
@@ -356,7 +357,7 @@ static void test_report(void **state)
     assert_int_equal(rows[0].orders[ORDER_PAID], 1);
     assert_int_equal(rows[0].orders[ORDER_CANCELLED], 1);
     assert_int_equal(rows[0].orders[ORDER_FAILED], 1);
-    assert_int_equal(rows[0].paid_cents, 2 * PRICE);
+    assert_int_equal(rows[0].paid_cents, 2LL * PRICE);
     assert_int_equal(rows[0].first_order_ms, T0 + 999);
     assert_int_equal(rows[0].last_order_ms, T0 + 2001);
     assert_int_equal(rows[0].buyers, 2); /* users 1 and 2; user 3 cancelled */

@@ -107,7 +107,7 @@ static void test_create(void **state)
         expected.id = 1 + i;
         expected.sale = 1;
         expected.available = expected.total;
-        assert_memory_equal(&sale->items[i], &expected, sizeof(expected));
+        assert_item_equal(&sale->items[i], &expected);
     }
     assert_int_equal(f->events_count, 0);
     sale_row_free(sale);

@@ -1,0 +1,400 @@
+/* See gate_model.h. */
+#include "gate_model.h"
+
+#include "base/check.h"
+
+struct model model;
+
+void model_clear(struct gate_sizes sizes)
+{
+    CHECK(sizes.orders <= MODEL_ENTRIES && sizes.buyers <= MODEL_ENTRIES);
+    CHECK(sizes.items <= MODEL_ENTRIES && sizes.sales <= MODEL_ENTRIES);
+    model = (struct model){.sizes = sizes};
+}
+
+struct model_sale *sale_of(uint64_t id)
+{
+    for (size_t i = 0; i < model.sales_count; i++) {
+        if (model.sales[i].id == id) {
+            return &model.sales[i];
+        }
+    }
+    return NULL;
+}
+
+struct model_item *item_of(uint64_t id)
+{
+    for (size_t i = 0; i < model.items_count; i++) {
+        if (model.items[i].id == id) {
+            return &model.items[i];
+        }
+    }
+    return NULL;
+}
+
+struct model_buyer *buyer_of(uint64_t item, uint64_t user)
+{
+    for (size_t i = 0; i < model.buyers_count; i++) {
+        if (model.buyers[i].item == item && model.buyers[i].user == user) {
+            return &model.buyers[i];
+        }
+    }
+    return NULL;
+}
+
+struct model_order *order_of(struct order_id id)
+{
+    for (size_t i = 0; i < model.orders_count; i++) {
+        if (model.orders[i].id.hi == id.hi && model.orders[i].id.lo == id.lo) {
+            return &model.orders[i];
+        }
+    }
+    return NULL;
+}
+
+static struct answer no(enum refusal refusal, uint64_t held)
+{
+    return (struct answer){VERDICT_REFUSED, refusal, held, NULL};
+}
+
+/* What the window says to a new order at this time; REFUSAL_NONE: come in. */
+static enum refusal model_window(const struct model_sale *sale, int64_t now)
+{
+    if (sale->state == SALE_CLOSED || now >= sale->end) {
+        return REFUSAL_ENDED;
+    }
+    if (sale->state == SALE_PAUSED) {
+        return REFUSAL_NOT_OPEN;
+    }
+    return now < sale->start ? REFUSAL_TOO_EARLY : REFUSAL_NONE;
+}
+
+/* One each: the id is the buyer's own, and of his present attempt. Others: a fresh one. */
+static bool model_id_fits(const struct gate_command *c, const struct model_item *item,
+                          const struct model_buyer *buyer)
+{
+    bool once = c->id.hi >> 62 == ORDER_ONCE;
+    if (item->limit != 1 || !once) {
+        return item->limit != 1 && !once;
+    }
+    return order_id_equal(
+        c->id, order_id_once(c->item, c->user, buyer != NULL ? (uint32_t)buyer->ended : 0));
+}
+
+/* The refusal of a new order, in the order of the public contract. */
+static enum refusal model_reserve_refusal(const struct gate_command *c,
+                                          const struct model_item *item,
+                                          const struct model_buyer *buyer)
+{
+    uint64_t held = buyer != NULL ? buyer->held : 0;
+    enum refusal window = model_window(sale_of(item->sale), c->now_ms);
+    if ((uint64_t)c->now_ms >= c->ticket_expires_ms || !model_id_fits(c, item, buyer)) {
+        return REFUSAL_BAD_TICKET;
+    }
+    if (window != REFUSAL_NONE) {
+        return window;
+    }
+    if (item->available == 0) {
+        return REFUSAL_SOLD_OUT;
+    }
+    if (buyer != NULL && buyer->barred) {
+        return REFUSAL_BARRED;
+    }
+    if (item->limit != 0 && held + c->qty > item->limit) {
+        return REFUSAL_LIMIT_REACHED;
+    }
+    if (c->qty > item->available) {
+        return REFUSAL_SOLD_OUT;
+    }
+    if (model.orders_count == model.sizes.orders ||
+        (buyer == NULL && model.buyers_count == model.sizes.buyers)) {
+        return REFUSAL_OVERLOADED;
+    }
+    return REFUSAL_NONE;
+}
+
+static struct answer model_reserve(const struct gate_command *c)
+{
+    struct model_item *item = item_of(c->item);
+    if (item == NULL || order_id_item(c->id) != c->item) {
+        return no(REFUSAL_NO_SUCH_ITEM, 0);
+    }
+    struct model_buyer *buyer = buyer_of(c->item, c->user);
+    uint64_t held = buyer != NULL ? buyer->held : 0;
+    const struct model_order *there = order_of(c->id);
+    if (there != NULL) {
+        return there->user != c->user ? no(REFUSAL_BAD_TICKET, held)
+               : there->qty != c->qty ? no(REFUSAL_DIFFERENT_REQUEST, held)
+                                      : (struct answer){VERDICT_SAME, REFUSAL_NONE, held, there};
+    }
+    enum refusal refusal = model_reserve_refusal(c, item, buyer);
+    if (refusal != REFUSAL_NONE) {
+        return no(refusal, held);
+    }
+    if (buyer == NULL) {
+        buyer = &model.buyers[model.buyers_count++];
+        *buyer = (struct model_buyer){.item = c->item, .user = c->user};
+    }
+    buyer->held += c->qty;
+    item->available -= c->qty;
+    item->locked += c->qty;
+    item->version++;
+    struct model_order *order = &model.orders[model.orders_count++];
+    *order = (struct model_order){.id = c->id,
+                                  .user = c->user,
+                                  .item = c->item,
+                                  .qty = c->qty,
+                                  .state = ORDER_QUEUED,
+                                  .version = 1,
+                                  .created = c->now_ms};
+    return (struct answer){VERDICT_DONE, REFUSAL_NONE, buyer->held, order};
+}
+
+static struct answer model_move(const struct gate_command *c, enum order_state from,
+                                enum order_state to)
+{
+    struct model_order *order = order_of(c->id);
+    if (order == NULL) {
+        return no(REFUSAL_NOT_FOUND, 0);
+    }
+    if (order->state == to) {
+        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, order};
+    }
+    if (order->state != from) {
+        return no(REFUSAL_BAD_STATE, 0);
+    }
+    struct model_item *item = item_of(order->item);
+    order->state = to;
+    order->version++;
+    item->version++;
+    if (to == ORDER_LOCKED) {
+        order->pay_by = (int64_t)c->time_ms;
+        return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, order};
+    }
+    item->locked -= order->qty;
+    if (to == ORDER_PAID) {
+        item->sold += order->qty;
+        return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, order};
+    }
+    if (to == ORDER_FAILED) {
+        order->reason = (enum refusal)c->reason;
+    }
+    if (to == ORDER_FAILED && order->reason == REFUSAL_NO_STOCK) {
+        item->total -= order->qty;
+    } else {
+        item->available += order->qty;
+    }
+    struct model_buyer *buyer = buyer_of(order->item, order->user);
+    buyer->held -= order->qty;
+    if (to == ORDER_EXPIRED && sale_of(item->sale)->bars) {
+        buyer->barred = true;
+    } else {
+        buyer->ended++;
+    }
+    return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, order};
+}
+
+static struct answer model_stock(const struct gate_command *c)
+{
+    struct model_item *item = item_of(c->item);
+    if (item == NULL) {
+        return no(REFUSAL_NO_SUCH_ITEM, 0);
+    }
+    if (c->kind == GATE_TRANSFER_OUT) {
+        if (c->amount > item->available) {
+            return no(REFUSAL_SOLD_OUT, 0);
+        }
+        item->available -= c->amount;
+        item->total -= c->amount;
+    } else {
+        if (c->amount > STOCK_MAX - item->total) {
+            return no(REFUSAL_BAD_REQUEST, 0);
+        }
+        item->available += c->amount;
+        item->total += c->amount;
+    }
+    item->version++;
+    return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+}
+
+static struct answer model_load(const struct gate_command *c)
+{
+    struct model_sale *sale = sale_of(c->sale);
+    if (c->kind == GATE_LOAD_SALE) {
+        if (sale != NULL) {
+            return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+        }
+        if (model.sales_count == model.sizes.sales) {
+            return no(REFUSAL_OVERLOADED, 0);
+        }
+        model.sales[model.sales_count++] = (struct model_sale){.id = c->sale,
+                                                               .start = (int64_t)c->starts_at_ms,
+                                                               .end = (int64_t)c->ends_at_ms,
+                                                               .bars = c->bar_unpaid != 0,
+                                                               .state = SALE_WARM};
+        return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+    }
+    if (sale == NULL) {
+        return no(REFUSAL_NOT_FOUND, 0);
+    }
+    if (item_of(c->item) != NULL) {
+        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+    }
+    if (model.items_count == model.sizes.items) {
+        return no(REFUSAL_OVERLOADED, 0);
+    }
+    model.items[model.items_count++] = (struct model_item){.id = c->item,
+                                                           .sale = c->sale,
+                                                           .total = c->amount,
+                                                           .available = c->amount,
+                                                           .limit = c->limit,
+                                                           .version = 1};
+    return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+}
+
+static struct answer model_sale_command(const struct gate_command *c)
+{
+    struct model_sale *sale = sale_of(c->sale);
+    if (sale == NULL) {
+        return no(REFUSAL_NOT_FOUND, 0);
+    }
+    if (sale->state == SALE_CLOSED && c->kind != GATE_CLOSE) {
+        return no(REFUSAL_BAD_STATE, 0);
+    }
+    if (c->kind == GATE_OPEN) {
+        sale->state = SALE_OPEN;
+        sale->start = (int64_t)c->starts_at_ms;
+    } else if (c->kind == GATE_PAUSE) {
+        sale->state = SALE_PAUSED;
+    } else if (c->kind == GATE_CLOSE) {
+        sale->state = SALE_CLOSED;
+    } else {
+        sale->end = (int64_t)c->ends_at_ms;
+    }
+    for (size_t i = 0; i < model.items_count; i++) {
+        model.items[i].version += model.items[i].sale == c->sale;
+    }
+    return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+}
+
+static uint64_t sale_of_item(uint64_t item)
+{
+    return item_of(item)->sale;
+}
+
+static size_t entries_of(uint64_t sale)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < model.orders_count; i++) {
+        n += sale_of_item(model.orders[i].item) == sale;
+    }
+    for (size_t i = 0; i < model.buyers_count; i++) {
+        n += sale_of_item(model.buyers[i].item) == sale;
+    }
+    return n;
+}
+
+/* Whether it is done follows from the number of entries; model_forgotten() takes them away. */
+static struct answer model_forget(const struct gate_command *c)
+{
+    const struct model_sale *sale = sale_of(c->sale);
+    if (sale == NULL) {
+        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+    }
+    if (sale->state != SALE_CLOSED || c->qty == 0) {
+        return no(REFUSAL_BAD_STATE, 0);
+    }
+    return (struct answer){entries_of(c->sale) <= c->qty ? VERDICT_DONE : VERDICT_MORE,
+                           REFUSAL_NONE, 0, NULL};
+}
+
+void model_forgotten(const struct gate *gate, const struct gate_command *c, bool all)
+{
+    size_t before = entries_of(c->sale);
+    size_t kept = 0;
+    for (size_t i = 0; i < model.orders_count; i++) {
+        const struct model_order *order = &model.orders[i];
+        bool gone = sale_of_item(order->item) == c->sale &&
+                    (all || gate_find_order(gate, order->id) == GATE_NONE);
+        if (!gone) {
+            model.orders[kept++] = *order;
+        }
+    }
+    model.orders_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < model.buyers_count; i++) {
+        const struct model_buyer *buyer = &model.buyers[i];
+        uint32_t slot = gate_find_item(gate, buyer->item);
+        bool gone = sale_of_item(buyer->item) == c->sale &&
+                    (all || slot == GATE_NONE || gate_find_buyer(gate, slot, buyer->user) == NULL);
+        if (!gone) {
+            model.buyers[kept++] = *buyer;
+        }
+    }
+    model.buyers_count = kept;
+    CHECK(before - entries_of(c->sale) == (all ? before : c->qty));
+    kept = 0;
+    for (size_t i = 0; i < model.items_count; i++) {
+        const struct model_item *item = &model.items[i];
+        if (item->sale != c->sale || (!all && gate_find_item(gate, item->id) != GATE_NONE)) {
+            model.items[kept++] = *item;
+        }
+    }
+    model.items_count = kept;
+    if (all) {
+        struct model_sale *sale = sale_of(c->sale);
+        *sale = model.sales[--model.sales_count];
+    }
+}
+
+static struct answer model_dispatch(const struct gate_command *c)
+{
+    switch (c->kind) {
+    case GATE_RESERVE:
+        return model_reserve(c);
+    case GATE_CONFIRM:
+        return model_move(c, ORDER_QUEUED, ORDER_LOCKED);
+    case GATE_REFUSE:
+        return model_move(c, ORDER_QUEUED, ORDER_FAILED);
+    case GATE_PAY:
+        return model_move(c, ORDER_LOCKED, ORDER_PAID);
+    case GATE_CANCEL:
+        return model_move(c, ORDER_LOCKED, ORDER_CANCELLED);
+    case GATE_EXPIRE:
+        return model_move(c, ORDER_LOCKED, ORDER_EXPIRED);
+    case GATE_RESTOCK:
+    case GATE_TRANSFER_OUT:
+    case GATE_TRANSFER_IN:
+        return model_stock(c);
+    case GATE_LOAD_SALE:
+    case GATE_LOAD_ITEM:
+        return model_load(c);
+    case GATE_OPEN:
+    case GATE_PAUSE:
+    case GATE_CLOSE:
+    case GATE_RETIME:
+        return model_sale_command(c);
+    case GATE_FORGET:
+        return model_forget(c);
+    case GATE_SKIP:
+        return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+    default:
+        return no(REFUSAL_BAD_REQUEST, 0);
+    }
+}
+
+struct answer model_step(const struct gate_command *c)
+{
+    if (c->kind != GATE_RESERVE && c->event <= model.event) {
+        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+    }
+    struct answer answer = model_dispatch(c);
+    bool changed = answer.verdict == VERDICT_DONE || answer.verdict == VERDICT_MORE;
+    if (changed && c->now_ms > model.highest) {
+        model.highest = c->now_ms;
+    }
+    if (c->kind != GATE_RESERVE && answer.verdict == VERDICT_DONE) {
+        model.event = c->event;
+    }
+    return answer;
+}
