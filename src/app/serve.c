@@ -36,6 +36,8 @@
 
 #define LOOP_SLEEP_US 1000000
 #define JANITOR_EVERY_US 200000
+#define OFFICE_NICE 5
+#define JANITOR_NICE 10
 /* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
 #define FILES_RESERVED 256
 
@@ -116,6 +118,8 @@ static void *run_office(void *context)
 {
     struct server *server = context;
     (void)pthread_setname_np(pthread_self(), "office");
+    /* Where cores are short, answers come before bookings: those wait safely in the journal. */
+    (void)setpriority(PRIO_PROCESS, 0, OFFICE_NICE);
     office_run(server->office);
     return NULL;
 }
@@ -164,6 +168,7 @@ static void *run_janitor(void *context)
     static struct log_limit limit;
     int64_t snapshot_after_us = 0;
     (void)pthread_setname_np(pthread_self(), "janitor");
+    (void)setpriority(PRIO_PROCESS, 0, JANITOR_NICE);
     while (!atomic_load(&server->stopping)) {
         int error = journal_prepare_segment(server->journal);
         if (error != 0 && error != ERR_LATCHED) {

@@ -10,12 +10,24 @@
 
 int booker_init(struct booker *ret_booker, struct journal *journal, uint64_t booked_lsn)
 {
-    struct journal_reader *reader = NULL;
-    int error = journal_reader_new(journal, booked_lsn, &reader);
+    struct booker booker = {.journal = journal, .booked_lsn = booked_lsn};
+    int error = booker_rewind(&booker);
     if (error != 0) {
         return error;
     }
-    *ret_booker = (struct booker){journal, reader, booked_lsn, booked_lsn};
+    /* One look, so that a journal that begins after the cursor is refused before anything is sold. */
+    uint64_t lsn = 0;
+    int64_t batch_ms = 0;
+    struct gate_command command;
+    error = journal_reader_next(booker.reader, &lsn, &batch_ms, &command);
+    if (error == 0 || error == ERR_AGAIN) {
+        error = booker_rewind(&booker);
+    }
+    if (error != 0) {
+        booker_done(&booker);
+        return error;
+    }
+    *ret_booker = booker;
     return 0;
 }
 

@@ -58,7 +58,10 @@ static void buy_without_journal(struct engine *engine, struct gate_ask *ask, boo
     } else if (order->qty != ask->qty) {
         ask->refusal = REFUSAL_DIFFERENT_REQUEST;
     } else {
+        const struct gate_buyer *buyer =
+            gate_find_buyer(engine->gate, order->item_slot, order->user);
         ask->existed = true;
+        ask->held = buyer != NULL ? buyer->held : 0;
         gate_view_order(engine->gate, slot, &ask->order);
         ask->has_order = true;
         ask->lsn = order->lsn;

@@ -1,5 +1,5 @@
 /*
- * What booking an order costs in the SQLite ledger: CPU microseconds per order (user and system,
+ * What booking and expiring an order cost in the SQLite ledger: CPU microseconds (user and system,
  * checkpoints included) and orders per second of wall time, for several batch sizes, each on a
  * fresh file. Buyers are drawn at random from a hundred million, which is the worst case for an
  * item of one per buyer: every order lands in another place of three trees.
@@ -41,7 +41,7 @@ static void submit(struct ledger *ledger, struct ledger_batch *batch)
     (void)ledger_write(ledger, batch);
     if (batch->error != 0) {
         (void)fprintf(stderr, "bench_ledger: %s\n", ledger_sqlite_error(ledger));
-        exit(1);
+        _exit(1);
     }
 }
 
@@ -79,6 +79,45 @@ static void fill(struct ledger_op *op, uint32_t limit, uint32_t n)
         .kind = GATE_RESERVE, .now_ms = now_ms, .id = id, .user = user, .item = 1, .qty = 1};
 }
 
+/* The n-th order again, now to be expired. */
+static void fill_expiry(struct ledger_op *op, uint32_t limit, uint32_t n)
+{
+    fill(op, limit, n);
+    op->kind = LEDGER_EXPIRE;
+    op->id = op->command.id;
+}
+
+/* All orders once, in batches; prints what one costs. */
+static void pass(struct ledger *ledger, const char *what, uint32_t batch_size, uint32_t limit,
+                 uint32_t total, int64_t now_ms)
+{
+    double cpu = 0;
+    double wall = 0;
+    uint32_t n = 0;
+    while (n < total) {
+        for (uint32_t i = 0; i < batch_size; i++) {
+            n++;
+            if (what[0] == 'b') {
+                fill(ops[i], limit, n);
+            } else {
+                fill_expiry(ops[i], limit, n);
+            }
+        }
+        double cpu_before = cpu_us();
+        double wall_before = wall_us();
+        submit(ledger,
+               &(struct ledger_batch){
+                   .ops = ops, .count = batch_size, .now_ms = now_ms + n / 50, .booked_lsn = n});
+        cpu += cpu_us() - cpu_before;
+        wall += wall_us() - wall_before;
+        for (uint32_t i = 0; i < batch_size; i++) {
+            CHECK(ops[i]->refusal == REFUSAL_NONE && !ops[i]->repeated);
+        }
+    }
+    printf("limit %u  batch %5u  %-6s  %6.2f us of CPU an order  %8.0f orders/s\n", limit,
+           batch_size, what, cpu / n, 1e6 * n / wall);
+}
+
 static void run(const char *folder, uint32_t batch_size, uint32_t limit, uint32_t total)
 {
     char path[512];
@@ -86,26 +125,11 @@ static void run(const char *folder, uint32_t batch_size, uint32_t limit, uint32_
     struct ledger *ledger;
     if (ledger_sqlite_open(path, READ_WRITE, &ledger) != 0) {
         (void)fprintf(stderr, "bench_ledger: %s: %s\n", path, ledger_sqlite_error(NULL));
-        exit(1);
+        _exit(1);
     }
     make_sale(ledger, limit);
-    double cpu = 0;
-    double wall = 0;
-    uint32_t n = 0;
-    while (n < total) {
-        for (uint32_t i = 0; i < batch_size; i++) {
-            fill(ops[i], limit, ++n);
-        }
-        double cpu_before = cpu_us();
-        double wall_before = wall_us();
-        submit(ledger,
-               &(struct ledger_batch){
-                   .ops = ops, .count = batch_size, .now_ms = NOW_MS + n / 50, .booked_lsn = n});
-        cpu += cpu_us() - cpu_before;
-        wall += wall_us() - wall_before;
-    }
-    printf("limit %u  batch %5u  %6.2f us of CPU an order  %8.0f orders/s\n", limit, batch_size,
-           cpu / n, 1e6 * n / wall);
+    pass(ledger, "book", batch_size, limit, total, NOW_MS);
+    pass(ledger, "expire", batch_size, limit, total, NOW_MS + 3600000);
     ledger_sqlite_close(ledger);
     (void)unlink(path);
 }

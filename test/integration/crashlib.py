@@ -556,15 +556,17 @@ class CrashLoop:
         self.lasting, self.fleeting = self.lots[:3], self.lots[3:]
 
     def run(self, loops):
-        self.server.start()
-        self.open_sales()
-        for self.loop in range(1, loops + 1):
-            try:
+        try:
+            self.server.start()
+            self.open_sales()
+            for self.loop in range(1, loops + 1):
                 self.once()
-            except (AssertionError, OSError) as error:
-                raise Broken(f"loop {self.loop} of seed {self.seed}: {error}") from error
-            self.progress(f"crash {self.loop}/{loops}: {self.summary()}")
-        self.finish()
+                self.progress(f"crash {self.loop}/{loops}: {self.summary()}")
+            self.finish()
+        except (AssertionError, OSError) as error:
+            text = str(error)
+            text = text if len(text) < 4000 else f"{text[:1000]}\n...\n{text[-3000:]}"
+            raise Broken(f"loop {self.loop} of seed {self.seed}: {text}") from error
         return self.counts
 
     def summary(self):

@@ -1,4 +1,4 @@
-"""Crashes in the middle of a rush: nothing told is lost, nothing oversold, every unit accounted for.
+"""Crashes in a rush: nothing told is lost, nothing oversold, every unit accounted for.
 
 The loops here are short unless SLUICE_LONG is set; `script/crash --loops 200` runs the long ones by
 themselves. A loop in which no crash met a running rush, or in which the disk had nothing to forget,

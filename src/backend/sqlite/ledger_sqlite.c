@@ -353,6 +353,14 @@ static int store_set_up(struct store *s)
                             "PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY;"
                             "PRAGMA cache_size = -65536; PRAGMA journal_size_limit = 67108864");
     }
+    int64_t wal = 0; /* the pragma does not fail where the file system cannot do it */
+    if (err == 0) {
+        err = store_pragma(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode", &wal);
+    }
+    if (err == 0 && wal == 0) {
+        (void)snprintf(s->error, sizeof(s->error), "no WAL mode on this file system");
+        err = ERR_IO;
+    }
     (void)sqlite3_wal_hook(s->db, on_commit, s); /* instead of automatic checkpoints */
     return err;
 }
@@ -386,7 +394,7 @@ static int store_open_file(struct store *s, const char *path, const struct schem
     }
     int err = s->read_only ? 0 : file_create(path);
     if (err != 0) {
-        (void)snprintf(s->error, sizeof(s->error), "cannot make the file: %s", strerror(errno));
+        (void)snprintf(s->error, sizeof(s->error), "cannot make the file: %m");
         return err;
     }
     int code = sqlite3_open_v2(path, &s->db, flags, NULL);

@@ -348,8 +348,10 @@ static void step(struct fixture *f, struct model *m, bool may_close)
 static void test_random_batches(void **state)
 {
     struct fixture *f = *state;
+    /* NOLINTBEGIN(concurrency-mt-unsafe): there is one thread */
     const char *seed_text = getenv("SLUICE_SEED");
     const char *steps_text = getenv("SLUICE_STEPS");
+    /* NOLINTEND(concurrency-mt-unsafe) */
     uint64_t seed = seed_text != NULL ? strtoull(seed_text, NULL, 10) : (uint64_t)time(NULL);
     uint64_t steps = steps_text != NULL ? strtoull(steps_text, NULL, 10) : 250;
     print_message("SLUICE_SEED=%" PRIu64 "\n", seed);

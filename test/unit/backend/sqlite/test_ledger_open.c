@@ -233,7 +233,7 @@ static void test_a_failed_write_heals(void **state)
     sale_open(f, 1, ITEM, 1, 100000000, 0, false);
     assert_int_equal(try_booking(f, 0, 100), 0);
     (void)signal(SIGXFSZ, SIG_IGN);
-    for (int64_t room = 0; room < 3 * 4096; room += 1024) {
+    for (int64_t room = 0; room < 12288; room += 1024) {
         set_file_limit((rlim_t)(wal_bytes(f) + room));
         int err = try_booking(f, 100, 500);
         set_file_limit(RLIM_INFINITY);

@@ -357,7 +357,7 @@ static void test_every_move(void **state)
             }
             bool repeated;
             enum refusal refusal = move(f, id, (enum sale_state)to, T0 + 2, &repeated);
-            char is = refusal == REFUSAL_NONE ? (repeated ? 'r' : 'm') : '.';
+            int is = refusal == REFUSAL_NONE ? (repeated ? 'r' : 'm') : '.';
             if (is != table[from][to]) {
                 fail_msg("%s -> %s: %c, not %c", sale_state_text((enum sale_state)from),
                          sale_state_text((enum sale_state)to), is, table[from][to]);

@@ -1,0 +1,59 @@
+/*
+ * A ledger in memory, for tests of whoever uses one: it keeps the contract of port/ledger.h, and
+ * can be told to fail, to commit and lose the answer, or to be slow. Every op is idempotent. A lock
+ * around each call lets a writer and a reader share it.
+ *
+ * Left out: QUERY_ORDERS and QUERY_REPORT (ERR_INVALID).
+ */
+#ifndef SLUICE_TEST_MEMORY_LEDGER_H
+#define SLUICE_TEST_MEMORY_LEDGER_H
+
+#include <pthread.h>
+
+#include "port/ledger.h"
+
+struct memory_key; /* a payment_id or a request_id, and what was asked under it */
+
+struct memory_ledger {
+    struct ledger ledger;
+    pthread_mutex_t lock;
+    struct sale_row **sales;
+    size_t sales_count;
+    struct order_row *orders;
+    size_t orders_count;
+    struct ledger_event *events; /* number n at index n - 1 */
+    size_t events_count;
+    struct memory_key *keys;
+    size_t keys_count;
+    uint64_t booked_lsn;
+    struct ledger_event *batch_events; /* handed out with the last batch */
+
+    /* what is to go wrong */
+    int fail_next;       /* the next batch is not committed and says this */
+    int lose_next;       /* the next batch is committed and says this all the same */
+    int fail_read;       /* all reads say this until it is 0 again */
+    uint32_t slow_polls; /* batches and queries are PENDING for so many collects; 0: DONE at once */
+
+    /* what was seen, committed or not */
+    uint64_t batches;                /* asked for */
+    uint64_t commits;                /* committed */
+    uint64_t ops[LEDGER_KIND_COUNT]; /* in committed batches */
+    uint64_t repeated;               /* of them, those that had been done before */
+    size_t last_count;               /* ops of the last batch */
+    struct ledger_batch *pending;
+    struct ledger_query *pending_query;
+    uint32_t polls;
+};
+
+void memory_ledger_init(struct memory_ledger *ret_ledger);
+void memory_ledger_done(struct memory_ledger *ledger);
+
+/* What it holds; NULL: no such order. For tests while nobody writes. */
+const struct order_row *memory_ledger_order(const struct memory_ledger *ledger, struct order_id id);
+uint64_t memory_ledger_orders(const struct memory_ledger *ledger, enum order_state state);
+uint64_t memory_ledger_events(const struct memory_ledger *ledger, enum ledger_event_kind kind);
+const struct item_row *memory_ledger_item(const struct memory_ledger *ledger, uint64_t item);
+/* Something happened in the ledger that nobody asked for here; numbered as the next event. */
+void memory_ledger_event(struct memory_ledger *ledger, struct ledger_event event);
+
+#endif
