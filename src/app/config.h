@@ -91,10 +91,10 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "How long a connection may be quiet between requests.")                                      \
     X(http, write_timeout_ms, NUMBER, 10, 3600000, 15000, "ms", RELOAD,                            \
       "How long a client may take no byte of its answer.")                                         \
-    X(http, small_buffers, NUMBER, 1, 1 << 20, 2048, "buffers", RESTART,                           \
+    X(http, small_buffers, NUMBER, 1, 1 << 20, 16384, "buffers", RESTART,                           \
       "Buffers of 4 KiB for half-read requests and half-sent answers, for each event loop.")       \
     X(http, large_buffers, NUMBER, 1, 1 << 16, 32, "buffers", RESTART,                             \
-      "Buffers of 276 KiB for large requests and answers, for each event loop.")                   \
+      "Buffers of 471 KiB for large requests and answers, for each event loop.")                   \
     X(log, level, LEVEL, 1, 8, "info", "", RELOAD,                                                 \
       "The least important events that are logged: debug, info, warn or error.")
 /* clang-format on */

@@ -70,8 +70,7 @@ struct server {
     struct office *office;
     struct clerk *clerk;
     struct front_shared shared;
-    struct front_settings *all_settings[64]; /* kept until the end: a loop may still look at one */
-    size_t settings_count;
+    struct front_settings *settings; /* the newest; older ones behind it until no loop uses them */
     uint32_t connections;
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
@@ -298,7 +297,7 @@ static void choose_sizes(struct server *server)
 /* The sums the bounds come to: reserved address space, touched only as it is used. */
 static void log_memory(const struct server *server)
 {
-    const struct http_options *http = &server->all_settings[0]->http;
+    const struct http_options *http = &server->settings->http;
     size_t gate = gate_bytes(server->sizes);
     size_t fronts = (http_server_bytes(http) + FRONT_SCRATCH_BYTES) * server->loops_count;
     log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
@@ -418,6 +417,12 @@ static int open_ledger(struct server *server)
     if (error != 0) {
         return fail("cannot open the ledger", error, ledger_sqlite_error(NULL));
     }
+    /* Time goes on from the latest the ledger has seen, too. */
+    struct ledger_query state = {.kind = QUERY_STATE};
+    (void)ledger_read(server->writer, &state);
+    if (state.error == 0) {
+        inside_time_raise(&server->time, state.highest_ms);
+    }
     if (server->options.demo) {
         error = make_demo(server);
         if (error != 0) {
@@ -506,26 +511,11 @@ static int start_threads(struct server *server)
     return error;
 }
 
-static int publish_settings(struct server *server)
-{
-    size_t kept = sizeof(server->all_settings) / sizeof(server->all_settings[0]);
-    if (server->settings_count == kept) {
-        return ERR_FULL;
-    }
-    struct front_settings *settings =
-        settings_new(&server->config, &server->secrets, server->connections);
-    if (settings == NULL) {
-        return ERR_NOMEM;
-    }
-    server->all_settings[server->settings_count++] = settings;
-    atomic_store(&server->shared.settings, settings);
-    return 0;
-}
-
 static int make_server(struct server *server)
 {
     char journal_folder[1024];
     choose_sizes(server);
+    server->shared.loops = server->loops_count;
     int error = open_folder(server, journal_folder, sizeof(journal_folder));
     if (error == 0) {
         error = open_port(server);
@@ -534,7 +524,8 @@ static int make_server(struct server *server)
         error = load_secrets(server);
     }
     if (error == 0) {
-        error = publish_settings(server);
+        error = settings_publish(&server->shared, &server->settings, &server->config,
+                                 &server->secrets, server->connections);
     }
     if (error == 0) {
         log_memory(server);
@@ -569,7 +560,6 @@ static int start_server(struct server *server)
     server->shared.metrics = &server->metrics;
     server->shared.demo = server->options.demo;
     server->shared.tokens_remembered = (uint32_t)server->config.auth_tokens;
-    server->shared.loops = server->loops_count;
     server->shared.started_at_ms = inside_time_ms(&server->time);
     uint32_t sequence = 0;
     crypt_random(&sequence, sizeof(sequence));
@@ -660,9 +650,7 @@ static void free_server(struct server *server)
     }
     metrics_done(&server->metrics);
     static_stop();
-    for (size_t i = 0; i < server->settings_count; i++) {
-        free(server->all_settings[i]);
-    }
+    settings_free(server->settings);
     mailbox_done(&server->janitor);
     config_options_done(&server->options);
     if (server->folder_lock >= 0) {
@@ -689,17 +677,17 @@ static void reload(struct server *server)
                   LOG_STR("what", "everything stays as it was"));
         return;
     }
+    error = settings_publish(&server->shared, &server->settings, &config, &secrets,
+                             server->connections);
+    if (error != 0) {
+        log_event(LOG_ERROR, "config.reload_refused", LOG_ERR("why", error));
+        return;
+    }
     server->config = config;
     server->secrets = secrets;
     enum log_level level;
     if (log_level_parse(config.log_level, &level) == 0) {
         log_set_level(level);
-    }
-    error = publish_settings(server);
-    if (error != 0) {
-        log_event(LOG_ERROR, "config.reload_refused", LOG_ERR("why", error),
-                  LOG_STR("do", "restart to take over more changes"));
-        return;
     }
     for (uint32_t i = 0; i < server->loops_count; i++) {
         net_wake(server->loops[i].net);

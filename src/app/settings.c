@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct front_settings *settings_new(const struct config *config, const struct secrets *secrets,
-                                    uint32_t connections)
+#include "base/err.h"
+
+static struct front_settings *settings_new(const struct config *config,
+                                           const struct secrets *secrets, uint32_t connections)
 {
     struct front_settings *settings = calloc(1, sizeof(*settings));
     if (settings == NULL) {
@@ -33,4 +35,45 @@ struct front_settings *settings_new(const struct config *config, const struct se
         .write_timeout_ms = config->http_write_timeout_ms,
     };
     return settings;
+}
+
+/* Frees what every loop has left behind. */
+static void free_old(const struct front_shared *shared, struct front_settings *newest)
+{
+    uint64_t oldest = newest->number;
+    for (uint32_t i = 0; i < shared->loops; i++) {
+        uint64_t seen = atomic_load(&shared->settings_seen[i]);
+        oldest = seen < oldest ? seen : oldest;
+    }
+    struct front_settings *kept = newest;
+    while (kept->older != NULL && kept->older->number >= oldest) {
+        kept = kept->older;
+    }
+    settings_free(kept->older);
+    kept->older = NULL;
+}
+
+int settings_publish(struct front_shared *shared, struct front_settings **newest,
+                     const struct config *config, const struct secrets *secrets,
+                     uint32_t connections)
+{
+    struct front_settings *settings = settings_new(config, secrets, connections);
+    if (settings == NULL) {
+        return ERR_NOMEM;
+    }
+    settings->older = *newest;
+    settings->number = *newest != NULL ? (*newest)->number + 1 : 0;
+    *newest = settings;
+    atomic_store(&shared->settings, settings);
+    free_old(shared, settings);
+    return 0;
+}
+
+void settings_free(struct front_settings *newest)
+{
+    while (newest != NULL) {
+        struct front_settings *older = newest->older;
+        free(newest);
+        newest = older;
+    }
 }

@@ -1,4 +1,9 @@
-/* From configuration and secrets to what the fronts use; rebuilt whole on SIGHUP. */
+/*
+ * From configuration and secrets to what the fronts use; made anew as a whole on SIGHUP. The newest
+ * settings are published; older ones stay linked behind them until no loop uses them.
+ *
+ * Called by the main thread only.
+ */
 #ifndef SLUICE_APP_SETTINGS_H
 #define SLUICE_APP_SETTINGS_H
 
@@ -6,8 +11,11 @@
 #include "app/secrets.h"
 #include "http/front.h"
 
-/* NULL: no memory. The caller frees it. connections: of each loop, as the file limit allows. */
-struct front_settings *settings_new(const struct config *config, const struct secrets *secrets,
-                                    uint32_t connections);
+/* ERR_NOMEM: everything stays as it was. connections: of each loop, as the file limit allows. */
+int settings_publish(struct front_shared *shared, struct front_settings **newest,
+                     const struct config *config, const struct secrets *secrets,
+                     uint32_t connections);
+/* Frees them all; NULL is fine. No loop runs any more. */
+void settings_free(struct front_settings *newest);
 
 #endif

@@ -27,6 +27,10 @@
 #define GATE_SALES_DEFAULT 1000U
 #define GATE_SALES_MAX 100000U
 
+/* Orders of one buyer for one item that ended unsold: each stays on the board, and a loop of buying
+ * and cancelling must not fill it. */
+#define BUYER_ENDED_MAX 100U
+
 /* Texts an operator gives. UTF-8 bytes. */
 #define NAME_MAX_BYTES 200
 #define SKU_MAX_BYTES 64
@@ -49,7 +53,10 @@
 #define HTTP_BODY_MAX 262144U   /* 500 items * 500 bytes of JSON: 413 above */
 #define HTTP_READ_BUFFER 65536U /* one per loop */
 #define HTTP_SMALL_BUFFER 4096U /* borrowed by a half-read request or a half-sent answer */
-#define HTTP_LARGE_BUFFER (HTTP_HEADERS_MAX + HTTP_BODY_MAX + 4096U)
+/* The largest answer: a sale that came in a body of HTTP_BODY_MAX with 500 items, plus 400 bytes of
+ * numbers for each. */
+#define HTTP_ANSWER_MAX (HTTP_BODY_MAX + ITEMS_PER_SALE_MAX * 400U + 16384U)
+#define HTTP_LARGE_BUFFER (HTTP_ANSWER_MAX + 4096U)
 
 /* Queries. */
 #define PAGE_LIMIT_DEFAULT 50U

@@ -409,6 +409,9 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     if (buyer != NULL && buyer->barred) {
         return refuse(effects, REFUSAL_BARRED);
     }
+    if (buyer != NULL && buyer->ended >= BUYER_ENDED_MAX) {
+        return refuse(effects, REFUSAL_LIMIT_REACHED);
+    }
     if (item->limit > 0 && (uint64_t)effects->held + command->qty > item->limit) {
         return refuse(effects, REFUSAL_LIMIT_REACHED);
     }
@@ -576,7 +579,8 @@ static enum verdict step_sale(struct gate *gate, const struct gate_command *comm
         return refuse(effects, REFUSAL_NOT_FOUND);
     }
     struct gate_sale *sale = &gate->sales[slot];
-    if (sale->state == SALE_CLOSED && command->kind != GATE_CLOSE) {
+    /* Closed is for good; its end may still be told again (a changed name does that). */
+    if (sale->state == SALE_CLOSED && command->kind != GATE_CLOSE && command->kind != GATE_RETIME) {
         return refuse(effects, REFUSAL_BAD_STATE);
     }
     switch (command->kind) {

@@ -219,7 +219,9 @@ uint32_t gate_add_buyer(struct gate *gate, const struct gate_buyer *buyer);
 uint32_t gate_add_item(struct gate *gate, const struct gate_item *item);
 uint32_t gate_add_sale(struct gate *gate, const struct gate_sale *sale);
 
-/* Checks promise 1 and all counts against the order pool. CHECKs on a difference. O(everything). */
+/* Promise 1, and every counter against the orders and buyers it stands for. O(everything). */
+bool gate_consistent(const struct gate *gate);
+/* The same for our own doing: a CHECK. */
 void gate_audit(const struct gate *gate);
 
 #endif

@@ -95,10 +95,10 @@ int gate_restore_order(struct gate_restore *restore, const struct gate_order *or
     return 0;
 }
 
-void gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms)
+int gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms)
 {
     turn_chains(restore);
     restore->gate->applied_event = applied_event;
     restore->gate->highest_ms = highest_ms;
-    gate_audit(restore->gate);
+    return gate_consistent(restore->gate) ? 0 : ERR_CORRUPT;
 }

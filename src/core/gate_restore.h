@@ -23,6 +23,6 @@ int gate_restore_item(struct gate_restore *restore, const struct gate_item *item
 int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *buyer);
 int gate_restore_order(struct gate_restore *restore, const struct gate_order *order);
 /* Ends with gate_audit(): counters that do not fit the orders stop the process. */
-void gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms);
+int gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms);
 
 #endif

@@ -265,6 +265,28 @@ uint64_t engine_applied_event(struct engine *engine)
     return event;
 }
 
+void engine_room(struct engine *engine, uint32_t *ret_sales, uint32_t *ret_items)
+{
+    lock(&engine->lock);
+    *ret_sales = engine->gate->sizes.sales - engine->gate->sales_used;
+    *ret_items = engine->gate->item_pool.capacity - engine->gate->item_pool.used;
+    unlock(&engine->lock);
+}
+
+bool engine_sale_idle(struct engine *engine, uint64_t sale)
+{
+    bool idle = true;
+    lock(&engine->lock);
+    const struct gate *gate = engine->gate;
+    uint32_t slot = gate_find_sale(gate, sale);
+    for (uint32_t i = 0; slot != GATE_NONE && idle && i < gate->item_pool.fresh; i++) {
+        idle =
+            !gate->items[i].used || gate->items[i].sale_slot != slot || gate->items[i].locked == 0;
+    }
+    unlock(&engine->lock);
+    return idle;
+}
+
 size_t engine_notices(struct engine *engine, uint32_t loop, struct order_id *ret_ids, size_t max,
                       bool *ret_all)
 {

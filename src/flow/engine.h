@@ -39,6 +39,11 @@ int engine_apply(struct engine *engine, const struct gate_command *command, uint
                  enum refusal *ret_refusal);
 uint64_t engine_applied_event(struct engine *engine);
 
+/* How many more sales and items the gate has room for. */
+void engine_room(struct engine *engine, uint32_t *ret_sales, uint32_t *ret_items);
+/* No unit of the sale is locked: nothing of it is still to be booked, paid or expired. */
+bool engine_sale_idle(struct engine *engine, uint64_t sale);
+
 /* Orders that changed and were watched by this loop: up to max ids; *ret_all: too many to list,
  * look at everything you watch. */
 size_t engine_notices(struct engine *engine, uint32_t loop, struct order_id *ret_ids, size_t max,

@@ -12,6 +12,14 @@ void inside_time_init(struct inside_time *ret_time, struct clock_port *clock, in
     atomic_init(&ret_time->offset_us, start_ms * 1000 - clock_boot_us(clock));
 }
 
+void inside_time_raise(struct inside_time *time, int64_t floor_ms)
+{
+    int64_t behind_us = floor_ms * 1000 - inside_time_us(time);
+    if (behind_us > 0) {
+        atomic_fetch_add(&time->offset_us, behind_us);
+    }
+}
+
 bool inside_time_slew(struct inside_time *time, int64_t *ret_ahead_us)
 {
     int64_t ahead_us = clock_wall_ms(time->clock) * 1000 - inside_time_us(time);

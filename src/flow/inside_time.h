@@ -25,6 +25,8 @@ struct inside_time {
 };
 
 void inside_time_init(struct inside_time *ret_time, struct clock_port *clock, int64_t floor_ms);
+/* Before threads start: not below floor_ms. */
+void inside_time_raise(struct inside_time *time, int64_t floor_ms);
 static inline int64_t inside_time_us(struct inside_time *time)
 {
     return clock_boot_us(time->clock) +

@@ -43,7 +43,8 @@ enum {
 #define INFO_FIELDS                                                                                \
     W64(lsn)                                                                                       \
     W64(batch) W64(applied_event) W64(highest_ms) W32(sales) W32(items) W32(buyers) W32(orders)
-#define SALE_FIELDS W64(id) W64(starts_at_ms) W64(ends_at_ms) W32(bar_unpaid) W8(state)
+#define SALE_FIELDS                                                                                \
+    W64(id) W64(starts_at_ms) W64(ends_at_ms) W32(bar_unpaid) W8(state) W8(forgetting)
 #define ITEM_FIELDS W64(id) W64(total) W64(available) W64(locked) W64(sold) W64(version) W32(limit)
 #define BUYER_FIELDS W64(user) W32(held) W32(ended) W32(barred)
 #define ORDER_FIELDS                                                                               \
@@ -416,7 +417,12 @@ int journal_snapshot_load(struct disk *disk, const struct journal_snapshot_file 
         return error;
     }
     if (gate != NULL) {
-        gate_restore_finish(&loader.restore, loader.info.applied_event, loader.info.highest_ms);
+        error =
+            gate_restore_finish(&loader.restore, loader.info.applied_event, loader.info.highest_ms);
+        if (error != 0) {
+            *ret_bad_at = 0; /* every byte is as it was written; what they say does not add up */
+            return error;
+        }
     }
     *ret_info = loader.info;
     return 0;

@@ -20,12 +20,14 @@ struct fifo {
     size_t head;
     size_t count;
     int64_t last_pay_by_ms; /* of the newest ever added: the sale stays on the board until then */
+    bool unsorted;
 };
 
 struct keeper {
     int64_t board_keep_ms;
     struct fifo *fifos;
     size_t fifos_count;
+    size_t last; /* the one found last is nearly always the one wanted next */
     size_t pending;
 };
 
@@ -50,10 +52,14 @@ void keeper_free(struct keeper *keeper)
     free(keeper);
 }
 
-static struct fifo *find_fifo(const struct keeper *keeper, uint64_t sale)
+static struct fifo *find_fifo(struct keeper *keeper, uint64_t sale)
 {
+    if (keeper->last < keeper->fifos_count && keeper->fifos[keeper->last].sale == sale) {
+        return &keeper->fifos[keeper->last];
+    }
     for (size_t i = 0; i < keeper->fifos_count; i++) {
         if (keeper->fifos[i].sale == sale) {
+            keeper->last = i;
             return &keeper->fifos[i];
         }
     }
@@ -104,14 +110,9 @@ int keeper_add(struct keeper *keeper, uint64_t sale, struct order_id id, int64_t
     if (fifo == NULL || (fifo->count == fifo->capacity && fifo_grow(fifo) != 0)) {
         return ERR_NOMEM;
     }
-    /* Booked later is due no earlier; should the clock of a loaded ledger say otherwise, the order
-     * is moved to its place. */
-    size_t at = fifo->count++;
-    while (at > 0 && fifo_at(fifo, at - 1)->pay_by_ms > pay_by_ms) {
-        *fifo_at(fifo, at) = *fifo_at(fifo, at - 1);
-        at--;
-    }
-    *fifo_at(fifo, at) = (struct deadline){id, pay_by_ms};
+    fifo->unsorted = fifo->unsorted ||
+                     (fifo->count > 0 && fifo_at(fifo, fifo->count - 1)->pay_by_ms > pay_by_ms);
+    *fifo_at(fifo, fifo->count++) = (struct deadline){id, pay_by_ms};
     if (pay_by_ms > fifo->last_pay_by_ms) {
         fifo->last_pay_by_ms = pay_by_ms;
     }
@@ -119,11 +120,49 @@ int keeper_add(struct keeper *keeper, uint64_t sale, struct order_id id, int64_t
     return 0;
 }
 
+static int deadline_order(const void *a, const void *b)
+{
+    int64_t x = ((const struct deadline *)a)->pay_by_ms;
+    int64_t y = ((const struct deadline *)b)->pay_by_ms;
+    return x < y ? -1 : x > y;
+}
+
+/* Bookings come in the order they fall due; only what is loaded from the ledger at a start does
+ * not, and is sorted once. */
+static void fifo_sort(struct fifo *fifo)
+{
+    if (!fifo->unsorted) {
+        return;
+    }
+    /* Turn the ring until it starts at 0: what was in use stands at both ends of it. */
+    size_t tail =
+        fifo->head + fifo->count > fifo->capacity ? fifo->head + fifo->count - fifo->capacity : 0;
+    if (tail > 0 || fifo->head > 0) {
+        memmove(&fifo->ring[tail], &fifo->ring[fifo->head],
+                (fifo->count - tail) * sizeof(*fifo->ring));
+        fifo->head = 0;
+    }
+    qsort(fifo->ring, fifo->count, sizeof(*fifo->ring), deadline_order);
+    fifo->unsorted = false;
+}
+
+void keeper_forget(struct keeper *keeper, uint64_t sale)
+{
+    struct fifo *fifo = find_fifo(keeper, sale);
+    if (fifo != NULL) {
+        keeper->pending -= fifo->count;
+        free(fifo->ring);
+        *fifo = keeper->fifos[--keeper->fifos_count];
+        keeper->last = 0;
+    }
+}
+
 size_t keeper_due(struct keeper *keeper, int64_t now_ms, struct ledger_op *ret_ops, size_t max)
 {
     size_t n = 0;
     for (size_t i = 0; i < keeper->fifos_count; i++) {
         struct fifo *fifo = &keeper->fifos[i];
+        fifo_sort(fifo);
         while (n < max && fifo->count > 0 && fifo_at(fifo, 0)->pay_by_ms <= now_ms) {
             const struct deadline *due = fifo_at(fifo, 0);
             struct ledger_op *op = &ret_ops[n++];
@@ -131,7 +170,7 @@ size_t keeper_due(struct keeper *keeper, int64_t now_ms, struct ledger_op *ret_o
             op->kind = LEDGER_EXPIRE;
             op->id = due->id;
             op->sale_id = fifo->sale;
-            op->amount_cents = due->pay_by_ms; /* only carried, for keeper_return */
+            op->pay_by_ms = due->pay_by_ms;
             fifo->head = (fifo->head + 1) & (fifo->capacity - 1);
             fifo->count--;
             keeper->pending--;
@@ -151,7 +190,7 @@ void keeper_return(struct keeper *keeper, uint64_t sale, struct order_id id, int
 }
 
 /* When the sale wants its next move, and which; INT64_MAX: none. */
-static int64_t next_move(const struct keeper *keeper, const struct sale_row *sale,
+static int64_t next_move(struct keeper *keeper, const struct sale_row *sale,
                          struct ledger_op *ret_op)
 {
     ret_op->kind = LEDGER_SALE_MOVE;
@@ -170,9 +209,11 @@ static int64_t next_move(const struct keeper *keeper, const struct sale_row *sal
         return sale->ends_at_ms;
     case SALE_CLOSED: {
         const struct fifo *fifo = find_fifo(keeper, sale->id);
-        int64_t last = fifo != NULL ? fifo->last_pay_by_ms : 0;
+        /* No order was booked much after the end; those that were are in the FIFO. */
+        int64_t last = sale->ends_at_ms + (int64_t)sale->pay_within_s * 1000;
+        last = fifo != NULL && fifo->last_pay_by_ms > last ? fifo->last_pay_by_ms : last;
         ret_op->kind = LEDGER_SALE_FORGET;
-        return (last > sale->ends_at_ms ? last : sale->ends_at_ms) + keeper->board_keep_ms;
+        return last + keeper->board_keep_ms;
     }
     default:
         return INT64_MAX;
@@ -205,7 +246,8 @@ int64_t keeper_next_ms(struct keeper *keeper, struct catalog *catalog)
 {
     int64_t next = INT64_MAX;
     for (size_t i = 0; i < keeper->fifos_count; i++) {
-        const struct fifo *fifo = &keeper->fifos[i];
+        struct fifo *fifo = &keeper->fifos[i];
+        fifo_sort(fifo);
         if (fifo->count > 0 && fifo_at(fifo, 0)->pay_by_ms < next) {
             next = fifo_at(fifo, 0)->pay_by_ms;
         }

@@ -27,6 +27,8 @@ void keeper_return(struct keeper *keeper, uint64_t sale, struct order_id id, int
 /* Moves that are due for sales: SALE_MOVE OPEN or CLOSED, SALE_FORGET. */
 size_t keeper_moves(struct keeper *keeper, struct catalog *catalog, int64_t now_ms,
                     struct ledger_op *ret_ops, size_t max);
+/* The sale is off the board: nothing of it is kept. */
+void keeper_forget(struct keeper *keeper, uint64_t sale);
 /* When there is something to do next; INT64_MAX: nothing known. */
 int64_t keeper_next_ms(struct keeper *keeper, struct catalog *catalog);
 size_t keeper_pending(const struct keeper *keeper);

@@ -22,6 +22,12 @@
 #define BACKOFF_MAX_US 5000000
 #define SLEW_EVERY_US 1000000
 
+/* What the gate can still take. */
+struct room {
+    uint32_t sales;
+    uint32_t items;
+};
+
 struct office {
     struct engine *engine;
     struct ledger *ledger;
@@ -43,7 +49,9 @@ struct office {
     size_t own_count;
     struct ledger_batch batch;
     bool in_flight;
-    bool lost_track; /* a batch failed: read the ledger's events before the next one */
+    bool lost_track;     /* a batch failed: read the ledger's events before the next one */
+    bool must_rewind;    /* the booker has read what was not booked */
+    bool deadlines_lost; /* the keeper could not take one: load them again */
     bool stopped_for_latch;
     int64_t backoff_us;
     int64_t retry_at_us;
@@ -76,11 +84,13 @@ static int apply_event(struct office *office, const struct ledger_event *event, 
             (struct gate_command){.kind = GATE_SKIP, .now_ms = now_ms, .event = event->number};
         error = engine_apply(office->engine, &command, &lsn, &refusal);
     }
-    if (error == 0 && event->kind == EVENT_ORDER_LOCKED) {
-        error = keeper_add(office->keeper, event->sale, event->id, event->a);
+    if (error == 0 && event->kind == EVENT_ORDER_LOCKED &&
+        keeper_add(office->keeper, event->sale, event->id, event->a) != 0) {
+        office->deadlines_lost = true; /* read from the ledger again when there is memory */
     }
     if (error == 0 && event->kind == EVENT_SALE_FORGOTTEN) {
         catalog_remove(office->catalog, event->sale);
+        keeper_forget(office->keeper, event->sale);
     }
     if (error == 0) {
         apply_count(office->metrics, event);
@@ -104,7 +114,11 @@ static int reload_sale(struct office *office, uint64_t sale)
     struct sale_row *row = NULL;
     struct ledger_query query = {.kind = QUERY_SALES, .sale = sale, .limit = 1, .sales = &row};
     int error = read_now(office, &query);
-    if (error != 0 || query.count == 0) {
+    if (error == ERR_NOTFOUND || (error == 0 && query.count == 0)) {
+        catalog_remove(office->catalog, sale); /* changed and deleted in one batch */
+        return 0;
+    }
+    if (error != 0) {
         return error;
     }
     if (row->forgotten) {
@@ -146,6 +160,63 @@ static int catch_up(struct office *office, uint64_t *ret_applied)
     return error;
 }
 
+static int load_sales(struct office *office, size_t *ret_count)
+{
+    struct sale_row *rows[64];
+    struct ledger_query query = {.kind = QUERY_SALES, .limit = 64, .sales = rows};
+    size_t count = 0;
+    do {
+        query.count = 0;
+        int error = read_now(office, &query);
+        for (uint32_t i = 0; i < query.count; i++) {
+            query.after = rows[i]->id;
+            if (error != 0 || rows[i]->forgotten) {
+                sale_row_free(rows[i]);
+                continue;
+            }
+            error = catalog_put(office->catalog, rows[i]);
+            count++;
+        }
+        if (error != 0) {
+            return error;
+        }
+    } while (query.count == query.limit);
+    *ret_count = count;
+    return 0;
+}
+
+static int load_deadlines(struct office *office)
+{
+    struct order_row *rows = malloc(PAGE * sizeof(*rows));
+    if (rows == NULL) {
+        return ERR_NOMEM;
+    }
+    struct ledger_query query = {.kind = QUERY_LOCKED, .limit = PAGE, .orders = rows};
+    int error;
+    do {
+        query.count = 0;
+        error = read_now(office, &query);
+        for (uint32_t i = 0; error == 0 && i < query.count; i++) {
+            error = keeper_add(office->keeper, rows[i].sale, rows[i].id, rows[i].pay_by_ms);
+            query.after_item = rows[i].item;
+            query.after_id = rows[i].id;
+        }
+    } while (error == 0 && query.count == query.limit);
+    free(rows);
+    return error;
+}
+
+static int reload_deadlines(struct office *office)
+{
+    struct keeper *keeper = keeper_new(office->options.board_keep_ms);
+    if (keeper == NULL) {
+        return ERR_NOMEM;
+    }
+    keeper_free(office->keeper);
+    office->keeper = keeper;
+    return load_deadlines(office);
+}
+
 /* ---- a batch ---- */
 
 static void answer_posted(struct office *office, int error, uint64_t lsn)
@@ -169,24 +240,85 @@ static void answer_posted(struct office *office, int error, uint64_t lsn)
     }
 }
 
+/* Whether the gate has room for what a move would load; what is full is refused, before the ledger
+ * says yes. room shrinks with every move of the batch that loads. */
+static bool has_room(struct office *office, const struct ledger_op *op, struct room *room)
+{
+    bool loads =
+        op->kind == LEDGER_SALE_MOVE && (op->target == SALE_WARM || op->target == SALE_OPEN);
+    if (!loads) {
+        return true;
+    }
+    catalog_lock(office->catalog);
+    const struct sale_row *sale = catalog_sale(office->catalog, op->sale_id);
+    uint32_t items = sale != NULL && sale->state == SALE_DRAFT ? sale->items_count : 0;
+    catalog_unlock(office->catalog);
+    if (items == 0) {
+        return true;
+    }
+    if (room->sales == 0 || room->items < items) {
+        return false;
+    }
+    room->sales--;
+    room->items -= items;
+    return true;
+}
+
+/* One posted op answered without the ledger. */
+static void turn_down(struct office *office, struct post *post, enum refusal refusal)
+{
+    struct office_op *op = (struct office_op *)post;
+    op->op.refusal = refusal;
+    op->error = 0;
+    op->lsn = 0;
+    mailbox_post(&office->outboxes[op->loop], post);
+    waker_wake(engine_waker(office->engine, op->loop));
+}
+
 static void gather_posted(struct office *office, size_t *count)
 {
     struct post **last = &office->posted;
+    struct room room;
+    bool changed = false;
+    engine_room(office->engine, &room.sales, &room.items);
     for (size_t i = 0; office->waiting != NULL && i < POSTED_MAX; i++) {
         struct post *post = office->waiting;
+        struct ledger_op *op = &((struct office_op *)post)->op;
+        if (changed && op->kind == LEDGER_SALE_MOVE) {
+            break; /* how much it loads is known once the change before it is committed */
+        }
+        changed = changed || op->kind == LEDGER_SALE_CREATE || op->kind == LEDGER_SALE_CHANGE;
         office->waiting = post->next;
         post->next = NULL;
+        if (!has_room(office, op, &room)) {
+            turn_down(office, post, REFUSAL_OVERLOADED);
+            continue;
+        }
         *last = post;
         last = &post->next;
-        office->ops[(*count)++] = &((struct office_op *)post)->op;
+        office->ops[(*count)++] = op;
     }
+}
+
+/* What the keeper wants moved. A sale is forgotten only when nothing of it is on its way. */
+static size_t gather_moves(struct office *office, int64_t now_ms)
+{
+    size_t kept = 0;
+    size_t count = keeper_moves(office->keeper, office->catalog, now_ms, office->own, MOVES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        const struct ledger_op *op = &office->own[i];
+        if (op->kind != LEDGER_SALE_FORGET || engine_sale_idle(office->engine, op->sale_id)) {
+            office->own[kept++] = *op;
+        }
+    }
+    return kept;
 }
 
 /* The catalog learns of a sale before the gate can show its items. */
 static int catalog_follow(struct office *office)
 {
     int error = 0;
-    for (size_t i = 0; error == 0 && i < office->batch.count; i++) {
+    for (size_t i = 0; i < office->batch.count; i++) {
         const struct ledger_op *op = office->ops[i];
         if (op->refusal != REFUSAL_NONE || op->repeated) {
             continue;
@@ -194,7 +326,8 @@ static int catalog_follow(struct office *office)
         if (op->kind == LEDGER_SALE_DELETE) {
             catalog_remove(office->catalog, op->sale_id);
         } else if (op->sale != NULL && op->kind != LEDGER_SALE_FORGET) {
-            error = reload_sale(office, op->sale->id);
+            int failed = reload_sale(office, op->sale->id);
+            error = failed != 0 ? failed : error;
         }
     }
     return error;
@@ -217,7 +350,7 @@ static void batch_failed(struct office *office, int error)
     for (size_t i = office->own_count; i > 0; i--) {
         const struct ledger_op *op = &office->own[i - 1];
         if (op->kind == LEDGER_EXPIRE) {
-            keeper_return(office->keeper, op->sale_id, op->id, op->amount_cents);
+            keeper_return(office->keeper, op->sale_id, op->id, op->pay_by_ms);
         }
     }
     office->lost_track = true;
@@ -225,11 +358,28 @@ static void batch_failed(struct office *office, int error)
                          : office->backoff_us * 2 > BACKOFF_MAX_US ? BACKOFF_MAX_US
                                                                    : office->backoff_us * 2;
     office->retry_at_us = inside_time_us(office->time) + office->backoff_us;
-    if (booker_rewind(&office->booker) != 0) {
-        log_event(LOG_ERROR, "booker.rewind_failed", LOG_U64("lsn", office->booker.booked_lsn));
-    }
+    office->must_rewind = true;
     answer_posted(office, error, 0);
     free_own(office);
+}
+
+static void note_bookings(struct office *office)
+{
+    for (size_t i = 0; i < office->own_count; i++) {
+        const struct ledger_op *op = &office->own[i];
+        if (op->kind != LEDGER_BOOK) {
+            continue;
+        }
+        int64_t since_ms = office->batch.now_ms - op->command.now_ms;
+        metrics_observe_us(office->metrics, HIST_BUY_BOOKED,
+                           since_ms > 0 ? (uint64_t)since_ms * 1000 : 0);
+        if (op->refusal != REFUSAL_NONE) {
+            /* Not even a FAILED row: gate and ledger are not of one piece. */
+            log_event(LOG_ERROR, "booker.refused", LOG_U64("lsn", op->lsn),
+                      LOG_U64("item", op->command.item),
+                      LOG_STR("refusal", refusal_text(op->refusal)->code));
+        }
+    }
 }
 
 static void batch_finished(struct office *office)
@@ -250,13 +400,7 @@ static void batch_finished(struct office *office)
         log_event(LOG_ERROR, "gate.cannot_follow", LOG_ERR("error", error));
         office->lost_track = true;
     }
-    for (size_t i = 0; i < office->own_count; i++) {
-        int64_t since_ms = batch->now_ms - office->own[i].command.now_ms;
-        if (office->own[i].kind == LEDGER_BOOK) {
-            metrics_observe_us(office->metrics, HIST_BUY_BOOKED,
-                               since_ms > 0 ? (uint64_t)since_ms * 1000 : 0);
-        }
-    }
+    note_bookings(office);
     booker_commit(&office->booker, batch->booked_lsn);
     atomic_store(&office->booked_lsn, office->booker.booked_lsn);
     atomic_store(&office->pending_deadlines, keeper_pending(office->keeper));
@@ -269,14 +413,13 @@ static void batch_finished(struct office *office)
 }
 
 /* Fills the batch; false when there is nothing worth a transaction. */
-static bool gather(struct office *office, int64_t now_ms, bool *ret_more)
+static bool gather(struct office *office, int64_t now_ms)
 {
     size_t count = 0;
     gather_posted(office, &count);
     if (now_ms >= office->tick_at_ms) {
         office->tick_at_ms = now_ms + office->options.tick_ms;
-        office->own_count +=
-            keeper_moves(office->keeper, office->catalog, now_ms, office->own, MOVES_MAX);
+        office->own_count = gather_moves(office, now_ms);
         size_t due = keeper_due(office->keeper, now_ms, office->own + office->own_count, DUE_MAX);
         office->own_count += due;
         if (due == DUE_MAX) {
@@ -284,6 +427,7 @@ static bool gather(struct office *office, int64_t now_ms, bool *ret_more)
         }
     }
     size_t booked = 0;
+    uint64_t read_before = office->booker.read_lsn;
     int error = booker_take(&office->booker, office->own + office->own_count,
                             office->options.batch_max, &booked);
     if (error != 0) {
@@ -292,13 +436,12 @@ static bool gather(struct office *office, int64_t now_ms, bool *ret_more)
                           LOG_U64("lsn", office->booker.read_lsn));
         /* What was read before the error is read again; the cursor must not pass it. */
         booked = 0;
-        (void)booker_rewind(&office->booker);
+        office->must_rewind = true;
     }
     office->own_count += booked;
     for (size_t i = 0; i < office->own_count; i++) {
         office->ops[count++] = &office->own[i];
     }
-    *ret_more = booked == office->options.batch_max || office->waiting != NULL;
     int64_t now_us = inside_time_us(office->time);
     bool cursor = office->booker.read_lsn > office->booker.booked_lsn &&
                   (now_us >= office->cursor_at_us || atomic_load(&office->stopping));
@@ -306,10 +449,11 @@ static bool gather(struct office *office, int64_t now_ms, bool *ret_more)
         return false;
     }
     office->cursor_at_us = now_us + CURSOR_EVERY_US;
-    office->batch = (struct ledger_batch){.ops = office->ops,
-                                          .count = count,
-                                          .now_ms = now_ms,
-                                          .booked_lsn = office->booker.read_lsn};
+    office->batch = (struct ledger_batch){
+        .ops = office->ops,
+        .count = count,
+        .now_ms = now_ms,
+        .booked_lsn = office->must_rewind ? read_before : office->booker.read_lsn};
     return true;
 }
 
@@ -336,12 +480,34 @@ static void take_posts(struct office *office)
 /* Refuses what waits: nothing can be written now. */
 static void turn_away(struct office *office, int error)
 {
-    size_t ignored = 0;
-    while (office->waiting != NULL) {
-        gather_posted(office, &ignored);
-        ignored = 0;
-        answer_posted(office, error, 0);
+    office->posted = office->waiting;
+    office->waiting = NULL;
+    answer_posted(office, error, 0);
+}
+
+/* Puts right what a failed batch, or a lack of memory, left behind. */
+static int mend(struct office *office)
+{
+    int error = 0;
+    if (office->must_rewind) {
+        error = booker_rewind(&office->booker);
+        office->must_rewind = error != 0;
     }
+    if (error == 0 && office->lost_track) {
+        uint64_t applied = 0;
+        size_t sales = 0;
+        error = load_sales(office, &sales); /* drafts have no events */
+        error = error != 0 ? error : catch_up(office, &applied);
+        office->lost_track = error != 0;
+        if (error == 0) {
+            log_event(LOG_INFO, "office.caught_up", LOG_U64("events", applied));
+        }
+    }
+    if (error == 0 && office->deadlines_lost) {
+        error = reload_deadlines(office);
+        office->deadlines_lost = error != 0;
+    }
+    return error;
 }
 
 /* True when a write may be tried in this turn. */
@@ -363,16 +529,10 @@ static bool may_write(struct office *office, int64_t *ret_sleep_us)
         *ret_sleep_us = office->retry_at_us - now_us;
         return false;
     }
-    if (office->lost_track) {
-        uint64_t applied = 0;
-        int error = catch_up(office, &applied);
-        if (error != 0) {
-            office->retry_at_us = now_us + BACKOFF_MAX_US / 10;
-            *ret_sleep_us = BACKOFF_MAX_US / 10;
-            return false;
-        }
-        office->lost_track = false;
-        log_event(LOG_INFO, "office.caught_up", LOG_U64("events", applied));
+    if (mend(office) != 0) {
+        office->retry_at_us = now_us + BACKOFF_MAX_US / 10;
+        *ret_sleep_us = BACKOFF_MAX_US / 10;
+        return false;
     }
     return true;
 }
@@ -407,9 +567,8 @@ void office_turn(struct office *office, int64_t *ret_sleep_us)
     if (!may_write(office, ret_sleep_us)) {
         return;
     }
-    bool more = false;
     int64_t now_ms = inside_time_ms(office->time);
-    if (!gather(office, now_ms, &more)) {
+    if (!gather(office, now_ms)) {
         *ret_sleep_us = sleep_us(office, now_ms);
         return;
     }
@@ -472,52 +631,6 @@ uint64_t office_pending_deadlines(const struct office *office)
 
 /* ---- start ---- */
 
-static int load_sales(struct office *office, size_t *ret_count)
-{
-    struct sale_row *rows[64];
-    struct ledger_query query = {.kind = QUERY_SALES, .limit = 64, .sales = rows};
-    size_t count = 0;
-    do {
-        query.count = 0;
-        int error = read_now(office, &query);
-        for (uint32_t i = 0; i < query.count; i++) {
-            query.after = rows[i]->id;
-            if (error != 0 || rows[i]->forgotten) {
-                sale_row_free(rows[i]);
-                continue;
-            }
-            error = catalog_put(office->catalog, rows[i]);
-            count++;
-        }
-        if (error != 0) {
-            return error;
-        }
-    } while (query.count == query.limit);
-    *ret_count = count;
-    return 0;
-}
-
-static int load_deadlines(struct office *office)
-{
-    struct order_row *rows = malloc(PAGE * sizeof(*rows));
-    if (rows == NULL) {
-        return ERR_NOMEM;
-    }
-    struct ledger_query query = {.kind = QUERY_LOCKED, .limit = PAGE, .orders = rows};
-    int error;
-    do {
-        query.count = 0;
-        error = read_now(office, &query);
-        for (uint32_t i = 0; error == 0 && i < query.count; i++) {
-            error = keeper_add(office->keeper, rows[i].sale, rows[i].id, rows[i].pay_by_ms);
-            query.after_item = rows[i].item;
-            query.after_id = rows[i].id;
-        }
-    } while (error == 0 && query.count == query.limit);
-    free(rows);
-    return error;
-}
-
 int office_start(struct office *office)
 {
     struct journal *journal = engine_journal(office->engine);
@@ -544,9 +657,7 @@ int office_start(struct office *office)
     }
     if (error == 0) {
         /* Deadlines come from the ledger's rows, not from the events just applied. */
-        keeper_free(office->keeper);
-        office->keeper = keeper_new(office->options.board_keep_ms);
-        error = office->keeper == NULL ? ERR_NOMEM : load_deadlines(office);
+        error = reload_deadlines(office);
     }
     if (error == 0) {
         error = booker_init(&office->booker, journal, state.booked_lsn);

@@ -31,6 +31,7 @@ static inline void waker_sleepy(struct waker *waker, uint64_t wants_lsn)
 {
     atomic_store(&waker->wants_lsn, wants_lsn);
     atomic_store(&waker->asleep, true);
+    atomic_thread_fence(memory_order_seq_cst); /* before the last look */
 }
 static inline void waker_awake(struct waker *waker)
 {
@@ -38,12 +39,14 @@ static inline void waker_awake(struct waker *waker)
 }
 static inline void waker_wake(struct waker *waker)
 {
+    atomic_thread_fence(memory_order_seq_cst); /* after the work was published */
     if (atomic_load(&waker->asleep) && atomic_exchange(&waker->asleep, false)) {
         waker->wake(waker->context);
     }
 }
 static inline void waker_durable(struct waker *waker, uint64_t durable_lsn)
 {
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&waker->asleep) && atomic_load(&waker->wants_lsn) <= durable_lsn) {
         waker_wake(waker);
     }

@@ -32,20 +32,7 @@ static void orders_read(struct front *front, struct front_query *query)
         return;
     }
     struct out body = front_scratch(front);
-    out_lit(&body, "{\"orders\":[");
-    for (uint32_t i = 0; i < q->count; i++) {
-        if (i > 0) {
-            out_char(&body, ',');
-        }
-        json_order_row(&body, front_shared(front)->catalog, &q->orders[i], true);
-    }
-    out_lit(&body, "],\"next\":");
-    if (q->next[0] == '\0') {
-        out_lit(&body, "null}");
-    } else {
-        out_json_string(&body, span_of(q->next));
-        out_char(&body, '}');
-    }
+    json_order_page(&body, front, q, true);
     if (body.overflow) {
         (void)front_refuse_field(front, query->exchange, "limit", "ask for fewer orders at once");
         return;
@@ -87,8 +74,8 @@ enum http_outcome handle_admin_orders(struct asking *asking)
                                   "status must be an order's state, like LOCKED");
     }
     /* 500 rows with every field at its longest would still fit the scratch. */
-    struct front_query *query =
-        front_query_new(asking, QUERY_ORDERS, limit > 500 ? 500 : (uint32_t)limit, orders_read);
+    struct front_query *query = front_query_new(
+        asking, QUERY_ORDERS, limit > 500 ? 500 : (uint32_t)limit, orders_read, BUDGET_OPERATOR);
     if (query == NULL) {
         return overloaded(asking);
     }
@@ -115,6 +102,25 @@ static void put_step(struct out *out, bool *first, int64_t at_ms, const char *st
     out_lit(out, "\"}");
 }
 
+/* The order with every step it took. */
+static void put_history(struct out *body, struct front *front, const struct order_row *row)
+{
+    json_order_row(body, front->shared->catalog, row, true);
+    body->len--; /* reopen the object */
+    out_lit(body, ",\"lsn\":");
+    out_u64(body, row->lsn);
+    out_lit(body, ",\"history\":[");
+    bool first = true;
+    put_step(body, &first, row->created_at_ms, "QUEUED");
+    if (row->locked_at_ms != 0) {
+        put_step(body, &first, row->locked_at_ms, "LOCKED");
+    }
+    if (row->ended_at_ms != 0) {
+        put_step(body, &first, row->ended_at_ms, order_state_text(row->state));
+    }
+    out_lit(body, "]}");
+}
+
 static void order_read(struct front *front, struct front_query *query)
 {
     const struct ledger_query *q = &query->clerk.query;
@@ -126,41 +132,21 @@ static void order_read(struct front *front, struct front_query *query)
         }
         return;
     }
-    const struct order_row *row = &q->orders[0];
     struct out body = front_scratch(front);
-    json_order_row(&body, front_shared(front)->catalog, row, true);
-    body.len--; /* reopen the object */
-    out_lit(&body, ",\"lsn\":");
-    out_u64(&body, row->lsn);
-    out_lit(&body, ",\"history\":[");
-    bool first = true;
-    put_step(&body, &first, row->created_at_ms, "QUEUED");
-    if (row->locked_at_ms != 0) {
-        put_step(&body, &first, row->locked_at_ms, "LOCKED");
-    }
-    if (row->ended_at_ms != 0) {
-        put_step(&body, &first, row->ended_at_ms, order_state_text(row->state));
-    }
-    out_lit(&body, "]}");
+    put_history(&body, front, &q->orders[0]);
     (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
 }
 
 /* An order decided but not booked yet is known to the gate alone. */
-static bool answer_from_gate(struct asking *asking, struct order_id id)
+static void put_queued(struct front *front, struct out *body, const struct order_view *view)
 {
-    struct front *front = asking->front;
-    struct gate_ask ask = {.question = ASK_ORDER, .loop = front->loop, .id = id};
-    (void)gate_submit(front->gate, &ask);
-    if (ask.refusal != REFUSAL_NONE || ask.order.state != ORDER_QUEUED) {
-        return false;
-    }
-    struct order_row row = {.id = id,
-                            .user = ask.order.user,
-                            .item = ask.order.item,
-                            .qty = ask.order.qty,
+    struct order_row row = {.id = view->id,
+                            .user = view->user,
+                            .item = view->item,
+                            .qty = view->qty,
                             .state = ORDER_QUEUED,
-                            .created_at_ms = ask.order.created_at_ms,
-                            .lsn = ask.order.lsn};
+                            .created_at_ms = view->created_at_ms,
+                            .lsn = view->lsn};
     const struct sale_row *sale = NULL;
     struct catalog *catalog = front->shared->catalog;
     catalog_lock(catalog);
@@ -171,13 +157,44 @@ static bool answer_from_gate(struct asking *asking, struct order_id id)
         memcpy(row.currency, sale->currency, sizeof(row.currency));
     }
     catalog_unlock(catalog);
+    put_history(body, front, &row);
+}
+
+static void queued_done(struct front *front, struct front_call *call)
+{
+    struct gate_ask ask = {.question = ASK_ORDER, .loop = front->loop, .id = call->write.op.id};
+    (void)gate_submit(front->gate, &ask);
+    if (ask.refusal != REFUSAL_NONE || ask.order.state != ORDER_QUEUED) {
+        (void)front_refuse_simply(front, call->exchange, REFUSAL_QUEUED,
+                                  "the order is being booked right now; ask again");
+        return;
+    }
     struct out body = front_scratch(front);
-    json_order_row(&body, catalog, &row, true);
-    body.len--;
-    out_lit(&body, ",\"history\":[{\"at_ms\":");
-    out_i64(&body, row.created_at_ms);
-    out_lit(&body, ",\"status\":\"QUEUED\"}]}");
-    (void)front_json(front, asking->exchange, 200, "", NULL, out_span(&body));
+    put_queued(front, &body, &ask.order);
+    (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
+}
+
+/* False: not at the gate, or further than QUEUED; the ledger has it. */
+static bool answer_from_gate(struct asking *asking, struct order_id id,
+                             enum http_outcome *ret_outcome)
+{
+    struct front *front = asking->front;
+    struct gate_ask ask = {.question = ASK_ORDER, .loop = front->loop, .id = id};
+    (void)gate_submit(front->gate, &ask);
+    if (ask.refusal != REFUSAL_NONE || ask.order.state != ORDER_QUEUED) {
+        return false;
+    }
+    struct front_call *call = front_call_new(asking, queued_done, BUDGET_OPERATOR);
+    *ret_outcome = HTTP_PENDING;
+    if (call != NULL) {
+        call->write.op.id = id;
+    }
+    if (call == NULL || !front_after(front, ask.lsn, asking->exchange, call)) {
+        if (call != NULL) {
+            front_call_free(front, call);
+        }
+        *ret_outcome = overloaded(asking);
+    }
     return true;
 }
 
@@ -188,10 +205,12 @@ enum http_outcome handle_admin_order(struct asking *asking)
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
                                    "no such order");
     }
-    if (answer_from_gate(asking, id)) {
-        return HTTP_ANSWERED;
+    enum http_outcome outcome;
+    if (answer_from_gate(asking, id, &outcome)) {
+        return outcome;
     }
-    struct front_query *query = front_query_new(asking, QUERY_ORDER, 1, order_read);
+    struct front_query *query =
+        front_query_new(asking, QUERY_ORDER, 1, order_read, BUDGET_OPERATOR);
     if (query == NULL) {
         return overloaded(asking);
     }
@@ -277,7 +296,8 @@ enum http_outcome handle_admin_events(struct asking *asking)
         return front_refuse_field(asking->front, asking->exchange, "limit",
                                   "limit must be a whole number from 1 to 1000");
     }
-    struct front_query *query = front_query_new(asking, QUERY_EVENTS, (uint32_t)limit, events_read);
+    struct front_query *query =
+        front_query_new(asking, QUERY_EVENTS, (uint32_t)limit, events_read, BUDGET_OPERATOR);
     if (query == NULL) {
         return overloaded(asking);
     }
@@ -400,7 +420,7 @@ enum http_outcome handle_report(struct asking *asking)
                                    "no such sale");
     }
     struct front_query *query =
-        front_query_new(asking, QUERY_REPORT, ITEMS_PER_SALE_MAX, report_read);
+        front_query_new(asking, QUERY_REPORT, ITEMS_PER_SALE_MAX, report_read, BUDGET_OPERATOR);
     if (query == NULL) {
         return overloaded(asking);
     }
@@ -410,6 +430,9 @@ enum http_outcome handle_report(struct asking *asking)
 
 enum http_outcome handle_live(struct asking *asking)
 {
+    if (watch_full(asking->front)) {
+        return overloaded(asking);
+    }
     watch_live(asking->front, asking->exchange);
     return HTTP_ANSWERED;
 }

@@ -219,8 +219,7 @@ static void delete_done(struct front *front, struct front_call *call)
                                   "only a draft can be deleted");
         return;
     }
-    (void)http_answer(front_server(front), call->exchange, 204, NULL, "Cache-Control: no-store\r\n",
-                      (struct span){NULL, 0});
+    (void)front_json(front, call->exchange, 204, "", NULL, (struct span){NULL, 0});
 }
 
 static enum http_outcome no_such_sale(struct asking *asking)
@@ -232,8 +231,8 @@ static enum http_outcome no_such_sale(struct asking *asking)
 static enum http_outcome write_sale(struct asking *asking, enum ledger_kind kind, uint64_t sale,
                                     struct sale_row *sale_in, uint32_t changes)
 {
-    struct front_call *call =
-        front_call_new(asking, kind == LEDGER_SALE_DELETE ? delete_done : sale_done);
+    struct front_call *call = front_call_new(
+        asking, kind == LEDGER_SALE_DELETE ? delete_done : sale_done, BUDGET_OPERATOR);
     if (call == NULL) {
         sale_row_free(sale_in);
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
@@ -295,7 +294,7 @@ static enum http_outcome move_sale(struct asking *asking, enum sale_state target
     if (part_id(asking->part[0], &id) != 0) {
         return no_such_sale(asking);
     }
-    struct front_call *call = front_call_new(asking, sale_done);
+    struct front_call *call = front_call_new(asking, sale_done, BUDGET_OPERATOR);
     if (call == NULL) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
@@ -374,7 +373,8 @@ static void sales_read(struct front *front, struct front_query *query)
 static enum http_outcome read_sales(struct asking *asking, uint64_t sale, uint64_t after,
                                     uint32_t limit)
 {
-    struct front_query *query = front_query_new(asking, QUERY_SALES, limit, sales_read);
+    struct front_query *query =
+        front_query_new(asking, QUERY_SALES, limit, sales_read, BUDGET_OPERATOR);
     if (query == NULL) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
@@ -465,7 +465,7 @@ enum http_outcome handle_restock(struct asking *asking)
     if (part_id(asking->part[0], &item) != 0) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
     }
-    struct front_call *call = front_call_new(asking, restock_done);
+    struct front_call *call = front_call_new(asking, restock_done, BUDGET_OPERATOR);
     if (call == NULL) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }

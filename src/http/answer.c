@@ -17,10 +17,13 @@
 void front_cors(const struct front *front, struct http_exchange exchange, struct out *headers)
 {
     const struct slot *slot = &front->slots[exchange.connection];
+    if (front->settings->cors_origins[0] != '\0') {
+        out_lit(headers, "Vary: Origin\r\n"); /* said to all, or a shared cache mixes them up */
+    }
     if (slot->origin_len == 0 || slot->generation != exchange.generation) {
         return;
     }
-    out_lit(headers, "Vary: Origin\r\nAccess-Control-Allow-Origin: ");
+    out_lit(headers, "Access-Control-Allow-Origin: ");
     out_bytes(headers, slot->origin, slot->origin_len);
     out_lit(headers, "\r\nAccess-Control-Expose-Headers: location, retry-after\r\n");
 }
@@ -36,7 +39,8 @@ enum http_outcome front_json(struct front *front, struct http_exchange exchange,
     out_lit(&lines, "\r\n");
     front_cors(front, exchange, &lines);
     text[lines.len] = '\0';
-    (void)http_answer(front->server, exchange, status, "application/json", text, body);
+    (void)http_answer(front->server, exchange, status, status == 204 ? NULL : "application/json",
+                      text, body);
     return HTTP_ANSWERED;
 }
 
@@ -158,7 +162,7 @@ void front_ready_make(struct front *front)
 bool front_ready_sold_out(struct front *front, struct http_exchange exchange, bool later)
 {
     const struct slot *slot = &front->slots[exchange.connection];
-    if (slot->origin_len != 0) {
+    if (slot->origin_len != 0 || front->settings->cors_origins[0] != '\0') {
         return false; /* needs headers of its own */
     }
     const struct ready *ready =
@@ -247,6 +251,9 @@ enum refusal body_is_json(const struct http_request *request, bool optional)
         return REFUSAL_NONE;
     }
     struct span type = request->content_type;
+    if (type.len == 0) {
+        return REFUSAL_BAD_MEDIA_TYPE;
+    }
     size_t end = 0;
     while (end < type.len && type.at[end] != ';') {
         end++;

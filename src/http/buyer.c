@@ -80,7 +80,7 @@ static void put_sale(struct front *front, struct out *out, const struct sale_row
     out_lit(out, "]}");
 }
 
-/* Newest sales first, as many as an answer holds: an old sale falls off the end, not a new one. */
+/* Newest sales first, as many as an answer holds; any single one fits (limits.h). */
 enum http_outcome handle_sales(struct asking *asking)
 {
     struct front *front = asking->front;
@@ -101,14 +101,14 @@ enum http_outcome handle_sales(struct asking *asking)
             out_char(&body, ',');
         }
         put_sale(front, &body, sales[i - 1], asking->now_ms);
-        if (body.overflow) {
+        if (body.overflow) { /* a smaller one may still fit */
             body.len = mark;
-            break;
+            body.overflow = false;
+            continue;
         }
         first = false;
     }
     catalog_unlock(catalog);
-    body.overflow = false;
     body.cap += 2;
     out_lit(&body, "]}");
     return front_json(front, asking->exchange, 200, "", CACHE_PUBLIC, out_span(&body));
@@ -150,6 +150,10 @@ enum http_outcome handle_item_events(struct asking *asking)
     CHECK(gate_submit(asking->front->gate, &ask) == GATE_ANSWERED);
     if (ask.refusal != REFUSAL_NONE) {
         return no_such_item(asking);
+    }
+    if (watch_full(asking->front)) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED,
+                                   "too many streams; GET the item instead");
     }
     watch_item(asking->front, asking->exchange, id);
     return HTTP_ANSWERED;
@@ -214,7 +218,7 @@ static enum refusal ticket_refusal(const struct gate_ask *ask, int64_t now_ms, i
     if (view->available == 0 && !ask->has_order) {
         return REFUSAL_SOLD_OUT;
     }
-    return ask->attempt > ORDER_ATTEMPT_MAX ? REFUSAL_LIMIT_REACHED : REFUSAL_NONE;
+    return ask->attempt >= BUYER_ENDED_MAX ? REFUSAL_LIMIT_REACHED : REFUSAL_NONE;
 }
 
 static enum http_outcome give_ticket(struct asking *asking, const struct gate_ask *ask)
@@ -416,7 +420,9 @@ enum http_outcome handle_buy(struct asking *asking)
                            .item = ticket.item,
                            .qty = qty,
                            .ticket_expires_ms = ticket.expires_at_ms,
-                           .now_ms = asking->now_ms};
+                           /* Not the turn's time: a process that was stopped in between would
+                            * sell after the end. */
+                           .now_ms = inside_time_ms(front->shared->time)};
     CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
     if (ask.refusal != REFUSAL_NONE) {
         return refuse_ask(front, asking->exchange, &ask);

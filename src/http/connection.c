@@ -187,13 +187,13 @@ struct connection *connection_of(struct http_server *s, struct http_exchange exc
                : NULL;
 }
 
-struct connection *connection_oldest_reading(struct http_server *s)
+struct connection *connection_oldest_reading(struct http_server *s, bool large)
 {
-    /* At most all large buffers are passed over. */
+    /* At most all buffers of the other kind are passed over. */
     for (uint32_t i = s->timers[TIMER_HEADER].first; i != CONNECTION_NONE;
          i = s->connections[i].next) {
         struct connection *c = &s->connections[i];
-        if (c->in != NULL && !c->in->large && c != s->current) {
+        if (c->in != NULL && c->in->large == large && c != s->current) {
             return c;
         }
     }

@@ -17,9 +17,11 @@
 #include "http/static.h"
 #include "http/watch.h"
 
-/* Office ops and queries of one loop under way: each is about 1 KiB and an operator's or a
- * shop's. */
-#define CALLS_MAX 4096
+/* Office ops and queries of one loop under way, about 1 KiB each, by whose they are: buyers who list
+ * their orders must not keep the shop's payments out. */
+static const uint32_t budgets[BUDGET_COUNT] = {
+    [BUDGET_SHOP] = 4096, [BUDGET_OPERATOR] = 256, [BUDGET_BUYER] = 512};
+#define CALLS_MAX (4096 + 256 + 512)
 #define EVENTS_A_TURN 512
 
 /* ---- waiting for durable_lsn ---- */
@@ -95,7 +97,9 @@ static void answer_waiting(struct front *front, const struct waiting *waiting, b
         view_answer(front, waiting->exchange, slot, lost);
         break;
     case WAIT_PUSH:
-        if (!lost) {
+        if (lost) {
+            watch_lost(front, waiting->exchange);
+        } else {
             watch_push(front, waiting->exchange);
         }
         break;
@@ -126,15 +130,17 @@ static bool answer_durable(struct front *front)
 /* ---- calls ---- */
 
 struct front_call *front_call_new(struct asking *asking,
-                                  void (*done)(struct front *front, struct front_call *call))
+                                  void (*done)(struct front *front, struct front_call *call),
+                                  enum front_budget budget)
 {
     struct front *front = asking->front;
-    struct front_call *call = front->calls < CALLS_MAX ? calloc(1, sizeof(*call)) : NULL;
+    bool room = front->calls[budget] < budgets[budget];
+    struct front_call *call = room ? calloc(1, sizeof(*call)) : NULL;
     if (call != NULL) {
-        front->calls++;
+        front->calls[budget]++;
+        call->budget = budget;
         call->exchange = asking->exchange;
         call->done = done;
-        call->user = asking->user;
         call->write.loop = front->loop;
     }
     return call;
@@ -144,8 +150,8 @@ void front_call_free(struct front *front, struct front_call *call)
 {
     sale_row_free(call->sale_in);
     sale_row_free(call->write.op.sale);
+    front->calls[call->budget]--;
     free(call);
-    front->calls--;
 }
 
 enum http_outcome front_write(struct front *front, struct front_call *call)
@@ -170,16 +176,19 @@ static size_t row_size(enum ledger_query_kind kind)
 
 struct front_query *front_query_new(struct asking *asking, enum ledger_query_kind kind,
                                     uint32_t limit,
-                                    void (*done)(struct front *front, struct front_query *query))
+                                    void (*done)(struct front *front, struct front_query *query),
+                                    enum front_budget budget)
 {
     struct front *front = asking->front;
-    struct front_query *query = front->calls < CALLS_MAX ? calloc(1, sizeof(*query)) : NULL;
+    bool room = front->calls[budget] < budgets[budget];
+    struct front_query *query = room ? calloc(1, sizeof(*query)) : NULL;
     void *rows = query != NULL ? calloc(limit > 0 ? limit : 1, row_size(kind)) : NULL;
     if (rows == NULL) {
         free(query);
         return NULL;
     }
-    front->calls++;
+    front->calls[budget]++;
+    query->budget = budget;
     struct ledger_query *q = &query->clerk.query;
     q->kind = kind;
     q->limit = limit;
@@ -189,7 +198,6 @@ struct front_query *front_query_new(struct asking *asking, enum ledger_query_kin
     q->report = kind == QUERY_REPORT ? rows : NULL;
     q->orders = q->sales == NULL && q->events == NULL && q->report == NULL ? rows : NULL;
     query->exchange = asking->exchange;
-    query->user = asking->user;
     query->done = done;
     query->clerk.loop = front->loop;
     return query;
@@ -205,8 +213,8 @@ static void query_free(struct front *front, struct front_query *query)
     free(q->events);
     free(q->report);
     free(q->orders);
+    front->calls[query->budget]--;
     free(query);
-    front->calls--;
 }
 
 enum http_outcome front_query_post(struct front *front, struct front_query *query)
@@ -432,6 +440,11 @@ static enum http_outcome handle(void *context, struct http_exchange exchange,
                                "no such path; /openapi.json lists them");
 }
 
+static void finished(void *context, struct http_exchange exchange)
+{
+    watch_finished(context, exchange);
+}
+
 static void gone(void *context, struct http_exchange exchange, uint64_t tag)
 {
     (void)tag;
@@ -445,6 +458,7 @@ static void settings_follow(struct front *front)
     struct front_settings *settings = atomic_load(&front->shared->settings);
     if (settings != front->settings) {
         front->settings = settings;
+        atomic_store(&front->shared->settings_seen[front->loop], settings->number);
         token_memory_clear(front->tokens);
         http_server_retime(front->server, &settings->http);
     }
@@ -460,7 +474,10 @@ static bool drain(struct front *front)
     http_server_flush(front->server);
     /* Ops under way come back to this loop's memory, so they are waited for in any case. */
     bool busy = http_server_busy(front->server) > 0 && !atomic_load(&front->shared->cut_off);
-    return busy || front->calls > 0;
+    for (int i = 0; i < BUDGET_COUNT; i++) {
+        busy = busy || front->calls[i] > 0;
+    }
+    return busy;
 }
 
 /* What other threads brought: collect, then answer what became durable. */
@@ -517,8 +534,11 @@ bool front_turn(struct front *front, int64_t sleep_max_us)
 
 static int front_start(struct front *front)
 {
-    const struct http_app app = {
-        .context = front, .handle = handle, .problem = front_problem, .gone = gone};
+    const struct http_app app = {.context = front,
+                                 .handle = handle,
+                                 .problem = front_problem,
+                                 .finished = finished,
+                                 .gone = gone};
     size_t bytes = (size_t)front->slots_count * sizeof(*front->slots);
     /* Mapped, not allocated: connections that never wait never touch theirs. */
     void *slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -605,19 +625,9 @@ struct http_server *front_server(struct front *front)
     return front->server;
 }
 
-struct metrics_slot *front_metrics(struct front *front)
-{
-    return front->metrics;
-}
-
 uint32_t front_loop(const struct front *front)
 {
     return front->loop;
-}
-
-struct prng *front_prng(struct front *front)
-{
-    return &front->prng;
 }
 
 struct out front_scratch(struct front *front)

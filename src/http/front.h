@@ -28,6 +28,8 @@
 
 /* Settings that SIGHUP may change: a new struct is published, the old one is freed much later. */
 struct front_settings {
+    uint64_t number;              /* grows with each reload */
+    struct front_settings *older; /* the owner's */
     struct token_keys token_keys;
     struct ticket_keys ticket_keys;
     char admin_token[128];
@@ -51,6 +53,8 @@ struct front_shared {
     struct inside_time *time;
     struct metrics *metrics;
     _Atomic(struct front_settings *) settings;
+    _Atomic uint64_t
+        settings_seen[LOOPS_MAX];    /* the number each loop uses: older ones can be freed */
     _Atomic bool ready;              /* buyers can be served */
     _Atomic bool draining;           /* SIGTERM was seen */
     _Atomic bool cut_off;            /* drained long enough: loops end at once */
@@ -103,12 +107,10 @@ extern const size_t routes_count;
 struct front_shared *front_shared(struct front *front);
 struct front_settings *front_settings(struct front *front);
 struct http_server *front_server(struct front *front);
-struct metrics_slot *front_metrics(struct front *front);
 uint32_t front_loop(const struct front *front);
-struct prng *front_prng(struct front *front);
 /* Scratch for an answer's body, one per front; whole again with each call. At least
  * FRONT_SCRATCH_BYTES. */
-#define FRONT_SCRATCH_BYTES 262144U
+#define FRONT_SCRATCH_BYTES HTTP_ANSWER_MAX
 struct out front_scratch(struct front *front);
 
 /* Answers with JSON, from the scratch. cache: NULL for "no-store". */
@@ -142,17 +144,17 @@ enum http_outcome front_refuse_field(struct front *front, struct http_exchange e
  * durable. done answers with call->exchange; it is not called when the connection is gone. The call
  * and op.sale are freed afterwards. call->error: 0; else answer with front_refuse_error.
  */
+enum front_budget { BUDGET_SHOP, BUDGET_OPERATOR, BUDGET_BUYER, BUDGET_COUNT };
 struct front_call {
     struct office_op write; /* first */
     struct http_exchange exchange;
     void (*done)(struct front *front, struct front_call *call);
-    uint64_t user;
-    int64_t started_us;
+    enum front_budget budget;
     struct sale_row *sale_in; /* freed with the call */
-    struct front_call *next;
 };
 struct front_call *front_call_new(struct asking *asking,
-                                  void (*done)(struct front *front, struct front_call *call));
+                                  void (*done)(struct front *front, struct front_call *call),
+                                  enum front_budget budget);
 /* Before it was posted. */
 void front_call_free(struct front *front, struct front_call *call);
 enum http_outcome front_write(struct front *front, struct front_call *call);
@@ -163,12 +165,13 @@ struct front_query {
     struct clerk_query clerk; /* first */
     struct http_exchange exchange;
     void (*done)(struct front *front, struct front_query *query);
-    uint64_t user;
+    enum front_budget budget;
     uint64_t number; /* the handler's own */
 };
 struct front_query *front_query_new(struct asking *asking, enum ledger_query_kind kind,
                                     uint32_t limit,
-                                    void (*done)(struct front *front, struct front_query *query));
+                                    void (*done)(struct front *front, struct front_query *query),
+                                    enum front_budget budget);
 enum http_outcome front_query_post(struct front *front, struct front_query *query);
 
 /* Live streams (item events, the dashboard): see watch.h. */
@@ -194,6 +197,24 @@ void json_item(struct out *out, const struct sale_row *sale, const struct item_r
 void json_item_row(struct out *out, const struct sale_row *sale, const struct item_row *item,
                    int64_t now_ms);
 void json_sale(struct out *out, const struct sale_row *sale, int64_t now_ms);
+#define ITEM_STATES(X)                                                                             \
+    X(ITEM_UPCOMING, "upcoming")                                                                   \
+    X(ITEM_OPEN, "open")                                                                           \
+    X(ITEM_SOLD_OUT, "sold_out")                                                                   \
+    X(ITEM_PAUSED, "paused")                                                                       \
+    X(ITEM_ENDED, "ended")
+enum item_state {
+#define X(name, text) name,
+    ITEM_STATES(X)
+#undef X
+        ITEM_STATE_COUNT
+};
+enum item_state item_state(const struct item_view *view, int64_t now_ms);
 const char *item_state_text(const struct item_view *view, int64_t now_ms);
+/* The order as the ledger answered, in the words of the board. */
+struct order_view order_row_view(const struct order_row *row);
+/* A page of order rows as {"orders":[...],"next":...}. */
+void json_order_page(struct out *out, struct front *front, const struct ledger_query *query,
+                     bool for_admin);
 
 #endif

@@ -29,7 +29,8 @@ struct slot {
     struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
     uint64_t user;
     uint64_t item_version;
-    int64_t due_ms; /* POLL: when to answer anyway; streams: next heartbeat */
+    int64_t due_ms;  /* POLL: when to answer anyway */
+    int64_t wake_ms; /* when the wheel looks at it: a poll's end, a stream's heartbeat */
     uint32_t key_next, key_previous;
     uint32_t wheel_next, wheel_previous, wheel_place;
     uint32_t list_next, list_previous;
@@ -84,7 +85,7 @@ struct front {
     uint32_t items_first; /* streams of items and of the dashboard */
     uint32_t items_cursor;
     int64_t items_next_ms;
-    uint32_t calls; /* office ops and queries under way */
+    uint32_t calls[BUDGET_COUNT]; /* office ops and queries under way */
     bool draining;
     struct ready sold_out[1 + READY_PAUSES];
 };

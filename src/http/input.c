@@ -24,16 +24,16 @@ static void input_release(struct http_server *s, struct connection *c)
 static struct http_buffer *input_borrow(struct http_server *s, bool large)
 {
     struct http_buffer *buffer = http_buffers_borrow(&s->buffers, large);
-    if (buffer != NULL || large) {
+    if (buffer != NULL) {
         return buffer;
     }
-    struct connection *oldest = connection_oldest_reading(s);
+    struct connection *oldest = connection_oldest_reading(s, large);
     if (oldest == NULL) {
         return NULL;
     }
     buffer = oldest->in;
     oldest->in = NULL;
-    *buffer = (struct http_buffer){.at = buffer->data};
+    *buffer = (struct http_buffer){.at = buffer->data, .large = large};
     output_refuse(s, oldest, REFUSAL_TIMEOUT);
     connection_settle(s, oldest);
     return buffer;
@@ -111,7 +111,7 @@ static char *input_parse(struct http_server *s, struct connection *c, char *at, 
             break;
         case HTTP_STEP_REFUSED:
             c->flags &= (uint16_t)~CONNECTION_HEAD;
-            c->flags |= s->parsed.request.method == HTTP_HEAD ? CONNECTION_HEAD : 0;
+            c->flags |= *len >= 5 && memcmp(at, "HEAD ", 5) == 0 ? CONNECTION_HEAD : 0;
             output_refuse(s, c, s->parsed.refusal);
             break;
         case HTTP_STEP_DONE:

@@ -136,18 +136,75 @@ void json_order_row(struct out *out, struct catalog *catalog, const struct order
     out_char(out, '}');
 }
 
-const char *item_state_text(const struct item_view *view, int64_t now_ms)
+struct order_view order_row_view(const struct order_row *row)
+{
+    return (struct order_view){.id = row->id,
+                               .user = row->user,
+                               .item = row->item,
+                               .qty = row->qty,
+                               .state = (uint8_t)row->state,
+                               .reason = (uint8_t)row->reason,
+                               .created_at_ms = row->created_at_ms,
+                               .pay_by_ms = row->pay_by_ms};
+}
+
+/* The ledger may be a moment ahead of the gate. What the board has shown is what counts, or a list
+ * and the order's own page would contradict each other. */
+static void follow_board(struct front *front, struct order_row *row)
+{
+    struct gate_ask ask = {.question = ASK_ORDER, .loop = front_loop(front), .id = row->id};
+    (void)gate_submit(engine_port(front_shared(front)->engine), &ask);
+    if (ask.refusal == REFUSAL_NONE) {
+        row->state = (enum order_state)ask.order.state;
+        row->reason = (enum refusal)ask.order.reason;
+        row->pay_by_ms = ask.order.pay_by_ms;
+    }
+}
+
+void json_order_page(struct out *out, struct front *front, const struct ledger_query *query,
+                     bool for_admin)
+{
+    out_lit(out, "{\"orders\":[");
+    for (uint32_t i = 0; i < query->count; i++) {
+        if (i > 0) {
+            out_char(out, ',');
+        }
+        if (!for_admin) {
+            follow_board(front, &query->orders[i]);
+        }
+        json_order_row(out, front_shared(front)->catalog, &query->orders[i], for_admin);
+    }
+    out_lit(out, "],\"next\":");
+    if (query->next[0] == '\0') {
+        out_lit(out, "null}");
+    } else {
+        out_json_string(out, span_of(query->next));
+        out_char(out, '}');
+    }
+}
+
+enum item_state item_state(const struct item_view *view, int64_t now_ms)
 {
     if (view->sale_state == SALE_CLOSED || now_ms >= view->ends_at_ms) {
-        return "ended";
+        return ITEM_ENDED;
     }
     if (view->sale_state == SALE_PAUSED) {
-        return "paused";
+        return ITEM_PAUSED;
     }
-    if (now_ms < view->starts_at_ms) {
-        return "upcoming";
+    if (view->sale_state == SALE_DRAFT || now_ms < view->starts_at_ms) {
+        return ITEM_UPCOMING;
     }
-    return view->available == 0 ? "sold_out" : "open";
+    return view->available == 0 ? ITEM_SOLD_OUT : ITEM_OPEN;
+}
+
+const char *item_state_text(const struct item_view *view, int64_t now_ms)
+{
+    static const char *const texts[] = {
+#define X(name, text) text,
+        ITEM_STATES(X)
+#undef X
+    };
+    return texts[item_state(view, now_ms)];
 }
 
 void json_item(struct out *out, const struct sale_row *sale, const struct item_row *item,

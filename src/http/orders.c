@@ -72,7 +72,7 @@ enum http_outcome handle_order(struct asking *asking)
     if (!find(asking, &ask)) {
         return no_such_order(asking);
     }
-    bool hold_it = wait_ms > 0 && !asking->front->draining &&
+    bool hold_it = wait_ms > 0 && !asking->front->draining && !watch_full(asking->front) &&
                    (ask.order.state == hold || ask.order.state == ORDER_QUEUED) &&
                    !order_state_final((enum order_state)ask.order.state);
     if (!hold_it) {
@@ -94,28 +94,15 @@ enum http_outcome handle_order_events(struct asking *asking)
         span_parse_u64(asking->request->last_event_id, UINT16_MAX, &told) != 0) {
         told = 0;
     }
+    if (watch_full(asking->front)) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED,
+                                   "too many streams; GET the order instead");
+    }
     watch_order(asking->front, asking->exchange, &ask.order, (uint16_t)told);
     return HTTP_ANSWERED;
 }
 
 /* ---- cancel ---- */
-
-/* The order as the ledger answered, in the words of the board. */
-static void answer_row(struct front *front, struct http_exchange exchange,
-                       const struct order_row *row)
-{
-    struct order_view view = {.id = row->id,
-                              .user = row->user,
-                              .item = row->item,
-                              .qty = row->qty,
-                              .state = (uint8_t)row->state,
-                              .reason = (uint8_t)row->reason,
-                              .created_at_ms = row->created_at_ms,
-                              .pay_by_ms = row->pay_by_ms};
-    struct out body = front_scratch(front);
-    json_order_view(&body, front->shared->catalog, &view);
-    (void)front_json(front, exchange, 200, "", NULL, out_span(&body));
-}
 
 static void cancel_done(struct front *front, struct front_call *call)
 {
@@ -124,7 +111,10 @@ static void cancel_done(struct front *front, struct front_call *call)
         (void)front_refuse_simply(front, call->exchange, op->refusal, NULL);
         return;
     }
-    answer_row(front, call->exchange, &op->order);
+    struct order_view view = order_row_view(&op->order);
+    struct out body = front_scratch(front);
+    json_order_view(&body, front->shared->catalog, &view);
+    (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
 }
 
 enum http_outcome handle_cancel(struct asking *asking)
@@ -143,7 +133,7 @@ enum http_outcome handle_cancel(struct asking *asking)
     default:
         break;
     }
-    struct front_call *call = front_call_new(asking, cancel_done);
+    struct front_call *call = front_call_new(asking, cancel_done, BUDGET_SHOP);
     if (call == NULL) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
@@ -168,19 +158,10 @@ static void my_orders_done(struct front *front, struct front_query *query)
         return;
     }
     struct out body = front_scratch(front);
-    out_lit(&body, "{\"orders\":[");
-    for (uint32_t i = 0; i < q->count; i++) {
-        if (i > 0) {
-            out_char(&body, ',');
-        }
-        json_order_row(&body, front->shared->catalog, &q->orders[i], false);
-    }
-    out_lit(&body, "],\"next\":");
-    if (q->next[0] == '\0') {
-        out_lit(&body, "null}");
-    } else {
-        out_json_string(&body, span_of(q->next));
-        out_char(&body, '}');
+    json_order_page(&body, front, q, false);
+    if (body.overflow) {
+        (void)front_refuse_field(front, query->exchange, "limit", "ask for fewer orders at once");
+        return;
     }
     (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
 }
@@ -196,7 +177,7 @@ enum http_outcome handle_my_orders(struct asking *asking)
                                   "limit must be a whole number from 1 to 200");
     }
     struct front_query *ask =
-        front_query_new(asking, QUERY_ORDERS, (uint32_t)limit, my_orders_done);
+        front_query_new(asking, QUERY_ORDERS, (uint32_t)limit, my_orders_done, BUDGET_BUYER);
     if (ask == NULL) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }

@@ -110,6 +110,9 @@ static void handle_event(struct http_server *s, const struct net_event *event)
     if ((event->what & NET_READABLE) != 0 && c->state != CONNECTION_FREE) {
         input_readable(s, c);
     }
+    if ((event->what & NET_FINISHED) != 0 && c->state == CONNECTION_PENDING) {
+        s->app.finished(s->app.context, connection_exchange(s, c));
+    }
 }
 
 void http_server_events(struct http_server *s, const struct net_event *events, size_t count,

@@ -76,6 +76,8 @@ struct http_app {
     /* A framing error or a limit: make the problem answer's body (the connection closes after it).
      */
     void (*problem)(void *context, enum refusal refusal, struct out *body);
+    /* The peer of a pending exchange will send no more; it may still read the answer, or be gone. */
+    void (*finished)(void *context, struct http_exchange exchange);
     /* The connection of a pending exchange or of a stream went away; tag is what http_tag set. */
     void (*gone)(void *context, struct http_exchange exchange, uint64_t tag);
 };

@@ -64,7 +64,10 @@ enum http_outcome handle_openapi(struct asking *asking)
     for (size_t i = 0; i < web_assets_count; i++) {
         if (span_is(span_of(web_assets[i].path), "openapi.json")) {
             struct span body = {(const char *)web_assets[i].data, web_assets[i].len};
-            return front_json(asking->front, asking->exchange, 200, "", "public, max-age=60", body);
+            (void)http_answer_lasting(front_server(asking->front), asking->exchange, 200,
+                                      "application/json", "Cache-Control: public, max-age=60\r\n",
+                                      body);
+            return HTTP_ANSWERED;
         }
     }
     CHECK(!"the contract is built into the binary");

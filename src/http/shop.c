@@ -23,14 +23,7 @@ static void payment_done(struct front *front, struct front_call *call)
                                       : NULL);
         return;
     }
-    struct order_view view = {.id = op->order.id,
-                              .user = op->order.user,
-                              .item = op->order.item,
-                              .qty = op->order.qty,
-                              .state = (uint8_t)op->order.state,
-                              .reason = (uint8_t)op->order.reason,
-                              .created_at_ms = op->order.created_at_ms,
-                              .pay_by_ms = op->order.pay_by_ms};
+    struct order_view view = order_row_view(&op->order);
     struct out body = front_scratch(front);
     json_order_view(&body, front_shared(front)->catalog, &view);
     (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
@@ -47,7 +40,7 @@ static enum http_outcome pay(struct asking *asking, struct order_id id, struct s
         return front_refuse_simply(front, asking->exchange, REFUSAL_QUEUED,
                                    "the order is still being booked; send this again in a moment");
     }
-    struct front_call *call = front_call_new(asking, payment_done);
+    struct front_call *call = front_call_new(asking, payment_done, BUDGET_SHOP);
     if (call == NULL) {
         return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }

@@ -4,7 +4,7 @@
  * A key has one algorithm. A token names its key by `kid`, or, without one, is tried with the
  * default key of its algorithm; a token whose `alg` is not its key's is refused, `none` above all.
  * A verified token is remembered until its `exp` in a fixed table per loop, keyed by SipHash-128 of
- * the whole token under a key of this process; failed signature checks are budgeted per address.
+ * the whole token under a key of this process; failed Ed25519 checks are budgeted per address.
  */
 #ifndef SLUICE_HTTP_TOKEN_H
 #define SLUICE_HTTP_TOKEN_H

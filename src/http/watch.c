@@ -47,13 +47,14 @@ static void key_unlink(struct front *front, uint32_t connection)
     }
 }
 
+/* due_ms: when to look at it; further ahead than the wheel reaches, it is linked on from there. */
 static void wheel_link(struct front *front, uint32_t connection, int64_t due_ms)
 {
     struct slot *slot = &front->slots[connection];
     int64_t last = front->wheel_ms + (int64_t)(WHEEL_PLACES - 1) * WHEEL_STEP_MS;
     int64_t at = due_ms < front->wheel_ms ? front->wheel_ms : due_ms > last ? last : due_ms;
     uint32_t place = (uint32_t)(at / WHEEL_STEP_MS) % WHEEL_PLACES;
-    slot->due_ms = due_ms;
+    slot->wake_ms = due_ms;
     slot->wheel_place = place;
     slot->wheel_previous = 0;
     slot->wheel_next = front->wheel[place];
@@ -228,8 +229,11 @@ static void push(struct front *front, uint32_t connection)
     }
     if (!front_durable(front, ask.lsn)) {
         if (slot->wait == WAIT_NOTHING) {
-            slot->wait = WAIT_PUSH;
-            (void)front_after(front, ask.lsn, exchange_of(front, connection), NULL);
+            if (front_after(front, ask.lsn, exchange_of(front, connection), NULL)) {
+                slot->wait = WAIT_PUSH;
+            } else {
+                look_again(front, connection);
+            }
         }
         return;
     }
@@ -250,12 +254,42 @@ void watch_push(struct front *front, struct http_exchange exchange)
     }
 }
 
+void watch_lost(struct front *front, struct http_exchange exchange)
+{
+    struct slot *slot = &front->slots[exchange.connection];
+    if (slot->generation != exchange.generation) {
+        return;
+    }
+    if (slot->watch == WATCH_ORDER) {
+        end_stream(front, exchange.connection);
+    } else if (slot->watch == WATCH_POLL) {
+        watch_remove(front, exchange.connection);
+        (void)front_refuse_simply(front, exchange, REFUSAL_UNKNOWN_OUTCOME,
+                                  "the journal's disk failed while this order was being written");
+    }
+}
+
+void watch_finished(struct front *front, struct http_exchange exchange)
+{
+    struct slot *slot = &front->slots[exchange.connection];
+    if (slot->generation == exchange.generation && slot->watch == WATCH_POLL) {
+        slot->due_ms = front->now_ms;
+        push(front, exchange.connection);
+    }
+}
+
+bool watch_full(const struct front *front)
+{
+    return front->watchers >= front->slots_count - front->slots_count / 4;
+}
+
 enum http_outcome watch_poll(struct front *front, struct http_exchange exchange,
                              const struct order_view *view, enum order_state hold_state,
                              int64_t due_ms)
 {
     struct slot *slot = watch_add(front, exchange, WATCH_POLL, view->id, due_ms);
     slot->hold_state = (uint8_t)hold_state;
+    slot->due_ms = due_ms;
     push(front, exchange.connection);
     return slot->watch == WATCH_POLL ? HTTP_PENDING : HTTP_ANSWERED;
 }
@@ -380,7 +414,7 @@ static void send_news(struct front *front, uint32_t connection, struct news *new
     bool sold = slot->watch == WATCH_ITEM && news->view.available == 0;
     /* The state may change with time alone, so compare what is shown, not only the version. */
     uint64_t shown =
-        news->view.version * 8 + (uint64_t)(item_state_text(&news->view, front->now_ms)[0] & 7);
+        news->view.version * ITEM_STATE_COUNT + (uint64_t)item_state(&news->view, front->now_ms);
     if (slot->watch == WATCH_ITEM && slot->item_version == shown) {
         return;
     }
@@ -455,9 +489,9 @@ static void run_wheel(struct front *front)
         while (link != 0) {
             struct slot *slot = &front->slots[link - 1];
             uint32_t next = slot->wheel_next;
-            if (slot->due_ms > front->now_ms) {
+            if (slot->wake_ms > front->now_ms) {
                 wheel_unlink(front, link - 1);
-                wheel_link(front, link - 1, slot->due_ms);
+                wheel_link(front, link - 1, slot->wake_ms);
             } else {
                 fire(front, link - 1);
             }

@@ -30,6 +30,12 @@ void watch_gone(struct front *front, struct http_exchange exchange);
 bool watch_notices(struct front *front);
 /* The slot's push waited for an LSN, and it is durable now. */
 void watch_push(struct front *front, struct http_exchange exchange);
+/* The journal latched while it waited: the answer will never be durable. */
+void watch_lost(struct front *front, struct http_exchange exchange);
+/* The peer has said all it will say: a long poll is answered with what there is. */
+void watch_finished(struct front *front, struct http_exchange exchange);
+/* A quarter of the connections is kept for requests that end by themselves. */
+bool watch_full(const struct front *front);
 /* Timers and streams. When to come back at the latest; front->now_ms for "at once". */
 int64_t watch_tick(struct front *front);
 /* Draining: long polls are answered, streams end. */

@@ -21,7 +21,6 @@
 
 /* X(kind, NAME, name shown, help). A new number is a new line; nothing else has to know. */
 #define METRICS(X)                                                                                 \
-    X(COUNTER, HTTP_CONNECTIONS_TOTAL, "sluice_http_connections_total", "connections accepted")    \
     X(COUNTER, HTTP_REQUESTS_TOTAL, "sluice_http_requests_total", "requests answered")             \
     X(COUNTER, HTTP_MALFORMED_TOTAL, "sluice_http_malformed_total",                                \
       "connections closed for malformed framing")                                                  \
@@ -48,8 +47,6 @@
       "1 after a failed write or sync: no promises until a restart")                               \
     X(HISTOGRAM, JOURNAL_SYNC, "sluice_journal_sync_seconds", "write and sync of one batch")       \
     X(COUNTER, LEDGER_COMMITS_TOTAL, "sluice_ledger_commits_total", "transactions committed")      \
-    X(COUNTER, LEDGER_RETRIES_TOTAL, "sluice_ledger_retries_total",                                \
-      "batches that met trouble and were done one by one")                                         \
     X(GAUGE, LEDGER_LAG, "sluice_ledger_lag_records", "durable records not booked yet")            \
     X(HISTOGRAM, LEDGER_COMMIT, "sluice_ledger_commit_seconds", "one transaction of the ledger")   \
     X(HISTOGRAM, BUY_ANSWER, "sluice_buy_answer_seconds", "from a buy read to its 202 written")    \

@@ -107,23 +107,28 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
 
 /*
  * Write ops. In: as listed; out: refusal (REFUSAL_NONE: done), order or sale, repeated.
- *   BOOK        command (a RESERVE), lsn. -> order (LOCKED or FAILED). An id that has a row already
- *               moves nothing and answers that row (repeated).
- *               Refused for the limit: a FAILED row, reason LIMIT_REACHED; for want of stock: a
- * FAILED row, reason NO_STOCK (the gate was wrong: written off there). PAY         id, payment_id,
- * amount_cents, fingerprint (of the body). -> order; NOT_FOUND, QUEUED (known to the caller only),
- * WRONG_AMOUNT, ALREADY_PAID, EXPIRED (also past pay_by_ms at now_ms), DIFFERENT_REQUEST
- * (payment_id known with another fingerprint); the same payment_id and fingerprint again: the same
- * answer, repeated. CANCEL      id, user (0: any). -> order; already CANCELLED: repeated;
- * NOT_FOUND, ALREADY_PAID, EXPIRED EXPIRE      id; done only if LOCKED and pay_by_ms <= now_ms;
- * else BAD_STATE, nothing changed RESTOCK     item, amount, request_id -> sale; the same request_id
- * again with the same amount: repeated; with another: DIFFERENT_REQUEST; NO_SUCH_ITEM; BAD_STATE
- * when closed SALE_CREATE sale_in (ids 0: the ledger gives them) -> sale; EXISTS SALE_CHANGE
- * sale_in, changes; while draft anything (items replaced), later name and end only (others given
- * and different: BAD_STATE) -> sale; NOT_FOUND; end moved on a closed sale: BAD_STATE SALE_DELETE
- * sale -> only a draft, else BAD_STATE; NOT_FOUND SALE_MOVE   sale, target (WARM, OPEN, PAUSED,
- * CLOSED) -> sale; repeating a move: repeated; BAD_STATE SALE_FORGET sale; only CLOSED and without
- * QUEUED/LOCKED orders, else BAD_STATE
+ *
+ *   BOOK         command (a RESERVE), lsn -> order (LOCKED or FAILED). An id that has a row already
+ *                moves nothing and answers that row (repeated). Refused for the limit: a FAILED row,
+ *                reason LIMIT_REACHED; for want of stock: a FAILED row, reason NO_STOCK (the gate was
+ *                wrong; it writes the units off).
+ *   PAY          id, key (payment_id), amount_cents, fingerprint -> order. NOT_FOUND, WRONG_AMOUNT,
+ *                ALREADY_PAID, EXPIRED (also from pay_by_ms on). The payment_id that paid, with the
+ *                same fingerprint: the same answer (repeated); with another: DIFFERENT_REQUEST.
+ *   CANCEL       id, user (0: any) -> order; CANCELLED already: repeated. NOT_FOUND, ALREADY_PAID,
+ *                EXPIRED.
+ *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE.
+ *   RESTOCK      item, amount, key (request_id) -> sale; the same key and amount: repeated; another
+ *                amount: DIFFERENT_REQUEST. NO_SUCH_ITEM; BAD_STATE when closed.
+ *   SALE_CREATE  sale_in (ids 0: the ledger gives them) -> sale. EXISTS.
+ *   SALE_CHANGE  sale_id, sale_in, changes -> sale; while draft anything (items replaced), later name
+ *                and end only (others given and different: BAD_STATE); the end of a closed sale:
+ *                BAD_STATE. NOT_FOUND.
+ *   SALE_DELETE  sale_id; only a draft, else BAD_STATE. NOT_FOUND.
+ *   SALE_MOVE    sale_id, target (WARM, OPEN, PAUSED, CLOSED) -> sale; repeating a move: repeated.
+ *                BAD_STATE, NOT_FOUND.
+ *   SALE_FORGET  sale_id; only CLOSED and without LOCKED orders, else BAD_STATE. That no decision of
+ *                it is still to be booked is the caller's to know.
  */
 #define LEDGER_OPS(X)                                                                              \
     X(LEDGER_BOOK, "book")                                                                         \
@@ -179,8 +184,7 @@ struct ledger_op {
     struct sale_row
         *sale; /* for sale ops and RESTOCK, if done: the caller frees it with sale_row_free */
     /* the caller's own */
-    void *owner;
-    struct ledger_op *next;
+    int64_t pay_by_ms; /* EXPIRE: the deadline that was met, in case it has to be kept again */
 };
 
 struct ledger_batch {
@@ -199,8 +203,8 @@ struct ledger_batch {
 enum ledger_query_kind {
     QUERY_STATE, /* booked_lsn, last_event */
     QUERY_SALES, /* sale != 0: only that one; else all in id order, after = last id. Into sales[] */
-    QUERY_ORDERS, /* filters sale, item, user, state (-1: any); newest first; after = cursor.
-                     orders[] */
+    QUERY_ORDERS, /* filters sale, item, user, state (-1: any); after cursor; into orders[]. One
+                   * user's: newest first; all others: by item and id, downwards */
     QUERY_ORDER,  /* id -> orders[0] */
     QUERY_EVENTS, /* number > after, in order; into events[] */
     QUERY_LOCKED, /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[]
@@ -238,13 +242,11 @@ struct ledger_query {
     char next[80]; /* QUERY_ORDERS: empty when there is no more */
     uint64_t booked_lsn;
     uint64_t last_event;
+    int64_t highest_ms;      /* QUERY_STATE: the latest time of any event */
     struct sale_row **sales; /* each freed by the caller with sale_row_free */
     struct order_row *orders;
     struct ledger_event *events;
     struct report_row *report;
-    /* the caller's own */
-    void *owner;
-    struct ledger_query *next_query;
 };
 
 enum ledger_submitted { LEDGER_DONE, LEDGER_PENDING };

@@ -13,7 +13,8 @@
 
 struct net;
 
-enum { NET_ACCEPTED = 1, NET_READABLE = 2, NET_WRITABLE = 4, NET_HUNG_UP = 8 };
+/* FINISHED: the peer will send no more (it may still read); told at least once, watched or not. */
+enum { NET_ACCEPTED = 1, NET_READABLE = 2, NET_WRITABLE = 4, NET_HUNG_UP = 8, NET_FINISHED = 16 };
 
 struct net_event {
     uint32_t connection;

@@ -1,8 +1,8 @@
 /*
  * What booking and expiring an order cost in the SQLite ledger: CPU microseconds (user and system,
  * checkpoints included) and orders per second of wall time, for several batch sizes, each on a
- * fresh file. Buyers are drawn at random from a hundred million, which is the worst case for an
- * item of one per buyer: every order lands in another place of three trees.
+ * fresh file. Buyers come scattered over a hundred million, none twice, which is the worst case
+ * for an item of one per buyer: every order lands in another place of three trees.
  *
  *   bench_ledger [orders per size, default 200000] [folder, default a new one under /tmp]
  */

@@ -48,6 +48,13 @@ static struct disk_posix *posix_of(struct disk *disk)
     return (struct disk_posix *)disk; /* its first member */
 }
 
+static void posix_close(struct disk *disk, struct disk_file *file)
+{
+    (void)disk;
+    (void)close(file->fd);
+    free(file);
+}
+
 static int posix_open(struct disk *disk, const char *name, enum disk_open how,
                       struct disk_file **ret_file)
 {
@@ -66,20 +73,19 @@ static int posix_open(struct disk *disk, const char *name, enum disk_open how,
         free(file);
         return error;
     }
-    if (how == DISK_WRITE && fdatasync(file->fd) == 0) {
+    if (how == DISK_WRITE) {
         /* An earlier process may have met a failed write-back: its pages then look clean and are in
          * the cache, but not on the disk. Recovery must read what the disk has. */
+        if (fdatasync(file->fd) != 0 &&
+            errno != EINVAL) { /* EINVAL: nothing to sync, like a device */
+            int error = error_of(errno);
+            posix_close(disk, file);
+            return error;
+        }
         (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
     }
     *ret_file = file;
     return 0;
-}
-
-static void posix_close(struct disk *disk, struct disk_file *file)
-{
-    (void)disk;
-    (void)close(file->fd);
-    free(file);
 }
 
 static int posix_read(struct disk *disk, struct disk_file *file, uint64_t at, void *bytes, size_t n,

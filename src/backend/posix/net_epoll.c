@@ -22,11 +22,14 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,6 +55,7 @@
 struct net_listener {
     uint32_t loops;
     uint16_t port;
+    int claim;              /* -1: none, the system chose the port */
     int sockets[LOOPS_MAX]; /* -1: taken by a loop */
 };
 
@@ -171,6 +175,29 @@ static int port_of(int fd, struct sockaddr_storage *address, uint16_t *ret_port)
     return 0;
 }
 
+/*
+ * Whoever holds this name may open sockets on the address: an abstract socket, which the kernel
+ * takes back when the process ends. Binding the port once without SO_REUSEPORT finds servers of
+ * other makes; two of ours that start in the same instant would both pass that.
+ */
+static int claim(const char *address_port, int *ret_fd)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int len = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "sluice/%s", address_port);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return ERR_IO;
+    }
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    if (bind(fd, (const struct sockaddr *)&name, size) != 0) {
+        int error = errno == EADDRINUSE ? ERR_BUSY : ERR_IO;
+        (void)close(fd);
+        return error;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
 static int open_sockets(struct net_listener *listener, struct sockaddr_storage *address,
                         socklen_t len)
 {
@@ -206,7 +233,13 @@ int net_epoll_listen(const char *address_port, uint32_t loops, struct net_listen
     for (uint32_t i = 0; i < loops; i++) {
         listener->sockets[i] = -1;
     }
-    err = open_sockets(listener, &address, len);
+    listener->claim = -1;
+    err = strcmp(address_port + strlen(address_port) - 2, ":0") == 0
+              ? 0
+              : claim(address_port, &listener->claim);
+    if (err == 0) {
+        err = open_sockets(listener, &address, len);
+    }
     if (err != 0) {
         int saved = errno;
         net_listener_free(listener);
@@ -232,6 +265,9 @@ void net_listener_free(struct net_listener *listener)
             (void)close(listener->sockets[i]);
         }
     }
+    if (listener->claim >= 0) {
+        (void)close(listener->claim);
+    }
     free(listener);
 }
 
@@ -245,8 +281,8 @@ static int epoll_set(struct net_epoll *n, int op, int fd, uint32_t events, uint3
 
 static uint32_t interest(uint32_t watch)
 {
-    return ((watch & NET_READABLE) != 0 ? EPOLLIN | EPOLLRDHUP : 0U) |
-           ((watch & NET_WRITABLE) != 0 ? EPOLLOUT : 0U) | EPOLLET;
+    return ((watch & NET_READABLE) != 0 ? EPOLLIN : 0U) |
+           ((watch & NET_WRITABLE) != 0 ? EPOLLOUT : 0U) | EPOLLRDHUP | EPOLLET;
 }
 
 static void listen_watch(struct net_epoll *n, bool on)
@@ -404,10 +440,11 @@ static void report(struct net_epoll *n, uint32_t number, uint32_t events,
                                       ((events & EPOLLRDHUP) != 0 ? LEFT_END : 0) |
                                       ((events & (EPOLLHUP | EPOLLERR)) != 0 ? LEFT_HUNG : 0));
     n->reported[n->reported_count++] = number;
-    *ret_event =
-        (struct net_event){number, ((events & EPOLLIN) != 0 ? NET_READABLE : 0) |
-                                       ((events & EPOLLOUT) != 0 ? NET_WRITABLE : 0) |
-                                       ((events & (EPOLLHUP | EPOLLERR)) != 0 ? NET_HUNG_UP : 0)};
+    uint32_t what = ((events & EPOLLIN) != 0 ? NET_READABLE : 0) |
+                    ((events & EPOLLOUT) != 0 ? NET_WRITABLE : 0) |
+                    ((events & EPOLLRDHUP) != 0 ? NET_FINISHED : 0) |
+                    ((events & (EPOLLHUP | EPOLLERR)) != 0 ? NET_HUNG_UP : 0);
+    *ret_event = (struct net_event){number, what};
 }
 
 static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max, int64_t timeout_us)

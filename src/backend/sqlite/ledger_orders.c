@@ -210,20 +210,16 @@ static int order_end(struct write *w, struct ledger_op *op, enum order_move move
     return err != 0 ? err : order_event(w, kind, order);
 }
 
-static const char outcome_paid[] = "PAID";
-
-/* The final answer to a payment_id is kept: it will be given again. */
 static int payment_insert(struct write *w, const struct ledger_op *op)
 {
     struct id_text id = id_text_of(op->id);
-    const char *outcome = op->refusal == REFUSAL_NONE ? outcome_paid : refusal_name(op->refusal);
     return store_run(w->store, SQL_PAYMENT_ADD, v_text(op->key), v_int((int64_t)op->order.item),
                      v_id(&id), v_int(op->amount_cents),
-                     v_blob(op->fingerprint, sizeof(op->fingerprint)), v_text(outcome),
-                     v_int(w->batch->now_ms));
+                     v_blob(op->fingerprint, sizeof(op->fingerprint)), v_int(w->batch->now_ms));
 }
 
-/* An earlier decision on this payment_id, answered again. ERR_NOTFOUND: there is none. */
+/* The payment that paid, told again. ERR_NOTFOUND: this one has paid nothing. Refused ones leave no
+ * trace: the same words get the same refusal by themselves, and the id stays free. */
 static int payment_answer_existing(struct write *w, struct ledger_op *op)
 {
     sqlite3_stmt *row;
@@ -231,21 +227,13 @@ static int payment_answer_existing(struct write *w, struct ledger_op *op)
     if (err != 0) {
         return err;
     }
-    struct id_text id = id_text_of(op->id);
-    struct span stored_id = column_span(row, 0);
-    struct span stored_fingerprint = {sqlite3_column_blob(row, 1),
-                                      (size_t)sqlite3_column_bytes(row, 1)};
-    struct span outcome = column_span(row, 2);
-    if (!span_equal(stored_id, (struct span){id.text, ORDER_ID_TEXT}) ||
-        !span_equal(stored_fingerprint,
-                    (struct span){(const char *)op->fingerprint, sizeof(op->fingerprint)})) {
-        op->refusal = REFUSAL_DIFFERENT_REQUEST;
-    } else if (!span_is(outcome, outcome_paid)) {
-        err = refusal_of_name(outcome, &op->refusal);
-    }
+    struct span stored = {sqlite3_column_blob(row, 0), (size_t)sqlite3_column_bytes(row, 0)};
+    bool same =
+        span_equal(stored, (struct span){(const char *)op->fingerprint, sizeof(op->fingerprint)});
     store_done(row);
-    if (err != 0 || op->refusal == REFUSAL_DIFFERENT_REQUEST) {
-        return err;
+    if (!same) {
+        op->refusal = REFUSAL_DIFFERENT_REQUEST;
+        return 0;
     }
     op->repeated = true;
     err = order_row_load(w->store, op->id, &op->order);
@@ -275,8 +263,9 @@ int op_pay(struct write *w, struct ledger_op *op)
     } else {
         err = order_end(w, op, MOVE_PAY, EVENT_ORDER_PAID, op->key);
         memcpy(op->order.payment_id, op->key, sizeof(op->order.payment_id));
+        err = err != 0 ? err : payment_insert(w, op);
     }
-    return err != 0 ? err : payment_insert(w, op);
+    return err;
 }
 
 int op_cancel(struct write *w, struct ledger_op *op)

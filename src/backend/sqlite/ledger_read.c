@@ -137,6 +137,7 @@ static int query_state(struct store *s, struct ledger_query *q)
     }
     q->booked_lsn = (uint64_t)sqlite3_column_int64(row, 0);
     q->last_event = (uint64_t)sqlite3_column_int64(row, 1);
+    q->highest_ms = sqlite3_column_int64(row, 2);
     store_done(row);
     return 0;
 }

@@ -124,12 +124,10 @@
     "  order_id TEXT NOT NULL,"                                                                    \
     "  amount_cents INTEGER NOT NULL,"                                                             \
     "  fingerprint BLOB NOT NULL CHECK(length(fingerprint) = 16),"                                 \
-    "  outcome TEXT NOT NULL CHECK(outcome IN ('PAID', 'WRONG_AMOUNT', 'ALREADY_PAID', "           \
-    "'EXPIRED')),"                                                                                 \
     "  at_ms INTEGER NOT NULL,"                                                                    \
     "  FOREIGN KEY(item_id, order_id) REFERENCES orders(item_id, id)"                              \
     ") WITHOUT ROWID;"                                                                             \
-    "CREATE UNIQUE INDEX payments_once ON payments(order_id) WHERE outcome = 'PAID';"              \
+    "CREATE UNIQUE INDEX payments_once ON payments(order_id);"                                     \
     "CREATE TABLE restocks("                                                                       \
     "  item_id INTEGER NOT NULL REFERENCES items(id),"                                             \
     "  request_id TEXT NOT NULL,"                                                                  \

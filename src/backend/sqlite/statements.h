@@ -13,14 +13,20 @@
     "s.currency"
 #define ORDER_JOINS " CROSS JOIN items i ON i.id = o.item_id CROSS JOIN sales s ON s.id = i.sale_id"
 
-/* A page of orders, newest first: ?1 user, ?2 item, ?3 sale, ?4 status, ?5 ?6 ?7 the order the page
- * comes after, ?8 how many. */
-#define ORDERS_PAGE(from, where)                                                                   \
+/* A page of orders: ?1 user, ?2 item, ?3 sale, ?4 status, ?5 ?6 ?7 the order the page comes after, ?8
+ * how many. One buyer's come newest first, by their index; all others by the table's own key,
+ * downwards, so that any page of any number of orders costs the page alone. */
+#define ORDERS_PAGE(from, where, order)                                                            \
     "SELECT " ORDER_COLUMNS " FROM " from ORDER_JOINS " WHERE " where                              \
-    " AND (o.created_at_ms, o.item_id, o.id) < (?5, ?6, ?7)"                                       \
     " AND (?1 = 0 OR o.user_id = ?1) AND (?2 = 0 OR o.item_id = ?2)"                               \
     " AND (?3 = 0 OR i.sale_id = ?3) AND (?4 IS NULL OR o.status = ?4)"                            \
-    " ORDER BY o.created_at_ms DESC, o.item_id DESC, o.id DESC LIMIT ?8"
+    " ORDER BY " order " LIMIT ?8"
+#define ORDERS_BY_TIME(from, where)                                                                \
+    ORDERS_PAGE(from, where " AND (o.created_at_ms, o.item_id, o.id) < (?5, ?6, ?7)",              \
+                "o.created_at_ms DESC, o.item_id DESC, o.id DESC")
+#define ORDERS_BY_KEY(where)                                                                       \
+    ORDERS_PAGE("orders o", where " AND ?5 >= 0 AND (o.item_id, o.id) < (?6, ?7)",                 \
+                "o.item_id DESC, o.id DESC")
 
 #define STATEMENTS(X)                                                                              \
     X(SQL_BEGIN_WRITE, "BEGIN IMMEDIATE")                                                          \
@@ -30,7 +36,8 @@
     X(SQL_OP_BEGIN, "SAVEPOINT op")                                                                \
     X(SQL_OP_KEEP, "RELEASE op")                                                                   \
     X(SQL_OP_UNDO, "ROLLBACK TO op")                                                               \
-    X(SQL_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events) FROM meta")       \
+    X(SQL_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"                 \
+                 " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")             \
     X(SQL_CURSOR_SET, "UPDATE meta SET booked_lsn = ?1 WHERE booked_lsn < ?1")                     \
     X(SQL_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                      \
     X(SQL_IDS_SET, "UPDATE meta SET next_sale_id = ?1, next_item_id = ?2")                         \
@@ -60,9 +67,9 @@
                 " SET held = held + excluded.held, ended = ended + excluded.ended")                \
     X(SQL_RELEASE, "UPDATE holdings SET held = held - ?3, ended = ended + ?4,"                     \
                    " barred = max(barred, ?5) WHERE item_id = ?1 AND user_id = ?2")                \
-    X(SQL_PAYMENT, "SELECT order_id, fingerprint, outcome FROM payments WHERE payment_id = ?1")    \
+    X(SQL_PAYMENT, "SELECT fingerprint FROM payments WHERE payment_id = ?1")                       \
     X(SQL_PAYMENT_ADD, "INSERT INTO payments(payment_id, item_id, order_id, amount_cents,"         \
-                       " fingerprint, outcome, at_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")         \
+                       " fingerprint, at_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                      \
     X(SQL_RESTOCK, "UPDATE stock SET total = total + ?2, available = available + ?2"               \
                    " WHERE item_id = ?1")                                                          \
     X(SQL_RESTOCKED, "SELECT amount FROM restocks WHERE item_id = ?1 AND request_id = ?2")         \
@@ -96,17 +103,16 @@
     X(SQL_STOCK_DROP, "DELETE FROM stock WHERE item_id"                                            \
                       " IN (SELECT id FROM items WHERE sale_id = ?1)")                             \
     X(SQL_ITEMS_DROP, "DELETE FROM items WHERE sale_id = ?1")                                      \
-    X(SQL_ORDERS_OF_USER, ORDERS_PAGE("orders o INDEXED BY orders_by_user", "o.user_id = ?1"))     \
-    X(SQL_ORDERS_OF_ITEM, ORDERS_PAGE("orders o", "o.item_id = ?2"))                               \
-    X(SQL_ORDERS_OF_SALE,                                                                          \
-      ORDERS_PAGE("orders o", "o.item_id IN (SELECT id FROM items WHERE sale_id = ?3)"))           \
-    X(SQL_ORDERS, ORDERS_PAGE("orders o", "1"))                                                    \
+    X(SQL_ORDERS_OF_USER, ORDERS_BY_TIME("orders o INDEXED BY orders_by_user", "o.user_id = ?1"))  \
+    X(SQL_ORDERS_OF_ITEM, ORDERS_BY_KEY("o.item_id = ?2"))                                         \
+    X(SQL_ORDERS_OF_SALE, ORDERS_BY_KEY("o.item_id IN (SELECT id FROM items WHERE sale_id = ?3)")) \
+    X(SQL_ORDERS, ORDERS_BY_KEY("1"))                                                              \
     X(SQL_LOCKED_ITEM, "SELECT item_id FROM stock WHERE item_id >= ?1 AND locked > 0"              \
                        " ORDER BY item_id LIMIT 1")                                                \
     X(SQL_LOCKED, "SELECT " ORDER_COLUMNS " FROM orders o" ORDER_JOINS                             \
                   " WHERE o.item_id = ?1 AND o.id > ?2 AND o.status = 'LOCKED'"                    \
                   " ORDER BY o.id LIMIT ?3")                                                       \
-    X(SQL_REPORT_STATES, "SELECT status, count(*), sum(qty), sum(amount_cents),"                   \
+    X(SQL_REPORT_STATES, "SELECT status, count(*), sum(qty), total(amount_cents),"                 \
                          " min(created_at_ms), max(created_at_ms)"                                 \
                          " FROM orders WHERE item_id = ?1 GROUP BY status")                        \
     X(SQL_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM orders WHERE item_id = ?1"   \

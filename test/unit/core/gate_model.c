@@ -100,7 +100,8 @@ static enum refusal model_reserve_refusal(const struct gate_command *c,
     if (buyer != NULL && buyer->barred) {
         return REFUSAL_BARRED;
     }
-    if (item->limit != 0 && held + c->qty > item->limit) {
+    bool too_often = buyer != NULL && buyer->ended >= BUYER_ENDED_MAX;
+    if (too_often || (item->limit != 0 && held + c->qty > item->limit)) {
         return REFUSAL_LIMIT_REACHED;
     }
     if (c->qty > item->available) {
@@ -258,7 +259,8 @@ static struct answer model_sale_command(const struct gate_command *c)
     if (sale == NULL) {
         return no(REFUSAL_NOT_FOUND, 0);
     }
-    if (sale->state == SALE_CLOSED && c->kind != GATE_CLOSE) {
+    /* Closed is for good; when it ended may still be told. */
+    if (sale->state == SALE_CLOSED && c->kind != GATE_CLOSE && c->kind != GATE_RETIME) {
         return no(REFUSAL_BAD_STATE, 0);
     }
     if (c->kind == GATE_OPEN) {

@@ -302,54 +302,71 @@ static void replay(struct gate *second, const struct gate_command *c, enum verdi
     CHECK(gate_step(second, &back, &effects) == verdict);
 }
 
-static void run(struct gate_sizes sizes, uint32_t seen[REFUSAL_COUNT], uint32_t verdicts[4])
-{
+static struct pair {
     struct gate gate;
-    struct gate second;
+    struct gate second; /* fed from the records alone */
     void *memory;
     void *second_memory;
-    gate_open(&gate, sizes, prng_next(&prng), &memory);
-    gate_open(&second, sizes, prng_next(&prng), &second_memory);
+    uint32_t refused[REFUSAL_COUNT];
+    uint32_t verdicts[4];
+} pair;
+
+static void pair_open(struct gate_sizes sizes)
+{
+    gate_open(&pair.gate, sizes, prng_next(&prng), &pair.memory);
+    gate_open(&pair.second, sizes, prng_next(&prng), &pair.second_memory);
     model_clear(sizes);
     unfinished = (struct gate_command){.kind = GATE_KIND_NONE};
     now_ms = 1000;
-    for (uint64_t step = 0; step < STEPS; step++) {
-        const struct gate_command c = draw_command();
-        struct gate_effects effects;
-        struct answer want = model_step(&c);
-        enum verdict verdict = gate_step(&gate, &c, &effects);
-        compare_effects(&gate, &c, &want, verdict, &effects);
-        if (c.kind == GATE_FORGET && (verdict == VERDICT_DONE || verdict == VERDICT_MORE)) {
-            model_forgotten(&gate, &c, verdict == VERDICT_DONE);
-        }
-        if (c.kind == GATE_FORGET) {
-            unfinished = verdict == VERDICT_MORE ? c : (struct gate_command){0};
-        }
-        if (verdict == VERDICT_DONE || verdict == VERDICT_MORE) {
-            replay(&second, &c, verdict);
-        }
-        compare(&gate);
-        seen[effects.refusal]++;
-        verdicts[verdict]++;
-        if (step % 100 == 0) {
-            gate_audit(&gate);
-            compare(&second);
-        }
+}
+
+static void pair_close(void)
+{
+    gate_audit(&pair.gate);
+    gate_audit(&pair.second);
+    compare(&pair.second);
+    free(pair.memory);
+    free(pair.second_memory);
+}
+
+/* One command to the model, the gate and, if it was journalled, to the second gate. */
+static enum verdict pair_step(struct gate_command c)
+{
+    struct gate_effects effects;
+    struct answer want = model_step(&c);
+    enum verdict verdict = gate_step(&pair.gate, &c, &effects);
+    bool changed = verdict == VERDICT_DONE || verdict == VERDICT_MORE;
+    compare_effects(&pair.gate, &c, &want, verdict, &effects);
+    if (c.kind == GATE_FORGET && changed) {
+        model_forgotten(&pair.gate, &c, verdict == VERDICT_DONE);
     }
-    gate_audit(&gate);
-    gate_audit(&second);
-    compare(&second);
-    free(memory);
-    free(second_memory);
+    if (c.kind == GATE_FORGET) {
+        unfinished = verdict == VERDICT_MORE ? c : (struct gate_command){0};
+    }
+    if (changed) {
+        replay(&pair.second, &c, verdict);
+    }
+    compare(&pair.gate);
+    pair.refused[effects.refusal]++;
+    pair.verdicts[verdict]++;
+    return verdict;
 }
 
 static void the_gate_does_what_the_model_does(void **state)
 {
     (void)state;
-    uint32_t seen[REFUSAL_COUNT] = {0};
-    uint32_t verdicts[4] = {0};
+    memset(pair.refused, 0, sizeof(pair.refused));
+    memset(pair.verdicts, 0, sizeof(pair.verdicts));
     for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
-        run(gates[i], seen, verdicts);
+        pair_open(gates[i]);
+        for (uint64_t step = 0; step < STEPS; step++) {
+            (void)pair_step(draw_command());
+            if (step % 100 == 0) {
+                gate_audit(&pair.gate);
+                compare(&pair.second);
+            }
+        }
+        pair_close();
     }
     /* A run that never met one of these would prove little. */
     static const enum refusal met[] = {
@@ -358,14 +375,52 @@ static void the_gate_does_what_the_model_does(void **state)
         REFUSAL_LIMIT_REACHED, REFUSAL_OVERLOADED, REFUSAL_NOT_FOUND,         REFUSAL_BAD_STATE,
         REFUSAL_BAD_REQUEST};
     for (size_t i = 0; i < sizeof(met) / sizeof(met[0]); i++) {
-        if (seen[met[i]] == 0) {
+        if (pair.refused[met[i]] == 0) {
             fail_msg("never refused: %s", refusal_text(met[i])->code);
         }
     }
     for (int i = 0; i < 4; i++) {
-        assert_true(verdicts[i] > 0);
+        assert_true(pair.verdicts[i] > 0);
     }
-    assert_true(verdicts[VERDICT_DONE] > 20000);
+    assert_true(pair.verdicts[VERDICT_DONE] > 20000);
+}
+
+/* More often than a random run gets to: a buyer who buys and cancels on and on. */
+static void who_lets_go_too_often_is_at_his_limit(void **state)
+{
+    (void)state;
+    pair_open((struct gate_sizes){.orders = 250, .buyers = 3, .items = 1, .sales = 1});
+    uint64_t event = 0;
+    struct gate_command c = {
+        .kind = GATE_LOAD_SALE, .sale = 1, .ends_at_ms = 9999, .event = ++event};
+    assert_int_equal(pair_step(c), VERDICT_DONE);
+    c = (struct gate_command){
+        .kind = GATE_LOAD_ITEM, .sale = 1, .item = 1, .amount = 9, .limit = 3, .event = ++event};
+    assert_int_equal(pair_step(c), VERDICT_DONE);
+    for (uint32_t i = 0; i <= BUYER_ENDED_MAX; i++) {
+        struct order_id id = order_id_fresh(1, 1, i);
+        c = (struct gate_command){.kind = GATE_RESERVE,
+                                  .now_ms = 5,
+                                  .id = id,
+                                  .user = 7,
+                                  .item = 1,
+                                  .qty = 1,
+                                  .ticket_expires_ms = 99};
+        bool may = i < BUYER_ENDED_MAX;
+        assert_int_equal(pair_step(c), may ? VERDICT_DONE : VERDICT_REFUSED);
+        c = (struct gate_command){.kind = GATE_CONFIRM, .id = id, .item = 1, .event = ++event};
+        assert_int_equal(pair_step(c), may ? VERDICT_DONE : VERDICT_REFUSED);
+        c = (struct gate_command){.kind = GATE_CANCEL, .id = id, .item = 1, .event = ++event};
+        assert_int_equal(pair_step(c), may ? VERDICT_DONE : VERDICT_REFUSED);
+    }
+    c = (struct gate_command){.kind = GATE_RESERVE,
+                              .id = order_id_fresh(1, 2, 1),
+                              .user = 8,
+                              .item = 1,
+                              .qty = 1,
+                              .ticket_expires_ms = 99};
+    assert_int_equal(pair_step(c), VERDICT_DONE); /* another buyer is not held up by it */
+    pair_close();
 }
 
 int main(void)
@@ -377,6 +432,7 @@ int main(void)
     prng = prng_of(seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gate_does_what_the_model_does),
+        cmocka_unit_test(who_lets_go_too_often_is_at_his_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static void chains_come_out_in_the_order_given(void **state)
     }
     struct gate_item empty = {.id = 11, .total = 4, .available = 4};
     assert_int_equal(gate_restore_item(&restore, &empty, 2), 0);
-    gate_restore_finish(&restore, 77, 88);
+    assert_int_equal(0, gate_restore_finish(&restore, 77, 88));
     assert_int_equal(gate.applied_event, 77);
     assert_int_equal(gate.highest_ms, 88);
     uint64_t n = 0;
@@ -85,7 +85,7 @@ static void chains_come_out_in_the_order_given(void **state)
 static void an_empty_gate_is_complete_at_once(void **state)
 {
     (void)state;
-    gate_restore_finish(&restore, 0, 0);
+    assert_int_equal(0, gate_restore_finish(&restore, 0, 0));
     assert_int_equal(gate.item_pool.used, 0);
 }
 

@@ -12,8 +12,7 @@ struct memory_key {
     char key[PAYMENT_ID_MAX_BYTES + 1];
     struct order_id id; /* PAY */
     uint8_t fingerprint[16];
-    enum refusal refusal; /* the answer that was given */
-    uint64_t item;        /* RESTOCK */
+    uint64_t item; /* RESTOCK */
     uint64_t amount;
 };
 
@@ -191,7 +190,6 @@ static void key_add(struct memory_ledger *ledger, const struct ledger_op *op)
 {
     struct memory_key key = {.kind = op->kind,
                              .id = op->id,
-                             .refusal = op->refusal,
                              .item = op->kind == LEDGER_RESTOCK ? op->item : 0,
                              .amount = op->amount};
     memcpy(key.key, op->key, sizeof(key.key));
@@ -211,7 +209,6 @@ static void pay(struct write *w, struct ledger_op *op)
             return;
         }
         op->repeated = true;
-        op->refusal = known->refusal;
         op->order = *order;
         return;
     }
@@ -227,8 +224,8 @@ static void pay(struct write *w, struct ledger_op *op)
         op->refusal = REFUSAL_WRONG_AMOUNT;
     } else {
         order_end(w, order, ORDER_PAID, EVENT_ORDER_PAID);
+        key_add(w->ledger, op);
     }
-    key_add(w->ledger, op);
     op->order = *order;
 }
 
@@ -328,7 +325,7 @@ static void sale_create(struct write *w, struct ledger_op *op)
 /* Name and end only, which is what may change at any time. */
 static void sale_change(struct write *w, struct ledger_op *op)
 {
-    struct sale_row *sale = sale_find(w->ledger, op->sale_in->id);
+    struct sale_row *sale = sale_find(w->ledger, op->sale_id);
     if (sale == NULL) {
         op->refusal = REFUSAL_NOT_FOUND;
         return;
@@ -467,8 +464,9 @@ static void commit(struct memory_ledger *ledger, struct ledger_batch *batch)
         ledger->ops[op->kind]++;
         ledger->repeated += op->repeated;
     }
-    CHECK(batch->booked_lsn >= ledger->booked_lsn);
-    ledger->booked_lsn = batch->booked_lsn;
+    if (batch->booked_lsn > ledger->booked_lsn) { /* a lost answer had it further on: never back */
+        ledger->booked_lsn = batch->booked_lsn;
+    }
     ledger->commits++;
     size_t count = ledger->events_count - first;
     if (count > 0) {
@@ -572,6 +570,11 @@ static void run_query(const struct memory_ledger *ledger, struct ledger_query *q
     case QUERY_STATE:
         query->booked_lsn = ledger->booked_lsn;
         query->last_event = ledger->events_count;
+        query->highest_ms = 0;
+        for (size_t i = 0; i < ledger->events_count; i++) {
+            int64_t at_ms = ledger->events[i].at_ms;
+            query->highest_ms = at_ms > query->highest_ms ? at_ms : query->highest_ms;
+        }
         return;
     case QUERY_SALES:
         read_sales(ledger, query);

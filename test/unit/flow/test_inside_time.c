@@ -43,6 +43,19 @@ static void it_never_starts_below_what_was_journalled(void **state)
     assert_int_equal(inside_time_ms(&inside), START_MS + 10);
 }
 
+static void it_can_be_raised_and_never_lowered(void **state)
+{
+    (void)state;
+    inside_time_raise(&inside, START_MS - 1000);
+    assert_int_equal(inside_time_us(&inside), START_MS * 1000);
+    inside_time_raise(&inside, START_MS);
+    assert_int_equal(inside_time_us(&inside), START_MS * 1000);
+    inside_time_raise(&inside, START_MS + 7000);
+    assert_int_equal(inside_time_us(&inside), (START_MS + 7000) * 1000);
+    fake_clock_pass_ms(&clock, 5);
+    assert_int_equal(inside_time_ms(&inside), START_MS + 7005);
+}
+
 /* Whatever somebody does to the wall clock changes nothing at once. */
 static void a_set_wall_clock_moves_nothing(void **state)
 {
@@ -111,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(it_starts_at_the_wall_clock_and_runs_with_the_machine),
         TEST(it_never_starts_below_what_was_journalled),
+        TEST(it_can_be_raised_and_never_lowered),
         TEST(a_set_wall_clock_moves_nothing),
         TEST(a_small_difference_is_slewed_away),
         TEST(a_jump_is_told_once_and_not_followed),

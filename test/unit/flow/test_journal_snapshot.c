@@ -437,7 +437,7 @@ static void whole_chunks_with_wrong_contents(void **state)
         assert_int_equal(world.found.bad_snapshots, 1);
     }
     /* Whole by all checksums, but no gate: the state of a sale that is none. */
-    assert_int_equal(open_forged(1, 32 + 1 + 28, 0x00070209), ERR_CORRUPT);
+    assert_int_equal(open_forged(1, 32 + 1 + 28, 0x07020009), ERR_CORRUPT);
     assert_string_equal(world.found.why, "the snapshot cannot be loaded");
     /* A batch number that the segment behind it does not go on from. */
     assert_int_equal(open_forged(0, 32 + 8, 1), ERR_CORRUPT);

@@ -127,15 +127,16 @@ static void no_more_than_asked_for_and_the_rest_later(void **state)
 static void what_comes_out_of_order_is_put_in_order(void **state)
 {
     (void)state;
-    add(1, 30, 3000);
-    add(1, 10, 1000);
-    add(1, 20, 2000);
-    add(1, 21, 2000);
-    add(1, 11, 1000);
-    assert_int_equal(keeper_next_ms(keeper, catalog), 1000);
-    assert_due(1000, 1, ORDERS(10, 11));
-    assert_due(2000, 1, ORDERS(20, 21));
-    assert_due(3000, 1, ORDERS(30));
+    static const int64_t pay_by_ms[] = {3000, 1000, 2000, 1500, 500, 2500};
+    for (uint64_t n = 0; n < 6; n++) {
+        add(1, n, pay_by_ms[n]);
+    }
+    assert_int_equal(keeper_next_ms(keeper, catalog), 500);
+    assert_due(500, 1, ORDERS(4));
+    assert_due(1999, 1, ORDERS(1, 3));
+    add(1, 6, 1900); /* also behind some that have gone: the ring has turned */
+    assert_int_equal(keeper_next_ms(keeper, catalog), 1900);
+    assert_due(9999, 1, ORDERS(6, 2, 5, 0));
 }
 
 static void what_is_given_back_is_due_again_in_the_same_order(void **state)
@@ -148,7 +149,7 @@ static void what_is_given_back_is_due_again_in_the_same_order(void **state)
     assert_int_equal(count, 5);
     assert_int_equal(keeper_pending(keeper), 1);
     for (size_t i = count; i > 0; i--) { /* oldest last, as the office does */
-        keeper_return(keeper, ops[i - 1].sale_id, ops[i - 1].id, ops[i - 1].amount_cents);
+        keeper_return(keeper, ops[i - 1].sale_id, ops[i - 1].id, ops[i - 1].pay_by_ms);
     }
     assert_int_equal(keeper_pending(keeper), 6);
     assert_int_equal(keeper_next_ms(keeper, catalog), 1000);
@@ -170,7 +171,7 @@ static void a_full_ring_can_be_given_back(void **state)
     for (int round = 0; round < 3; round++) {
         assert_int_equal(keeper_due(keeper, 1000, ops, 64), 64);
         for (size_t i = 64; i > 0; i--) {
-            keeper_return(keeper, 1, ops[i - 1].id, ops[i - 1].amount_cents);
+            keeper_return(keeper, 1, ops[i - 1].id, ops[i - 1].pay_by_ms);
         }
     }
     assert_int_equal(keeper_due(keeper, 1000, ops, 64), 64);
@@ -204,7 +205,7 @@ static void nothing_is_lost_or_doubled(void **state)
             const struct ledger_op *op = &ops[i - 1];
             assert_true(pay_by[op->id.lo] <= now_ms);
             if (again) {
-                keeper_return(keeper, op->sale_id, op->id, op->amount_cents);
+                keeper_return(keeper, op->sale_id, op->id, op->pay_by_ms);
             } else {
                 assert_int_equal(seen[op->id.lo]++, 0);
                 gone++;
@@ -248,6 +249,25 @@ static void a_million_deadlines_cost_nothing_per_tick(void **state)
     assert_int_equal(mprotect(guarded, bytes, PROT_READ | PROT_WRITE), 0);
     fifo->ring = ring;
     assert_int_equal(munmap(guarded, bytes), 0);
+}
+
+static void a_forgotten_sale_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    for (uint64_t n = 0; n < 30; n++) {
+        add(1 + n % 3, n, 1000 + (int64_t)n);
+    }
+    keeper_forget(keeper, 1);
+    keeper_forget(keeper, 1);
+    keeper_forget(keeper, 99);
+    assert_int_equal(keeper_pending(keeper), 20);
+    assert_int_equal(keeper_next_ms(keeper, catalog), 1001);
+    assert_int_equal(keeper_due(keeper, 9999, ops, MAX), 20);
+    for (size_t i = 0; i < 20; i++) {
+        assert_true(ops[i].sale_id == 2 || ops[i].sale_id == 3);
+    }
+    add(1, 40, 1000);
+    assert_due(1000, 1, ORDERS(40));
 }
 
 /* ---- sales ---- */
@@ -334,6 +354,22 @@ static void a_closed_sale_is_forgotten_when_end_and_deadlines_are_long_past(void
     assert_int_equal(keeper_next_ms(keeper, catalog), 9000 + KEEP_MS);
 }
 
+/* After a restart nothing is known of orders that are paid: whoever bought last had his time. */
+static void a_closed_sale_is_kept_for_the_last_buyers_time_to_pay(void **state)
+{
+    (void)state;
+    struct sale_row *sale = calloc(1, sizeof(*sale));
+    assert_non_null(sale);
+    *sale = (struct sale_row){.id = 7,
+                              .state = SALE_CLOSED,
+                              .starts_at_ms = 1000,
+                              .ends_at_ms = 5000,
+                              .pay_within_s = 60};
+    assert_int_equal(catalog_put(catalog, sale), 0);
+    assert_still(65000 + KEEP_MS - 1);
+    assert_moves(65000 + KEEP_MS, LEDGER_SALE_FORGET, SALE_CLOSED);
+}
+
 static void the_next_thing_to_do_is_the_earliest_of_all(void **state)
 {
     (void)state;
@@ -374,11 +410,13 @@ int main(void)
         TEST(a_full_ring_can_be_given_back),
         TEST(nothing_is_lost_or_doubled),
         TEST(a_million_deadlines_cost_nothing_per_tick),
+        TEST(a_forgotten_sale_leaves_nothing_behind),
         TEST(a_warm_sale_opens_at_its_start),
         TEST(a_warm_sale_that_ends_before_it_starts_is_closed),
         TEST(open_and_paused_sales_close_at_their_end),
         TEST(a_draft_is_left_alone),
         TEST(a_closed_sale_is_forgotten_when_end_and_deadlines_are_long_past),
+        TEST(a_closed_sale_is_kept_for_the_last_buyers_time_to_pay),
         TEST(the_next_thing_to_do_is_the_earliest_of_all),
         TEST(many_sales_move_in_their_turn),
     };

@@ -36,7 +36,6 @@ struct model_payment {
     char key[16];
     struct order_id id;
     int64_t amount;
-    enum refusal outcome;
 };
 
 struct model {
@@ -129,7 +128,7 @@ static struct expected model_pay(struct model *m, const struct ledger_op *op)
             if (p->amount != op->amount_cents || !order_id_equal(p->id, op->id)) {
                 return (struct expected){.refusal = REFUSAL_DIFFERENT_REQUEST};
             }
-            return (struct expected){.refusal = p->outcome, .repeated = true, .order = order};
+            return (struct expected){.repeated = true, .order = order};
         }
     }
     if (order == NULL) {
@@ -147,12 +146,11 @@ static struct expected model_pay(struct model *m, const struct ledger_op *op)
         m->items[order->item - 1].locked -= order->qty;
         m->items[order->item - 1].sold += order->qty;
         e.event = true;
+        struct model_payment *p = &m->payments[m->payments_count++];
+        (void)snprintf(p->key, sizeof(p->key), "%.15s", op->key);
+        p->id = op->id;
+        p->amount = op->amount_cents;
     }
-    struct model_payment *p = &m->payments[m->payments_count++];
-    (void)snprintf(p->key, sizeof(p->key), "%.15s", op->key);
-    p->id = op->id;
-    p->amount = op->amount_cents;
-    p->outcome = e.refusal;
     return e;
 }
 
