@@ -245,15 +245,15 @@ def test_what_must_be_understood_and_is_not_is_refused(server):
 
 
 def test_guessing_signatures_is_rate_limited_per_address(server):
-    """Checking a signature costs: an address that fails too often is told to wait, others not."""
-    good = mint(7, key=key_of(server))
+    """An Ed25519 check costs: an address that fails too often is told to wait, others not."""
+    good = mint(7, alg="EdDSA", key=OLD_SEED, kid="old")
     head, claims, _ = good.split(".")
     source = f"127.{next(_addresses)}"
     with Conn(server.address, source=source) as conn:
         limited = None
         for _ in range(100):
             for _ in range(500):
-                token = f"{head}.{claims}.{b64url(os.urandom(32))}"
+                token = f"{head}.{claims}.{b64url(os.urandom(64))}"
                 conn.send(request_bytes("GET", "/v1/me/orders",
                                         {"Authorization": f"Bearer {token}"}))
             for _ in range(500):
@@ -268,6 +268,19 @@ def test_guessing_signatures_is_rate_limited_per_address(server):
         assert any(n.lower().startswith("ratelimit") for n, _ in limited.headers), limited
     accepted(server, good)
     refused(server, good[:-2] + "AA")
+
+
+def test_cheap_failures_do_not_lock_out_others_behind_one_address(server):
+    source = f"127.{next(_addresses)}"
+    with Conn(server.address, source=source) as conn:
+        for _ in range(10):
+            for _ in range(500):
+                conn.send(request_bytes("GET", "/v1/me/orders", {"Authorization": "Bearer x.y.z"}))
+            for _ in range(500):
+                problem(conn.read_response(), 401, "unauthenticated")
+        token = mint(7, alg="EdDSA", key=OLD_SEED, kid="old", ttl=4321)
+        conn.send(request_bytes("GET", "/v1/me/orders", {"Authorization": f"Bearer {token}"}))
+        assert conn.read_response().status == 200
 
 
 # ---------------------------------------------------------------- EdDSA

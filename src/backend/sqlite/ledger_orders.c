@@ -254,12 +254,13 @@ int op_pay(struct write *w, struct ledger_op *op)
     if (err != 0) {
         return err;
     }
-    if (op->order.state == ORDER_PAID) {
+    /* The amount first: it never changes, so the same words always get the same answer. */
+    if (op->amount_cents != op->order.amount_cents) {
+        op->refusal = REFUSAL_WRONG_AMOUNT;
+    } else if (op->order.state == ORDER_PAID) {
         op->refusal = REFUSAL_ALREADY_PAID;
     } else if (op->order.state != ORDER_LOCKED || w->batch->now_ms >= op->order.pay_by_ms) {
         op->refusal = REFUSAL_EXPIRED;
-    } else if (op->amount_cents != op->order.amount_cents) {
-        op->refusal = REFUSAL_WRONG_AMOUNT;
     } else {
         err = order_end(w, op, MOVE_PAY, EVENT_ORDER_PAID, op->key);
         memcpy(op->order.payment_id, op->key, sizeof(op->order.payment_id));

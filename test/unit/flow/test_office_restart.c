@@ -246,20 +246,33 @@ static void many_events_and_deadlines_are_caught_up_with(void **state)
 
 /* ---- sales ---- */
 
-static void a_draft_is_in_the_catalog_and_not_at_the_gate(void **state)
+/* A draft of so many items, from id * 10 on; what the office said. */
+static int create_draft(uint64_t id, uint32_t items_count)
 {
-    (void)state;
-    struct item_row item = {.id = 50, .total = 5, .price_cents = 1};
-    struct sale_row sale = {.id = 5,
+    struct item_row items[8];
+    struct sale_row sale = {.id = id,
                             .state = SALE_DRAFT,
+                            .pay_within_s = 20,
                             .starts_at_ms = OFFICE_NOW + 5000,
                             .ends_at_ms = OFFICE_NOW + 9000,
                             .name = "draft",
-                            .items_count = 1,
-                            .items = &item};
+                            .items_count = items_count,
+                            .items = items};
+    memset(items, 0, sizeof(items));
+    for (uint32_t i = 0; i < items_count; i++) {
+        items[i].id = id * 10 + i;
+        items[i].total = 5;
+        items[i].price_cents = OFFICE_CENTS;
+    }
     struct office_op *op = office_op_new(&world, LEDGER_SALE_CREATE, 0);
     op->op.sale_in = &sale;
-    assert_int_equal(result_of(op), REFUSAL_NONE);
+    return result_of(op);
+}
+
+static void a_draft_is_in_the_catalog_and_not_at_the_gate(void **state)
+{
+    (void)state;
+    assert_int_equal(create_draft(5, 1), REFUSAL_NONE);
     assert_string_equal(catalog_sale(world.catalog, 5)->name, "draft");
     assert_int_equal(gate_find_item(&world.box.gate, 50), GATE_NONE);
     office_world_pass_ms(&world, 20000); /* no keeper moves a draft */
@@ -269,20 +282,70 @@ static void a_draft_is_in_the_catalog_and_not_at_the_gate(void **state)
     assert_null(catalog_sale(world.catalog, 5));
 }
 
+/* Drafts have no events: the catalog is read anew when an answer was lost. */
+static void a_draft_whose_answer_was_lost_is_found(void **state)
+{
+    (void)state;
+    world.ledger.lose_next = ERR_UNKNOWN;
+    assert_int_equal(create_draft(5, 1), ERR_UNKNOWN);
+    assert_null(catalog_sale(world.catalog, 5));
+    office_world_pass_ms(&world, 50);
+    assert_non_null(catalog_sale(world.catalog, 5));
+}
+
+/* The gate has room for 8 items, 3 are there. What does not fit is refused before the ledger says
+ * yes; a batch of moves shares the room. */
+static void a_sale_the_gate_has_no_room_for_is_refused(void **state)
+{
+    (void)state;
+    for (uint64_t id = 5; id <= 7; id++) {
+        assert_int_equal(create_draft(id, id == 7 ? 6 : 3), REFUSAL_NONE);
+    }
+    assert_int_equal(result_of(office_op_sale(&world, LEDGER_SALE_MOVE, 7, SALE_WARM)),
+                     REFUSAL_OVERLOADED);
+    assert_int_equal(catalog_sale(world.catalog, 7)->state, SALE_DRAFT);
+    struct office_op *first = office_op_sale(&world, LEDGER_SALE_MOVE, 5, SALE_WARM);
+    struct office_op *second = office_op_sale(&world, LEDGER_SALE_MOVE, 6, SALE_OPEN);
+    office_post(world.office, first);
+    office_post(world.office, second);
+    (void)office_world_settle(&world);
+    while (office_collect(world.office, 0) != NULL) {
+    }
+    assert_true(first->error == 0 && first->op.refusal == REFUSAL_NONE);
+    assert_true(second->error == 0 && second->op.refusal == REFUSAL_OVERLOADED);
+    office_op_free(first);
+    office_op_free(second);
+    assert_int_equal(catalog_sale(world.catalog, 5)->state, SALE_WARM);
+    assert_int_equal(catalog_sale(world.catalog, 6)->state, SALE_DRAFT);
+    assert_int_equal(engine_applied_event(world.engine), world.ledger.events_count);
+}
+
+/* The ledger was away for days. What was promised before is booked, and paid or not, and only then
+ * is the sale forgotten. */
+static void a_sale_is_not_forgotten_before_its_decisions_are_booked(void **state)
+{
+    (void)state;
+    struct order_id id = office_world_bought(&world, 1);
+    for (int i = 0; i < 5; i++) {
+        world.ledger.fail_next = ERR_IO;
+        office_world_pass_ms(&world, OFFICE_KEEP_MS);
+    }
+    assert_state(id, ORDER_QUEUED);
+    office_world_pass_ms(&world, 10000);
+    assert_state(id, ORDER_LOCKED);
+    assert_int_equal(result_of(office_op_order(&world, LEDGER_PAY, id)), REFUSAL_NONE);
+    int64_t pay_by_ms = office_world_order(&world, id).pay_by_ms;
+    office_world_pass_ms(&world, pay_by_ms + OFFICE_KEEP_MS - 1 - inside_time_ms(&world.time));
+    assert_state(id, ORDER_PAID);
+    office_world_pass_ms(&world, 1);
+    assert_int_equal(gate_find_order(&world.box.gate, id), GATE_NONE);
+    assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_PAID), 1);
+}
+
 static void a_warm_sale_opens_closes_and_is_forgotten_by_itself(void **state)
 {
     (void)state;
-    struct item_row item = {.id = 50, .total = 5, .price_cents = OFFICE_CENTS};
-    struct sale_row sale = {.id = 5,
-                            .state = SALE_DRAFT,
-                            .pay_within_s = 20,
-                            .starts_at_ms = OFFICE_NOW + 5000,
-                            .ends_at_ms = OFFICE_NOW + 9000,
-                            .items_count = 1,
-                            .items = &item};
-    struct office_op *op = office_op_new(&world, LEDGER_SALE_CREATE, 0);
-    op->op.sale_in = &sale;
-    assert_int_equal(result_of(op), REFUSAL_NONE);
+    assert_int_equal(create_draft(5, 1), REFUSAL_NONE);
     assert_int_equal(result_of(office_op_sale(&world, LEDGER_SALE_MOVE, 5, SALE_WARM)), 0);
     office_world_pass_ms(&world, 4999);
     assert_int_equal(office_world_item(&world, 50).sale_state, SALE_WARM);
@@ -320,10 +383,11 @@ static void a_forgetting_goes_on_after_a_restart(void **state)
     (void)office_world_settle(&world);
     office_world_pass_ms(&world, OFFICE_ENDS_MS);
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_EXPIRED), 90);
-    fake_clock_pass_ms(&world.clock, OFFICE_KEEP_MS);
-    while (memory_ledger_events(&world.ledger, EVENT_SALE_FORGOTTEN) == 0) {
+    fake_clock_pass_ms(&world.clock, OFFICE_PAY_MS + OFFICE_KEEP_MS);
+    for (int i = 0; i < 10; i++) {
         (void)office_world_turn(&world);
     }
+    assert_int_equal(memory_ledger_events(&world.ledger, EVENT_SALE_FORGOTTEN), 1);
     office_world_crash(&world); /* committed, and its record is lost */
     assert_int_equal(office_world_up(&world), 0);
     assert_int_equal(world.box.gate.order_pool.used, 0);
@@ -470,7 +534,10 @@ int main(void)
         TEST(what_fell_due_while_it_was_down_expires_at_once),
         TEST(many_events_and_deadlines_are_caught_up_with),
         TEST(a_draft_is_in_the_catalog_and_not_at_the_gate),
+        TEST(a_draft_whose_answer_was_lost_is_found),
+        TEST(a_sale_the_gate_has_no_room_for_is_refused),
         TEST(a_warm_sale_opens_closes_and_is_forgotten_by_itself),
+        TEST(a_sale_is_not_forgotten_before_its_decisions_are_booked),
         TEST(a_forgetting_goes_on_after_a_restart),
         TEST(restock_and_a_later_end_reach_the_gate),
         TEST(whatever_happens_nothing_is_lost_or_doubled),

@@ -135,12 +135,12 @@ static struct expected model_pay(struct model *m, const struct ledger_op *op)
         return (struct expected){.refusal = REFUSAL_NOT_FOUND};
     }
     struct expected e = {.order = order};
-    if (order->state == ORDER_PAID) {
+    if (op->amount_cents != order->amount_cents) {
+        e.refusal = REFUSAL_WRONG_AMOUNT;
+    } else if (order->state == ORDER_PAID) {
         e.refusal = REFUSAL_ALREADY_PAID;
     } else if (order->state != ORDER_LOCKED || m->now_ms >= order->pay_by_ms) {
         e.refusal = REFUSAL_EXPIRED;
-    } else if (op->amount_cents != order->amount_cents) {
-        e.refusal = REFUSAL_WRONG_AMOUNT;
     } else {
         order->state = ORDER_PAID;
         m->items[order->item - 1].locked -= order->qty;
