@@ -77,7 +77,7 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "How long before a sale's start tickets are given out.")                                     \
     X(auth, leeway_s, NUMBER, 0, 3600, 5, "s", RELOAD,                                             \
       "How long after its exp a buyer's token is still taken, for clocks that differ.")            \
-    X(auth, tokens, NUMBER, 16, 1 << 24, 65536, "tokens", RESTART,                                 \
+    X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                 \
       "Verified tokens each event loop remembers, so that a signature is checked once.")           \
     X(webhook, window_s, NUMBER, 1, 86400, 300, "s", RELOAD,                                       \
       "How far the timestamp of a payment notice may be from now.")                                \

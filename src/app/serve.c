@@ -36,7 +36,7 @@
 
 #define LOOP_SLEEP_US 1000000
 #define JANITOR_EVERY_US 200000
-#define OFFICE_NICE 5
+#define OFFICE_NICE 10
 #define JANITOR_NICE 10
 /* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
 #define FILES_RESERVED 256

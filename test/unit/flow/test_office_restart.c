@@ -342,6 +342,30 @@ static void a_sale_is_not_forgotten_before_its_decisions_are_booked(void **state
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_PAID), 1);
 }
 
+/* Decided and not durable yet, so the ledger cannot know of it: the gate does. */
+static void a_sale_with_a_decision_on_its_way_is_not_forgotten(void **state)
+{
+    (void)state;
+    struct order_id id = office_world_bought(&world, 1);
+    static const int64_t waits_ms[] = {OFFICE_ENDS_MS, OFFICE_PAY_MS + OFFICE_KEEP_MS, 1000};
+    for (size_t i = 0; i < 3; i++) {
+        fake_clock_pass_ms(&world.clock, waits_ms[i]);
+        for (int turn = 0; turn < 5; turn++) {
+            (void)office_world_turn(&world); /* and nothing is flushed */
+        }
+    }
+    assert_int_equal(memory_ledger_events(&world.ledger, EVENT_SALE_CLOSED), 1);
+    assert_int_equal(memory_ledger_events(&world.ledger, EVENT_SALE_FORGOTTEN), 0);
+    (void)office_world_settle(&world);
+    assert_state(id, ORDER_LOCKED);
+    office_world_pass_ms(&world, OFFICE_PAY_MS);
+    assert_state(id, ORDER_EXPIRED);
+    office_world_agree(&world);
+    office_world_pass_ms(&world, OFFICE_KEEP_MS);
+    assert_int_equal(memory_ledger_events(&world.ledger, EVENT_SALE_FORGOTTEN), 1);
+    assert_int_equal(gate_find_order(&world.box.gate, id), GATE_NONE);
+}
+
 static void a_warm_sale_opens_closes_and_is_forgotten_by_itself(void **state)
 {
     (void)state;
@@ -538,6 +562,7 @@ int main(void)
         TEST(a_sale_the_gate_has_no_room_for_is_refused),
         TEST(a_warm_sale_opens_closes_and_is_forgotten_by_itself),
         TEST(a_sale_is_not_forgotten_before_its_decisions_are_booked),
+        TEST(a_sale_with_a_decision_on_its_way_is_not_forgotten),
         TEST(a_forgetting_goes_on_after_a_restart),
         TEST(restock_and_a_later_end_reach_the_gate),
         TEST(whatever_happens_nothing_is_lost_or_doubled),
