@@ -39,7 +39,7 @@
 #define OFFICE_NICE 10
 #define JANITOR_NICE 10
 /* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
-#define FILES_RESERVED 256
+#define FILES_RESERVED 256UL
 
 struct loop {
     pthread_t thread;
@@ -302,9 +302,9 @@ static void log_memory(const struct server *server)
     size_t fronts = (http_server_bytes(http) + FRONT_SCRATCH_BYTES) * server->loops_count;
     log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
               LOG_U64("snapshot_gate_mib", gate >> 20),
-              LOG_U64("journal_mib", 2 * JOURNAL_BUFFER_BYTES >> 20),
+              LOG_U64("journal_mib", 2UL * JOURNAL_BUFFER_BYTES >> 20),
               LOG_U64("fronts_mib", fronts >> 20),
-              LOG_U64("total_mib", (2 * gate + 2 * JOURNAL_BUFFER_BYTES + fronts) >> 20),
+              LOG_U64("total_mib", (2 * gate + 2UL * JOURNAL_BUFFER_BYTES + fronts) >> 20),
               LOG_U64("orders", server->sizes.orders), LOG_U64("buyers", server->sizes.buyers),
               LOG_U64("items", server->sizes.items),
               LOG_U64("connections", (uint64_t)server->connections * server->loops_count));
@@ -436,7 +436,7 @@ static int open_ledger(struct server *server)
 static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), void *context)
 {
     if (pthread_create(thread, NULL, run, context) != 0) {
-        return fail("cannot start a thread", ERR_NOMEM, strerror(errno));
+        return fail("cannot start a thread", ERR_NOMEM, strerrordesc_np(errno));
     }
     *running = true;
     return 0;
@@ -725,7 +725,8 @@ static void run_server(struct server *server, const sigset_t *signals)
             reload(server);
             continue;
         }
-        log_event(LOG_INFO, "server.stopping", LOG_STR("signal", strsignal(signal_number)));
+        log_event(LOG_INFO, "server.stopping",
+                  LOG_STR("signal", signal_number == SIGTERM ? "TERM" : "INT"));
         return;
     }
 }

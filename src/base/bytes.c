@@ -11,7 +11,7 @@
 
 static char lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+    return (char)((c >= 'A' && c <= 'Z') ? c | 0x20 : c);
 }
 
 bool span_equal_nocase(struct span a, struct span b)

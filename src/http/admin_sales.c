@@ -11,7 +11,7 @@
 #include "http/form.h"
 #include "http/handlers.h"
 
-#define PAY_WITHIN_MAX_S (90 * 86400)
+#define PAY_WITHIN_MAX_S (90LL * 86400)
 
 /* ---- bodies ---- */
 

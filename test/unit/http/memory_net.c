@@ -51,10 +51,11 @@ static struct line *used_line(struct net *net, uint32_t connection)
     return line;
 }
 
+/* A NUL stands behind the bytes, so that tests may look at them as text. */
 static void pile_add(struct pile *pile, const void *bytes, size_t n)
 {
-    if (pile->len + n > pile->cap) {
-        pile->cap = (pile->len + n) * 2;
+    if (pile->len + n >= pile->cap) {
+        pile->cap = (pile->len + n + 1) * 2;
         pile->at = realloc(pile->at, pile->cap);
         CHECK(pile->at != NULL);
     }
@@ -62,6 +63,7 @@ static void pile_add(struct pile *pile, const void *bytes, size_t n)
         memcpy(pile->at + pile->len, bytes, n);
     }
     pile->len += n;
+    pile->at[pile->len] = '\0';
 }
 
 static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max, int64_t timeout_us)
