@@ -304,11 +304,12 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer)
         return error;
     }
     journal->next_batch++;
+    /* The number first: a reader that finds the batch must find it durable. */
+    atomic_store_explicit(&journal->durable_lsn, head.first_lsn + head.records - 1,
+                          memory_order_release);
     pthread_mutex_lock(&journal->catalog_lock);
     journal->catalog.segments[journal->catalog.segment_count - 1].end += bytes;
     pthread_mutex_unlock(&journal->catalog_lock);
-    atomic_store_explicit(&journal->durable_lsn, head.first_lsn + head.records - 1,
-                          memory_order_release);
     return 0;
 }
 

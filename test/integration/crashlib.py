@@ -212,7 +212,7 @@ class Ledger:
                            for key in held.keys() - {(i, u) for i, u, _ in holdings}]
         wrong_payments = self.base.execute("""
             SELECT o.id, o.payment_id, p.order_id FROM orders o
-            LEFT JOIN payments p ON p.payment_id = o.payment_id AND p.outcome = 'PAID'
+            LEFT JOIN payments p ON p.payment_id = o.payment_id
             WHERE o.status = 'PAID' AND p.order_id IS NOT o.id""").fetchall()
         return [f"item {item}: user {user} holds {held}, by orders {orders}"
                 for item, user, held, orders in wrong_holdings] + \
