@@ -1,4 +1,5 @@
 """Limits on line, headers, body, time and connections."""
+import resource
 import select
 import socket
 import struct
@@ -321,3 +322,36 @@ def test_connections_reset_in_the_middle(server):
             conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             conn.close()
     assert server.get("/v1/time").status == 200
+
+
+def resident_kib(server):
+    with open(f"/proc/{server.process.pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
+
+
+def test_ten_thousand_idle_connections_cost_little_memory(make_server):
+    """Under 10 MB together, each after a request of its own: they keep a slot, no buffer."""
+    count = 10_000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < count + 500:
+        pytest.skip(f"only {hard} files may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    server = make_server(sets=["server.threads=2", "http.idle_timeout_ms=600000"])
+    server.get("/v1/time")
+    before = resident_kib(server)
+    request = request_bytes("GET", "/v1/time")
+    sockets = []
+    try:
+        for _ in range(count):
+            sockets.append(socket.create_connection(server.address))
+        for one in sockets:
+            one.sendall(request)
+        for one in sockets:
+            assert one.recv(4096).startswith(b"HTTP/1.1 200")
+        grown = resident_kib(server) - before
+        assert grown < 10_000, f"{grown} KiB"
+        assert server.get("/v1/time").status == 200
+    finally:
+        for one in sockets:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
