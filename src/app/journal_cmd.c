@@ -221,6 +221,11 @@ static int show_journal(struct disk *disk, const struct journal_options_given *o
                       found.why[0] != '\0' ? ": " : "", found.why);
         return 1;
     }
+    if (found.torn_bytes == 0 && found.where[0] != '\0') {
+        /* No crash leaves a file shorter than it was made. */
+        (void)fprintf(stderr, "sluice journal: %s: %s\n", found.where, found.why);
+        return 1;
+    }
     return 0;
 }
 

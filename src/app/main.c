@@ -52,7 +52,11 @@ int main(int argc, char **argv)
         help_print(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--help") == 0) {
+    if (strcmp(argv[1], "--version") == 0) {
+        return version_main(1, argv);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         help_print(stdout);
         return 0;
     }

@@ -86,7 +86,8 @@ static void help_print(void)
 {
     (void)puts("Usage: sluice order ORDER [options]\n"
                "       sluice order list [options]\n\n"
-               "Shows one order with its history, or lists orders, newest first.\n\n"
+               "Shows one order with its history, or lists orders: with --user newest\n"
+               "first, otherwise by item and order id, downwards.\n\n"
                "Options of the list:");
     for (size_t i = 0; i < FILTER_COUNT; i++) {
         char left[32];

@@ -234,7 +234,19 @@ static int webhook_take(const struct source *source, struct span label, struct s
     if (label.at != NULL || source->line != 1) {
         return refuse(source, "one key is wanted, on the first line");
     }
-    return key_decode(source, text, source->secrets->webhook_key, CRYPT_KEY_BYTES);
+    static const char prefix[] = "whsec_";
+    struct secrets *secrets = source->secrets;
+    size_t skip = sizeof(prefix) - 1;
+    if (text.len > skip && memcmp(text.at, prefix, skip) == 0) {
+        struct span coded = {text.at + skip, text.len - skip};
+        int error = base64_decode(coded, secrets->webhook_key, sizeof(secrets->webhook_key),
+                                  &secrets->webhook_key_len);
+        return error == 0 && secrets->webhook_key_len >= 24
+                   ? 0
+                   : refuse(source, "whsec_ must be followed by padded base64 of 24 to 64 bytes");
+    }
+    secrets->webhook_key_len = CRYPT_KEY_BYTES;
+    return key_decode(source, text, secrets->webhook_key, CRYPT_KEY_BYTES);
 }
 
 static int admin_take(const struct source *source, struct span label, struct span text)
@@ -307,6 +319,16 @@ static int folder_sync(const struct source *source)
     return error;
 }
 
+static void note_made(const struct source *source, bool fresh)
+{
+    char *made = source->secrets->made;
+    size_t len = strlen(made);
+    if (fresh) {
+        (void)snprintf(made + len, sizeof(source->secrets->made) - len, "%s%s", len > 0 ? "," : "",
+                       source->name);
+    }
+}
+
 static int secrets_make(struct source *source)
 {
     if (mkdir(source->data_dir, 0700) != 0 && errno != EEXIST) {
@@ -319,7 +341,10 @@ static int secrets_make(struct source *source)
 #define X(name_, size)                                                                             \
     if (error == 0) {                                                                              \
         source->name = name_;                                                                      \
-        error = secret_make(source, size, &made);                                                  \
+        bool fresh = false;                                                                        \
+        error = secret_make(source, size, &fresh);                                                 \
+        made = made || fresh;                                                                      \
+        note_made(source, fresh);                                                                  \
     }
     SECRET_FILES(X)
 #undef X

@@ -7,7 +7,8 @@
  *   jwt-eddsa.pub  optional: Ed25519 public keys, lines `kid key`
  *   ticket.key     16 bytes: signs tickets. Several lines `number key` (0 to 255; a line without a
  *                  number is number 1): the first signs, the others still verify.
- *   webhook.key    32 bytes: the Standard Webhooks secret of the payment system
+ *   webhook.key    32 bytes: the Standard Webhooks secret of the payment system; or a secret as
+ *                  payment systems show theirs, whsec_ and padded base64 of 24 to 64 bytes
  *   admin.token    the operator's token itself
  *
  * Those that are missing are made on the first start. How they are changed while running is in
@@ -29,9 +30,11 @@
 struct secrets {
     struct token_keys token_keys; /* keys[0] is the one `sluice token` signs with */
     struct ticket_keys ticket_keys;
-    uint8_t webhook_key[CRYPT_KEY_BYTES];
+    uint8_t webhook_key[WEBHOOK_KEY_MAX];
+    size_t webhook_key_len;
     char admin_token[ADMIN_TOKEN_MAX + 1];
     char warning[256]; /* files others than their owner can read; empty: all is well */
+    char made[96];     /* files that were missing and have been made; empty: none */
 };
 
 /*

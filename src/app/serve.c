@@ -253,9 +253,18 @@ static int open_port(struct server *server)
 static int load_secrets(struct server *server)
 {
     char text[SECRETS_ERROR_MAX];
+    char ledger[1024];
+    (void)snprintf(ledger, sizeof(ledger), "%s/ledger.db", server->config.data_dir);
+    bool first_start = access(ledger, F_OK) != 0;
     int error = secrets_load(server->config.data_dir, true, &server->secrets, text, sizeof(text));
     if (error != 0) {
         return fail("cannot load the secrets", error, text);
+    }
+    if (server->secrets.made[0] != '\0') {
+        log_event(first_start ? LOG_INFO : LOG_WARN, "secrets.made",
+                  LOG_STR("files", server->secrets.made),
+                  LOG_STR("what", first_start ? "first start of this data folder"
+                                              : "what was signed with the old ones is refused"));
     }
     if (server->secrets.warning[0] != '\0') {
         log_event(LOG_WARN, "secrets.readable_by_others",
@@ -692,7 +701,8 @@ static void reload(struct server *server)
     for (uint32_t i = 0; i < server->loops_count; i++) {
         net_wake(server->loops[i].net);
     }
-    log_event(LOG_INFO, "config.reloaded", LOG_STR("need_restart", ignored));
+    log_event(LOG_INFO, "config.reloaded",
+              LOG_STR("need_restart", ignored[0] != '\0' ? ignored : "none"));
 }
 
 static void say_where(const struct server *server)

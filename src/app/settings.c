@@ -17,6 +17,7 @@ static struct front_settings *settings_new(const struct config *config,
     settings->token_keys = secrets->token_keys;
     settings->ticket_keys = secrets->ticket_keys;
     memcpy(settings->webhook_key, secrets->webhook_key, sizeof(settings->webhook_key));
+    settings->webhook_key_len = secrets->webhook_key_len;
     (void)snprintf(settings->admin_token, sizeof(settings->admin_token), "%s",
                    secrets->admin_token);
     settings->token_leeway_ms = config->auth_leeway_s * 1000;

@@ -522,6 +522,7 @@ bool front_turn(struct front *front, int64_t sleep_max_us)
         waker_awake(front->waker);
         front->now_ms = inside_time_ms(front->shared->time);
     }
+    settings_follow(front); /* what came in was sent after they were published, perhaps */
     http_server_events(front->server, events, n, front->now_ms);
     metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, http_server_connections(front->server));
     if (atomic_load_explicit(&front->shared->draining, memory_order_relaxed)) {

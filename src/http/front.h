@@ -33,7 +33,8 @@ struct front_settings {
     struct token_keys token_keys;
     struct ticket_keys ticket_keys;
     char admin_token[128];
-    uint8_t webhook_key[CRYPT_KEY_BYTES];
+    uint8_t webhook_key[WEBHOOK_KEY_MAX];
+    size_t webhook_key_len;
     int64_t token_leeway_ms;
     int64_t ticket_ttl_ms;
     int64_t ticket_window_ms;

@@ -48,7 +48,7 @@ const struct route routes[] = {
     {POST, "/v1/admin/items/{item}/restock", NEED_ADMIN, ROUTE_PUBLIC, handle_restock,
      "More stock"},
     {GET, "/v1/admin/orders", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_orders,
-     "Orders, newest first"},
+     "Orders, page by page"},
     {GET, "/v1/admin/orders/{order}", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_order,
      "One order with its history"},
     {GET, "/v1/admin/events", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_events,

@@ -110,7 +110,7 @@ enum http_outcome handle_payment(struct asking *asking)
 {
     const struct http_request *request = asking->request;
     const struct front_settings *settings = front_settings(asking->front);
-    struct span key = {(const char *)settings->webhook_key, sizeof(settings->webhook_key)};
+    struct span key = {(const char *)settings->webhook_key, settings->webhook_key_len};
     if (!webhook_verify(key, request->webhook_id, request->webhook_timestamp,
                         request->webhook_signature, request->body, asking->now_ms,
                         settings->webhook_window_s)) {

@@ -16,6 +16,7 @@
 #define TOKEN_KEYS_MAX 16
 #define TOKEN_KID_MAX 64
 #define TOKEN_MAX_BYTES 2048
+#define WEBHOOK_KEY_MAX 64
 
 enum token_algorithm { TOKEN_HS256, TOKEN_EDDSA };
 

@@ -123,6 +123,8 @@ static void the_next_start_finds_the_same(void **state)
     struct secrets first = load(true);
     struct secrets second = load(true);
     struct secrets third = load(false);
+    assert_string_equal(first.made, "jwt.key,webhook.key,ticket.key,admin.token");
+    memset(first.made, 0, sizeof(first.made)); /* nothing was missing the next time */
     assert_memory_equal(&first, &second, sizeof(first));
     assert_memory_equal(&first, &third, sizeof(first));
     char token[ADMIN_TOKEN_MAX + 1];
@@ -141,6 +143,20 @@ static void only_what_is_missing_is_made(void **state)
     assert_memory_not_equal(&first.token_keys, &second.token_keys, sizeof(first.token_keys));
     assert_memory_equal(&first.ticket_keys, &second.ticket_keys, sizeof(first.ticket_keys));
     assert_string_equal(first.admin_token, second.admin_token);
+    assert_string_equal(second.made, "jwt.key");
+}
+
+static void a_webhook_secret_may_look_as_payment_systems_show_it(void **state)
+{
+    (void)state;
+    (void)load(true);
+    write_file("webhook.key", "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX\n");
+    struct secrets secrets = load(false);
+    assert_int_equal(secrets.webhook_key_len, 24);
+    assert_int_equal(secrets.webhook_key[23], 23);
+    struct secrets other;
+    write_file("webhook.key", "whsec_AAECAw==\n");
+    assert_int_equal(secrets_load(folder, false, &other, error, sizeof(error)), ERR_INVALID);
 }
 
 static void keys_rotate_by_lines(void **state)
@@ -235,6 +251,7 @@ int main(void)
         TEST(the_first_start_makes_them),
         TEST(the_next_start_finds_the_same),
         TEST(only_what_is_missing_is_made),
+        TEST(a_webhook_secret_may_look_as_payment_systems_show_it),
         TEST(keys_rotate_by_lines),
         TEST(what_is_malformed_is_refused_with_its_line),
         TEST(a_secret_is_never_repeated_in_a_message),
