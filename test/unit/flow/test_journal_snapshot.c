@@ -180,7 +180,9 @@ static void a_sale_half_forgotten_comes_back_half_forgotten(void **state)
     for (uint32_t i = 0; i < world.box.gate.order_pool.used; i++) {
         struct gate_order *order = &world.box.gate.orders[i];
         while (!order_state_final((enum order_state)order->state)) {
+            /* Some paid: what they sold no longer adds up while the sale is being forgotten. */
             struct gate_command move = {.kind = order->state == ORDER_QUEUED ? GATE_CONFIRM
+                                                : i % 2 == 0                 ? GATE_PAY
                                                                              : GATE_CANCEL,
                                         .id = order->id,
                                         .item = world.box.gate.items[order->item_slot].id,
@@ -190,18 +192,21 @@ static void a_sale_half_forgotten_comes_back_half_forgotten(void **state)
         }
     }
     assert_int_equal(world_flush(&world), 0);
-    struct gate_command forget = {
-        .kind = GATE_FORGET, .sale = 7, .qty = 10, .event = ++world.event};
+    struct gate_command forget = {.kind = GATE_FORGET, .sale = 7, .qty = 1, .event = ++world.event};
     uint64_t before = world.count;
-    for (int i = 0; i < 3; i++) {
+    uint64_t lsn = 0;
+    while (lsn <= before) { /* until a snapshot lies between two pieces of it */
         assert_int_equal(world_apply(&world, &forget), 0);
         assert_int_equal(world_flush(&world), 0);
+        if (journal_snapshot_due(world.journal)) {
+            assert_int_equal(snapshot(&lsn), 0);
+        }
     }
-    assert_int_equal(world.count, before + 3);
-    next_snapshot();
+    assert_int_equal(world.box.gate.sales_used, 1);
     reopen();
-    assert_true(world.found.snapshot_lsn > before - 60);
+    assert_int_equal(world.found.snapshot_lsn, lsn);
     assert_true(world_is_at(&world, world.count));
+    forget.qty = 10;
     for (int i = 0; i < 100; i++) {
         assert_int_equal(world_apply(&world, &forget), 0);
         assert_int_equal(world_flush(&world), 0);
