@@ -4,6 +4,7 @@ Disk builds the library of test/disk, gives the environment to run a program on 
 program was killed puts into its data folder what was durable, and nothing else.
 """
 import atexit
+import collections
 import os
 import shutil
 import subprocess
@@ -62,8 +63,13 @@ class Disk:
         self.image = self.data + ".image"
         self.stats_path = self.data + ".stats"
         self.skip_sync = skip_sync
+        self.earlier = collections.Counter()  # what the processes before the present one counted
 
     def environment(self):
+        """For the next process on this disk; each counts from nought."""
+        self.earlier = self.stats()
+        if os.path.exists(self.stats_path):
+            os.unlink(self.stats_path)
         env = dict(os.environ, LD_PRELOAD=forget_library(), SLUICE_FORGET_DATA=self.data,
                    SLUICE_FORGET_IMAGE=self.image, SLUICE_FORGET_STATS=self.stats_path)
         # A sanitizer wants to be the first library; ours makes no memory errors it should see.
@@ -73,8 +79,12 @@ class Disk:
         return env
 
     def stats(self):
-        with open(self.stats_path) as file:
-            return {name: int(value) for name, value in (line.split() for line in file)}
+        """What all processes on this disk did, together."""
+        total = collections.Counter(self.earlier)
+        if os.path.exists(self.stats_path):
+            with open(self.stats_path) as file:
+                total.update({name: int(value) for name, value in map(str.split, file)})
+        return total
 
     def discard(self):
         for path in (self.image, self.data + ".crash"):

@@ -492,6 +492,8 @@ class Server:
         """After the end: remove the folder and the log."""
         self.kill()
         self.client.close()
+        if self in running:
+            running.remove(self)  # it ended by itself
         if self.log_fd is not None:
             os.close(self.log_fd)
             self.log_fd = None
