@@ -15,11 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "app/assembly.h"
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/demo.h"
@@ -35,7 +35,6 @@
 #include "obs/log.h"
 
 #define LOOP_SLEEP_US 1000000
-#define JANITOR_EVERY_US 200000
 #define OFFICE_NICE 10
 #define JANITOR_NICE 10
 /* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
@@ -44,7 +43,7 @@
 struct loop {
     pthread_t thread;
     struct net *net;
-    struct front *front;
+    struct front *front; /* the assembly's */
     bool running;
 };
 
@@ -58,18 +57,9 @@ struct server {
     struct disk_posix disk;
     bool disk_open;
     struct gate_sizes sizes;
-    struct gate gate;
-    void *gate_memory;
-    struct journal *journal;
-    struct inside_time time;
-    struct metrics metrics;
-    struct engine *engine;
     struct ledger *writer;
     struct ledger *reader;
-    struct catalog *catalog;
-    struct office *office;
-    struct clerk *clerk;
-    struct front_shared shared;
+    struct assembly parts;
     struct front_settings *settings; /* the newest; older ones behind it until no loop uses them */
     uint32_t connections;
     uint32_t loops_count;
@@ -85,15 +75,15 @@ struct server {
 static void *run_journal(void *context)
 {
     struct server *server = context;
-    struct metrics_slot *metrics = metrics_slot(&server->metrics, server->loops_count + 1);
+    struct metrics_slot *metrics = metrics_slot(&server->parts.metrics, server->loops_count + 1);
     bool more = true;
     (void)pthread_setname_np(pthread_self(), "journal");
     while (more) {
-        more = journal_wait(server->journal);
-        uint64_t before = journal_durable_lsn(server->journal);
+        more = journal_wait(server->parts.journal);
+        uint64_t before = journal_durable_lsn(server->parts.journal);
         bool wrote = false;
-        int64_t from_us = clock_boot_us(server->time.clock);
-        int error = journal_flush(server->journal, &wrote);
+        int64_t from_us = clock_boot_us(server->parts.time.clock);
+        int error = journal_flush(server->parts.journal, &wrote);
         if (error != 0) {
             log_event(LOG_ERROR, "journal.latched", LOG_ERR("error", error),
                       LOG_U64("durable_lsn", before),
@@ -103,11 +93,11 @@ static void *run_journal(void *context)
             break;
         }
         if (wrote) {
-            int64_t took_us = clock_boot_us(server->time.clock) - from_us;
+            int64_t took_us = clock_boot_us(server->parts.time.clock) - from_us;
             metrics_observe_us(metrics, HIST_JOURNAL_SYNC, (uint64_t)took_us);
             metrics_add(metrics, METRIC_JOURNAL_BATCHES_TOTAL, 1);
             metrics_add(metrics, METRIC_JOURNAL_RECORDS_TOTAL,
-                        journal_durable_lsn(server->journal) - before);
+                        journal_durable_lsn(server->parts.journal) - before);
         }
     }
     return NULL;
@@ -119,7 +109,7 @@ static void *run_office(void *context)
     (void)pthread_setname_np(pthread_self(), "office");
     /* Where cores are short, answers come before bookings: those wait safely in the journal. */
     (void)setpriority(PRIO_PROCESS, 0, OFFICE_NICE);
-    office_run(server->office);
+    office_run(server->parts.office);
     return NULL;
 }
 
@@ -127,63 +117,17 @@ static void *run_clerk(void *context)
 {
     struct server *server = context;
     (void)pthread_setname_np(pthread_self(), "clerk");
-    clerk_run(server->clerk);
+    clerk_run(server->parts.clerk);
     return NULL;
 }
 
-static void *gate_map(struct gate_sizes sizes)
-{
-    void *memory = mmap(NULL, gate_bytes(sizes), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
-static void take_snapshot(struct server *server, struct metrics_slot *metrics)
-{
-    void *memory = gate_map(server->sizes);
-    if (memory == NULL) {
-        log_event(LOG_WARN, "snapshot.no_memory", LOG_U64("bytes", gate_bytes(server->sizes)));
-        return;
-    }
-    struct gate second;
-    uint64_t lsn = 0;
-    gate_init(&second, server->sizes, memory, server->gate.hash_key);
-    int error = journal_snapshot(server->journal, &second, &lsn);
-    (void)munmap(memory, gate_bytes(server->sizes));
-    if (error != 0) {
-        log_event(LOG_WARN, "snapshot.failed", LOG_ERR("error", error),
-                  LOG_STR("what", "the journal goes on and keeps its old files"));
-    } else if (lsn > 0) {
-        metrics_add(metrics, METRIC_JOURNAL_SNAPSHOTS_TOTAL, 1);
-        log_event(LOG_INFO, "snapshot.taken", LOG_U64("lsn", lsn));
-    }
-}
-
-/* Prepares journal files ahead, takes snapshots, removes what nobody needs any more. */
 static void *run_janitor(void *context)
 {
     struct server *server = context;
-    struct metrics_slot *metrics = metrics_slot(&server->metrics, server->loops_count + 2);
-    static struct log_limit limit;
-    int64_t snapshot_after_us = 0;
     (void)pthread_setname_np(pthread_self(), "janitor");
     (void)setpriority(PRIO_PROCESS, 0, JANITOR_NICE);
     while (!atomic_load(&server->stopping)) {
-        int error = journal_prepare_segment(server->journal);
-        if (error != 0 && error != ERR_LATCHED) {
-            log_event_limited(&limit, 60000, LOG_WARN, "journal.cannot_prepare",
-                              LOG_ERR("error", error));
-        }
-        int64_t now_us = clock_boot_us(server->time.clock);
-        if (journal_snapshot_due(server->journal) && now_us >= snapshot_after_us) {
-            take_snapshot(server, metrics);
-            snapshot_after_us = now_us + 5000000;
-        }
-        uint32_t removed = 0;
-        if (journal_trim(server->journal, office_booked_lsn(server->office), &removed) == 0 &&
-            removed > 0) {
-            log_event(LOG_INFO, "journal.trimmed", LOG_U64("files", removed));
-        }
+        janitor_turn(&server->parts.janitor);
         mailbox_wait(&server->janitor, JANITOR_EVERY_US);
     }
     return NULL;
@@ -205,49 +149,42 @@ static void wake_loop(void *context)
 
 /* ---- start ---- */
 
-static int fail(const char *what, int error, const char *more)
-{
-    log_event(LOG_ERROR, "start.failed", LOG_STR("what", what), LOG_ERR("error", error),
-              LOG_STR("detail", more));
-    return error;
-}
-
 /* Makes DATA and DATA/journal; takes the folder. */
 static int open_folder(struct server *server, char *ret_journal, size_t cap)
 {
     const char *data = server->config.data_dir;
     int error = folder_make(data);
     if (error != 0) {
-        return fail("cannot make the data folder", error, data);
+        return assembly_fail("cannot make the data folder", error, data);
     }
     error = folder_lock(data, &server->folder_lock);
     if (error == ERR_BUSY) {
-        return fail("another server uses this data folder", error, data);
+        return assembly_fail("another server uses this data folder", error, data);
     }
     if (error != 0) {
-        return fail("cannot lock the data folder", error, data);
+        return assembly_fail("cannot lock the data folder", error, data);
     }
     (void)snprintf(ret_journal, cap, "%s/journal", data);
     error = folder_make(ret_journal);
-    return error != 0 ? fail("cannot make the journal folder", error, ret_journal) : 0;
+    return error != 0 ? assembly_fail("cannot make the journal folder", error, ret_journal) : 0;
 }
 
 static int open_port(struct server *server)
 {
     const struct config *config = &server->config;
-    uint32_t public_loops = server->loops_count - (server->shared.private_health ? 1 : 0);
+    uint32_t public_loops = server->loops_count - (server->parts.shared.private_health ? 1 : 0);
     int error = net_epoll_listen(config->server_listen, public_loops, &server->listener);
     if (error == ERR_BUSY) {
-        return fail("the address is in use; is another server running?", error,
-                    config->server_listen);
+        return assembly_fail("the address is in use; is another server running?", error,
+                             config->server_listen);
     }
     if (error != 0) {
-        return fail("cannot listen", error, config->server_listen);
+        return assembly_fail("cannot listen", error, config->server_listen);
     }
-    if (server->shared.private_health) {
+    if (server->parts.shared.private_health) {
         error = net_epoll_listen(config->server_private_listen, 1, &server->private_listener);
     }
-    return error != 0 ? fail("cannot listen", error, config->server_private_listen) : 0;
+    return error != 0 ? assembly_fail("cannot listen", error, config->server_private_listen) : 0;
 }
 
 static int load_secrets(struct server *server)
@@ -258,7 +195,7 @@ static int load_secrets(struct server *server)
     bool first_start = access(ledger, F_OK) != 0;
     int error = secrets_load(server->config.data_dir, true, &server->secrets, text, sizeof(text));
     if (error != 0) {
-        return fail("cannot load the secrets", error, text);
+        return assembly_fail("cannot load the secrets", error, text);
     }
     if (server->secrets.made[0] != '\0') {
         log_event(first_start ? LOG_INFO : LOG_WARN, "secrets.made",
@@ -282,8 +219,8 @@ static void choose_sizes(struct server *server)
                        : cores > LOOPS_MAX - 1    ? LOOPS_MAX - 1
                        : cores > 0                ? (uint32_t)cores
                                                   : 1;
-    server->shared.private_health = config->server_private_listen[0] != '\0';
-    server->loops_count = threads + (server->shared.private_health ? 1 : 0);
+    server->parts.shared.private_health = config->server_private_listen[0] != '\0';
+    server->loops_count = threads + (server->parts.shared.private_health ? 1 : 0);
     if (server->loops_count > LOOPS_MAX) {
         server->loops_count = LOOPS_MAX;
     }
@@ -319,64 +256,23 @@ static void log_memory(const struct server *server)
               LOG_U64("connections", (uint64_t)server->connections * server->loops_count));
 }
 
-/* What was wrong with the journal and has been dealt with. */
-static void log_found(const struct journal_found *found)
-{
-    if (found->torn_bytes > 0) {
-        log_event(LOG_WARN, "journal.torn_tail_cut", LOG_STR("where", found->where),
-                  LOG_U64("bytes", found->torn_bytes),
-                  LOG_STR("what", "an unfinished batch of the last crash; nobody was told of it"));
-    } else if (found->where[0] != '\0') {
-        log_event(LOG_WARN, "journal.mended", LOG_STR("where", found->where),
-                  LOG_STR("why", found->why));
-    }
-    if (found->bad_snapshots > 0) {
-        log_event(LOG_WARN, "snapshot.unreadable", LOG_U64("files", found->bad_snapshots),
-                  LOG_STR("what", "an older one and the journal's files were used instead"));
-    }
-}
-
 static int open_journal(struct server *server, const char *folder)
 {
-    struct journal_found found = {0};
-    uint64_t hash_key = 0;
-    server->gate_memory = gate_map(server->sizes);
-    if (server->gate_memory == NULL) {
-        return fail("cannot reserve the gate's memory; lower gate.orders or gate.buyers", ERR_NOMEM,
-                    "");
-    }
-    crypt_random(&hash_key, sizeof(hash_key));
-    gate_init(&server->gate, server->sizes, server->gate_memory, hash_key);
+    const struct config *config = &server->config;
     int error = disk_posix_open(folder, &server->disk);
     if (error != 0) {
-        return fail("cannot open the journal folder", error, folder);
+        return assembly_fail("cannot open the journal folder", error, folder);
     }
     server->disk_open = true;
-    struct journal_options options = {.segment_bytes = (uint64_t)server->config.journal_segment_mib
-                                                       << 20,
-                                      .buffer_bytes = JOURNAL_BUFFER_BYTES};
-    error = journal_open(&server->disk.disk, options, &server->gate, &server->journal, &found);
-    if (error == ERR_CORRUPT) {
-        log_event(LOG_ERROR, "journal.damaged", LOG_STR("where", found.where),
-                  LOG_STR("why", found.why),
-                  LOG_STR("do", "restore journal and ledger from one backup; "
-                                "`sluice journal verify` shows what can be read"));
-        return error;
-    }
-    if (error != 0) {
-        return fail("cannot open the journal", error, found.why);
-    }
-    log_found(&found);
-    log_event(LOG_INFO, "journal.open", LOG_U64("last_lsn", found.last_lsn),
-              LOG_U64("snapshot_lsn", found.snapshot_lsn), LOG_U64("replayed", found.replayed),
-              LOG_U64("files", found.segments));
-    inside_time_init(&server->time, clock_posix(), found.highest_ms);
-    int64_t ahead_ms = inside_time_ms(&server->time) - clock_wall_ms(clock_posix());
-    if (ahead_ms > 1000) {
-        log_event(LOG_WARN, "clock.behind_journal", LOG_I64("ms", ahead_ms),
-                  LOG_STR("what", "the wall clock is behind the journal; its time is kept"));
-    }
-    return 0;
+    struct assembly_options options = {
+        .sizes = server->sizes,
+        .journal = {.segment_bytes = (uint64_t)config->journal_segment_mib << 20,
+                    .buffer_bytes = JOURNAL_BUFFER_BYTES},
+        .office = {.batch_max = (uint32_t)config->ledger_batch,
+                   .tick_ms = (uint32_t)config->keeper_tick_ms,
+                   .board_keep_ms = config->board_keep_s * 1000},
+        .loops = server->loops_count};
+    return assembly_open(&server->parts, &options, &server->disk.disk, clock_posix());
 }
 
 /* With --demo and no sale in the ledger: two demonstration sales, one open, one about to. */
@@ -390,13 +286,13 @@ static int make_demo(struct server *server)
         return query.error;
     }
     struct sale_row *rows[4];
-    size_t count = demo_fill(inside_time_ms(&server->time), rows, 4);
+    size_t count = demo_fill(inside_time_ms(&server->parts.time), rows, 4);
     int error = 0;
     for (size_t i = 0; i < count; i++) {
         struct ledger_op create = {.kind = LEDGER_SALE_CREATE, .sale_in = rows[i]};
         struct ledger_op *ops[] = {&create};
         struct ledger_batch batch = {
-            .ops = ops, .count = 1, .now_ms = inside_time_ms(&server->time)};
+            .ops = ops, .count = 1, .now_ms = inside_time_ms(&server->parts.time)};
         (void)ledger_write(server->writer, &batch);
         if (batch.error == 0 && create.sale != NULL) {
             struct ledger_op move = {.kind = LEDGER_SALE_MOVE,
@@ -424,19 +320,17 @@ static int open_ledger(struct server *server)
         error = ledger_sqlite_open(path, READ_ONLY, &server->reader);
     }
     if (error != 0) {
-        return fail("cannot open the ledger", error, ledger_sqlite_error(NULL));
+        return assembly_fail("cannot open the ledger", error, ledger_sqlite_error(NULL));
     }
-    /* Time goes on from the latest the ledger has seen, too. */
-    struct ledger_query state = {.kind = QUERY_STATE};
-    (void)ledger_read(server->writer, &state);
-    if (state.error == 0) {
-        inside_time_raise(&server->time, state.highest_ms);
+    error = assembly_join(&server->parts, server->writer, server->reader);
+    if (error != 0) {
+        return error;
     }
     if (server->options.demo) {
         error = make_demo(server);
         if (error != 0) {
-            return fail("cannot make the demonstration sales", error,
-                        ledger_sqlite_error(server->writer));
+            return assembly_fail("cannot make the demonstration sales", error,
+                                 ledger_sqlite_error(server->writer));
         }
     }
     return 0;
@@ -445,40 +339,22 @@ static int open_ledger(struct server *server)
 static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), void *context)
 {
     if (pthread_create(thread, NULL, run, context) != 0) {
-        return fail("cannot start a thread", ERR_NOMEM, strerrordesc_np(errno));
+        return assembly_fail("cannot start a thread", ERR_NOMEM, strerrordesc_np(errno));
     }
     *running = true;
     return 0;
 }
 
-static int make_office(struct server *server)
+static int catch_up(struct server *server)
 {
-    struct office_options options = {.batch_max = (uint32_t)server->config.ledger_batch,
-                                     .tick_ms = (uint32_t)server->config.keeper_tick_ms,
-                                     .board_keep_ms = server->config.board_keep_s * 1000};
-    server->catalog = catalog_new();
-    int error = server->catalog == NULL ? ERR_NOMEM : 0;
-    if (error == 0) {
-        error = engine_new(&server->gate, server->journal, server->loops_count, &server->engine);
-    }
-    if (error == 0) {
-        error = office_new(server->engine, server->writer, server->catalog, &server->time,
-                           metrics_slot(&server->metrics, server->loops_count), server->loops_count,
-                           options, &server->office);
-    }
-    if (error == 0) {
-        error = clerk_new(server->engine, server->reader, server->loops_count, &server->clerk);
-    }
-    if (error != 0) {
-        return fail("cannot start", error, "");
-    }
     /* The journal thread first: catching up appends records. */
-    error = start_thread(&server->journal_thread, &server->journal_running, run_journal, server);
+    int error =
+        start_thread(&server->journal_thread, &server->journal_running, run_journal, server);
     if (error == 0) {
-        error = office_start(server->office);
+        error = assembly_catch_up(&server->parts);
         if (error != 0) {
-            (void)fail("cannot bring gate and ledger together", error,
-                       ledger_sqlite_error(server->writer));
+            (void)assembly_fail("cannot bring gate and ledger together", error,
+                                ledger_sqlite_error(server->writer));
         }
     }
     return error;
@@ -488,17 +364,18 @@ static int make_loops(struct server *server)
 {
     for (uint32_t i = 0; i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
-        bool health = server->shared.private_health && i == server->loops_count - 1;
+        bool health = server->parts.shared.private_health && i == server->loops_count - 1;
         int error =
             health ? net_epoll_new(server->private_listener, 0, server->connections, &loop->net)
                    : net_epoll_new(server->listener, i, server->connections, &loop->net);
-        if (error == 0) {
-            error = front_new(&server->shared, i, loop->net, &loop->front);
-        }
         if (error != 0) {
-            return fail("cannot make an event loop", error, "");
+            return assembly_fail("cannot make an event loop", error, "");
         }
-        waker_init(engine_waker(server->engine, i), wake_loop, loop->net);
+        error = assembly_front(&server->parts, i, loop->net, wake_loop, loop->net);
+        if (error != 0) {
+            return error;
+        }
+        loop->front = server->parts.fronts[i];
     }
     return 0;
 }
@@ -524,7 +401,7 @@ static int make_server(struct server *server)
 {
     char journal_folder[1024];
     choose_sizes(server);
-    server->shared.loops = server->loops_count;
+    server->parts.shared.loops = server->loops_count; /* settings are published for each */
     int error = open_folder(server, journal_folder, sizeof(journal_folder));
     if (error == 0) {
         error = open_port(server);
@@ -533,7 +410,7 @@ static int make_server(struct server *server)
         error = load_secrets(server);
     }
     if (error == 0) {
-        error = settings_publish(&server->shared, &server->settings, &server->config,
+        error = settings_publish(&server->parts.shared, &server->settings, &server->config,
                                  &server->secrets, server->connections);
     }
     if (error == 0) {
@@ -543,14 +420,11 @@ static int make_server(struct server *server)
     if (error == 0) {
         error = open_ledger(server);
     }
-    if (error == 0 && metrics_init(&server->metrics, server->loops_count + 3) != 0) {
-        error = fail("cannot start", ERR_NOMEM, "metrics");
-    }
     if (error == 0) {
         error = static_start(web_assets, web_assets_count);
     }
     if (error == 0) {
-        error = make_office(server);
+        error = catch_up(server);
     }
     return error;
 }
@@ -561,24 +435,14 @@ static int start_server(struct server *server)
     if (error != 0) {
         return error;
     }
-    server->shared.engine = server->engine;
-    server->shared.office = server->office;
-    server->shared.clerk = server->clerk;
-    server->shared.catalog = server->catalog;
-    server->shared.time = &server->time;
-    server->shared.metrics = &server->metrics;
-    server->shared.demo = server->options.demo;
-    server->shared.tokens_remembered = (uint32_t)server->config.auth_tokens;
-    server->shared.started_at_ms = inside_time_ms(&server->time);
-    uint32_t sequence = 0;
-    crypt_random(&sequence, sizeof(sequence));
-    atomic_store(&server->shared.fresh_sequence, sequence);
+    server->parts.shared.demo = server->options.demo;
+    server->parts.shared.tokens_remembered = (uint32_t)server->config.auth_tokens;
     error = make_loops(server);
     if (error == 0) {
         error = start_threads(server);
     }
     if (error == 0) {
-        atomic_store(&server->shared.ready, true);
+        assembly_ready(&server->parts);
     }
     return error;
 }
@@ -596,7 +460,7 @@ static void join(pthread_t thread, bool *running)
 /* Loops end by themselves once drained; after drain_ms they are cut off. */
 static void stop_loops(struct server *server)
 {
-    atomic_store(&server->shared.draining, true);
+    atomic_store(&server->parts.shared.draining, true);
     for (uint32_t i = 0; i < server->loops_count; i++) {
         if (server->loops[i].net != NULL) {
             net_wake(server->loops[i].net);
@@ -608,7 +472,7 @@ static void stop_loops(struct server *server)
     for (uint32_t i = 0; i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
         if (loop->running && pthread_timedjoin_np(loop->thread, NULL, &until) != 0) {
-            atomic_store(&server->shared.cut_off, true);
+            atomic_store(&server->parts.shared.cut_off, true);
             net_wake(loop->net);
             (void)pthread_join(loop->thread, NULL);
         }
@@ -621,17 +485,17 @@ static void stop_server(struct server *server)
     atomic_store(&server->stopping, true);
     stop_loops(server);
     if (server->office_running) {
-        office_stop(server->office);
+        office_stop(server->parts.office);
     }
     join(server->office_thread, &server->office_running);
     if (server->clerk_running) {
-        clerk_stop(server->clerk);
+        clerk_stop(server->parts.clerk);
     }
     join(server->clerk_thread, &server->clerk_running);
     mailbox_ring(&server->janitor);
     join(server->janitor_thread, &server->janitor_running);
     if (server->journal_running) {
-        journal_stop(server->journal);
+        journal_stop(server->parts.journal);
     }
     join(server->journal_thread, &server->journal_running);
 }
@@ -639,25 +503,18 @@ static void stop_server(struct server *server)
 static void free_server(struct server *server)
 {
     for (uint32_t i = 0; i < server->loops_count; i++) {
-        front_free(server->loops[i].front);
+        front_free(server->parts.fronts[i]);
+        server->parts.fronts[i] = NULL;
         net_epoll_free(server->loops[i].net);
     }
     net_listener_free(server->listener);
     net_listener_free(server->private_listener);
-    clerk_free(server->clerk);
-    office_free(server->office);
-    engine_free(server->engine);
-    catalog_free(server->catalog);
+    assembly_free(&server->parts);
     ledger_sqlite_close(server->reader);
     ledger_sqlite_close(server->writer);
-    journal_free(server->journal);
     if (server->disk_open) {
         disk_posix_close(&server->disk);
     }
-    if (server->gate_memory != NULL) {
-        (void)munmap(server->gate_memory, gate_bytes(server->sizes));
-    }
-    metrics_done(&server->metrics);
     static_stop();
     settings_free(server->settings);
     mailbox_done(&server->janitor);
@@ -686,7 +543,7 @@ static void reload(struct server *server)
                   LOG_STR("what", "everything stays as it was"));
         return;
     }
-    error = settings_publish(&server->shared, &server->settings, &config, &secrets,
+    error = settings_publish(&server->parts.shared, &server->settings, &config, &secrets,
                              server->connections);
     if (error != 0) {
         log_event(LOG_ERROR, "config.reload_refused", LOG_ERR("why", error));
@@ -781,8 +638,8 @@ int serve_main(int argc, char **argv)
     stop_server(server);
     if (error == 0) {
         log_event(LOG_INFO, "server.stopped",
-                  LOG_U64("booked_lsn", office_booked_lsn(server->office)),
-                  LOG_U64("last_lsn", journal_last_lsn(server->journal)));
+                  LOG_U64("booked_lsn", office_booked_lsn(server->parts.office)),
+                  LOG_U64("last_lsn", journal_last_lsn(server->parts.journal)));
     }
     free_server(server);
     return error != 0 ? 1 : 0;

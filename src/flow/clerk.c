@@ -61,15 +61,20 @@ static void answer(struct clerk *clerk, struct clerk_query *query)
     waker_wake(engine_waker(clerk->engine, loop));
 }
 
+void clerk_turn(struct clerk *clerk)
+{
+    struct post *post = mailbox_take(&clerk->inbox);
+    while (post != NULL) {
+        struct post *next = post->next;
+        answer(clerk, (struct clerk_query *)post);
+        post = next;
+    }
+}
+
 void clerk_run(struct clerk *clerk)
 {
     while (!atomic_load(&clerk->stopping)) {
-        struct post *post = mailbox_take(&clerk->inbox);
-        while (post != NULL) {
-            struct post *next = post->next;
-            answer(clerk, (struct clerk_query *)post);
-            post = next;
-        }
+        clerk_turn(clerk);
         mailbox_wait(&clerk->inbox, 1000000);
     }
 }

@@ -22,7 +22,9 @@ struct clerk;
 int clerk_new(struct engine *engine, struct ledger *reader, uint32_t loops,
               struct clerk **ret_clerk);
 void clerk_free(struct clerk *clerk);
-void clerk_run(struct clerk *clerk); /* the thread */
+/* Answers everything that was posted. */
+void clerk_turn(struct clerk *clerk);
+void clerk_run(struct clerk *clerk); /* the thread: turns until clerk_stop */
 void clerk_stop(struct clerk *clerk);
 void clerk_post(struct clerk *clerk, struct clerk_query *query);
 struct clerk_query *clerk_collect(struct clerk *clerk, uint32_t loop);

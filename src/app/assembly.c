@@ -1,0 +1,163 @@
+/* See assembly.h. */
+#include "app/assembly.h"
+
+#include "base/err.h"
+#include "flow/gate_memory.h"
+#include "obs/log.h"
+
+int assembly_fail(const char *what, int error, const char *more)
+{
+    log_event(LOG_ERROR, "start.failed", LOG_STR("what", what), LOG_ERR("error", error),
+              LOG_STR("detail", more));
+    return error;
+}
+
+/* What was wrong with the journal and has been dealt with. */
+static void log_found(const struct journal_found *found)
+{
+    if (found->torn_bytes > 0) {
+        log_event(LOG_WARN, "journal.torn_tail_cut", LOG_STR("where", found->where),
+                  LOG_U64("bytes", found->torn_bytes),
+                  LOG_STR("what", "an unfinished batch of the last crash; nobody was told of it"));
+    } else if (found->where[0] != '\0') {
+        log_event(LOG_WARN, "journal.mended", LOG_STR("where", found->where),
+                  LOG_STR("why", found->why));
+    }
+    if (found->bad_snapshots > 0) {
+        log_event(LOG_WARN, "snapshot.unreadable", LOG_U64("files", found->bad_snapshots),
+                  LOG_STR("what", "an older one and the journal's files were used instead"));
+    }
+    log_event(LOG_INFO, "journal.open", LOG_U64("last_lsn", found->last_lsn),
+              LOG_U64("snapshot_lsn", found->snapshot_lsn), LOG_U64("replayed", found->replayed),
+              LOG_U64("files", found->segments));
+}
+
+static int open_journal(struct assembly *assembly, struct disk *disk)
+{
+    struct journal_found *found = &assembly->found;
+    int error =
+        journal_open(disk, assembly->options.journal, &assembly->gate, &assembly->journal, found);
+    if (error == ERR_CORRUPT) {
+        log_event(LOG_ERROR, "journal.damaged", LOG_STR("where", found->where),
+                  LOG_STR("why", found->why),
+                  LOG_STR("do", "restore journal and ledger from one backup; "
+                                "`sluice journal verify` shows what can be read"));
+        return error;
+    }
+    if (error != 0) {
+        return assembly_fail("cannot open the journal", error, found->why);
+    }
+    log_found(found);
+    return 0;
+}
+
+int assembly_open(struct assembly *assembly, const struct assembly_options *options,
+                  struct disk *disk, struct clock_port *clock)
+{
+    uint64_t hash_key = 0;
+    assembly->options = *options;
+    assembly->shared.loops = options->loops;
+    assembly->gate_memory = gate_memory_map(options->sizes);
+    if (assembly->gate_memory == NULL) {
+        return assembly_fail("cannot reserve the gate's memory; lower gate.orders or gate.buyers",
+                             ERR_NOMEM, "");
+    }
+    if (metrics_init(&assembly->metrics, options->loops + 3) != 0) {
+        return assembly_fail("cannot start", ERR_NOMEM, "metrics");
+    }
+    crypt_random(&hash_key, sizeof(hash_key));
+    gate_init(&assembly->gate, options->sizes, assembly->gate_memory, hash_key);
+    int error = open_journal(assembly, disk);
+    if (error != 0) {
+        return error;
+    }
+    inside_time_init(&assembly->time, clock, assembly->found.highest_ms);
+    int64_t ahead_ms = inside_time_ms(&assembly->time) - clock_wall_ms(clock);
+    if (ahead_ms > 1000) {
+        log_event(LOG_WARN, "clock.behind_journal", LOG_I64("ms", ahead_ms),
+                  LOG_STR("what", "the wall clock is behind the journal; its time is kept"));
+    }
+    return 0;
+}
+
+int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader)
+{
+    uint32_t loops = assembly->options.loops;
+    struct ledger_query state = {.kind = QUERY_STATE};
+    (void)ledger_read(writer, &state);
+    if (state.error == 0) {
+        inside_time_raise(&assembly->time, state.highest_ms);
+    }
+    assembly->catalog = catalog_new();
+    int error = assembly->catalog == NULL ? ERR_NOMEM : 0;
+    if (error == 0) {
+        error = engine_new(&assembly->gate, assembly->journal, loops, &assembly->engine);
+    }
+    if (error == 0) {
+        error = office_new(assembly->engine, writer, assembly->catalog, &assembly->time,
+                           metrics_slot(&assembly->metrics, loops), loops, assembly->options.office,
+                           &assembly->office);
+    }
+    if (error == 0) {
+        error = clerk_new(assembly->engine, reader, loops, &assembly->clerk);
+    }
+    if (error != 0) {
+        return assembly_fail("cannot start", error, "");
+    }
+    assembly->janitor = (struct janitor){.journal = assembly->journal,
+                                         .office = assembly->office,
+                                         .clock = assembly->time.clock,
+                                         .metrics = metrics_slot(&assembly->metrics, loops + 2),
+                                         .sizes = assembly->options.sizes,
+                                         .hash_key = assembly->gate.hash_key};
+    assembly->shared.engine = assembly->engine;
+    assembly->shared.office = assembly->office;
+    assembly->shared.clerk = assembly->clerk;
+    assembly->shared.catalog = assembly->catalog;
+    assembly->shared.time = &assembly->time;
+    assembly->shared.metrics = &assembly->metrics;
+    return 0;
+}
+
+int assembly_catch_up(struct assembly *assembly)
+{
+    uint32_t sequence = 0;
+    int error = office_start(assembly->office);
+    if (error != 0) {
+        return error;
+    }
+    crypt_random(&sequence, sizeof(sequence));
+    atomic_store(&assembly->shared.fresh_sequence, sequence);
+    assembly->shared.started_at_ms = inside_time_ms(&assembly->time);
+    return 0;
+}
+
+int assembly_front(struct assembly *assembly, uint32_t loop, struct net *net,
+                   void (*wake)(void *context), void *context)
+{
+    int error = front_new(&assembly->shared, loop, net, &assembly->fronts[loop]);
+    if (error != 0) {
+        return assembly_fail("cannot make an event loop", error, "");
+    }
+    waker_init(engine_waker(assembly->engine, loop), wake, context);
+    return 0;
+}
+
+void assembly_ready(struct assembly *assembly)
+{
+    atomic_store(&assembly->shared.ready, true);
+}
+
+void assembly_free(struct assembly *assembly)
+{
+    for (uint32_t i = 0; i < assembly->options.loops; i++) {
+        front_free(assembly->fronts[i]);
+    }
+    clerk_free(assembly->clerk);
+    office_free(assembly->office);
+    engine_free(assembly->engine);
+    catalog_free(assembly->catalog);
+    journal_free(assembly->journal);
+    gate_memory_unmap(assembly->gate_memory, assembly->options.sizes);
+    metrics_done(&assembly->metrics);
+}

@@ -1,0 +1,57 @@
+/*
+ * The parts of a server that need neither a thread nor a concrete backend, put together in the one
+ * order that is safe: journal into the gate, time from whatever is latest, engine, office, clerk,
+ * cursors brought together, fronts. `sluice serve` runs them on threads, sockets, files and SQLite;
+ * the simulator runs the same on its own ports.
+ *
+ * An error is logged with what to do; then assembly_free, as after any run.
+ */
+#ifndef SLUICE_APP_ASSEMBLY_H
+#define SLUICE_APP_ASSEMBLY_H
+
+#include "flow/janitor.h"
+#include "http/front.h"
+
+struct assembly_options {
+    struct gate_sizes sizes;
+    struct journal_options journal;
+    struct office_options office;
+    uint32_t loops;
+};
+
+struct assembly {
+    struct assembly_options options;
+    struct gate gate;
+    void *gate_memory;
+    struct journal *journal;
+    struct journal_found found;
+    struct inside_time time;
+    struct metrics metrics;
+    struct engine *engine;
+    struct catalog *catalog;
+    struct office *office;
+    struct clerk *clerk;
+    struct janitor janitor;
+    struct front_shared shared; /* settings, demo, private_health, tokens_remembered: the owner's */
+    struct front *fronts[LOOPS_MAX];
+};
+
+/* Into a zeroed struct. The gate's memory, the journal replayed into it, and inside time. */
+int assembly_open(struct assembly *assembly, const struct assembly_options *options,
+                  struct disk *disk, struct clock_port *clock);
+/* Everything that works on the ledger; time goes on from the latest it has seen, too. */
+int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader);
+/* Brings gate and ledger together. Whatever flushes the journal has to be running. The error is the
+ * caller's to log, with the ledger's own words. */
+int assembly_catch_up(struct assembly *assembly);
+/* One front on its loop; `wake` ends that loop's sleep. */
+int assembly_front(struct assembly *assembly, uint32_t loop, struct net *net,
+                   void (*wake)(void *context), void *context);
+/* Buyers can be served. */
+void assembly_ready(struct assembly *assembly);
+void assembly_free(struct assembly *assembly);
+
+/* Logs why there will be no server; returns the error. */
+int assembly_fail(const char *what, int error, const char *more);
+
+#endif

@@ -1,0 +1,13 @@
+/*
+ * Memory for a gate: reserved address space, zeroed, touched only as it is used, so that untouched
+ * capacity costs nothing.
+ */
+#ifndef SLUICE_FLOW_GATE_MEMORY_H
+#define SLUICE_FLOW_GATE_MEMORY_H
+
+#include "core/gate.h"
+
+void *gate_memory_map(struct gate_sizes sizes);                /* NULL: no memory */
+void gate_memory_unmap(void *memory, struct gate_sizes sizes); /* NULL is fine */
+
+#endif
