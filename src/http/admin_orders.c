@@ -105,7 +105,7 @@ static void put_step(struct out *out, bool *first, int64_t at_ms, const char *st
 /* The order with every step it took. */
 static void put_history(struct out *body, struct front *front, const struct order_row *row)
 {
-    json_order_row(body, front->shared->catalog, row, true);
+    json_order_row(body, front->shared->catalog, row, ROW_FOR_ADMIN);
     body->len--; /* reopen the object */
     out_lit(body, ",\"lsn\":");
     out_u64(body, row->lsn);

@@ -189,8 +189,11 @@ enum refusal body_is_json(const struct http_request *request, bool optional);
 
 /* Shared pieces of JSON. */
 void json_order_view(struct out *out, struct catalog *catalog, const struct order_view *view);
+/* From the ledger, which keeps the price and the currency after the sale has left the board: as the
+ * board tells it, with its sale, or with everything an operator sees. */
+enum row_detail { ROW_AS_TOLD, ROW_WITH_SALE, ROW_FOR_ADMIN };
 void json_order_row(struct out *out, struct catalog *catalog, const struct order_row *row,
-                    bool for_admin);
+                    enum row_detail detail);
 /* The item with its live numbers; the catalog is locked by the caller. */
 void json_item(struct out *out, const struct sale_row *sale, const struct item_row *item,
                const struct item_view *view, int64_t now_ms);
@@ -212,8 +215,6 @@ enum item_state {
 };
 enum item_state item_state(const struct item_view *view, int64_t now_ms);
 const char *item_state_text(const struct item_view *view, int64_t now_ms);
-/* The order as the ledger answered, in the words of the board. */
-struct order_view order_row_view(const struct order_row *row);
 /* A page of order rows as {"orders":[...],"next":...}. */
 void json_order_page(struct out *out, struct front *front, const struct ledger_query *query,
                      bool for_admin);

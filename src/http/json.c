@@ -94,8 +94,9 @@ void json_order_view(struct out *out, struct catalog *catalog, const struct orde
 }
 
 void json_order_row(struct out *out, struct catalog *catalog, const struct order_row *row,
-                    bool for_admin)
+                    enum row_detail detail)
 {
+    bool for_admin = detail == ROW_FOR_ADMIN;
     out_lit(out, "{\"order_id\":");
     out_id(out, row->id);
     out_lit(out, ",\"item_id\":");
@@ -104,8 +105,10 @@ void json_order_row(struct out *out, struct catalog *catalog, const struct order
         out_lit(out, ",\"user_id\":");
         out_u64(out, row->user);
     }
-    out_lit(out, ",\"sale_id\":");
-    out_u64(out, row->sale);
+    if (detail != ROW_AS_TOLD) {
+        out_lit(out, ",\"sale_id\":");
+        out_u64(out, row->sale);
+    }
     out_lit(out, ",\"qty\":");
     out_u64(out, row->qty);
     out_lit(out, ",\"status\":\"");
@@ -136,18 +139,6 @@ void json_order_row(struct out *out, struct catalog *catalog, const struct order
     out_char(out, '}');
 }
 
-struct order_view order_row_view(const struct order_row *row)
-{
-    return (struct order_view){.id = row->id,
-                               .user = row->user,
-                               .item = row->item,
-                               .qty = row->qty,
-                               .state = (uint8_t)row->state,
-                               .reason = (uint8_t)row->reason,
-                               .created_at_ms = row->created_at_ms,
-                               .pay_by_ms = row->pay_by_ms};
-}
-
 /* The ledger may be a moment ahead of the gate. What the board has shown is what counts, or a list
  * and the order's own page would contradict each other. */
 static void follow_board(struct front *front, struct order_row *row)
@@ -172,7 +163,8 @@ void json_order_page(struct out *out, struct front *front, const struct ledger_q
         if (!for_admin) {
             follow_board(front, &query->orders[i]);
         }
-        json_order_row(out, front_shared(front)->catalog, &query->orders[i], for_admin);
+        json_order_row(out, front_shared(front)->catalog, &query->orders[i],
+                       for_admin ? ROW_FOR_ADMIN : ROW_WITH_SALE);
     }
     out_lit(out, "],\"next\":");
     if (query->next[0] == '\0') {

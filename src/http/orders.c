@@ -111,9 +111,8 @@ static void cancel_done(struct front *front, struct front_call *call)
         (void)front_refuse_simply(front, call->exchange, op->refusal, NULL);
         return;
     }
-    struct order_view view = order_row_view(&op->order);
     struct out body = front_scratch(front);
-    json_order_view(&body, front->shared->catalog, &view);
+    json_order_row(&body, front->shared->catalog, &op->order, ROW_AS_TOLD);
     (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
 }
 

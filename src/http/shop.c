@@ -23,9 +23,8 @@ static void payment_done(struct front *front, struct front_call *call)
                                       : NULL);
         return;
     }
-    struct order_view view = order_row_view(&op->order);
     struct out body = front_scratch(front);
-    json_order_view(&body, front_shared(front)->catalog, &view);
+    json_order_row(&body, front_shared(front)->catalog, &op->order, ROW_AS_TOLD);
     (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
 }
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sluicelib import Background, Shop, compact, problem, webhook_signature
+from sluicelib import Background, Shop, compact, eventually, problem, webhook_signature
 
 
 @pytest.fixture
@@ -250,3 +250,15 @@ def test_the_pay_button_does_not_exist_without_demo(server, shop, bought):
     response = server.call("POST", f"/v1/orders/{order}/pay", None, server.token(user))
     problem(response, 404, "not_found")
     still_locked(shop, bought)
+
+
+def test_the_same_payment_after_the_sale_has_left_the_board_is_the_same_answer(make_server):
+    shop = Shop(make_server(sets=["board.keep_s=0", "keeper.tick_ms=20"]))
+    lot = shop.lot(total=5, limit=0, price=300, ends_in_ms=1500, pay_within_s=1)
+    order = shop.order_locked(shop.user(), lot.item, 2)["order_id"]
+    body = body_of(shop, order, 600)
+    first = shop.payment(body)
+    assert first.status == 200 and first.json()["amount_cents"] == 600
+    eventually(lambda: shop.server.get(f"/v1/items/{lot.item}").status == 404, "forgotten")
+    again = shop.payment(body)
+    assert (again.status, again.json()) == (200, first.json())

@@ -150,6 +150,7 @@ static void book(struct write *w, struct ledger_op *op)
                                    .locked_at_ms = locked ? w->batch->now_ms : 0,
                                    .ended_at_ms = locked ? 0 : w->batch->now_ms,
                                    .lsn = op->lsn};
+    memcpy(op->order.currency, sale->currency, sizeof(sale->currency));
     if (locked) {
         op->order.pay_by_ms = w->batch->now_ms + (int64_t)sale->pay_within_s * 1000;
         item->available -= c->qty;
@@ -692,6 +693,35 @@ void memory_ledger_done(struct memory_ledger *ledger)
     free(ledger->keys);
     free(ledger->batch_events);
     (void)pthread_mutex_destroy(&ledger->lock);
+}
+
+static void *copied(const void *array, size_t count, size_t size)
+{
+    void *copy = NULL;
+    for (size_t i = 0; i < count; i++) { /* as `grown` would have grown it */
+        copy = grown(copy, i, size);
+    }
+    if (count > 0) {
+        memcpy(copy, array, count * size);
+    }
+    return copy;
+}
+
+void memory_ledger_copy(const struct memory_ledger *from, struct memory_ledger *ret_to)
+{
+    memory_ledger_init(ret_to);
+    ret_to->sales = copied(from->sales, from->sales_count, sizeof(*from->sales));
+    ret_to->sales_count = from->sales_count;
+    for (size_t i = 0; i < from->sales_count; i++) {
+        ret_to->sales[i] = sale_copy(from->sales[i]);
+    }
+    ret_to->orders = copied(from->orders, from->orders_count, sizeof(*from->orders));
+    ret_to->orders_count = from->orders_count;
+    ret_to->events = copied(from->events, from->events_count, sizeof(*from->events));
+    ret_to->events_count = from->events_count;
+    ret_to->keys = copied(from->keys, from->keys_count, sizeof(*from->keys));
+    ret_to->keys_count = from->keys_count;
+    ret_to->booked_lsn = from->booked_lsn;
 }
 
 /* ---- for tests ---- */
