@@ -188,7 +188,8 @@ int part_id(struct span part, uint64_t *ret_id);
 enum refusal body_is_json(const struct http_request *request, bool optional);
 
 /* Shared pieces of JSON. */
-void json_order_view(struct out *out, struct catalog *catalog, const struct order_view *view);
+/* False, and nothing written: the sale has left the board since the view was taken. */
+bool json_order_view(struct out *out, struct catalog *catalog, const struct order_view *view);
 /* From the ledger, which keeps the price and the currency after the sale has left the board: as the
  * board tells it, with its sale, or with everything an operator sees. */
 enum row_detail { ROW_AS_TOLD, ROW_WITH_SALE, ROW_FOR_ADMIN };

@@ -64,9 +64,15 @@ static void out_reason(struct out *out, enum refusal reason)
     out_char(out, '"');
 }
 
-void json_order_view(struct out *out, struct catalog *catalog, const struct order_view *view)
+bool json_order_view(struct out *out, struct catalog *catalog, const struct order_view *view)
 {
     const struct sale_row *sale = NULL;
+    catalog_lock(catalog);
+    const struct item_row *item = catalog_item(catalog, view->item, &sale);
+    if (item == NULL) {
+        catalog_unlock(catalog);
+        return false;
+    }
     out_lit(out, "{\"order_id\":");
     out_id(out, view->id);
     out_lit(out, ",\"item_id\":");
@@ -77,20 +83,19 @@ void json_order_view(struct out *out, struct catalog *catalog, const struct orde
     out_text(out, order_state_text((enum order_state)view->state));
     out_lit(out, "\",\"reason\":");
     out_reason(out, (enum refusal)view->reason);
-    catalog_lock(catalog);
-    const struct item_row *item = catalog_item(catalog, view->item, &sale);
     out_lit(out, ",\"amount_cents\":");
-    out_u64(out, item != NULL ? (uint64_t)item->price_cents * view->qty : 0);
+    out_u64(out, (uint64_t)item->price_cents * view->qty);
     out_lit(out, ",\"currency\":");
-    out_json_string(out, span_of(sale != NULL ? sale->currency : "CNY"));
+    out_json_string(out, span_of(sale->currency));
     out_lit(out, ",\"pay_url\":");
-    out_pay_url(out, sale != NULL ? sale->pay_url : "", view->id);
+    out_pay_url(out, sale->pay_url, view->id);
     catalog_unlock(catalog);
     out_lit(out, ",\"pay_by_ms\":");
     out_time_or_null(out, view->pay_by_ms);
     out_lit(out, ",\"created_at_ms\":");
     out_i64(out, view->created_at_ms);
     out_char(out, '}');
+    return true;
 }
 
 void json_order_row(struct out *out, struct catalog *catalog, const struct order_row *row,

@@ -10,10 +10,11 @@
 #include "http/handlers.h"
 #include "http/watch.h"
 
+#define NO_SUCH_ORDER "no such order on the board; GET /v1/me/orders lists all of yours"
+
 static enum http_outcome no_such_order(struct asking *asking)
 {
-    return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
-                               "no such order on the board; GET /v1/me/orders lists all of yours");
+    return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND, NO_SUCH_ORDER);
 }
 
 /* The order of the path, if it is this buyer's. */
@@ -35,8 +36,11 @@ void view_answer(struct front *front, struct http_exchange exchange, struct slot
         return;
     }
     struct out body = front_scratch(front);
-    json_order_view(&body, front->shared->catalog, &slot->order);
-    (void)front_json(front, exchange, 200, "", NULL, out_span(&body));
+    if (json_order_view(&body, front->shared->catalog, &slot->order)) {
+        (void)front_json(front, exchange, 200, "", NULL, out_span(&body));
+    } else {
+        (void)front_refuse_simply(front, exchange, REFUSAL_NOT_FOUND, NO_SUCH_ORDER);
+    }
 }
 
 static enum http_outcome show(struct asking *asking, const struct gate_ask *ask)

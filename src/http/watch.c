@@ -178,12 +178,27 @@ static void look_again(struct front *front, uint32_t connection)
     wheel_link(front, connection, front->now_ms + STREAM_EVERY_MS);
 }
 
+/* The order has left the board. */
+static void tell_gone(struct front *front, uint32_t connection)
+{
+    struct http_exchange exchange = exchange_of(front, connection);
+    if (front->slots[connection].watch == WATCH_ORDER) {
+        end_stream(front, connection);
+        return;
+    }
+    watch_remove(front, connection);
+    (void)front_refuse_simply(front, exchange, REFUSAL_NOT_FOUND, "see /v1/me/orders");
+}
+
 static void tell_poll(struct front *front, uint32_t connection, const struct order_view *view)
 {
     struct http_exchange exchange = exchange_of(front, connection);
-    watch_remove(front, connection);
     struct out body = front_scratch(front);
-    json_order_view(&body, front->shared->catalog, view);
+    if (!json_order_view(&body, front->shared->catalog, view)) {
+        tell_gone(front, connection);
+        return;
+    }
+    watch_remove(front, connection);
     (void)front_json(front, exchange, 200, "", NULL, out_span(&body));
 }
 
@@ -195,7 +210,10 @@ static void tell_stream(struct front *front, uint32_t connection, const struct o
         out_lit(&event, "event: order\nid: ");
         out_u64(&event, view->version);
         out_lit(&event, "\ndata: ");
-        json_order_view(&event, front->shared->catalog, view);
+        if (!json_order_view(&event, front->shared->catalog, view)) {
+            tell_gone(front, connection);
+            return;
+        }
         out_lit(&event, "\n\n");
         if (!http_stream_send(front->server, exchange_of(front, connection), out_span(&event))) {
             if (http_alive(front->server, exchange_of(front, connection))) {
@@ -218,13 +236,7 @@ static void push(struct front *front, uint32_t connection)
         .question = ASK_ORDER, .loop = front->loop, .id = slot->key, .watch = true};
     CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
     if (ask.refusal != REFUSAL_NONE) {
-        if (slot->watch == WATCH_ORDER) {
-            end_stream(front, connection);
-        } else {
-            struct http_exchange exchange = exchange_of(front, connection);
-            watch_remove(front, connection);
-            (void)front_refuse_simply(front, exchange, ask.refusal, "see /v1/me/orders");
-        }
+        tell_gone(front, connection);
         return;
     }
     if (!front_durable(front, ask.lsn)) {
