@@ -300,14 +300,28 @@ static void gather_posted(struct office *office, size_t *count)
     }
 }
 
-/* What the keeper wants moved. A sale is forgotten only when nothing of it is on its way. */
-static size_t gather_moves(struct office *office, int64_t now_ms)
+/* An operator's call in this batch is about this sale. */
+static bool is_in_hand(const struct office *office, size_t posted, uint64_t sale)
+{
+    for (size_t i = 0; i < posted; i++) {
+        if (office->ops[i]->sale_id == sale) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What the keeper wants moved. Not a sale that an operator is just changing, for the keeper knows
+ * it as it was before: an end that is being moved has not come. And a sale is forgotten only when
+ * nothing of it is on its way. */
+static size_t gather_moves(struct office *office, size_t posted, int64_t now_ms)
 {
     size_t kept = 0;
     size_t count = keeper_moves(office->keeper, office->catalog, now_ms, office->own, MOVES_MAX);
     for (size_t i = 0; i < count; i++) {
         const struct ledger_op *op = &office->own[i];
-        if (op->kind != LEDGER_SALE_FORGET || engine_sale_idle(office->engine, op->sale_id)) {
+        if (!is_in_hand(office, posted, op->sale_id) &&
+            (op->kind != LEDGER_SALE_FORGET || engine_sale_idle(office->engine, op->sale_id))) {
             office->own[kept++] = *op;
         }
     }
@@ -419,7 +433,7 @@ static bool gather(struct office *office, int64_t now_ms)
     gather_posted(office, &count);
     if (now_ms >= office->tick_at_ms) {
         office->tick_at_ms = now_ms + office->options.tick_ms;
-        office->own_count = gather_moves(office, now_ms);
+        office->own_count = gather_moves(office, count, now_ms);
         size_t due = keeper_due(office->keeper, now_ms, office->own + office->own_count, DUE_MAX);
         office->own_count += due;
         if (due == DUE_MAX) {

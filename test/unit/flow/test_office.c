@@ -569,6 +569,27 @@ static void a_slow_ledger_can_fail_and_lose_answers_too(void **state)
     office_world_agree(&world);
 }
 
+/* The keeper and an operator in one transaction, at the very moment of the end. */
+static void an_end_that_is_moved_as_it_comes_does_not_come(void **state)
+{
+    (void)state;
+    struct sale_row change = {.id = OFFICE_SALE, .ends_at_ms = OFFICE_NOW + 2 * OFFICE_ENDS_MS};
+    struct office_op *retime = office_op_new(&world, LEDGER_SALE_CHANGE, 0);
+    retime->op.sale_id = OFFICE_SALE;
+    retime->op.sale_in = &change;
+    retime->op.changes = SALE_HAS_ENDS;
+    fake_clock_pass_ms(&world.clock, OFFICE_ENDS_MS);
+    office_world_do(&world, retime);
+    assert_int_equal(retime->error, 0);
+    assert_int_equal(retime->op.refusal, REFUSAL_NONE);
+    office_op_free(retime);
+    assert_int_equal(world.ledger.sales[0]->state, SALE_OPEN);
+    assert_int_equal(office_world_item(&world, OFFICE_FREE).sale_state, SALE_OPEN);
+    office_world_pass_ms(&world, OFFICE_ENDS_MS);
+    assert_int_equal(world.ledger.sales[0]->state, SALE_CLOSED);
+    office_world_agree(&world);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -595,6 +616,7 @@ int main(void)
         TEST(an_impossible_event_is_skipped),
         TEST(a_slow_batch_is_collected_and_others_wait),
         TEST(a_slow_ledger_can_fail_and_lose_answers_too),
+        TEST(an_end_that_is_moved_as_it_comes_does_not_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
