@@ -419,8 +419,8 @@ enum ledger_submitted store_read(struct ledger *ledger, struct ledger_query *que
     int err = store_do(s, SQL_BEGIN_READ);
     if (err == 0) {
         err = query_table[query->kind](s, query);
-        store_rollback(s); /* ends it; nothing was written */
     }
+    store_rollback(s); /* ends it, or what an earlier one left open; nothing was written */
     if (err != 0) {
         query->count = 0;
     }

@@ -199,6 +199,14 @@ int column_refusal(sqlite3_stmt *row, int column, enum refusal *ret_refusal)
     return refusal_of_name(name, ret_refusal);
 }
 
+/* Made ready while there is memory: a transaction that could not be ended for want of it would
+ * stay open, and every later one would be refused. */
+static int store_prepare_rollback(struct store *s)
+{
+    sqlite3_stmt *statement = NULL;
+    return store_statement(s, SQL_ROLLBACK, &statement);
+}
+
 /* Statements of the set-up, which run once. */
 static int store_exec(struct store *s, const char *sql)
 {
@@ -434,6 +442,9 @@ int store_open(const char *path, enum ledger_sqlite_mode mode, const struct sche
     s->read_only = mode == READ_ONLY;
     s->items.stamp = 1;
     int err = store_open_file(s, path, steps, steps_count);
+    if (err == 0) {
+        err = store_prepare_rollback(s); /* after the schema's last change, which would undo it */
+    }
     if (err == 0) {
         err = store_read_last_event(s);
     }

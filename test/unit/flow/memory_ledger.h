@@ -47,6 +47,8 @@ struct memory_ledger {
 
 void memory_ledger_init(struct memory_ledger *ret_ledger);
 void memory_ledger_done(struct memory_ledger *ledger);
+/* All that is committed, in a ledger of its own where nothing goes wrong. */
+void memory_ledger_copy(const struct memory_ledger *from, struct memory_ledger *ret_to);
 
 /* What it holds; NULL: no such order. For tests while nobody writes. */
 const struct order_row *memory_ledger_order(const struct memory_ledger *ledger, struct order_id id);

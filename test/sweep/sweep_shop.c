@@ -1,0 +1,161 @@
+/* See sweep_shop.h. */
+#include "sweep_shop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "fault.h"
+
+/* ---- the ledger, outside the product ---- */
+
+static struct shop *shop_of(struct ledger *ledger)
+{
+    return ((struct shop_ledger *)ledger)->shop;
+}
+
+static void keep_ledger(struct shop *shop)
+{
+    CHECK(shop->ledgers_count < SHOP_LEDGERS);
+    struct memory_ledger *copy = malloc(sizeof(*copy));
+    CHECK(copy != NULL);
+    memory_ledger_copy(&shop->world.ledger, copy);
+    shop->ledgers[shop->ledgers_count++] = copy;
+    tap_disk_mark(&shop->tap, shop->promised, shop->ledgers_count - 1);
+}
+
+static enum ledger_submitted shop_write(struct ledger *ledger, struct ledger_batch *batch)
+{
+    struct shop *shop = shop_of(ledger);
+    bool inside = fault_leave();
+    enum ledger_submitted submitted = ledger_write(&shop->world.ledger.ledger, batch);
+    if (shop->keep_ledgers && batch->error == 0) {
+        keep_ledger(shop);
+    }
+    fault_back(inside);
+    return submitted;
+}
+
+static enum ledger_submitted shop_read(struct ledger *ledger, struct ledger_query *query)
+{
+    bool inside = fault_leave();
+    enum ledger_submitted submitted = ledger_read(&shop_of(ledger)->world.ledger.ledger, query);
+    fault_back(inside);
+    return submitted;
+}
+
+static struct ledger_batch *shop_collect_batch(struct ledger *ledger)
+{
+    (void)ledger;
+    return NULL;
+}
+
+static struct ledger_query *shop_collect_query(struct ledger *ledger)
+{
+    (void)ledger;
+    return NULL;
+}
+
+static const struct ledger_ops shop_ops = {shop_write, shop_read, shop_collect_batch,
+                                           shop_collect_query};
+
+/* ---- life ---- */
+
+void shop_init(struct shop *ret_shop)
+{
+    memset(ret_shop, 0, sizeof(*ret_shop));
+    struct office_world *world = &ret_shop->world;
+    office_world_init(world);
+    world->sizes = (struct gate_sizes){.orders = 200, .buyers = 200, .items = 8, .sales = 4};
+    world->journal_options = (struct journal_options){.segment_bytes = 4 * JOURNAL_SECTOR,
+                                                      .buffer_bytes = 3 * JOURNAL_SECTOR};
+    world->options.batch_max = 16;
+    tap_disk_init(&ret_shop->tap, &world->ram.disk);
+    ret_shop->ledger = (struct shop_ledger){{&shop_ops}, ret_shop};
+}
+
+void shop_done(struct shop *shop)
+{
+    shop_down(shop);
+    for (size_t i = 0; i < shop->ledgers_count; i++) {
+        memory_ledger_done(shop->ledgers[i]);
+        free(shop->ledgers[i]);
+    }
+    tap_disk_done(&shop->tap);
+    office_world_done(&shop->world);
+}
+
+void shop_record(struct shop *shop)
+{
+    tap_disk_record(&shop->tap);
+    shop->keep_ledgers = true;
+    keep_ledger(shop);
+}
+
+static void woken(void *context)
+{
+    atomic_fetch_add((atomic_int *)context, 1);
+}
+
+int shop_up(struct shop *shop)
+{
+    struct office_world *world = &shop->world;
+    gate_box_init_sizes(&world->box, world->sizes);
+    int error = PRODUCT(journal_open(&shop->tap.disk, world->journal_options, &world->box.gate,
+                                     &world->journal, &world->found));
+    if (error == 0) {
+        error = PRODUCT(engine_new(&world->box.gate, world->journal, OFFICE_LOOPS, &world->engine));
+    }
+    for (uint32_t i = 0; error == 0 && i < OFFICE_LOOPS; i++) {
+        waker_init(engine_waker(world->engine, i), woken, &world->wakes[i]);
+    }
+    if (error == 0) {
+        inside_time_init(&world->time, &world->clock.port, world->found.highest_ms);
+        error = PRODUCT(metrics_init(&world->metrics, 1));
+    }
+    if (error == 0) {
+        world->catalog = PRODUCT(catalog_new());
+        error = world->catalog == NULL ? ERR_NOMEM : 0;
+    }
+    if (error == 0) {
+        error = PRODUCT(office_new(world->engine, &shop->ledger.ledger, world->catalog,
+                                   &world->time, metrics_slot(&world->metrics, 0), OFFICE_LOOPS,
+                                   world->options, &world->office));
+    }
+    if (error == 0) {
+        error = PRODUCT(office_start(world->office));
+    }
+    if (error != 0) {
+        shop_down(shop);
+    }
+    return error;
+}
+
+void shop_down(struct shop *shop)
+{
+    struct office_world *world = &shop->world;
+    office_free(world->office);
+    catalog_free(world->catalog);
+    metrics_done(&world->metrics);
+    engine_free(world->engine);
+    journal_free(world->journal);
+    gate_box_done(&world->box);
+    world->office = NULL;
+    world->catalog = NULL;
+    world->engine = NULL;
+    world->journal = NULL;
+}
+
+int shop_flush(struct shop *shop)
+{
+    bool wrote;
+    int error = PRODUCT(journal_flush(shop->world.journal, &wrote));
+    if (error == 0) {
+        shop->promised = journal_durable_lsn(shop->world.journal);
+        if (shop->keep_ledgers) {
+            tap_disk_mark(&shop->tap, shop->promised, shop->ledgers_count - 1);
+        }
+    }
+    return error;
+}
