@@ -22,7 +22,7 @@ int gate_restore_sale(struct gate_restore *restore, const struct gate_sale *sale
 int gate_restore_item(struct gate_restore *restore, const struct gate_item *item, uint64_t sale);
 int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *buyer);
 int gate_restore_order(struct gate_restore *restore, const struct gate_order *order);
-/* Ends with gate_audit(): counters that do not fit the orders stop the process. */
+/* Ends with gate_consistent(): ERR_CORRUPT where counters do not fit the orders. */
 int gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms);
 
 #endif

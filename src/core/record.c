@@ -4,6 +4,7 @@
  */
 #include "core/record.h"
 
+#include "base/check.h"
 #include "base/err.h"
 
 #define RECORD_HEAD_BYTES 17 /* kind, now_ms, event */
@@ -22,6 +23,8 @@ static uint8_t *put64(uint8_t *at, uint64_t v)
 
 size_t record_encode(const struct gate_command *command, uint8_t *ret_bytes)
 {
+    /* A record of no kind would be damage to whoever reads the journal. */
+    CHECK(command->kind > GATE_KIND_NONE && command->kind < GATE_KIND_COUNT);
     uint8_t *at = ret_bytes;
     *at++ = (uint8_t)command->kind;
     at = put64(at, (uint64_t)command->now_ms);

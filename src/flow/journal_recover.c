@@ -307,6 +307,9 @@ static int walk_batches(struct recovery *recovery, size_t index)
         if (error != 0) {
             return error;
         }
+        if (segment->end + journal_batch_bytes(head.length) > segment->bytes) {
+            return 0; /* in what a file is too long by: nothing that is kept begins there */
+        }
         if (head.number != recovery->next_batch || head.first_lsn != recovery->next_lsn) {
             return found_in_segment(recovery, ERR_CORRUPT, index, segment->end,
                                     "the batch is not the next one");
@@ -410,7 +413,7 @@ static int walk_segments(struct recovery *recovery)
     const struct journal_catalog *catalog = &recovery->catalog;
     recovery->next_batch = catalog->segments[0].first_batch;
     recovery->next_lsn = catalog->segments[0].first_lsn;
-    for (size_t i = 0; i < catalog->segment_count; i++) {
+    for (size_t i = 0;; i++) {
         const struct journal_segment *segment = &catalog->segments[i];
         bool last = i + 1 == catalog->segment_count;
         if (recovery->base.lsn > 0 && segment->first_lsn == recovery->base.lsn + 1 &&

@@ -116,6 +116,14 @@ static void what_cannot_stand_is_damage(void **state)
     assert_int_equal(gate_restore_order(&restore, &order), ERR_CORRUPT);
 }
 
+static void counters_that_no_order_stands_for_are_damage(void **state)
+{
+    (void)state;
+    assert_int_equal(gate_restore_sale(&restore, &sale), 0);
+    assert_int_equal(gate_restore_item(&restore, &item, 1), 0);
+    assert_int_equal(gate_restore_finish(&restore, 77, 88), ERR_CORRUPT);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -142,6 +150,7 @@ int main(void)
         TEST(chains_come_out_in_the_order_given),
         TEST(an_empty_gate_is_complete_at_once),
         TEST(what_cannot_stand_is_damage),
+        TEST(counters_that_no_order_stands_for_are_damage),
         TEST(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -462,6 +462,53 @@ static void segments_that_are_not_what_their_name_says(void **state)
     }
 }
 
+static void a_segment_that_begins_with_another_record(void **state)
+{
+    (void)state;
+    size_t next = 1;
+    while (batches[next].offset != JOURNAL_SECTOR) {
+        next++;
+    }
+    const struct batch *before = &batches[next - 1];
+    struct trial trial;
+    ram_disk_copy(&world.ram, &trial.ram);
+    size_t size;
+    uint8_t *bytes = ram_disk_bytes(&trial.ram, batches[next].file, &size);
+    store_le64(bytes + 24, batches[next].first_lsn + 1);
+    put_crc(bytes, 0);
+    trial_open(&trial);
+    expect_refused(&trial, before->file,
+                   before->offset +
+                       journal_batch_bytes((uint32_t)before->used - JOURNAL_HEAD_BYTES));
+    trial_done(&trial);
+}
+
+/* Records that read well and that no gate would have let into a journal. */
+static void records_that_do_not_follow(void **state)
+{
+    (void)state;
+    static const struct gate_command odd[] = {
+        {.kind = GATE_PAY, .event = 1000000, .id = {1, 1}},          /* refused: no such order */
+        {.kind = GATE_RESTOCK, .event = 1, .item = 10, .amount = 1}, /* applied before */
+    };
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+        struct trial trial;
+        ram_disk_copy(&world.ram, &trial.ram);
+        trial_open(&trial);
+        expect_batches(&trial, batch_count);
+        uint64_t lsn;
+        bool wrote;
+        assert_int_equal(journal_append(trial.journal, &odd[i], &lsn), 0);
+        assert_int_equal(journal_flush(trial.journal, &wrote), 0);
+        journal_free(trial.journal);
+        gate_box_done(&trial.box);
+        trial_open(&trial);
+        assert_int_equal(trial.error, ERR_CORRUPT);
+        assert_string_equal(trial.found.why, "a record does not follow from what came before");
+        trial_done(&trial);
+    }
+}
+
 static void a_look_changes_nothing_and_says_the_same(void **state)
 {
     (void)state;
@@ -492,6 +539,31 @@ static void a_look_changes_nothing_and_says_the_same(void **state)
     ram_disk_done(&ram);
 }
 
+/* In what a file is too long by nothing counts: it is cut off, so it must not be replayed before. */
+static void a_whole_batch_behind_a_segments_end_is_refused(void **state)
+{
+    (void)state;
+    struct trial trial;
+    const struct batch *next = &batches[batch_count - 1];
+    while (next > batches && strcmp(next[-1].file, next->file) == 0) {
+        next--;
+    }
+    const struct batch *last = next - 1; /* of the segment before the last */
+    uint64_t end = last->offset + journal_batch_bytes((uint32_t)last->used - JOURNAL_HEAD_BYTES);
+    uint8_t sector[JOURNAL_SECTOR];
+    size_t size;
+    ram_disk_copy(&world.ram, &trial.ram);
+    memcpy(sector, ram_disk_bytes(&trial.ram, next->file, &size) + next->offset, sizeof(sector));
+    ram_disk_remove(&trial.ram, next->file);
+    assert_true(end <= world.options.segment_bytes);
+    ram_disk_resize(&trial.ram, last->file, world.options.segment_bytes + JOURNAL_SECTOR);
+    memcpy(ram_disk_bytes(&trial.ram, last->file, &size) + world.options.segment_bytes, sector,
+           sizeof(sector));
+    trial_open(&trial);
+    expect_refused(&trial, last->file, end);
+    trial_done(&trial);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -505,7 +577,10 @@ int main(void)
         TEST(a_batch_of_another_version_behind_a_torn_one_is_damage),
         TEST(an_older_batch_behind_a_torn_one_is_not_data),
         TEST(segments_that_are_not_what_their_name_says),
+        TEST(a_segment_that_begins_with_another_record),
+        TEST(records_that_do_not_follow),
         TEST(a_look_changes_nothing_and_says_the_same),
+        TEST(a_whole_batch_behind_a_segments_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,6 +245,43 @@ static void trimming_keeps_the_one_before_and_what_is_not_booked(void **state)
     assert_true(world_is_at(&world, world.count));
 }
 
+/* Somebody has moved the closed segments away; the newest snapshot needs none of them. */
+static void the_last_segment_is_never_trimmed(void **state)
+{
+    (void)state;
+    next_snapshot();
+    uint64_t two = next_snapshot();
+    for (size_t i = 0; i + 1 < segments(); i++) {
+        char name[JOURNAL_NAME_BYTES];
+        journal_name(world.journal->catalog.segments[i].first_batch, ".journal", name);
+        ram_disk_remove(&world.ram, name);
+    }
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, two);
+    assert_int_equal(segments(), 1);
+    assert_int_equal(trim(UINT64_MAX), 0);
+    assert_int_equal(segments(), 1);
+    reopen();
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void many_segments_and_snapshots(void **state)
+{
+    (void)state;
+    world.sizes.orders = world.sizes.buyers = 4000;
+    reopen();
+    uint64_t lsn = 0;
+    for (int i = 0; i < 40; i++) {
+        lsn = next_snapshot();
+    }
+    assert_int_equal(world.journal->catalog.snapshot_count, 40);
+    assert_true(segments() > 40);
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_true(world.found.segments > 40);
+    assert_true(world_is_at(&world, world.count));
+}
+
 static void booking_that_lags_holds_segments_only(void **state)
 {
     (void)state;
@@ -260,6 +297,87 @@ static void booking_that_lags_holds_segments_only(void **state)
     reopen();
     assert_int_equal(world.found.snapshot_lsn, lsn[3]);
     assert_true(world_is_at(&world, world.count));
+}
+
+static void a_forgotten_sale_leaves_no_trace_beside_one_that_stays(void **state)
+{
+    (void)state;
+    struct gate_command load = {
+        .kind = GATE_LOAD_SALE, .sale = 8, .ends_at_ms = 5000, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &load), 0);
+    load = (struct gate_command){
+        .kind = GATE_LOAD_ITEM, .sale = 8, .item = 20, .amount = 5, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &load), 0);
+    struct gate_command close = {.kind = GATE_CLOSE, .sale = 7, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &close), 0);
+    struct gate_command forget = {
+        .kind = GATE_FORGET, .sale = 7, .qty = 100, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &forget), 0);
+    assert_int_equal(world.box.gate.sales_used, 1);
+    while (!journal_snapshot_due(world.journal)) {
+        struct gate_command more = {
+            .kind = GATE_RESTOCK, .item = 20, .amount = 1, .event = ++world.event};
+        assert_int_equal(world_apply(&world, &more), 0);
+        assert_int_equal(world_flush(&world), 0);
+    }
+    uint64_t lsn = 0;
+    assert_int_equal(snapshot(&lsn), 0);
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_int_equal(world.box.gate.item_pool.used, 1);
+    assert_int_equal(gate_find_sale(&world.box.gate, 7), GATE_NONE);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void what_an_earlier_attempt_left_is_written_anew(void **state)
+{
+    (void)state;
+    ram_disk_put(&world.ram, JOURNAL_SNAPSHOT_TMP_NAME, "half", 4);
+    uint64_t lsn = next_snapshot();
+    assert_false(exists(JOURNAL_SNAPSHOT_TMP_NAME));
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_int_equal(world.found.bad_snapshots, 0);
+}
+
+static int notes;
+
+static void on_batch(void *context, const char *file, uint64_t offset, uint64_t number,
+                     uint64_t first_lsn, uint32_t records, uint32_t bytes)
+{
+    (void)context, (void)file, (void)offset, (void)number, (void)first_lsn, (void)records;
+    (void)bytes;
+}
+
+static void on_record(void *context, uint64_t lsn, const struct gate_command *command)
+{
+    *(uint64_t *)context = lsn;
+    assert_true(command->kind == world.commands[lsn - 1].kind);
+}
+
+static void on_note(void *context, const char *file, uint64_t offset, const char *what)
+{
+    (void)context;
+    assert_string_equal(file, snapshot_name(world.found.snapshot_lsn));
+    assert_int_equal(offset, 0);
+    assert_string_equal(what, "snapshot");
+    notes++;
+}
+
+static void a_look_finds_it_and_shows_every_record(void **state)
+{
+    (void)state;
+    world.found.snapshot_lsn = next_snapshot();
+    world_batch(&world, 5);
+    static const struct journal_scan_ops ops = {on_batch, on_record, on_note};
+    struct journal_found found;
+    uint64_t last = 0;
+    notes = 0;
+    assert_int_equal(journal_scan(&world.ram.disk, &ops, &last, &found), 0);
+    assert_int_equal(found.snapshot_lsn, world.found.snapshot_lsn);
+    assert_int_equal(found.replayed, world.count - found.snapshot_lsn);
+    assert_int_equal(last, world.count);
+    assert_int_equal(notes, 1);
 }
 
 /* Damage to the newest snapshot, at every byte: the one before takes over. */
@@ -444,10 +562,35 @@ static void whole_chunks_with_wrong_contents(void **state)
     /* Whole by all checksums, but no gate: the state of a sale that is none. */
     assert_int_equal(open_forged(1, 32 + 1 + 28, 0x07020009), ERR_CORRUPT);
     assert_string_equal(world.found.why, "the snapshot cannot be loaded");
+    /* And an item whose units no orders stand for: behind the tag and 30 bytes of the sale, the
+     * item's tag and its sale, its id, its total; then available. */
+    assert_int_equal(open_forged(1, 32 + 31 + 9 + 16, 5), ERR_CORRUPT);
+    assert_string_equal(world.found.why, "the snapshot cannot be loaded");
     /* A batch number that the segment behind it does not go on from. */
     assert_int_equal(open_forged(0, 32 + 8, 1), ERR_CORRUPT);
     assert_string_equal(world.found.why, "the segment does not follow the snapshot");
     assert_int_equal(world_open(&world), 0);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void one_of_no_record_is_damage(void **state)
+{
+    (void)state;
+    uint64_t lsn = next_snapshot();
+    world_close(&world);
+    size_t size;
+    uint8_t *bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    store_le64(bytes + 32, 0); /* the LSN it tells, and that of each chunk: those of the name */
+    for (size_t at = 0; at < size; at += 32 + load_le32(bytes + at + 12)) {
+        store_le64(bytes + at + 16, 0);
+        put_crc(bytes + at);
+    }
+    ram_disk_put(&world.ram, snapshot_name(0), bytes, size);
+    ram_disk_remove(&world.ram, snapshot_name(lsn));
+    assert_int_equal(world_open(&world), 0);
+    assert_int_equal(world.found.bad_snapshots, 1);
+    assert_int_equal(world.found.snapshot_lsn, 0);
+    assert_int_equal(world.found.replayed, world.count);
     assert_true(world_is_at(&world, world.count));
 }
 
@@ -549,13 +692,19 @@ int main(void)
         TEST(large_states_take_several_chunks),
         TEST(a_sale_half_forgotten_comes_back_half_forgotten),
         TEST(trimming_keeps_the_one_before_and_what_is_not_booked),
+        TEST(the_last_segment_is_never_trimmed),
+        TEST(many_segments_and_snapshots),
         TEST(booking_that_lags_holds_segments_only),
+        TEST(a_forgotten_sale_leaves_no_trace_beside_one_that_stays),
+        TEST(what_an_earlier_attempt_left_is_written_anew),
+        TEST(a_look_finds_it_and_shows_every_record),
         TEST(a_damaged_one_is_passed_over),
         TEST(the_only_one_damaged_means_a_replay_from_the_first_record),
         TEST(all_damaged_and_the_segments_gone_is_refused),
         TEST(a_snapshot_without_a_segment_is_refused),
         TEST(damage_found_while_running_uses_the_one_before),
         TEST(whole_chunks_with_wrong_contents),
+        TEST(one_of_no_record_is_damage),
         TEST(an_entry_cut_in_a_whole_chunk_is_damage),
         TEST(one_that_the_segments_do_not_reach_is_no_base),
         TEST(a_snapshot_past_the_journals_end_is_refused),
