@@ -134,7 +134,8 @@ __attribute__((format(printf, 2, 0))) static void error_told(cfg_t *where, const
     fail_at(where->line, "%s", text);
 }
 
-/* A `//` or a slash-star begins a comment only where a word could begin: https://x is one word. */
+/* A `//` or a slash-star begins a comment only where a word could begin: https://x is one word.
+ * These are the characters that end one for libconfuse, quotes included. */
 static bool comment_begins(const char *text, size_t at, size_t len)
 {
     if (text[at] == '#') {
@@ -143,7 +144,7 @@ static bool comment_begins(const char *text, size_t at, size_t len)
     if (text[at] != '/' || at + 1 == len || (text[at + 1] != '/' && text[at + 1] != '*')) {
         return false;
     }
-    return at == 0 || strchr(" \t\r\n{}=;,", text[at - 1]) != NULL;
+    return at == 0 || strchr(" \t\r\n{}()=+*;,\"'", text[at - 1]) != NULL;
 }
 
 /* Where the comment at `at` ends; len + 1: nowhere. */

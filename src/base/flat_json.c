@@ -114,9 +114,10 @@ static int read_number(struct reader *r, struct flat_value *value)
     value->text = (struct span){from, (size_t)(r->at - from)};
     value->kind = FLAT_NUMBER;
     uint64_t magnitude = 0;
-    if (whole && span_parse_u64((struct span){digits, count}, INT64_MAX, &magnitude) == 0) {
+    uint64_t most = (uint64_t)INT64_MAX + negative; /* INT64_MIN is one further from 0 */
+    if (whole && span_parse_u64((struct span){digits, count}, most, &magnitude) == 0) {
         value->kind = FLAT_INTEGER;
-        value->number = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+        value->number = (int64_t)(negative ? 0 - magnitude : magnitude);
     }
     return 0;
 }

@@ -86,7 +86,7 @@ int journal_segment_decode(const uint8_t *bytes, struct journal_segment_head *re
     uint64_t size = load_le64(bytes + SEGMENT_BYTES);
     if (load_le32(bytes + SEGMENT_VERSION) != JOURNAL_VERSION ||
         load_le32(bytes + SEGMENT_SECTOR) != JOURNAL_SECTOR || size % JOURNAL_SECTOR != 0 ||
-        size > JOURNAL_SEGMENT_MAX_BYTES) {
+        size < 2ULL * JOURNAL_SECTOR || size > JOURNAL_SEGMENT_MAX_BYTES) {
         return ERR_VERSION;
     }
     ret_head->first_batch = load_le64(bytes + SEGMENT_FIRST_BATCH);

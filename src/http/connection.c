@@ -90,6 +90,7 @@ void connection_open(struct http_server *s, struct connection *c)
     c->state = CONNECTION_IDLE;
     c->flags &= CONNECTION_QUEUED;
     c->tag = 0;
+    c->blanks = 0;
     c->watched = NET_READABLE;
     c->timer = TIMER_NONE;
     s->open++;

@@ -57,6 +57,7 @@ struct connection {
     uint8_t state;
     uint8_t timer;
     uint8_t watched; /* what net_watch was told last */
+    uint8_t blanks;  /* empty lines since the last request: they are few, in however many reads */
 };
 _Static_assert(sizeof(struct connection) <= 64, "one cache line for each connection");
 

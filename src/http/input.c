@@ -94,30 +94,42 @@ static bool input_may_parse(const struct connection *c)
            !connection_is(c, CONNECTION_BROKEN);
 }
 
+/* A refusal of this request leaves its body out where the request is a HEAD; the flag may still be
+ * that of the request before it. */
+static void input_note_head(struct connection *c, const char *at, size_t len)
+{
+    c->flags &= (uint16_t)~CONNECTION_HEAD;
+    c->flags |= len >= 5 && memcmp(at, "HEAD ", 5) == 0 ? CONNECTION_HEAD : 0;
+}
+
 /* Parses and handles every complete request of at[0..*len). Returns how far it came. */
 static char *input_parse(struct http_server *s, struct connection *c, char *at, size_t *len,
                          struct http_progress *progress)
 {
     enum http_step step = HTTP_STEP_BLANK;
+    progress->blanks = c->blanks;
     while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c)) {
         step = http_parser_step(progress, at, len, &s->parsed);
         switch (step) {
         case HTTP_STEP_MORE:
             c->state = CONNECTION_READING;
+            input_note_head(c, at, *len); /* it may be given up before it is complete */
             break;
         case HTTP_STEP_BLANK:
             at += s->parsed.consumed;
             *len -= s->parsed.consumed;
+            c->blanks = progress->blanks;
+            c->state = CONNECTION_IDLE; /* half of the empty line may have come before */
             break;
         case HTTP_STEP_REFUSED:
-            c->flags &= (uint16_t)~CONNECTION_HEAD;
-            c->flags |= *len >= 5 && memcmp(at, "HEAD ", 5) == 0 ? CONNECTION_HEAD : 0;
+            input_note_head(c, at, *len);
             output_refuse(s, c, s->parsed.refusal);
             break;
         case HTTP_STEP_DONE:
             at += s->parsed.consumed;
             *len -= s->parsed.consumed;
             *progress = (struct http_progress){0};
+            c->blanks = 0;
             c->state = CONNECTION_IDLE;
             input_dispatch(s, c);
             break;

@@ -93,7 +93,10 @@ static enum refusal check_request_line(const char *line, size_t len)
     if (line[len - 3] != '1' || (line[len - 1] != '0' && line[len - 1] != '1')) {
         return REFUSAL_BAD_VERSION;
     }
-    return REFUSAL_NONE;
+    /* One space each; llhttp takes any number, and another reader may split them elsewhere. */
+    const char *space = memchr(line, ' ', len);
+    bool apart = space < line + len - 10 && space[1] != ' ' && line[len - 10] != ' ';
+    return apart ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
 }
 
 static enum refusal check_trailer_line(const char *line, size_t len)
@@ -134,14 +137,18 @@ static enum refusal check_size(const struct http_progress *p)
 static enum http_step scan_lines(struct http_progress *p, const char *bytes, size_t len,
                                  enum refusal *ret_refusal, uint32_t *ret_len)
 {
-    *ret_refusal = REFUSAL_BAD_REQUEST;
     for (;;) {
         size_t at = find_control(bytes, p->scanned, len);
         p->scanned = (uint32_t)at;
-        if (at == len || (bytes[at] == '\r' && at + 1 == len)) {
-            *ret_refusal = check_size(p);
-            return *ret_refusal == REFUSAL_NONE ? HTTP_STEP_MORE : HTTP_STEP_REFUSED;
+        /* First of all, so that the refusal is the same in whatever pieces the bytes come. */
+        *ret_refusal = check_size(p);
+        if (*ret_refusal != REFUSAL_NONE) {
+            return HTTP_STEP_REFUSED;
         }
+        if (at == len || (bytes[at] == '\r' && at + 1 == len)) {
+            return HTTP_STEP_MORE;
+        }
+        *ret_refusal = REFUSAL_BAD_REQUEST;
         if (bytes[at] == '\t' && (p->lines > 0 || p->phase == HTTP_PHASE_TRAILERS)) {
             p->scanned++;
             continue;

@@ -169,6 +169,9 @@ static void what_is_wrong_is_told_with_its_line(void **state)
     refused("# a\n# b\nserver {\n  # c\n  threads = 65\n}\n",
             ":5: server.threads: must be a whole number from 0 to 64, not \"65\"");
     refused("server {\n\n threads = x\n}\n", ":3: server.threads: must be a whole number");
+    refused("server {\n listen = \"127.0.0.1:1\"// it's here\n threads = x\n}\n",
+            ":3: server.threads: must be");
+    refused("data { dir = 'a'/* \n */}\nserver *// {", ":3: ");
     refused("server {\n threads = -1\n}\n", ":2: server.threads: must be");
     refused("ticket {\n ttl_s = 1.5\n}\n", ":2: ticket.ttl_s: must be");
     refused("/* a\n b */\nserver {\n thraeds = 1\n}\n",

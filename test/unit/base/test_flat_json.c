@@ -28,6 +28,8 @@ static void test_kinds(void **state)
         {" { \"qty\" : -12 } \n", FLAT_INTEGER, -12},
         {"{\"qty\":9223372036854775807}", FLAT_INTEGER, INT64_MAX},
         {"{\"qty\":9223372036854775808}", FLAT_NUMBER, 0},
+        {"{\"qty\":-9223372036854775808}", FLAT_INTEGER, INT64_MIN},
+        {"{\"qty\":-9223372036854775809}", FLAT_NUMBER, 0},
         {"{\"qty\":1.0}", FLAT_NUMBER, 0},
         {"{\"qty\":1e2}", FLAT_NUMBER, 0},
         {"{\"qty\":true}", FLAT_BOOL, 0},

@@ -39,80 +39,6 @@ static const struct gate_sizes gates[] = {
     {.orders = 30, .buyers = 30, .items = 9, .sales = 2},
 };
 
-/* ---- the same? CHECKs, so that the place of a difference is told ---- */
-
-static void compare_order(const struct gate *gate, const struct model_order *order)
-{
-    uint32_t slot = gate_find_order(gate, order->id);
-    CHECK(slot != GATE_NONE);
-    struct order_view view;
-    gate_view_order(gate, slot, &view);
-    CHECK(order_id_equal(view.id, order->id));
-    CHECK(view.user == order->user && view.item == order->item && view.qty == order->qty);
-    CHECK(view.state == order->state && view.reason == order->reason);
-    CHECK(view.version == order->version);
-    CHECK(view.created_at_ms == order->created && view.pay_by_ms == order->pay_by);
-}
-
-static void compare_item(const struct gate *gate, const struct model_item *item)
-{
-    uint32_t slot = gate_find_item(gate, item->id);
-    CHECK(slot != GATE_NONE);
-    struct item_view view;
-    gate_view_item(gate, slot, &view);
-    const struct model_sale *sale = sale_of(item->sale);
-    CHECK(view.item == item->id && view.sale == item->sale);
-    CHECK(view.total == item->total && view.available == item->available);
-    CHECK(view.locked == item->locked && view.sold == item->sold);
-    CHECK(view.limit_per_user == item->limit && view.version == item->version);
-    CHECK(view.sale_state == sale->state);
-    CHECK(view.starts_at_ms == sale->start && view.ends_at_ms == sale->end);
-    CHECK(view.available + view.locked + view.sold == view.total);
-}
-
-static void compare(const struct gate *gate)
-{
-    CHECK(gate->sales_used == model.sales_count && gate->item_pool.used == model.items_count);
-    CHECK(gate->buyer_pool.used == model.buyers_count);
-    CHECK(gate->order_pool.used == model.orders_count);
-    CHECK(gate->applied_event == model.event && gate->highest_ms == model.highest);
-    for (size_t i = 0; i < model.sales_count; i++) {
-        CHECK(gate_find_sale(gate, model.sales[i].id) != GATE_NONE);
-    }
-    for (size_t i = 0; i < model.items_count; i++) {
-        compare_item(gate, &model.items[i]);
-    }
-    for (size_t i = 0; i < model.buyers_count; i++) {
-        const struct model_buyer *buyer = &model.buyers[i];
-        const struct gate_buyer *found =
-            gate_find_buyer(gate, gate_find_item(gate, buyer->item), buyer->user);
-        CHECK(found != NULL && found->held == buyer->held && found->ended == buyer->ended);
-        CHECK((found->barred != 0) == buyer->barred);
-    }
-    for (size_t i = 0; i < model.orders_count; i++) {
-        compare_order(gate, &model.orders[i]);
-    }
-}
-
-static void compare_effects(const struct gate *gate, const struct gate_command *c,
-                            const struct answer *want, enum verdict verdict,
-                            const struct gate_effects *effects)
-{
-    CHECK(verdict == want->verdict);
-    CHECK(effects->refusal == want->refusal);
-    CHECK(effects->held == want->held);
-    if (want->order != NULL) {
-        CHECK(effects->slot == gate_find_order(gate, want->order->id));
-    } else if (c->kind == GATE_RESERVE) {
-        CHECK(effects->slot == GATE_NONE);
-    }
-    const struct model_item *item = item_of(c->item);
-    if (c->kind == GATE_RESERVE && item != NULL && want->refusal != REFUSAL_NO_SUCH_ITEM) {
-        CHECK(effects->available == item->available && effects->locked == item->locked);
-        CHECK(effects->limit == item->limit);
-    }
-}
-
 /* ---- the commands ---- */
 
 static struct prng prng;
@@ -324,7 +250,7 @@ static void pair_close(void)
 {
     gate_audit(&pair.gate);
     gate_audit(&pair.second);
-    compare(&pair.second);
+    model_compare(&pair.second);
     free(pair.memory);
     free(pair.second_memory);
 }
@@ -336,7 +262,7 @@ static enum verdict pair_step(struct gate_command c)
     struct answer want = model_step(&c);
     enum verdict verdict = gate_step(&pair.gate, &c, &effects);
     bool changed = verdict == VERDICT_DONE || verdict == VERDICT_MORE;
-    compare_effects(&pair.gate, &c, &want, verdict, &effects);
+    model_compare_effects(&pair.gate, &c, &want, verdict, &effects);
     if (c.kind == GATE_FORGET && changed) {
         model_forgotten(&pair.gate, &c, verdict == VERDICT_DONE);
     }
@@ -346,7 +272,7 @@ static enum verdict pair_step(struct gate_command c)
     if (changed) {
         replay(&pair.second, &c, verdict);
     }
-    compare(&pair.gate);
+    model_compare(&pair.gate);
     pair.refused[effects.refusal]++;
     pair.verdicts[verdict]++;
     return verdict;
@@ -363,7 +289,7 @@ static void the_gate_does_what_the_model_does(void **state)
             (void)pair_step(draw_command());
             if (step % 100 == 0) {
                 gate_audit(&pair.gate);
-                compare(&pair.second);
+                model_compare(&pair.second);
             }
         }
         pair_close();

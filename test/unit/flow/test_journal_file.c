@@ -56,6 +56,31 @@ static void segment_headers_round_trip(void **state)
     assert_memory_equal(sector, "SLUICEJ\n\1\0\0\0\0\20\0\0\7\0\0\0\0\0\0\0\143\0\0\0\0\0\0\0", 32);
 }
 
+/* A file of a size that no journal makes must not be brought to that size. */
+static void a_segment_has_room_for_a_batch(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        int error;
+    } rows[] = {
+        {0, ERR_VERSION},
+        {JOURNAL_SECTOR, ERR_VERSION},
+        {2 * JOURNAL_SECTOR, 0},
+        {2 * JOURNAL_SECTOR + 1, ERR_VERSION},
+        {JOURNAL_SEGMENT_MAX_BYTES, 0},
+        {JOURNAL_SEGMENT_MAX_BYTES + JOURNAL_SECTOR, ERR_VERSION},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint8_t sector[JOURNAL_SECTOR];
+        struct journal_segment_head head = {
+            .first_batch = 1, .first_lsn = 1, .bytes = rows[i].bytes};
+        struct journal_segment_head back;
+        journal_segment_encode(&head, sector);
+        assert_int_equal(journal_segment_decode(sector, &back), rows[i].error);
+    }
+}
+
 static void a_batch_is_sealed_with_header_and_zeros(void **state)
 {
     (void)state;
@@ -146,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_round_trip_and_nothing_else_is_a_name),
         cmocka_unit_test(segment_headers_round_trip),
+        cmocka_unit_test(a_segment_has_room_for_a_batch),
         cmocka_unit_test(a_batch_is_sealed_with_header_and_zeros),
         cmocka_unit_test(records_are_exactly_what_the_header_says),
         cmocka_unit_test(a_window_reads_zeros_behind_the_file_and_nothing_behind_its_limit),

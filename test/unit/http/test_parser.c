@@ -184,6 +184,9 @@ static void test_versions(void **state)
     expect_refused("GET / HTTP/3.1\r\n" H "\r\n", REFUSAL_BAD_VERSION);
     expect_refused("GET /\r\n", REFUSAL_BAD_REQUEST);
     expect_refused("GET / http/1.1\r\n" H "\r\n", REFUSAL_BAD_REQUEST);
+    expect_refused("GET  / HTTP/1.1\r\n" H "\r\n", REFUSAL_BAD_REQUEST);
+    expect_refused("GET /  HTTP/1.1\r\n" H "\r\n", REFUSAL_BAD_REQUEST);
+    expect_refused("GET HTTP/1.1\r\n" H "\r\n", REFUSAL_BAD_REQUEST);
     expect_refused("GET / HTTP/11\r\n" H "\r\n", REFUSAL_BAD_REQUEST);
     expect_refused("GET / HTTP/1.1 \r\n" H "\r\n", REFUSAL_BAD_REQUEST);
     expect_refused("GET / XTTP/1.1\r\n" H "\r\n", REFUSAL_BAD_REQUEST);
@@ -473,6 +476,7 @@ static void test_limits(void **state)
     expect_long("GET /", HTTP_LINE_MAX, " HTTP/1.1\r\n" H "\r\n", REFUSAL_URI_TOO_LONG);
     expect_long("GET /", 2UL * HTTP_LINE_MAX, " HTTP/1.1\r\n" H "\r\n", REFUSAL_URI_TOO_LONG);
     expect_long("GET /", 2UL * HTTP_LINE_MAX, "", REFUSAL_URI_TOO_LONG);
+    expect_long("GET /", 2UL * HTTP_LINE_MAX, "\x01", REFUSAL_URI_TOO_LONG);
     static const char head[] = "GET / HTTP/1.1\r\n" H "X: ";
     size_t most = HTTP_HEADERS_MAX - (sizeof(head) - 1) - 4;
     expect_long(head, most, "\r\n\r\n", REFUSAL_NONE);

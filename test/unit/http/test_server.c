@@ -504,6 +504,58 @@ static void test_a_slow_request_gets_408_however_it_drips(void **state)
     expect_nothing_held(f);
 }
 
+/* Half a line end, then the other half: no request has begun, and none is given up. */
+static void test_an_empty_line_in_two_reads_is_no_half_read_request(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t c = connect_peer(f);
+    send_text(f, c, "\r");
+    send_text(f, c, "\n");
+    expect_nothing_held(f);
+    f->now_ms += f->options.header_timeout_ms;
+    settle(f);
+    expect_text(f, c, "");
+    send_text(f, c, GET("/none"));
+    expect_status(f, c, 204);
+    f->now_ms += f->options.idle_timeout_ms;
+    settle(f);
+    assert_true(memory_net_closed(f->net, c));
+}
+
+static void test_empty_lines_are_counted_over_reads(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t c = connect_peer(f);
+    for (unsigned i = 0; i < 2 * HTTP_BLANK_LINES_MAX; i++) {
+        if (i == HTTP_BLANK_LINES_MAX) { /* a request in between, and they begin anew */
+            send_text(f, c, GET("/none"));
+            expect_status(f, c, 204);
+        }
+        send_text(f, c, "\r\n");
+        expect_text(f, c, "");
+    }
+    send_text(f, c, "\r\n");
+    expect_status(f, c, 400);
+}
+
+/* A request that is given up has a body in its answer unless it is itself a HEAD. */
+static void test_408_after_a_head_has_its_body(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const half[] = {"GET /y HT", "HEAD /y HT"};
+    for (size_t i = 0; i < 2; i++) {
+        uint32_t c = connect_peer(f);
+        send_text(f, c, i == 0 ? "HEAD /a HTTP/1.1\r\n" H "\r\n" : GET("/none"));
+        (void)memory_net_take(f->net, c);
+        send_text(f, c, half[i]);
+        f->now_ms += f->options.header_timeout_ms;
+        settle(f);
+        struct span got = memory_net_take(f->net, c);
+        assert_memory_equal(got.at, "HTTP/1.1 408 ", 13);
+        assert_int_equal(strstr(got.at, "\r\n\r\ntimeout") != NULL, i == 0);
+    }
+}
+
 static void test_each_pipelined_request_has_its_own_time(void **state)
 {
     struct fixture *f = *state;
@@ -543,8 +595,8 @@ static void test_empty_lines_do_not_keep_a_connection(void **state)
 {
     struct fixture *f = *state;
     uint32_t c = connect_peer(f);
-    for (int i = 0; i < 5; i++) {
-        f->now_ms += 1000;
+    for (int i = 0; i < 4; i++) { /* as many as are taken */
+        f->now_ms += 1250;
         send_text(f, c, "\r\n");
     }
     assert_true(memory_net_closed(f->net, c));
@@ -659,6 +711,9 @@ int main(void)
         T(test_requests_nobody_can_keep_are_dropped_with_a_close),
         T(test_one_handler_may_answer_another_exchange),
         T(test_a_slow_request_gets_408_however_it_drips),
+        T(test_an_empty_line_in_two_reads_is_no_half_read_request),
+        T(test_empty_lines_are_counted_over_reads),
+        T(test_408_after_a_head_has_its_body),
         T(test_each_pipelined_request_has_its_own_time),
         T(test_idle_connections_end_and_used_ones_live),
         T(test_empty_lines_do_not_keep_a_connection),
