@@ -6,6 +6,14 @@ target_compile_options(sluice_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
     -Wmissing-prototypes -Wpointer-arith -Wvla>)
 
+# What every file of src, and of its tests for the sake of headers, is compiled with besides.
+# Counting branches wants none of them optimized away. Counts are exact in one thread only (atomic
+# ones take four times as long), so script/coverage leaves out the tests labelled `threaded`.
+add_library(sluice_counted INTERFACE)
+target_compile_options(sluice_counted INTERFACE
+    $<$<AND:$<BOOL:${SLUICE_COVERAGE}>,$<COMPILE_LANGUAGE:C>>:-O0 --coverage>)
+target_link_options(sluice_counted INTERFACE $<$<BOOL:${SLUICE_COVERAGE}>:--coverage>)
+
 # sluice_room(NAME FOLDER dir [WITHOUT file...] [USES target...] [VENDOR target...])
 #
 # A static library sluice_NAME from src/dir/*.c. USES passes on to whoever links it; VENDOR is
@@ -22,7 +30,7 @@ function(sluice_room name)
         target_include_directories(sluice_${name} PUBLIC "${PROJECT_SOURCE_DIR}/src"
                                    "${PROJECT_BINARY_DIR}/include")
         target_link_libraries(sluice_${name} PUBLIC ${room_USES} PRIVATE ${room_VENDOR}
-                              sluice_flags)
+                              sluice_flags sluice_counted)
     else()
         add_library(sluice_${name} INTERFACE)
         target_include_directories(sluice_${name} INTERFACE "${PROJECT_SOURCE_DIR}/src"
@@ -87,7 +95,8 @@ function(sluice_tests)
             list(APPEND labels threaded)
         endif()
         add_executable(${target} "${source}" ${shared})
-        target_link_libraries(${target} PRIVATE ${tests_LINK} PkgConfig::CMOCKA sluice_flags)
+        target_link_libraries(${target} PRIVATE ${tests_LINK} PkgConfig::CMOCKA sluice_flags
+                              sluice_counted)
         add_test(NAME ${target} COMMAND ${target})
         set_tests_properties(${target} PROPERTIES TIMEOUT 60 LABELS "${labels}")
     endforeach()

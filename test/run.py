@@ -111,7 +111,8 @@ def unit(part, preset, *ctest_options):
     junit.unlink(missing_ok=True)
     code = part.run("setarch", "-R", "ctest", "--preset", preset, "-j", os.cpu_count() or 1,
                     "--test-output-size-passed", "1000000", "--test-output-size-failed", "1000000",
-                    "--output-junit", junit, *ctest_options, env=SANITIZERS)
+                    "--output-junit", junit, *ctest_options,
+                    env={**SANITIZERS, **({"SLUICE_LONG": "1"} if part.options.long else {})})
     return part.result(ctest_counts(junit) if junit.exists() else Counts(), code)
 
 
@@ -217,6 +218,55 @@ def tidy(part):
     return counts
 
 
+def simulate(part, preset, seeds, twice):
+    """One test for the seeds, one for those that run twice and must be the same."""
+    program = f"build/{preset}/test/simulate"
+    # A killed server frees nothing, the simulated one either: leaks say nothing here.
+    env = {"ASAN_OPTIONS": SANITIZERS["ASAN_OPTIONS"] + ":detect_leaks=0"}
+    runs = [("--seeds", seeds * (20 if part.options.long else 1))]
+    runs += [("--determinism", twice)] if twice else []
+    codes = [part.run("setarch", "-R", program, *run, env=env) for run in runs]
+    return Counts(codes.count(0), len(codes) - codes.count(0))
+
+
+def mutants(part):
+    """One test for each planted bug, and one for the source without any."""
+    table = LOGS / "mutants.json"
+    table.unlink(missing_ok=True)
+    code = part.run(PYTHON, "test/mutants.py", "--json", table)
+    counts = Counts()
+    if table.exists():
+        told = json.loads(table.read_text())
+        caught = sum(mutant["caught"] for mutant in told["mutants"])
+        counts = Counts(caught, len(told["mutants"]) - caught)
+        counts += Counts(int(not told["clean"]), int(bool(told["clean"])))
+    return part.result(counts, code)
+
+
+def coverage(part):
+    """One test for each file of core and the journal, and one for the judgement itself."""
+    verdicts = LOGS / "coverage.txt"
+    with verdicts.open("w") as file:
+        code = (part.run(PYTHON, "test/coverage.py", "--self-test", stdout=file)
+                or part.run("script/coverage", "--check", stdout=file))
+    text = verdicts.read_text(errors="replace")
+    part.log.write(text)
+    number = lambda word: len(re.findall(rf"^{word} +\S", text, re.M))
+    return part.result(Counts(number("ok"), number("FAILED")), code)
+
+
+def fuzz(part):
+    """That script/fuzz finds the canary; the corpora are replayed by the unit tests."""
+    verdicts = LOGS / "fuzz.txt"
+    with verdicts.open("w") as file:
+        code = part.run(PYTHON, "test/fuzz/test_script.py",
+                        *(["--long"] if part.options.long else []), stdout=file)
+    text = verdicts.read_text(errors="replace")
+    part.log.write(text)
+    number = lambda word: len(re.findall(rf"^{word} +\S", text, re.M))
+    return part.result(Counts(number("ok"), number("FAILED")), code)
+
+
 # name: (function, the build it needs, in --quick?)
 PARTS = {
     "layers": (layers, None, True),
@@ -226,18 +276,23 @@ PARTS = {
     "tidy": (tidy, "release", False),
     "integration": (lambda part: pytest(part, "release"), "release", True),
     "browser": (browser, "release", False),
+    "simulate": (lambda part: simulate(part, "release", 500, 20), "release", True),
+    "fuzz": (fuzz, None, False),
+    "mutants": (mutants, "release", False),
     "build-asan": (lambda part: build(part, "asan"), None, False),
     "unit-asan": (lambda part: unit(part, "asan"), "asan", False),
+    "simulate-asan": (lambda part: simulate(part, "asan", 40, 0), "asan", False),
     "integration-asan": (lambda part: pytest(part, "asan", "asan"), "asan", False),
     "build-tsan": (lambda part: build(part, "tsan"), None, False),
     "unit-tsan": (lambda part: unit(part, "tsan"), "tsan", False),
+    "coverage": (coverage, None, False),
 }
 
 
 def parse_options():
     parser = argparse.ArgumentParser(prog="script/test", description="Runs every test.")
     parser.add_argument("--quick", action="store_true",
-                        help="without tidy, browser and sanitizers")
+                        help="without tidy, browser, fuzz, mutants, sanitizers and coverage")
     parser.add_argument("--long", action="store_true",
                         help="the tests marked slow and the long loops, too (SLUICE_LONG=1)")
     parser.add_argument("--only", action="append", choices=list(PARTS), metavar="PART",

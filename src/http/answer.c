@@ -186,10 +186,12 @@ enum http_outcome front_refuse_field(struct front *front, struct http_exchange e
         &(struct refused){.refusal = REFUSAL_BAD_REQUEST, .field = field, .detail = detail});
 }
 
+/* A write that ended in an error may have been committed all the same: only its answer was lost.
+ * So this is no refusal that changed nothing. */
 void front_refuse_error(struct front *front, struct http_exchange exchange, int error)
 {
     (void)front_refuse_simply(
-        front, exchange, REFUSAL_DEGRADED,
+        front, exchange, REFUSAL_UNKNOWN_OUTCOME,
         error == ERR_LATCHED ? "the journal's disk failed; nothing is promised until a restart"
                              : "the ledger could not be written; try again, repeating is safe");
 }

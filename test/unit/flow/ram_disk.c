@@ -145,13 +145,20 @@ static void change_names(struct ram_disk *ram, int what, const char *from, const
     apply_change(&ram->now, change);
 }
 
-/* Counts the operation and says how it must end; *ret_last: the one at which the machine dies. */
-static int begin(struct ram_disk *ram, bool *ret_last)
+/* Takes the lock, counts the operation and says how it must end; *ret_last: the one at which the
+ * machine dies. */
+static int begin(struct ram_disk *ram, enum ram_op op, bool *ret_last)
 {
+    int hooked = ram->hook != NULL ? ram->hook(ram->hook_context, op) : 0;
+    pthread_mutex_lock(&ram->lock);
     ram->ops++;
     *ret_last = ram->dead_at != 0 && ram->ops == ram->dead_at;
     if (ram->dead_at != 0 && ram->ops >= ram->dead_at) {
         return ERR_IO;
+    }
+    if (hooked != 0) {
+        ram->fail_at = ram->ops;
+        return hooked;
     }
     return ram->fail_at != 0 && ram->ops == ram->fail_at ? ram->fail_code : 0;
 }
@@ -161,8 +168,7 @@ static int ram_open(struct disk *disk, const char *name, enum disk_open how,
 {
     struct ram_disk *ram = ram_of(disk);
     bool last;
-    pthread_mutex_lock(&ram->lock);
-    int error = begin(ram, &last);
+    int error = begin(ram, RAM_OP_OPEN, &last);
     size_t i = find(&ram->now, name);
     struct ram_inode *inode = i == SIZE_MAX ? NULL : ram->now.entries[i].inode;
     if (error == 0 && how == DISK_CREATE) {
@@ -199,8 +205,7 @@ static int ram_read(struct disk *disk, struct disk_file *file, uint64_t at, void
 {
     struct ram_disk *ram = ram_of(disk);
     bool last;
-    pthread_mutex_lock(&ram->lock);
-    int error = begin(ram, &last);
+    int error = begin(ram, RAM_OP_READ, &last);
     if (error == 0) {
         size_t size = file->inode->size;
         size_t got = at >= size ? 0 : size - (size_t)at;
@@ -230,8 +235,7 @@ static int ram_write(struct disk *disk, struct disk_file *file, uint64_t at, con
     struct ram_inode *inode = file->inode;
     CHECK(file->writable);
     bool last;
-    pthread_mutex_lock(&ram->lock);
-    int error = begin(ram, &last);
+    int error = begin(ram, durable ? RAM_OP_WRITE_DURABLE : RAM_OP_WRITE, &last);
     size_t end = (size_t)at + n;
     size_t more = end > inode->size ? end - inode->size : 0;
     if (error == 0 && ram->space != 0 && space_used(ram) + more > ram->space) {
@@ -259,8 +263,7 @@ static int ram_sync(struct disk *disk, struct disk_file *file)
 {
     struct ram_disk *ram = ram_of(disk);
     bool last;
-    pthread_mutex_lock(&ram->lock);
-    int error = begin(ram, &last);
+    int error = begin(ram, RAM_OP_SYNC, &last);
     if (error == 0 && !ram->sync_is_lie) {
         inode_sync(file->inode);
     }
@@ -272,8 +275,7 @@ static int ram_truncate(struct disk *disk, struct disk_file *file, uint64_t size
 {
     struct ram_disk *ram = ram_of(disk);
     bool last;
-    pthread_mutex_lock(&ram->lock);
-    int error = begin(ram, &last);
+    int error = begin(ram, RAM_OP_TRUNCATE, &last);
     if (error == 0) {
         inode_resize(file->inode, (size_t)size);
     }
@@ -285,8 +287,7 @@ static int ram_name(struct disk *disk, int what, const char *from, const char *t
 {
     struct ram_disk *ram = ram_of(disk);
     bool last;
-    pthread_mutex_lock(&ram->lock);
-    int error = begin(ram, &last);
+    int error = begin(ram, RAM_OP_NAME, &last);
     if (what == DISK_SYNC_NAMES) {
         if (error == 0 && !ram->sync_is_lie) {
             copy_names(&ram->durable, &ram->now);
@@ -314,8 +315,7 @@ static int ram_list(struct disk *disk, void (*each)(void *context, const char *n
 {
     struct ram_disk *ram = ram_of(disk);
     bool last;
-    pthread_mutex_lock(&ram->lock);
-    int error = begin(ram, &last);
+    int error = begin(ram, RAM_OP_LIST, &last);
     struct ram_names names;
     copy_names(&names, &ram->now);
     pthread_mutex_unlock(&ram->lock);

@@ -33,6 +33,18 @@ struct ram_change {
     struct ram_inode *inode;
 };
 
+/* What an operation is about to do, for the hook. */
+enum ram_op {
+    RAM_OP_OPEN,
+    RAM_OP_READ,
+    RAM_OP_WRITE,
+    RAM_OP_WRITE_DURABLE,
+    RAM_OP_SYNC,
+    RAM_OP_TRUNCATE,
+    RAM_OP_NAME,
+    RAM_OP_LIST
+};
+
 struct ram_disk {
     struct disk disk;
     pthread_mutex_t lock;
@@ -49,6 +61,10 @@ struct ram_disk {
     uint64_t space;           /* bytes the files may have together; 0: any */
     uint64_t open_files;
     bool sync_is_lie; /* syncs do nothing, to see a checker fail */
+    /* Called before each operation, without the lock, which it may use to run others or to set the
+     * members above; what it returns, the operation says. */
+    int (*hook)(void *context, enum ram_op op);
+    void *hook_context;
 };
 
 enum ram_crash { RAM_DROP, RAM_KEEP, RAM_MIX };

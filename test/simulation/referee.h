@@ -1,0 +1,70 @@
+/*
+ * The referee: everything the checkers know. It sees what clients send and hear, what the ledger
+ * commits, and when the server starts and dies; from that it keeps its own accounts of sales,
+ * items, orders and buyers. The checkers (promise_*.c) look at these accounts, and at the state of
+ * the code under test only to compare it with them.
+ *
+ * A fact has one of two sources: `asked`/`told` (clients) or `truth` (committed in the ledger).
+ */
+#ifndef SLUICE_REFEREE_H
+#define SLUICE_REFEREE_H
+
+#include "core/gate.h"
+#include "sim.h"
+
+struct referee;
+
+struct referee *referee_new(struct sim *sim);
+void referee_free(struct referee *referee);
+
+/* ---- clients ---- */
+
+void referee_sent(struct referee *referee, const struct sim_request *request);
+/* The complete answer arrived. */
+void referee_heard(struct referee *referee, const struct sim_request *request,
+                   const struct sim_answer *answer);
+/* The connection ended, or the client gave up, before a complete answer: the outcome is unknown. */
+void referee_unheard(struct referee *referee, const struct sim_request *request);
+/* An event of an order's stream; id: of the SSE event. first: nothing came before it. */
+void referee_streamed(struct referee *referee, const struct sim_request *request, uint64_t id,
+                      const struct sim_told *told);
+/* An event of an item's stream: has_numbers. */
+void referee_item_streamed(struct referee *referee, const struct sim_request *request,
+                           const struct sim_answer *numbers);
+
+/* ---- ledger ---- */
+
+/* A batch was committed (whether or not the server hears of it). Called by the ledger port with the
+ * ops in their final state and the batch's events. */
+void referee_committed(struct referee *referee, const struct ledger_batch *batch);
+
+/* ---- the server ---- */
+
+/* What may be looked at while the server runs, to compare. */
+struct referee_view {
+    const struct gate *gate;
+    uint64_t last_lsn;
+    uint64_t durable_lsn;
+    bool latched; /* the journal has latched: the server promises nothing more until a restart */
+};
+/* Recovered from disk and ready (the first time too). wall_ms: the wall clock the server read at
+ * this start; boot_us: its boot clock then. */
+void referee_started(struct referee *referee, const struct referee_view *view, int64_t wall_ms,
+                     int64_t boot_us);
+/* Killed, cut or stopped; what its clients have in flight is unheard one by one. */
+void referee_ended(struct referee *referee);
+/* After every step: a turn of a loop, a flush, a turn of the office. Cheap: O(items) at most, with
+ * whatever is more expensive spread out. view NULL: the server is down. boot_us: the server's boot
+ * clock now; disturbed: a fault that may delay things is on (disk, ledger, latch, paused thread). */
+void referee_step(struct referee *referee, const struct referee_view *view, int64_t boot_us,
+                  bool disturbed);
+/* After everything healed and the bound has passed: everything is final and adds up. */
+void referee_end(struct referee *referee, const struct referee_view *view);
+
+/* How many clients' requests wait for an answer, and how many orders are not final in the ledger;
+ * for the bound at the end. */
+uint64_t referee_unfinished(const struct referee *referee);
+/* Fills states[] of the result. */
+void referee_count(const struct referee *referee, struct sim_result *result);
+
+#endif
