@@ -117,17 +117,20 @@ static bool expected(const struct message *m, struct span header, int64_t now_ms
 
 /* ---- the secret's file ---- */
 
-static char data_dir[64];
+#define DIR_MAX 400
+#define FILE_MAX (DIR_MAX + 32)
 
-static void file_of(const char *name, char ret_path[96])
+static char data_dir[DIR_MAX];
+
+static void file_of(const char *name, char ret_path[FILE_MAX])
 {
-    (void)snprintf(ret_path, 96, "%s/%s", data_dir, name);
+    (void)snprintf(ret_path, FILE_MAX, "%s/%s", data_dir, name);
 }
 
 static void data_dir_remove(void)
 {
     static const char *const names[] = {"jwt.key", "ticket.key", "webhook.key", "admin.token"};
-    char path[96];
+    char path[FILE_MAX];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         file_of(names[i], path);
         (void)unlink(path);
@@ -135,13 +138,16 @@ static void data_dir_remove(void)
     (void)rmdir(data_dir);
 }
 
-/* A folder with all other secrets, once for the whole run. */
+/* A folder with all other secrets, once for the whole run. libFuzzer ends without atexit();
+ * script/fuzz gives it a TMPDIR and removes that. */
 static void data_dir_make(void)
 {
     if (data_dir[0] == '\0') {
         struct secrets secrets;
         char error[SECRETS_ERROR_MAX];
-        (void)snprintf(data_dir, sizeof(data_dir), "/tmp/sluice-fuzz-XXXXXX");
+        const char *folder = getenv("TMPDIR");
+        (void)snprintf(data_dir, sizeof(data_dir), "%s/sluice-fuzz-XXXXXX",
+                       folder != NULL ? folder : "/tmp");
         CHECK(mkdtemp(data_dir) != NULL);
         CHECK(secrets_load(data_dir, true, &secrets, error, sizeof(error)) == 0);
         CHECK(atexit(data_dir_remove) == 0);
@@ -150,7 +156,7 @@ static void data_dir_make(void)
 
 static void check_secret(struct fuzz_input *in)
 {
-    char path[96];
+    char path[FILE_MAX];
     char text[256];
     unsigned char key[128];
     size_t key_len = 0;

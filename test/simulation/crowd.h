@@ -17,8 +17,9 @@ struct purchase {
     uint32_t qty;
     bool known; /* the server has told of the order */
     enum order_state state;
-    char payment[24]; /* its payment_id, once one was sent */
-    bool late;        /* will pay after the deadline */
+    int64_t pay_by_ms; /* 0: not told yet */
+    char payment[24];  /* its payment_id, once one was sent */
+    bool late;         /* will pay after the deadline */
 };
 
 enum errand {

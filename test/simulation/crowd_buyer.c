@@ -223,6 +223,12 @@ static void begin(struct sim *sim, struct client *client)
 static void settle(struct sim *sim, struct client *client)
 {
     struct purchase *now = &client->now;
+    int64_t left_us = (now->pay_by_ms - SIM_EPOCH_MS) * 1000 - sim->now_us;
+    if (now->late && left_us > 0 && left_us < 60000000) {
+        now->late = false; /* pays at the last moment, or a moment too late */
+        client_later(sim, client, left_us + sim_between(sim, 0, 60000));
+        return;
+    }
     client->errand = ERRAND_LOOK;
     if (sim_chance(sim, sim->plan.pay)) {
         ask_pay(sim, client, now, sim_chance(sim, sim->plan.other_qty) ? -1 : 0);
@@ -300,7 +306,9 @@ static void heard_buy(struct sim *sim, struct client *client, const struct sim_a
         now->known = true;
         now->state = answer->order.state;
         remember(sim, client);
-        client->errand = now->state == ORDER_QUEUED ? ERRAND_FOLLOW : ERRAND_SETTLE;
+        client->errand = now->state == ORDER_QUEUED && !sim_chance(sim, sim->plan.hasty)
+                             ? ERRAND_FOLLOW
+                             : ERRAND_SETTLE;
     } else if (strcmp(answer->retry, "same-ticket") == 0 || answer->status == 503) {
         client->errand = ++client->tries < 20 ? ERRAND_BUY : ERRAND_NONE;
     } else if (strcmp(answer->retry, "later") == 0 && client->tries++ < 3) {
@@ -331,6 +339,7 @@ void buyer_heard(struct sim *sim, struct client *client, const struct sim_answer
     case ERRAND_FOLLOW:
         if (answer->has_order && answer->order.state != ORDER_QUEUED) {
             now->state = answer->order.state;
+            now->pay_by_ms = answer->order.pay_by_ms;
             client->errand = ERRAND_SETTLE;
         } else if (answer->status == 404 && !now->known) {
             client->errand = ERRAND_BUY; /* it looked before it bought */
@@ -346,6 +355,7 @@ void buyer_heard(struct sim *sim, struct client *client, const struct sim_answer
 void buyer_streamed(struct client *client, const struct sim_told *told)
 {
     client->now.state = told->state;
+    client->now.pay_by_ms = told->pay_by_ms;
 }
 
 void buyer_unheard(struct sim *sim, struct client *client)

@@ -56,11 +56,14 @@ static void pay_unsigned(struct sim *sim, struct client *client, const struct pu
     (void)snprintf(body, sizeof(body),
                    "{\"payment_id\":\"free\",\"order_id\":\"%s\",\"amount_cents\":%llu}", id,
                    (unsigned long long)purchase->item->price_cents * purchase->qty);
-    client_send(sim, client, (struct sim_request){.call = CALL_CHEAT}, "POST",
-                span_of("/v1/payments"), UINT64_MAX,
-                span_of("webhook-id: x\r\nwebhook-timestamp: 1800000000\r\n"
-                        "webhook-signature: v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n"),
-                span_of(body));
+    client_send(
+        sim, client, (struct sim_request){.call = CALL_CHEAT}, "POST", span_of("/v1/payments"),
+        UINT64_MAX,
+        sim_chance(sim, 300)
+            ? nothing
+            : span_of("webhook-id: x\r\nwebhook-timestamp: 1800000000\r\n"
+                      "webhook-signature: v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n"),
+        span_of(body));
 }
 
 static void peep(struct sim *sim, struct client *client, const struct purchase *purchase)

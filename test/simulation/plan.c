@@ -16,7 +16,7 @@ static void draw_sale(struct sim *sim, struct plan_sale *sale, uint32_t number)
         .id = number + 1,
         .starts_ms =
             SIM_EPOCH_MS + sim_between(sim, -2000, sim_chance(sim, 700) ? 500 : length_ms / 3),
-        .pay_within_s = (uint32_t)sim_between(sim, 1, 8),
+        .pay_within_s = (uint32_t)sim_between(sim, 1, sim_chance(sim, 200) ? 30 : 8),
         .bar_unpaid = sim_chance(sim, 300),
         .opens_by_itself = sim_chance(sim, 600),
         .items_count = (uint32_t)sim_between(sim, 1, SIM_ITEMS_MAX),
@@ -45,6 +45,7 @@ static void draw_habits(struct sim *sim)
     plan->pay = habit(sim, 900);
     plan->cancel = habit(sim, 400);
     plan->late = habit(sim, 400);
+    plan->hasty = habit(sim, 300);
     plan->again = habit(sim, 500);
     plan->other_qty = habit(sim, 100);
     plan->watch = habit(sim, 400);
@@ -90,9 +91,9 @@ void plan_draw(struct sim *sim)
     plan->office_us = sim_between(sim, 100, 5000);
     plan->janitor_us = sim_between(sim, 20000, 400000);
     plan->interleave = (uint32_t)sim_below(sim, 500);
-    plan->sqlite = sim_chance(sim, 100);
+    plan->sqlite = sim_chance(sim, 150);
     plan->tick_ms = (uint32_t)sim_between(sim, 5, 200);
-    plan->batch_max = (uint32_t)sim_between(sim, 1, 300);
+    plan->batch_max = (uint32_t)sim_between(sim, 1, sim_chance(sim, 300) ? 5 : 300);
     /* Mostly sales are forgotten long after the end of the seed. */
     plan->board_keep_ms = sim_chance(sim, 800) ? 86400000 : sim_between(sim, 500, 10000);
     plan->sizes = (struct gate_sizes){.orders = 8192, .buyers = 4096, .items = 16, .sales = 8};

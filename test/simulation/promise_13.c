@@ -2,8 +2,8 @@
  * Promise 13: After the last fault heals, every QUEUED order resolves within a bound.
  *
  * Checked at the end, after the bound: no order is QUEUED or LOCKED any more, the gate has applied
- * every event, and its numbers are those of the ledger, item by item and buyer by buyer. And on the
- * way: while nothing disturbs the server, a durable order does not stay QUEUED for long.
+ * every event, its numbers are those of the ledger, item by item and buyer by buyer, and sales have
+ * opened and closed in time. And on the way: while nothing disturbs the server, a durable order does not stay QUEUED for long.
  */
 #include "referee_private.h"
 
@@ -26,8 +26,30 @@ void promise_13_step(struct referee *r)
     }
 }
 
+/* The keeper has kept up: what should have opened or closed by its time has. */
+static bool sales_are_on_time(struct referee *r)
+{
+    int64_t now_ms = ref_inside_low(r) - SOON_MS;
+    for (uint32_t i = 0; i < r->sales.count; i++) {
+        const struct ref_sale *sale = r->sales.entries[i];
+        bool over = now_ms > sale->ends_at_ms && sale->state != SALE_CLOSED;
+        bool begun = now_ms > sale->starts_at_ms && sale->state == SALE_WARM;
+        if (sale->exists && sale->state != SALE_DRAFT && (over || begun)) {
+            sim_broken(r->sim, 13, "sale %llu (%lld to %lld) is still %s at the end, at %lld",
+                       LLU(sale->pair.a), (long long)sale->starts_at_ms,
+                       (long long)sale->ends_at_ms, sale_state_text(sale->state),
+                       (long long)now_ms);
+            return false;
+        }
+    }
+    return true;
+}
+
 void promise_13_end(struct referee *r)
 {
+    if (!sales_are_on_time(r)) {
+        return;
+    }
     if (r->open_count > 0) {
         const struct ref_order *order = r->open[0];
         sim_broken(r->sim, 13, "%u orders are not final at the end; order %s is %s", r->open_count,

@@ -32,8 +32,8 @@
 #define SIM_FAULTS(X)                                                                              \
     X(FAULT_KILL, "process killed")                                                                \
     X(FAULT_POWER, "power cut")                                                                    \
-    X(FAULT_DIES_IN_DISK, "power cut inside a disk operation")                                     \
-    X(FAULT_DIES_STARTING, "power cut while starting")                                             \
+    X(FAULT_DIES_IN_DISK, "death inside a disk operation")                                         \
+    X(FAULT_DIES_STARTING, "death while starting")                                                 \
     X(FAULT_STOP, "stopped and started cleanly")                                                   \
     X(FAULT_DISK_WRITE, "disk write failed")                                                       \
     X(FAULT_DISK_SYNC, "disk sync failed")                                                         \

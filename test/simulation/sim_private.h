@@ -67,7 +67,8 @@ struct plan {
     uint32_t sales_count;
     struct plan_sale sales[SIM_SALES_MAX];
     /* habits of the crowd, of 1,000 */
-    uint32_t pay, cancel, late, again, other_qty, watch, poll, look, cheat, operate, my_orders;
+    uint32_t pay, cancel, late, hasty, again, other_qty, watch, poll, look, cheat, operate,
+        my_orders;
     uint32_t qty_max;
     /* faults of the network, of 1,000 requests */
     uint32_t cut, split, twice, lost, stall;
