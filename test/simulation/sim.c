@@ -16,6 +16,9 @@
 
 /* After healing: longer than any time to pay, any backoff of the office and any wait of a client. */
 #define BOUND_US 60000000
+/* When all orders are final: longer than the office's longest pause between two tries, so that
+ * events whose answer was lost have been read again. */
+#define SETTLE_US 8000000
 #define STEPS_MAX 5000000
 
 const char *sim_fault_text(enum sim_fault fault)
@@ -261,7 +264,7 @@ static void finish(struct sim *sim)
                    sim->process.state == PROCESS_UP ? "up" : "down");
         return;
     }
-    if (!run_until(sim, sim->now_us + 3000000, NULL)) {
+    if (!run_until(sim, sim->now_us + SETTLE_US, NULL)) {
         return;
     }
     process_view(sim, &view);
