@@ -160,7 +160,6 @@ struct sim_request {
     int64_t amount_cents;      /* PAY */
     char key[40];              /* PAY: payment_id, RESTOCK: request_id */
     struct sale_row *sale_row; /* SALE_CREATE: what was asked for, ids given; the client's */
-    bool draining_ok;          /* the client's own */
 };
 
 /* An order as somebody was told of it. */

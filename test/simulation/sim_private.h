@@ -123,7 +123,6 @@ struct sim_loop {
     bool slept;       /* the last turn ended in a sleep */
     int64_t sleep_us; /* ... of so long */
     uint64_t wants_lsn;
-    uint64_t turn_event; /* sequence of the turn that counts; 0: none */
     int64_t turn_at_us;
     bool ended; /* drained */
     struct wire wires[SIM_WIRES_MAX];
@@ -165,12 +164,11 @@ struct process {
     uint64_t generation;
     struct assembly *parts;
     struct front_settings *settings;
-    uint64_t flush_event, office_event, clerk_event, janitor_event;
+    uint64_t flush_event, clerk_event; /* under way; 0: none */
     int64_t office_at_us;
     int64_t paused_until_us[5]; /* loops together, journal, office, clerk, janitor */
     bool was_latched;
     uint64_t starts;
-    uint32_t refused_starts; /* one after the other */
 };
 
 struct client; /* crowd.c */
