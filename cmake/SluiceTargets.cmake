@@ -74,7 +74,7 @@ endfunction()
 # sluice_tests(FOLDER dir LINK target LABELS label...)
 #
 # Each dir/test_*.c is one test program; the folder's other sources are what those tests share. A
-# test that runs longer than a minute hangs. test_*_mt.c run threads: they are labelled `threaded`,
+# test that runs longer than a quarter of an hour hangs. test_*_mt.c run threads: they are labelled `threaded`,
 # and script/test runs them under TSan, too.
 function(sluice_tests)
     cmake_parse_arguments(tests "" "FOLDER;LINK" "LABELS" ${ARGN})
@@ -98,6 +98,6 @@ function(sluice_tests)
         target_link_libraries(${target} PRIVATE ${tests_LINK} PkgConfig::CMOCKA sluice_flags
                               sluice_counted)
         add_test(NAME ${target} COMMAND ${target})
-        set_tests_properties(${target} PROPERTIES TIMEOUT 60 LABELS "${labels}")
+        set_tests_properties(${target} PROPERTIES TIMEOUT 900 LABELS "${labels}")
     endforeach()
 endfunction()

@@ -129,6 +129,8 @@ class Mutant:
             if not told["failures"]:
                 raise Failed(f"not caught by {told['seeds']} seeds")
             first = told["failures"][0]
+            if "through too little" in first["what"]:
+                raise Failed(f"seed {first['seed']} was too short a history, which shows nothing")
             self.seeds, self.promise, self.what = first["seed"], first["promise"], first["what"]
         except Failed as failure:
             self.what = str(failure)

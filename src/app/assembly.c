@@ -85,9 +85,10 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     uint32_t loops = assembly->options.loops;
     struct ledger_query state = {.kind = QUERY_STATE};
     (void)ledger_read(writer, &state);
-    if (state.error == 0) {
-        inside_time_raise(&assembly->time, state.highest_ms);
+    if (state.error != 0) {
+        return assembly_fail("cannot read the ledger", state.error, "");
     }
+    inside_time_raise(&assembly->time, state.highest_ms);
     assembly->catalog = catalog_new();
     int error = assembly->catalog == NULL ? ERR_NOMEM : 0;
     if (error == 0) {

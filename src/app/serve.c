@@ -338,8 +338,9 @@ static int open_ledger(struct server *server)
 
 static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), void *context)
 {
-    if (pthread_create(thread, NULL, run, context) != 0) {
-        return assembly_fail("cannot start a thread", ERR_NOMEM, strerrordesc_np(errno));
+    int error = pthread_create(thread, NULL, run, context);
+    if (error != 0) {
+        return assembly_fail("cannot start a thread", ERR_NOMEM, strerrordesc_np(error));
     }
     *running = true;
     return 0;

@@ -308,7 +308,7 @@ static int walk_batches(struct recovery *recovery, size_t index)
             return error;
         }
         if (segment->end + journal_batch_bytes(head.length) > segment->bytes) {
-            return 0; /* in what a file is too long by: nothing that is kept begins there */
+            return 0; /* it reaches into what the file is too long by: nothing that is kept is there */
         }
         if (head.number != recovery->next_batch || head.first_lsn != recovery->next_lsn) {
             return found_in_segment(recovery, ERR_CORRUPT, index, segment->end,

@@ -87,7 +87,8 @@ static enum refusal check_request_line(const char *line, size_t len)
     if (len > HTTP_LINE_MAX + LINE_EXTRA) {
         return REFUSAL_URI_TOO_LONG;
     }
-    if (len < 9 || memcmp(line + len - 9, " HTTP/", 6) != 0 || line[len - 2] != '.') {
+    if (len < sizeof("G / HTTP/1.1") - 1 || memcmp(line + len - 9, " HTTP/", 6) != 0 ||
+        line[len - 2] != '.') {
         return REFUSAL_BAD_REQUEST;
     }
     if (line[len - 3] != '1' || (line[len - 1] != '0' && line[len - 1] != '1')) {

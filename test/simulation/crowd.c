@@ -17,11 +17,6 @@
 static char text_bytes[TEXT_MAX];
 static struct out text;
 
-struct client *crowd_client(struct sim *sim, uint32_t number)
-{
-    return &sim->clients[number];
-}
-
 struct out *crowd_text(void)
 {
     text = out_over(text_bytes, sizeof(text_bytes));

@@ -56,7 +56,6 @@ struct client {
 
 /* ---- crowd.c ---- */
 
-struct client *crowd_client(struct sim *sim, uint32_t number);
 /* Bytes of a request; the crowd's one buffer. */
 struct out *crowd_text(void);
 void crowd_bearer(struct sim *sim, struct out *out, uint64_t user); /* 0: the operator */

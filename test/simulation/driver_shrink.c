@@ -190,6 +190,7 @@ void driver_try(const struct sim_options *options, struct try_asks asks, struct 
         child(*options, asks, desk, said, traced);
     }
     wait_for(pid, &status);
+    sim_ledger_clean(pid);
     char text[160];
     const char *death = death_of(status, text, sizeof(text));
     *ret_out = (struct outcome){.broken = true};

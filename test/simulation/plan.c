@@ -201,13 +201,12 @@ static void strike_process(struct sim *sim, enum sim_fault fault)
         process_start_later(sim, sim_about(sim, 100000));
         return;
     case FAULT_DIES_STARTING:
-        sim_fault_happened(sim, fault);
+        sim_fault_happened(sim, FAULT_POWER);
         process_power_cut(sim);
         sim->disk_dies_at = sim->disk.ops + 1 + sim_below(sim, 60);
         process_start_later(sim, sim_about(sim, 100000));
         return;
     case FAULT_DIES_IN_DISK:
-        sim_fault_happened(sim, fault);
         sim->disk_dies_at = sim->disk.ops + 1 + sim_below(sim, 40);
         return;
     default:

@@ -468,7 +468,9 @@ void process_start(struct sim *sim)
         loop->ended = loop->slept = false;
         loop->accepting = true;
     }
+    process->starting = true;
     int error = start_parts(sim);
+    process->starting = false;
     if (error != 0 || process->dead) {
         not_started(sim, error, full || excuses(sim) != before || sim->writer.down);
         return;

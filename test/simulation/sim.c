@@ -48,11 +48,6 @@ int64_t sim_now_us(const struct sim *sim)
     return sim->now_us;
 }
 
-struct prng *sim_prng(struct sim *sim)
-{
-    return &sim->prng;
-}
-
 uint64_t sim_below(struct sim *sim, uint64_t bound)
 {
     return prng_below(&sim->prng, bound);
@@ -249,8 +244,8 @@ static void heal(struct sim *sim)
     memset(sim->process.paused_until_us, 0, sizeof(sim->process.paused_until_us));
 }
 
-/* After the bound: what is left for the office to do is done at once, then everything is compared;
- * then once more after a restart from disk. */
+/* Within the bound everything becomes final, then everything is compared; then once more after a
+ * restart from disk. */
 static void finish(struct sim *sim)
 {
     struct referee_view view;
@@ -274,10 +269,15 @@ static void finish(struct sim *sim)
     }
     process_power_cut(sim);
     process_start(sim);
-    if (run_until(sim, sim->now_us + 3000000, NULL) && sim->process.state == PROCESS_UP) {
-        process_view(sim, &view);
-        referee_end(sim->referee, &view);
+    if (!run_until(sim, sim->now_us + SETTLE_US, NULL)) {
+        return;
     }
+    if (sim->process.state != PROCESS_UP) {
+        sim_broken(sim, 13, "the server is not up after the last restart");
+        return;
+    }
+    process_view(sim, &view);
+    referee_end(sim->referee, &view);
 }
 
 /* ---- a seed ---- */

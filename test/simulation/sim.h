@@ -21,6 +21,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/prng.h"
 #include "core/types.h"
@@ -93,14 +94,16 @@ struct sim_result {
  * last notes if a promise was broken and `report` is not NULL (a FILE *). */
 void sim_run(const struct sim_options *options, struct sim_result *ret_result, void *report);
 
+/* Removes the files that a process which died in a seed has left. */
+void sim_ledger_clean(pid_t pid);
+
 /* ---- inside a seed ---- */
 
 struct sim;
 
 /* True virtual time since the start of the seed, in µs. Only grows. Clocks of the server differ. */
 int64_t sim_now_us(const struct sim *sim);
-/* The generator: everything that is drawn is drawn from here. */
-struct prng *sim_prng(struct sim *sim);
+/* Everything that is drawn is drawn here. */
 uint64_t sim_below(struct sim *sim, uint64_t bound);             /* 0 .. bound - 1 */
 bool sim_chance(struct sim *sim, uint32_t of_thousand);          /* true in so many of 1,000 */
 int64_t sim_between(struct sim *sim, int64_t low, int64_t high); /* both included */

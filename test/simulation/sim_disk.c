@@ -27,6 +27,9 @@ static int hook(void *context, enum ram_op op)
         sim->disk.dead_at = sim->disk.ops + 1;
         sim->disk_dies_at = 0;
         sim->process.dead = true;
+        sim_fault_happened(sim, sim->process.state == PROCESS_UP && sim->process.starting
+                                    ? FAULT_DIES_STARTING
+                                    : FAULT_DIES_IN_DISK);
         sim_note(sim, "the machine dies in a disk operation", op, sim->disk.ops, 0);
         return 0;
     }

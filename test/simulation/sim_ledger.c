@@ -97,7 +97,7 @@ static struct ledger_batch *op_collect_batch(struct ledger *port)
 static enum ledger_submitted op_read(struct ledger *port, struct ledger_query *query)
 {
     struct sim_ledger *ledger = self(port);
-    if (ledger->down) {
+    if (ledger->down || sim_chance(ledger->sim, ledger->lose / 8)) {
         sim_fault_happened(ledger->sim, FAULT_LEDGER_DOWN);
         query->count = 0;
         query->error = ERR_IO;
@@ -114,18 +114,32 @@ static struct ledger_query *op_collect_query(struct ledger *port)
     return NULL;
 }
 
+#define SQLITE_PATH_MAX 64
+
+static const char *sqlite_path(pid_t pid, const char *ending, char *ret_path)
+{
+    (void)snprintf(ret_path, SQLITE_PATH_MAX, "%s/sluice-sim-%ld.db%s",
+                   access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)pid, ending);
+    return ret_path;
+}
+
+void sim_ledger_clean(pid_t pid)
+{
+    char path[SQLITE_PATH_MAX];
+    (void)unlink(sqlite_path(pid, "", path));
+    (void)unlink(sqlite_path(pid, "-wal", path));
+    (void)unlink(sqlite_path(pid, "-shm", path));
+}
+
 void sim_ledger_init(struct sim *sim)
 {
     static const struct ledger_ops ops = {op_write, op_read, op_collect_batch, op_collect_query};
     memory_ledger_init(&sim->memory);
     struct ledger *inner = &sim->memory.ledger;
     if (sim->plan.sqlite) {
-        (void)snprintf(sim->sqlite_folder, sizeof(sim->sqlite_folder), "%s/sluice-sim-XXXXXX",
-                       access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-        CHECK(mkdtemp(sim->sqlite_folder) != NULL);
-        char path[64];
-        (void)snprintf(path, sizeof(path), "%s/ledger.db", sim->sqlite_folder);
-        CHECK(ledger_sqlite_open(path, READ_WRITE, &sim->sqlite) == 0);
+        char path[SQLITE_PATH_MAX];
+        sim_ledger_clean(getpid());
+        CHECK(ledger_sqlite_open(sqlite_path(getpid(), "", path), READ_WRITE, &sim->sqlite) == 0);
         inner = sim->sqlite;
     }
     sim->writer = (struct sim_ledger){.port = {&ops}, .sim = sim, .inner = inner};
@@ -141,13 +155,7 @@ void sim_ledger_done(struct sim *sim)
 {
     ledger_sqlite_close(sim->sqlite);
     if (sim->plan.sqlite) {
-        static const char *const names[] = {"ledger.db", "ledger.db-wal", "ledger.db-shm"};
-        char path[64];
-        for (size_t i = 0; i < 3; i++) {
-            (void)snprintf(path, sizeof(path), "%s/%s", sim->sqlite_folder, names[i]);
-            (void)unlink(path);
-        }
-        CHECK(rmdir(sim->sqlite_folder) == 0);
+        sim_ledger_clean(getpid());
     }
     memory_ledger_done(&sim->memory);
 }

@@ -10,20 +10,22 @@
 #include "base/err.h"
 #include "sim_private.h"
 
+/* A NUL stands behind the bytes, so that clients may read them as text. */
 void pile_add(struct pile *pile, const void *bytes, size_t n)
 {
-    if (pile->from > 0 && pile->len + n > pile->cap) {
+    if (pile->from > 0 && pile->len + n >= pile->cap) {
         memmove(pile->at, pile->at + pile->from, pile->len - pile->from);
         pile->len -= pile->from;
         pile->from = 0;
     }
-    if (pile->len + n > pile->cap) {
-        pile->cap = (pile->len + n) * 2;
+    if (pile->len + n >= pile->cap) {
+        pile->cap = (pile->len + n + 1) * 2;
         pile->at = realloc(pile->at, pile->cap);
         CHECK(pile->at != NULL);
     }
     memcpy(pile->at + pile->len, bytes, n);
     pile->len += n;
+    pile->at[pile->len] = '\0';
 }
 
 void pile_clear(struct pile *pile)

@@ -157,6 +157,7 @@ enum process_state { PROCESS_DOWN, PROCESS_UP, PROCESS_DRAINING };
 
 struct process {
     enum process_state state;
+    bool starting;
     bool dead; /* the machine died inside this step: nothing leaves any more */
     bool busy; /* inside journal_flush or the janitor: the disk may run other threads */
     bool nested;
@@ -195,7 +196,6 @@ struct sim {
     struct ram_disk disk;
     struct memory_ledger memory;
     struct ledger *sqlite;
-    char sqlite_folder[40];
     struct sim_ledger writer, reader;
     struct process process;
     struct sim_loop loops[SIM_LOOPS_MAX];
