@@ -334,7 +334,8 @@ static void warmed(struct commit *c, struct ref_sale *sale)
     }
 }
 
-static bool move_legal(enum sale_state from, enum sale_state to)
+/* begun: its start has passed, so a warm sale sells, whether or not the keeper has opened it. */
+static bool move_legal(enum sale_state from, enum sale_state to, bool begun)
 {
     switch (to) {
     case SALE_WARM:
@@ -342,7 +343,7 @@ static bool move_legal(enum sale_state from, enum sale_state to)
     case SALE_OPEN:
         return from == SALE_DRAFT || from == SALE_WARM || from == SALE_PAUSED;
     case SALE_PAUSED:
-        return from == SALE_OPEN;
+        return from == SALE_OPEN || (from == SALE_WARM && begun);
     case SALE_CLOSED:
         return from == SALE_WARM || from == SALE_OPEN || from == SALE_PAUSED;
     default:
@@ -358,7 +359,7 @@ static void move(struct commit *c, const struct ledger_op *op)
     if (op->refusal != REFUSAL_NONE || (op->repeated && sale->state == op->target)) {
         return;
     }
-    if (!sale->exists || !move_legal(sale->state, op->target)) {
+    if (!sale->exists || !move_legal(sale->state, op->target, sale->starts_at_ms <= now_ms)) {
         sim_broken(r->sim, 7, "sale %llu went from %s to %s", (unsigned long long)op->sale_id,
                    sale_state_text(sale->state), sale_state_text(op->target));
         return;

@@ -387,10 +387,12 @@ static void sale_move(struct write *w, struct ledger_op *op)
         op->refusal = REFUSAL_NOT_FOUND;
         return;
     }
-    bool legal = op->target == SALE_WARM     ? sale->state == SALE_DRAFT
-                 : op->target == SALE_OPEN   ? sale->state != SALE_CLOSED
-                 : op->target == SALE_PAUSED ? sale->state == SALE_OPEN
-                                             : sale->state != SALE_DRAFT;
+    bool legal = op->target == SALE_WARM   ? sale->state == SALE_DRAFT
+                 : op->target == SALE_OPEN ? sale->state != SALE_CLOSED
+                 : op->target == SALE_PAUSED
+                     ? sale->state == SALE_OPEN ||
+                           (sale->state == SALE_WARM && sale->starts_at_ms <= w->batch->now_ms)
+                     : sale->state != SALE_DRAFT;
     if (sale->state == op->target) {
         op->repeated = true;
     } else if (!legal) {
