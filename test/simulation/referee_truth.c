@@ -290,6 +290,9 @@ static void change(struct commit *c, const struct ledger_op *op)
         take_row(c->r, sale, op->sale != NULL ? op->sale : op->sale_in);
         return;
     }
+    if (op->repeated && op->sale_in->ends_at_ms == sale->ends_at_ms) {
+        return; /* it ends then already: nothing to tell */
+    }
     if ((op->changes & SALE_HAS_ENDS) != 0) {
         if (sale->changes_asked == 0) {
             sim_broken(c->r->sim, 9, "the end of sale %llu was changed, and nobody asked",
