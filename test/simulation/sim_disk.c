@@ -37,6 +37,7 @@ static int hook(void *context, enum ram_op op)
         sim_fault_happened(sim, (enum sim_fault)sim->disk_fail);
         sim_note(sim, "a disk operation fails", op, sim->disk.ops, 0);
         sim->disk_fail = -1;
+        sim->disk.fail_bytes = 1 + (size_t)sim_below(sim, 16384);
         return ERR_IO;
     }
     if (op == RAM_OP_WRITE || op == RAM_OP_WRITE_DURABLE || op == RAM_OP_SYNC) {

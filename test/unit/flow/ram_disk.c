@@ -156,6 +156,7 @@ static int begin(struct ram_disk *ram, enum ram_op op, bool *ret_last)
     if (ram->dead_at != 0 && ram->ops >= ram->dead_at) {
         return ERR_IO;
     }
+    ram->hooked = hooked != 0;
     if (hooked != 0) {
         ram->fail_at = ram->ops;
         return hooked;
@@ -236,6 +237,7 @@ static int ram_write(struct disk *disk, struct disk_file *file, uint64_t at, con
     CHECK(file->writable);
     bool last;
     int error = begin(ram, durable ? RAM_OP_WRITE_DURABLE : RAM_OP_WRITE, &last);
+    n = ram->hooked && ram->fail_bytes < n ? ram->fail_bytes : n;
     size_t end = (size_t)at + n;
     size_t more = end > inode->size ? end - inode->size : 0;
     if (error == 0 && ram->space != 0 && space_used(ram) + more > ram->space) {

@@ -65,6 +65,8 @@ struct ram_disk {
      * members above; what it returns, the operation says. */
     int (*hook)(void *context, enum ram_op op);
     void *hook_context;
+    bool hooked;       /* the present operation fails by the hook's word ... */
+    size_t fail_bytes; /* ... and a write after so many bytes: a short write */
 };
 
 enum ram_crash { RAM_DROP, RAM_KEEP, RAM_MIX };
