@@ -39,20 +39,21 @@ function(sluice_room name)
     endif()
 endfunction()
 
-# sluice_web(NAME dir)
+# sluice_files(NAME dir TABLE)
 #
-# Every file under dir, in the read-only data of the binary, behind the table of http/assets.h
-# (whose layout the last section repeats). The assembler includes the bytes themselves: no
-# converter to build or trust, and a changed file is assembled again.
-function(sluice_web name folder)
+# Every file under dir, in the read-only data of the binary, behind a table TABLE and its TABLE_count
+# (rows as in http/assets.h and backend/redis/scripts.c, which the last section repeats). The
+# assembler includes the bytes themselves: no converter to build or trust, and a changed file is
+# assembled again.
+function(sluice_files name folder table)
     set(dir "${PROJECT_SOURCE_DIR}/${folder}")
-    set(assembly "${PROJECT_BINARY_DIR}/web_assets.s")
+    set(assembly "${PROJECT_BINARY_DIR}/${table}.s")
     file(GLOB_RECURSE files CONFIGURE_DEPENDS LIST_DIRECTORIES false RELATIVE "${dir}" "${dir}/*")
     list(SORT files)
     list(LENGTH files count)
     set(bytes "    .section .rodata\n")
     set(rows "    .section .data.rel.ro, \"aw\", %progbits\n    .balign 8\n"
-             "    .global web_assets\nweb_assets:\n")
+             "    .global ${table}\n${table}:\n")
     set(index 0)
     foreach(file IN LISTS files)
         string(APPEND bytes "path_${index}:\n    .asciz \"${file}\"\n    .balign 16\n"
@@ -61,8 +62,8 @@ function(sluice_web name folder)
         math(EXPR index "${index} + 1")
     endforeach()
     string(CONCAT text ${bytes} ${rows}
-           "    .section .rodata\n    .balign 8\n    .global web_assets_count\n"
-           "web_assets_count:\n    .8byte ${count}\n"
+           "    .section .rodata\n    .balign 8\n    .global ${table}_count\n"
+           "${table}_count:\n    .8byte ${count}\n"
            "    .section .note.GNU-stack, \"\", %progbits\n")
     file(CONFIGURE OUTPUT "${assembly}" CONTENT "${text}" @ONLY)
     list(TRANSFORM files PREPEND "${dir}/")
@@ -71,13 +72,13 @@ function(sluice_web name folder)
     set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
 endfunction()
 
-# sluice_tests(FOLDER dir LINK target LABELS label...)
+# sluice_tests(FOLDER dir LINK target... LABELS label... [SHARED source...])
 #
-# Each dir/test_*.c is one test program; the folder's other sources are what those tests share. A
-# test that runs longer than a quarter of an hour hangs. test_*_mt.c run threads: they are labelled `threaded`,
-# and script/test runs them under TSan, too.
+# Each dir/test_*.c is one test program; the folder's other sources, and SHARED ones of other folders
+# of test, are what those tests share. A test that runs longer than a quarter of an hour hangs. test_*_mt.c
+# run threads: they are labelled `threaded`, and script/test runs them under TSan, too.
 function(sluice_tests)
-    cmake_parse_arguments(tests "" "FOLDER;LINK" "LABELS" ${ARGN})
+    cmake_parse_arguments(tests "" "FOLDER" "LINK;LABELS;SHARED" ${ARGN})
     set(dir "${CMAKE_CURRENT_SOURCE_DIR}/${tests_FOLDER}")
     file(GLOB programs CONFIGURE_DEPENDS "${dir}/test_*.c")
     file(GLOB shared CONFIGURE_DEPENDS "${dir}/*.c")
@@ -86,6 +87,8 @@ function(sluice_tests)
     elseif(shared)
         message(FATAL_ERROR "${dir} has sources but no test_*.c")
     endif()
+    list(TRANSFORM tests_SHARED PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+    list(APPEND shared ${tests_SHARED})
     string(REPLACE "/" "_" prefix "${tests_FOLDER}")
     foreach(source IN LISTS programs)
         cmake_path(GET source STEM stem)
@@ -95,6 +98,7 @@ function(sluice_tests)
             list(APPEND labels threaded)
         endif()
         add_executable(${target} "${source}" ${shared})
+        target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
         target_link_libraries(${target} PRIVATE ${tests_LINK} PkgConfig::CMOCKA sluice_flags
                               sluice_counted)
         add_test(NAME ${target} COMMAND ${target})

@@ -20,7 +20,7 @@ from pathlib import Path
 
 LINES_MAX = 800
 UNDONE = re.compile(r"\b(" + "TO" + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b")
-TEXT_FOLDERS = ("src", "test", "script", "cmake", "web", "docs", ".ci")
+TEXT_FOLDERS = ("src", "lua", "test", "script", "cmake", "web", "docs", ".ci")
 SKIPPED_FOLDERS = {"node_modules", "__pycache__", ".git", "build"}
 
 # What the C library and the kernel offer. Any other header in <> is a library of others.

@@ -35,8 +35,13 @@ static void log_found(const struct journal_found *found)
 static int open_journal(struct assembly *assembly, struct disk *disk)
 {
     struct journal_found *found = &assembly->found;
-    int error =
-        journal_open(disk, assembly->options.journal, &assembly->gate, &assembly->journal, found);
+    struct spool *spool = assembly->options.spool;
+    if (spool != NULL) {
+        assembly->options.journal.each = spool_each;
+        assembly->options.journal.each_context = spool;
+    }
+    int error = journal_open(disk, assembly->options.journal,
+                             spool == NULL ? &assembly->gate : NULL, &assembly->journal, found);
     if (error == ERR_CORRUPT) {
         log_event(LOG_ERROR, "journal.damaged", LOG_STR("where", found->where),
                   LOG_STR("why", found->why),
@@ -48,7 +53,10 @@ static int open_journal(struct assembly *assembly, struct disk *disk)
         return assembly_fail("cannot open the journal", error, found->why);
     }
     log_found(found);
-    return 0;
+    error = spool != NULL ? spool_begin(spool, assembly->journal) : 0;
+    return error == 0 ? 0
+                      : assembly_fail("the journal holds more promises than spool.promises", error,
+                                      "raise it to at least what it was");
 }
 
 int assembly_open(struct assembly *assembly, const struct assembly_options *options,
@@ -57,16 +65,21 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
     uint64_t hash_key = 0;
     assembly->options = *options;
     assembly->shared.loops = options->loops;
-    assembly->gate_memory = gate_memory_map(options->sizes);
-    if (assembly->gate_memory == NULL) {
-        return assembly_fail("cannot reserve the gate's memory; lower gate.orders or gate.buyers",
-                             ERR_NOMEM, "");
+    assembly->catalog = catalog_new();
+    if (assembly->catalog == NULL ||
+        metrics_init(&assembly->metrics, options->loops + ASSEMBLY_SLOTS) != 0) {
+        return assembly_fail("cannot start", ERR_NOMEM, "catalog and metrics");
     }
-    if (metrics_init(&assembly->metrics, options->loops + 3) != 0) {
-        return assembly_fail("cannot start", ERR_NOMEM, "metrics");
+    if (options->spool == NULL) {
+        assembly->gate_memory = gate_memory_map(options->sizes);
+        if (assembly->gate_memory == NULL) {
+            return assembly_fail(
+                "cannot reserve the gate's memory; lower gate.orders or gate.buyers", ERR_NOMEM,
+                "");
+        }
+        crypt_random(&hash_key, sizeof(hash_key));
+        gate_init(&assembly->gate, options->sizes, assembly->gate_memory, hash_key);
     }
-    crypt_random(&hash_key, sizeof(hash_key));
-    gate_init(&assembly->gate, options->sizes, assembly->gate_memory, hash_key);
     int error = open_journal(assembly, disk);
     if (error != 0) {
         return error;
@@ -89,11 +102,10 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
         return assembly_fail("cannot read the ledger", state.error, "");
     }
     inside_time_raise(&assembly->time, state.highest_ms);
-    assembly->catalog = catalog_new();
-    int error = assembly->catalog == NULL ? ERR_NOMEM : 0;
-    if (error == 0) {
-        error = engine_new(&assembly->gate, assembly->journal, loops, &assembly->engine);
-    }
+    int error = assembly->options.spool == NULL
+                    ? engine_new(&assembly->gate, assembly->journal, loops, &assembly->engine)
+                    : engine_new_remote(assembly->options.gate, assembly->journal, loops,
+                                        &assembly->engine);
     if (error == 0) {
         error = office_new(assembly->engine, writer, assembly->catalog, &assembly->time,
                            metrics_slot(&assembly->metrics, loops), loops, assembly->options.office,
@@ -107,6 +119,7 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     }
     assembly->janitor = (struct janitor){.journal = assembly->journal,
                                          .office = assembly->office,
+                                         .spool = assembly->options.spool,
                                          .clock = assembly->time.clock,
                                          .metrics = metrics_slot(&assembly->metrics, loops + 2),
                                          .sizes = assembly->options.sizes,

@@ -4,6 +4,9 @@
  * cursors brought together, fronts. `sluice serve` runs them on threads, sockets, files and SQLite;
  * the simulator runs the same on its own ports.
  *
+ * In the distributed engine the journal is the spool's, and the gate is a port that the caller makes
+ * between open and join (options.gate, options.office.sink).
+ *
  * An error is logged with what to do; then assembly_free, as after any run.
  */
 #ifndef SLUICE_APP_ASSEMBLY_H
@@ -17,6 +20,21 @@ struct assembly_options {
     struct journal_options journal;
     struct office_options office;
     uint32_t loops;
+    struct spool *spool;    /* NULL: the embedded engine */
+    struct gate_port *gate; /* with a spool: what the fronts ask */
+};
+
+/* Slots of metrics behind the loops': office, journal, janitor; and of the distributed engine relay,
+ * porter and upkeep; and the reconciler's. */
+enum {
+    SLOT_OFFICE,
+    SLOT_JOURNAL,
+    SLOT_JANITOR,
+    SLOT_RELAY,
+    SLOT_PORTER,
+    SLOT_UPKEEP,
+    SLOT_RECONCILER,
+    ASSEMBLY_SLOTS
 };
 
 struct assembly {
@@ -36,7 +54,8 @@ struct assembly {
     struct front *fronts[LOOPS_MAX];
 };
 
-/* Into a zeroed struct. The gate's memory, the journal replayed into it, and inside time. */
+/* Into a zeroed struct. The gate's memory, the journal replayed into it (or into the spool), the
+ * catalog, and inside time. */
 int assembly_open(struct assembly *assembly, const struct assembly_options *options,
                   struct disk *disk, struct clock_port *clock);
 /* Everything that works on the ledger; time goes on from the latest it has seen, too. */

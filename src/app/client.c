@@ -4,7 +4,7 @@
  *
  * What can go wrong: nobody listens, the connection breaks, the answer is no HTTP or no JSON, the
  * server refuses. Each is one line of text for the operator. A server that stays silent for
- * SILENCE_S seconds counts as gone.
+ * SILENCE_S seconds (or as the caller says) counts as gone.
  */
 #define _GNU_SOURCE /* memmem, strerrordesc_np */
 #include "app/client.h"
@@ -93,7 +93,8 @@ static int connect_to(const struct client *client, int *ret_fd, char *ret_error,
     if (fd < 0) {
         return gone(client, strerrordesc_np(number), ret_error, cap);
     }
-    const struct timeval silence = {.tv_sec = SILENCE_S};
+    const struct timeval silence = {.tv_sec =
+                                        client->silence_s > 0 ? client->silence_s : SILENCE_S};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof(silence));
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof(silence));
     *ret_fd = fd;

@@ -18,6 +18,7 @@ struct client {
     char host[256];
     char port[8];
     char token[ADMIN_TOKEN_MAX + 1];
+    unsigned silence_s; /* how long the server may be silent; 0: a minute */
 };
 
 /*

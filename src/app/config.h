@@ -28,6 +28,11 @@
     X(ADDRESS, "ADDRESS:PORT with a numeric address, like 127.0.0.1:8080 or [::1]:8080")           \
     X(ORIGINS, "origins like https://shop.example, separated by spaces or commas, or *")           \
     X(URL, "a URL that begins with https://, http:// or /")                                        \
+    X(DATABASE, "mariadb://user[:password]@host[:port]/database[?options]")                        \
+    X(ROLES, "front, relay, booker and keeper, some or all, separated by commas")                  \
+    X(REDIS, "redis://host, sentinel://host,host/name or cluster://host,host (docs/REDIS.md)")     \
+    X(BROKER, "amqp://user[:password]@host[:port][/vhost]")                                        \
+    X(NAME, "letters, digits and - _ . :")                                                         \
     X(LEVEL, "debug, info, warn or error")
 
 enum config_kind {
@@ -53,6 +58,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Connections each event loop may hold; fewer where the limit of open files says so.")        \
     X(server, drain_ms, NUMBER, 0, 60000, 5000, "ms", RELOAD,                                      \
       "After SIGTERM, how long requests under way may take to finish.")                            \
+    X(server, roles, ROLES, 1, 64, "front,relay,booker,keeper", "", RESTART,                       \
+      "What this process does in the distributed engine (redis.url). One that is no front serves " \
+      "/metrics, /livez and /readyz alone.")                                                       \
     X(data, dir, PATH, 1, 900, "./var", "", RESTART,                                               \
       "The data folder: secrets, journal, ledger. One server at a time.")                          \
     X(gate, orders, NUMBER, 1, GATE_ORDERS_MAX, GATE_ORDERS_DEFAULT, "orders", RESTART,            \
@@ -67,8 +75,66 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Size of one journal file. Snapshots are taken, and old files removed, file by file.")       \
     X(ledger, batch, NUMBER, 1, 100000, 4000, "orders", RESTART,                                   \
       "Orders booked in one transaction, at most.")                                                \
+    X(ledger, url, DATABASE, 0, 700, "", "", RESTART,                                              \
+      "The ledger as a database of a MariaDB server, made for it alone. Empty: SQLite in the "     \
+      "data folder.")                                                                              \
+    X(ledger, password_file, PATH, 0, 900, "", "", RESTART,                                        \
+      "A file whose first line is the password of ledger.url. Empty: the one in the URL.")         \
+    X(ledger, timeout_s, NUMBER, 1, 300, 10, "s", RESTART,                                         \
+      "How long a MariaDB server may take to answer before it counts as gone.")                    \
+    X(spool, promises, NUMBER, 1000, 10000000, 262144, "orders", RESTART,                          \
+      "Distributed: orders this front has promised and the ledger has not confirmed yet; beyond "  \
+      "it nothing new is promised. Fixed memory.")                                                 \
+    X(spool, line, NUMBER, 0, 10000000, 20000, "buyers", RESTART,                                  \
+      "Distributed: buyers who may stand in line here while the gate is away. 0: none.")           \
+    X(spool, line_s, NUMBER, 1, 86400, 60, "s", RESTART,                                           \
+      "Distributed: how long a buyer may stand in line before the order fails.")                   \
+    X(relay, window, NUMBER, 16, 65536, 4096, "decisions", RESTART,                                \
+      "Distributed: decisions under way from the outboxes to the queue.")                          \
+    X(relay, direct_after_s, NUMBER, 0, 1000000000, 10, "s", RESTART,                              \
+      "Distributed: how long the queue may be away before decisions go straight to the ledger.")   \
+    X(redis, url, REDIS, 0, 1000, "", "", RESTART,                                                 \
+      "Redis as the gate of a shop of several machines: one server, a master that Sentinels know " \
+      "(the login is the master's), or a Cluster. It needs ledger.url. Empty: the gate is in this " \
+      "process.")                                                                                  \
+    X(redis, password_file, PATH, 0, 900, "", "", RESTART,                                         \
+      "A file whose first line is the password of redis.url. Empty: the one in the URL.")          \
+    X(redis, sentinel_password_file, PATH, 0, 900, "", "", RESTART,                                \
+      "A file whose first line is the password of the Sentinels themselves. Empty: none.")         \
+    X(redis, prefix, NAME, 1, 64, "sluice", "", RESTART,                                           \
+      "What every key begins with: several shops may share a server.")                             \
+    X(redis, segments, NUMBER, 0, 64, 0, "segments", RESTART,                                      \
+      "Shares of the stock, each with its buyers, on one master each. 0: as many as masters.")     \
+    X(redis, timeout_ms, NUMBER, 10, 60000, 1000, "ms", RESTART,                                   \
+      "How long a Redis server may take to answer before its connection counts as lost.")          \
+    X(redis, in_flight, NUMBER, 1, 100000, 4096, "calls", RESTART,                                 \
+      "Calls under way of one event loop to one server; beyond it buyers are refused.")            \
+    X(redis, outbox, NUMBER, 1000, 100000000, 1000000, "decisions", RESTART,                       \
+      "Decisions of one segment that may wait to be carried on; beyond it buyers are refused.")    \
+    X(redis, wait_replicas, NUMBER, 0, 16, 0, "replicas", RESTART,                                 \
+      "A buy is answered when so many replicas have it. It makes losing one less likely, not "     \
+      "impossible. 0: at once.")                                                                   \
+    X(redis, wait_timeout_ms, NUMBER, 1, 60000, 200, "ms", RESTART,                                \
+      "How long to wait for them; then the buyer is told to ask again with the same ticket.")      \
+    X(amqp, url, BROKER, 0, 700, "", "", RESTART,                                                  \
+      "RabbitMQ, which carries decisions from the gate to the ledger. Empty: the relay brings "    \
+      "them straight to the ledger.")                                                              \
+    X(amqp, password_file, PATH, 0, 900, "", "", RESTART,                                          \
+      "A file whose first line is the password of amqp.url. Empty: the one in the URL.")           \
+    X(amqp, queue, NAME, 1, 64, "sluice.orders", "", RESTART,                                      \
+      "The exchange and the queue, and what the names of the other queues begin with.")            \
+    X(amqp, quorum, NUMBER, 0, 1, 1, "", RESTART,                                                  \
+      "1: quorum queues, kept on several nodes of a cluster. 0: classic queues, on one.")          \
+    X(amqp, window, NUMBER, 1, 65536, 1024, "messages", RESTART,                                   \
+      "Messages that the broker has not confirmed yet, at most.")                                  \
+    X(amqp, prefetch, NUMBER, 1, 65535, 2048, "messages", RESTART,                                 \
+      "Messages that a booker may hold before they are booked.")                                   \
     X(keeper, tick_ms, NUMBER, 1, 60000, 50, "ms", RESTART,                                        \
       "How often deadlines, starts and ends are looked at.")                                       \
+    X(reconcile, every_s, NUMBER, 0, 86400, 60, "s", RESTART,                                      \
+      "Distributed: how often the keeper compares gate, queue and ledger by itself. 0: never.")    \
+    X(reconcile, bound_s, NUMBER, 1, 3600, 10, "s", RESTART,                                       \
+      "A difference counts when it has stood for so long: longer than anything is on its way.")    \
     X(board, keep_s, NUMBER, 0, 31536000, 86400, "s", RESTART,                                     \
       "How long orders stay on the board after their sale's end and their own deadline.")          \
     X(ticket, ttl_s, NUMBER, 1, 86400, 300, "s", RELOAD,                                           \
@@ -106,12 +172,21 @@ struct config {
 #define CONFIG_MEMBER_ADDRESS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_ORIGINS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_URL CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_DATABASE CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_ROLES CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_REDIS CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_BROKER CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_NAME CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_LEVEL CONFIG_MEMBER_PATH
 #define X(section, name, kind, min, max, standard, unit, when, help)                               \
     CONFIG_MEMBER_##kind(section##_##name, max)
     CONFIG(X)
 #undef X
 };
+
+/* server.roles as bits. 0: not such a list. */
+enum { ROLE_FRONT = 1, ROLE_RELAY = 2, ROLE_BOOKER = 4, ROLE_KEEPER = 8 };
+uint32_t config_roles(const char *text);
 
 /* One value from the command line. key and value are the caller's. */
 struct config_override {

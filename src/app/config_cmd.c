@@ -15,6 +15,7 @@
     X(OPT_SET, "set", "SECTION.NAME=VALUE", "set one of them; any number of times")                \
     X(OPT_LISTEN, "listen", "ADDRESS:PORT", "the same as --set server.listen=ADDRESS:PORT")        \
     X(OPT_DATA, "data", "DIR", "the same as --set data.dir=DIR")                                   \
+    X(OPT_ROLES, "roles", "ROLE,...", "the same as --set server.roles=ROLE,...")                   \
     X(OPT_DEMO, "demo", NULL, "demonstration: login page, pay button, two sales if there are none") \
     X(OPT_PRINT_CONFIG, "print-config", NULL, "print all settings, documented, and exit")          \
     X(OPT_HELP, "help", NULL, "this text")
@@ -91,6 +92,9 @@ static enum config_parsed options_read(int argc, char **argv, struct config_opti
             break;
         case OPT_DATA:
             override_add(options, "--data", "data.dir", optarg);
+            break;
+        case OPT_ROLES:
+            override_add(options, "--roles", "server.roles", optarg);
             break;
         case OPT_DEMO:
             options->demo = true;

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backend/amqp/queue_amqp.h"
+#include "backend/mariadb/ledger_mariadb.h"
+#include "backend/redis/topology.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "obs/log.h"
@@ -19,6 +22,11 @@
 #define DEFAULT_ADDRESS DEFAULT_PATH
 #define DEFAULT_ORIGINS DEFAULT_PATH
 #define DEFAULT_URL DEFAULT_PATH
+#define DEFAULT_DATABASE DEFAULT_PATH
+#define DEFAULT_ROLES DEFAULT_PATH
+#define DEFAULT_REDIS DEFAULT_PATH
+#define DEFAULT_BROKER DEFAULT_PATH
+#define DEFAULT_NAME DEFAULT_PATH
 #define DEFAULT_LEVEL DEFAULT_PATH
 
 const struct config_setting config_settings[] = {
@@ -215,6 +223,31 @@ static bool are_origins(const char *text)
     return true;
 }
 
+uint32_t config_roles(const char *text)
+{
+    static const char *const names[] = {"front", "relay", "booker", "keeper"};
+    uint32_t roles = 0;
+    while (*text != '\0') {
+        size_t len = strcspn(text, " ,");
+        uint32_t role = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+            role |= span_is((struct span){text, len}, names[i]) ? 1U << i : 0;
+        }
+        if (len > 0 && role == 0) {
+            return 0;
+        }
+        roles |= role;
+        text += len + strspn(text + len, " ,");
+    }
+    return roles;
+}
+
+static bool is_name(const char *text)
+{
+    return text[strspn(
+               text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")] == '\0';
+}
+
 static bool text_is_right(const struct config_setting *setting, const char *value)
 {
     size_t len = strlen(value);
@@ -234,6 +267,16 @@ static bool text_is_right(const struct config_setting *setting, const char *valu
         return are_origins(value);
     case CONFIG_URL:
         return len == 0 || (is_url(value) && strpbrk(value, " \"<>\\") == NULL);
+    case CONFIG_DATABASE:
+        return len == 0 || ledger_mariadb_check_url(value, NULL, 0) == 0;
+    case CONFIG_ROLES:
+        return config_roles(value) != 0;
+    case CONFIG_REDIS:
+        return len == 0 || topology_check_url(value, NULL, 0) == 0;
+    case CONFIG_NAME:
+        return is_name(value);
+    case CONFIG_BROKER:
+        return len == 0 || queue_amqp_check_url(value, NULL, 0) == 0;
     case CONFIG_LEVEL:
         return log_level_parse(value, &level) == 0;
     case CONFIG_PATH:
@@ -259,6 +302,20 @@ int config_set(struct config *config, const struct config_setting *setting, cons
     }
     if (strlen(value) > setting->max) {
         (void)snprintf(ret_error, error_cap, "must have %" PRIu64 " bytes at most", setting->max);
+        return ERR_INVALID;
+    }
+    bool secret = setting->kind == CONFIG_DATABASE || setting->kind == CONFIG_REDIS ||
+                  setting->kind == CONFIG_BROKER;
+    if (secret && !text_is_right(setting, value)) {
+        /* Not the value itself: it may hold a password. */
+        (void)snprintf(ret_error, error_cap, "must be %s", config_kind_text(setting->kind));
+        if (setting->kind == CONFIG_DATABASE) {
+            (void)ledger_mariadb_check_url(value, ret_error, error_cap);
+        } else if (setting->kind == CONFIG_REDIS) {
+            (void)topology_check_url(value, ret_error, error_cap);
+        } else {
+            (void)queue_amqp_check_url(value, ret_error, error_cap);
+        }
         return ERR_INVALID;
     }
     if (!text_is_right(setting, value)) {

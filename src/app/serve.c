@@ -1,6 +1,6 @@
 /*
- * `sluice serve`: makes one server out of the parts and runs it until SIGTERM. The only place that
- * names the concrete backends.
+ * `sluice serve`: makes one server out of the parts and runs it until SIGTERM. The only place,
+ * with ledgers.c and engines.c, that names the concrete backends.
  *
  * Start: options, data folder (one owner), port (one owner), secrets, memory, journal into the
  * gate, ledger, cursors compared and caught up; then the threads. Stop: loops drain, the office
@@ -23,12 +23,14 @@
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/demo.h"
+#include "app/distributed.h"
+#include "app/ledgers.h"
+#include "app/reconciling.h"
 #include "app/secrets.h"
 #include "app/settings.h"
 #include "backend/posix/clock_posix.h"
 #include "backend/posix/disk_posix.h"
 #include "backend/posix/net_epoll.h"
-#include "backend/sqlite/ledger_sqlite.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "http/static.h"
@@ -57,9 +59,10 @@ struct server {
     struct disk_posix disk;
     bool disk_open;
     struct gate_sizes sizes;
-    struct ledger *writer;
-    struct ledger *reader;
+    struct ledgers ledgers;
     struct assembly parts;
+    struct distributed *distributed; /* NULL: the embedded engine */
+    struct reconciling *reconciling; /* of the embedded engine */
     struct front_settings *settings; /* the newest; older ones behind it until no loop uses them */
     uint32_t connections;
     uint32_t loops_count;
@@ -191,7 +194,7 @@ static int load_secrets(struct server *server)
 {
     char text[SECRETS_ERROR_MAX];
     char ledger[1024];
-    (void)snprintf(ledger, sizeof(ledger), "%s/ledger.db", server->config.data_dir);
+    ledgers_mark(&server->config, ledger, sizeof(ledger));
     bool first_start = access(ledger, F_OK) != 0;
     int error = secrets_load(server->config.data_dir, true, &server->secrets, text, sizeof(text));
     if (error != 0) {
@@ -272,6 +275,13 @@ static int open_journal(struct server *server, const char *folder)
                    .tick_ms = (uint32_t)config->keeper_tick_ms,
                    .board_keep_ms = config->board_keep_s * 1000},
         .loops = server->loops_count};
+    if (config->redis_url[0] != '\0') {
+        error = distributed_open(config, server->loops_count, clock_posix(), &server->distributed);
+        if (error != 0) {
+            return error;
+        }
+        options.spool = distributed_spool(server->distributed);
+    }
     return assembly_open(&server->parts, &options, &server->disk.disk, clock_posix());
 }
 
@@ -280,7 +290,7 @@ static int make_demo(struct server *server)
 {
     struct sale_row *known = NULL;
     struct ledger_query query = {.kind = QUERY_SALES, .limit = 1, .sales = &known};
-    (void)ledger_read(server->writer, &query);
+    (void)ledger_read(server->ledgers.writer, &query);
     if (query.error != 0 || query.count > 0) {
         sale_row_free(known);
         return query.error;
@@ -288,12 +298,18 @@ static int make_demo(struct server *server)
     struct sale_row *rows[4];
     size_t count = demo_fill(inside_time_ms(&server->parts.time), rows, 4);
     int error = 0;
+    uint64_t item = 1;
     for (size_t i = 0; i < count; i++) {
         struct ledger_op create = {.kind = LEDGER_SALE_CREATE, .sale_in = rows[i]};
+        /* Ids of their own: of two fronts that start together, one makes them. */
+        rows[i]->id = i + 1;
+        for (uint32_t k = 0; k < rows[i]->items_count; k++) {
+            rows[i]->items[k].id = item++;
+        }
         struct ledger_op *ops[] = {&create};
         struct ledger_batch batch = {
             .ops = ops, .count = 1, .now_ms = inside_time_ms(&server->parts.time)};
-        (void)ledger_write(server->writer, &batch);
+        (void)ledger_write(server->ledgers.writer, &batch);
         if (batch.error == 0 && create.sale != NULL) {
             struct ledger_op move = {.kind = LEDGER_SALE_MOVE,
                                      .sale_id = create.sale->id,
@@ -301,7 +317,7 @@ static int make_demo(struct server *server)
                                                                                      : SALE_WARM};
             ops[0] = &move;
             batch.count = 1;
-            (void)ledger_write(server->writer, &batch);
+            (void)ledger_write(server->ledgers.writer, &batch);
             sale_row_free(move.sale);
         }
         error = batch.error != 0 ? batch.error : error;
@@ -313,16 +329,15 @@ static int make_demo(struct server *server)
 
 static int open_ledger(struct server *server)
 {
-    char path[1024];
-    (void)snprintf(path, sizeof(path), "%s/ledger.db", server->config.data_dir);
-    int error = ledger_sqlite_open(path, READ_WRITE, &server->writer);
+    struct distributed *distributed = server->distributed;
+    uint32_t segments = distributed != NULL ? distributed_segments(distributed) : 0;
+    int error = ledgers_open(&server->ledgers, &server->config, segments);
+    if (error == 0 && distributed != NULL) {
+        error = distributed_join(distributed, &server->parts, &server->ledgers);
+    }
     if (error == 0) {
-        error = ledger_sqlite_open(path, READ_ONLY, &server->reader);
+        error = assembly_join(&server->parts, server->ledgers.writer, server->ledgers.reader);
     }
-    if (error != 0) {
-        return assembly_fail("cannot open the ledger", error, ledger_sqlite_error(NULL));
-    }
-    error = assembly_join(&server->parts, server->writer, server->reader);
     if (error != 0) {
         return error;
     }
@@ -330,7 +345,7 @@ static int open_ledger(struct server *server)
         error = make_demo(server);
         if (error != 0) {
             return assembly_fail("cannot make the demonstration sales", error,
-                                 ledger_sqlite_error(server->writer));
+                                 ledgers_error(&server->ledgers));
         }
     }
     return 0;
@@ -355,7 +370,7 @@ static int catch_up(struct server *server)
         error = assembly_catch_up(&server->parts);
         if (error != 0) {
             (void)assembly_fail("cannot bring gate and ledger together", error,
-                                ledger_sqlite_error(server->writer));
+                                ledgers_error(&server->ledgers));
         }
     }
     return error;
@@ -371,6 +386,10 @@ static int make_loops(struct server *server)
                    : net_epoll_new(server->listener, i, server->connections, &loop->net);
         if (error != 0) {
             return assembly_fail("cannot make an event loop", error, "");
+        }
+        if (server->distributed != NULL &&
+            net_epoll_also(loop->net, distributed_fd(server->distributed, i)) != 0) {
+            return assembly_fail("cannot make an event loop", ERR_IO, "");
         }
         error = assembly_front(&server->parts, i, loop->net, wake_loop, loop->net);
         if (error != 0) {
@@ -390,6 +409,12 @@ static int start_threads(struct server *server)
     if (error == 0) {
         error =
             start_thread(&server->janitor_thread, &server->janitor_running, run_janitor, server);
+    }
+    if (error == 0 && server->distributed != NULL) {
+        error = distributed_start(server->distributed, &server->parts);
+    } else if (error == 0) {
+        error = reconciling_start(&server->parts, server->ledgers.comparer,
+                                  server->config.reconcile_bound_s * 1000, &server->reconciling);
     }
     for (uint32_t i = 0; error == 0 && i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
@@ -442,8 +467,8 @@ static int start_server(struct server *server)
     if (error == 0) {
         error = start_threads(server);
     }
-    if (error == 0) {
-        assembly_ready(&server->parts);
+    if (error == 0 && server->distributed == NULL) {
+        assembly_ready(&server->parts); /* distributed: when its segments are */
     }
     return error;
 }
@@ -485,6 +510,10 @@ static void stop_server(struct server *server)
 {
     atomic_store(&server->stopping, true);
     stop_loops(server);
+    if (server->distributed != NULL) {
+        distributed_stop(server->distributed);
+    }
+    reconciling_stop(server->reconciling);
     if (server->office_running) {
         office_stop(server->parts.office);
     }
@@ -511,8 +540,9 @@ static void free_server(struct server *server)
     net_listener_free(server->listener);
     net_listener_free(server->private_listener);
     assembly_free(&server->parts);
-    ledger_sqlite_close(server->reader);
-    ledger_sqlite_close(server->writer);
+    reconciling_free(server->reconciling);
+    distributed_free(server->distributed);
+    ledgers_close(&server->ledgers);
     if (server->disk_open) {
         disk_posix_close(&server->disk);
     }

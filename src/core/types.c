@@ -33,6 +33,11 @@ uint64_t order_id_item(struct order_id id)
     return id.hi >> 9 & ID_MAX;
 }
 
+uint32_t order_id_segment(struct order_id id)
+{
+    return (uint32_t)(id.lo & ((1U << ORDER_SEGMENT_BITS) - 1));
+}
+
 uint32_t order_id_attempt(struct order_id id)
 {
     return (uint32_t)(id.lo & ORDER_ATTEMPT_MAX);

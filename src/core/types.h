@@ -16,7 +16,8 @@
  * the bits:  kind:2 | item:53 | rest:73.
  * ORDER_ONCE  (limit_per_user 1): rest = user:53 | attempt:20, a function of the buyer.
  * ORDER_FRESH (other items):      rest = time in ms:42 | sequence:31, so ids of an item are
- *                                 ordered by time.
+ *                                 ordered by time. The sequence's low six bits are the segment of
+ *                                 the gate that knows the order (0 where the gate has one).
  * Carrying the item lets the ledger find an order in its clustered range without another index.
  */
 struct order_id {
@@ -35,6 +36,8 @@ enum order_kind order_id_kind(struct order_id id);
 uint64_t order_id_item(struct order_id id);
 uint32_t order_id_attempt(struct order_id id); /* ORDER_ONCE only */
 uint64_t order_id_user(struct order_id id);    /* ORDER_ONCE only */
+uint32_t order_id_segment(struct order_id id); /* ORDER_FRESH only */
+#define ORDER_SEGMENT_BITS 6
 /* Writes ORDER_ID_TEXT characters, no terminator. */
 void order_id_text(struct order_id id, char *ret_text);
 /* Exactly what order_id_text writes; anything else is ERR_INVALID. */
@@ -147,7 +150,9 @@ const char *retry_text(enum retry retry);
     X(REFUSAL_DEGRADED, 503, "degraded", RETRY_LATER, "Not selling at the moment")                 \
     X(REFUSAL_UNKNOWN_OUTCOME, 503, "degraded", RETRY_SAME_TICKET, "The outcome is not known yet") \
     X(REFUSAL_DRAINING, 503, "draining", RETRY_LATER, "The server is going away")                  \
-    X(REFUSAL_NO_STOCK, 409, "sold_out", RETRY_NO, "The ledger had no unit left")
+    X(REFUSAL_NO_STOCK, 409, "sold_out", RETRY_NO, "The ledger had no unit left")                  \
+    X(REFUSAL_UNDECIDED, 409, "undecided", RETRY_SAME_TICKET, "In line, not yet decided")          \
+    X(REFUSAL_STALE_EPOCH, 503, "degraded", RETRY_SAME_TICKET, "Decided by a gate that is gone")
 
 enum refusal {
 #define X(name, status, code, retry, title) name,

@@ -35,6 +35,8 @@ static enum gate_kind command_kind(enum ledger_event_kind kind)
         return GATE_RETIME;
     case EVENT_SALE_FORGOTTEN:
         return GATE_FORGET;
+    case EVENT_ITEM_TRANSFERRED:
+        return GATE_TRANSFER_IN;
     default:
         return GATE_SKIP;
     }
@@ -60,6 +62,7 @@ void apply_command(const struct ledger_event *event, int64_t now_ms,
         command->time_ms = (uint64_t)event->a;
         break;
     case EVENT_ITEM_RESTOCKED:
+    case EVENT_ITEM_TRANSFERRED:
         command->amount = (uint64_t)event->a;
         break;
     case EVENT_SALE_WARMED:

@@ -10,20 +10,24 @@
 #include "base/err.h"
 
 /* Watched orders that may change between two turns of a loop before it has to look at all it
- * watches: 4096 * 16 bytes. */
+ * watches: 4096 * 16 bytes; of a remote gate, all orders and their views: 4096 * 72. */
 #define NOTICES_MAX 4096
+/* Orders that are looked up while the engine's lock is held once: about a microsecond. */
+#define NOTICES_A_LOCK 16
 
 struct notices {
     pthread_mutex_t lock;
     size_t count;
     bool all;
     struct order_id ids[NOTICES_MAX];
+    struct order_view *views; /* of a remote gate: NOTICES_MAX, as they were told */
 };
 
 struct engine {
     struct gate_port port;
+    struct gate_port *remote; /* NULL: the gate is here */
     pthread_mutex_t lock;
-    struct gate *gate;
+    struct gate *gate; /* NULL: remote */
     struct journal *journal;
     uint32_t loops;
     struct waker wakers[LOOPS_MAX];
@@ -192,7 +196,22 @@ static struct gate_ask *engine_collect(struct gate_port *port, uint32_t loop)
     return NULL;
 }
 
-static const struct gate_ops engine_ops = {engine_submit, engine_collect};
+static int64_t engine_flush(struct gate_port *port, uint32_t loop)
+{
+    (void)port;
+    (void)loop;
+    return INT64_MAX;
+}
+
+static void engine_place(struct gate_port *port, uint32_t segment, uint64_t epoch)
+{
+    (void)port;
+    (void)segment;
+    (void)epoch;
+}
+
+static const struct gate_ops engine_ops = {engine_submit, engine_collect, engine_flush,
+                                           engine_place};
 
 /* ---- what the ledger committed ---- */
 
@@ -287,29 +306,100 @@ bool engine_sale_idle(struct engine *engine, uint64_t sale)
     return idle;
 }
 
-size_t engine_notices(struct engine *engine, uint32_t loop, struct order_id *ret_ids, size_t max,
-                      bool *ret_all)
+/* Takes up to max ids out; the engine's lock is not needed for that. */
+static size_t take_notices(struct notices *notices, struct order_id *ret_ids, size_t max, bool *all)
 {
-    struct notices *notices = &engine->notices[loop];
     lock(&notices->lock);
     size_t n = notices->count < max ? notices->count : max;
     for (size_t i = 0; i < n; i++) {
-        ret_ids[i] = notices->ids[notices->count - 1 - i];
+        ret_ids[i] = notices->ids[--notices->count];
     }
-    notices->count -= n;
+    *all = *all || notices->all;
+    notices->all = false;
+    unlock(&notices->lock);
+    return n;
+}
+
+static size_t remote_notices(struct notices *notices, struct order_view *ret_views, size_t max,
+                             bool *ret_all)
+{
+    lock(&notices->lock);
+    size_t n = notices->count < max ? notices->count : max;
+    for (size_t i = 0; i < n; i++) {
+        ret_views[i] = notices->views[--notices->count];
+    }
     *ret_all = notices->all;
     notices->all = false;
     unlock(&notices->lock);
     return n;
 }
 
+void engine_tell(struct engine *engine, const struct order_view *view)
+{
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        struct notices *notices = &engine->notices[i];
+        lock(&notices->lock);
+        if (notices->count < NOTICES_MAX) {
+            notices->views[notices->count++] = *view;
+        } else {
+            notices->all = true;
+        }
+        unlock(&notices->lock);
+        waker_wake(&engine->wakers[i]);
+    }
+}
+
+void engine_tell_all(struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        lock(&engine->notices[i].lock);
+        engine->notices[i].all = true;
+        unlock(&engine->notices[i].lock);
+        waker_wake(&engine->wakers[i]);
+    }
+}
+
+size_t engine_notices(struct engine *engine, uint32_t loop, struct order_view *ret_views,
+                      size_t max, bool *ret_all)
+{
+    if (engine->gate == NULL) {
+        return remote_notices(&engine->notices[loop], ret_views, max, ret_all);
+    }
+    struct order_id ids[NOTICES_A_LOCK];
+    size_t count = 0;
+    size_t n = 0;
+    *ret_all = false;
+    do {
+        size_t room = max - count < NOTICES_A_LOCK ? max - count : NOTICES_A_LOCK;
+        n = take_notices(&engine->notices[loop], ids, room, ret_all);
+        if (n == 0) {
+            break; /* as nearly always: the engine's lock was not touched */
+        }
+        lock(&engine->lock);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t slot = gate_find_order(engine->gate, ids[i]);
+            if (slot == GATE_NONE) {
+                continue; /* it has left the board since */
+            }
+            /* What changes from here on is not in the view, so it is news again. */
+            engine->gate->orders[slot].watch |= 1ULL << loop;
+            gate_view_order(engine->gate, slot, &ret_views[count++]);
+        }
+        unlock(&engine->lock);
+    } while (count < max);
+    return count;
+}
+
 void engine_count(struct engine *engine, struct engine_numbers *ret_numbers)
 {
-    lock(&engine->lock);
-    ret_numbers->orders = engine->gate->order_pool.used;
-    ret_numbers->buyers = engine->gate->buyer_pool.used;
-    ret_numbers->items = engine->gate->item_pool.used;
-    unlock(&engine->lock);
+    *ret_numbers = (struct engine_numbers){0};
+    if (engine->gate != NULL) {
+        lock(&engine->lock);
+        ret_numbers->orders = engine->gate->order_pool.used;
+        ret_numbers->buyers = engine->gate->buyer_pool.used;
+        ret_numbers->items = engine->gate->item_pool.used;
+        unlock(&engine->lock);
+    }
     ret_numbers->durable_lsn = journal_durable_lsn(engine->journal);
     ret_numbers->last_lsn = journal_last_lsn(engine->journal);
 }
@@ -333,6 +423,27 @@ static void durable_moved(void *context)
 static void wake_nobody(void *context)
 {
     (void)context;
+}
+
+int engine_new_remote(struct gate_port *port, struct journal *journal, uint32_t loops,
+                      struct engine **ret_engine)
+{
+    struct engine *engine = NULL;
+    int error = engine_new(NULL, journal, loops, &engine);
+    if (error != 0) {
+        return error;
+    }
+    engine->remote = port;
+    for (uint32_t i = 0; i < loops; i++) {
+        struct notices *notices = &engine->notices[i];
+        notices->views = calloc(NOTICES_MAX, sizeof(*notices->views));
+        if (notices->views == NULL) {
+            engine_free(engine);
+            return ERR_NOMEM;
+        }
+    }
+    *ret_engine = engine;
+    return 0;
 }
 
 int engine_new(struct gate *gate, struct journal *journal, uint32_t loops,
@@ -369,6 +480,7 @@ void engine_free(struct engine *engine)
     }
     for (uint32_t i = 0; i < engine->loops; i++) {
         (void)pthread_mutex_destroy(&engine->notices[i].lock);
+        free(engine->notices[i].views);
     }
     (void)pthread_mutex_destroy(&engine->lock);
     free(engine->notices);
@@ -377,7 +489,7 @@ void engine_free(struct engine *engine)
 
 struct gate_port *engine_port(struct engine *engine)
 {
-    return &engine->port;
+    return engine->remote != NULL ? engine->remote : &engine->port;
 }
 
 struct journal *engine_journal(struct engine *engine)

@@ -8,6 +8,9 @@
  *
  * What can go wrong: a latched journal. Then nothing is decided any more; orders that are durable
  * are still answered.
+ *
+ * With a gate on other machines (engine_new_remote) the engine is only what the loops of this
+ * process share: the port, the journal, the wakers, and the news that the follower brings.
  */
 #ifndef SLUICE_FLOW_ENGINE_H
 #define SLUICE_FLOW_ENGINE_H
@@ -21,6 +24,9 @@ struct engine;
 /* gate and journal stay the caller's and outlive the engine. */
 int engine_new(struct gate *gate, struct journal *journal, uint32_t loops,
                struct engine **ret_engine);
+/* port: what the loops ask instead; it stays the caller's. */
+int engine_new_remote(struct gate_port *port, struct journal *journal, uint32_t loops,
+                      struct engine **ret_engine);
 void engine_free(struct engine *engine);
 struct gate_port *engine_port(struct engine *engine);
 struct journal *engine_journal(struct engine *engine);
@@ -44,10 +50,15 @@ void engine_room(struct engine *engine, uint32_t *ret_sales, uint32_t *ret_items
 /* No unit of the sale is locked: nothing of it is still to be booked, paid or expired. */
 bool engine_sale_idle(struct engine *engine, uint64_t sale);
 
-/* Orders that changed and were watched by this loop: up to max ids; *ret_all: too many to list,
- * look at everything you watch. */
-size_t engine_notices(struct engine *engine, uint32_t loop, struct order_id *ret_ids, size_t max,
-                      bool *ret_all);
+/* Orders that changed and were watched by this loop: up to max of them, as they are now (each is
+ * shown only once its lsn is durable). The loop goes on watching them. *ret_all: there were too many
+ * to list, look at everything you watch. */
+size_t engine_notices(struct engine *engine, uint32_t loop, struct order_view *ret_views,
+                      size_t max, bool *ret_all);
+
+/* Of a remote gate: this order has changed; or: some may have, unheard. Every loop is told. */
+void engine_tell(struct engine *engine, const struct order_view *view);
+void engine_tell_all(struct engine *engine);
 
 /* Numbers for metrics, live feed and logs. */
 struct engine_numbers {

@@ -38,12 +38,15 @@ void janitor_turn(struct janitor *janitor)
                           LOG_ERR("error", error));
     }
     int64_t now_us = clock_boot_us(janitor->clock);
-    if (journal_snapshot_due(janitor->journal) && now_us >= janitor->snapshot_after_us) {
+    bool is_list = janitor->spool != NULL;
+    if (!is_list && journal_snapshot_due(janitor->journal) &&
+        now_us >= janitor->snapshot_after_us) {
         take_snapshot(janitor);
         janitor->snapshot_after_us = now_us + SNAPSHOT_PAUSE_US;
     }
     uint32_t removed = 0;
-    error = journal_trim(janitor->journal, office_booked_lsn(janitor->office), &removed);
+    uint64_t lsn = is_list ? spool_trim_lsn(janitor->spool) : office_booked_lsn(janitor->office);
+    error = journal_trim(janitor->journal, lsn, &removed);
     if (error == 0 && removed > 0) {
         log_event(LOG_INFO, "journal.trimmed", LOG_U64("files", removed));
     }

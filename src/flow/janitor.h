@@ -7,12 +7,14 @@
 #define SLUICE_FLOW_JANITOR_H
 
 #include "flow/office.h"
+#include "flow/spool.h"
 
 #define JANITOR_EVERY_US 200000
 
 struct janitor {
     struct journal *journal;
     struct office *office;
+    struct spool *spool; /* the journal is its list: no snapshots, trimmed as promises are kept */
     struct clock_port *clock;
     struct metrics_slot *metrics;
     struct gate_sizes sizes; /* of the gate, and of the second one that snapshots replay into */

@@ -392,12 +392,13 @@ int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_rem
     const struct journal_catalog *catalog = &journal->catalog;
     size_t newest = journal_catalog_snapshot(catalog, SIZE_MAX);
     size_t previous = newest == SIZE_MAX ? newest : journal_catalog_snapshot(catalog, newest);
+    bool is_list = journal->options.each != NULL;
     uint32_t removed = 0;
-    if (previous != SIZE_MAX) {
+    if (previous != SIZE_MAX || is_list) {
         /* The one before the newest stays, with all segments after it: should the newest turn out
          * to be damaged, the next start goes on from there. */
-        uint64_t floor = catalog->snapshots[previous].lsn;
-        int error = trim_snapshots(journal, floor, catalog->snapshots[newest].lsn);
+        uint64_t floor = is_list ? booked_lsn : catalog->snapshots[previous].lsn;
+        int error = is_list ? 0 : trim_snapshots(journal, floor, catalog->snapshots[newest].lsn);
         if (error != 0) {
             return error;
         }

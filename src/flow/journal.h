@@ -12,6 +12,10 @@
  * cut at open and reported. Damage before a valid later batch refuses to open (ERR_CORRUPT, with
  * file and offset).
  *
+ * A journal is the history of a gate (each record follows from those before it, snapshots stand for
+ * its beginning), or, with options.each, a plain list of commands, as a front of the distributed
+ * engine keeps of what it accepted: no gate, no snapshots, trimmed below booked_lsn alone.
+ *
  * The format is in docs/JOURNAL.md.
  */
 #ifndef SLUICE_FLOW_JOURNAL_H
@@ -29,6 +33,9 @@ struct journal;
 struct journal_options {
     uint64_t segment_bytes; /* a multiple of JOURNAL_SECTOR */
     uint32_t buffer_bytes;  /* of each of the two buffers; at least one segment must hold a batch */
+    /* A list: called by journal_open with every record it holds. NULL: a gate's history. */
+    void (*each)(void *context, uint64_t lsn, const struct gate_command *command);
+    void *each_context;
 };
 
 /* What open found, for the log and for tests. */
@@ -47,7 +54,7 @@ struct journal_found {
 /*
  * Opens (or starts) the journal of the disk's folder: newest valid snapshot into gate, then every
  * later record through gate_step. gate is empty before and complete after, of no use after an
- * error. 0, ERR_CORRUPT, ERR_VERSION, ERR_FULL (the gate is too small for what is in the journal),
+ * error; it is NULL for a list. 0, ERR_CORRUPT, ERR_VERSION, ERR_FULL (the gate is too small for what is in the journal),
  * ERR_IO, ERR_NOSPACE, ERR_NOMEM; found is filled in any case. Single-threaded.
  */
 int journal_open(struct disk *disk, struct journal_options options, struct gate *gate,

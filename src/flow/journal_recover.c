@@ -27,7 +27,8 @@
 
 struct recovery {
     struct disk *disk;
-    struct gate *gate; /* NULL: look only, change nothing */
+    const struct journal_options *options; /* NULL: look only, change nothing */
+    struct gate *gate;                     /* NULL: look only, or a list */
     const struct journal_scan_ops *ops;
     void *context;
     struct journal_catalog catalog;
@@ -216,7 +217,8 @@ static int choose_base(struct recovery *recovery)
             return error;
         }
     }
-    if (recovery->base.lsn == 0 && first_lsn != 1) {
+    bool is_list = recovery->options != NULL && recovery->options->each != NULL;
+    if (recovery->base.lsn == 0 && first_lsn != 1 && !is_list) {
         return recovery->found.bad_snapshots > 0
                    ? ERR_CORRUPT /* the oldest bad one that would have done is in found */
                    : found_in_segment(recovery, ERR_CORRUPT, 0, 0,
@@ -268,6 +270,9 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
             continue;
         }
         recovery->found.replayed++;
+        if (recovery->options != NULL && recovery->options->each != NULL) {
+            recovery->options->each(recovery->options->each_context, lsn, &command);
+        }
         error = recovery->gate != NULL ? journal_replay(recovery->gate, lsn, &command) : 0;
         if (error == ERR_FULL) {
             return found_in_segment(recovery, error, index, offset,
@@ -405,7 +410,7 @@ static int end_walk(struct recovery *recovery)
         (void)found_bad(recovery, 0, name, segment->file_bytes, "the file has been cut short");
         note(recovery, name, segment->file_bytes, "the file has been cut short");
     }
-    return recovery->gate != NULL ? heal_segment(recovery, segment, torn) : 0;
+    return recovery->options != NULL ? heal_segment(recovery, segment, torn) : 0;
 }
 
 static int walk_segments(struct recovery *recovery)
@@ -422,8 +427,8 @@ static int walk_segments(struct recovery *recovery)
                                     "the segment does not follow the snapshot");
         }
         int error =
-            open_segment(recovery, i, last && recovery->gate != NULL ? DISK_WRITE : DISK_READ);
-        if (error == 0 && last && recovery->gate != NULL) {
+            open_segment(recovery, i, last && recovery->options != NULL ? DISK_WRITE : DISK_READ);
+        if (error == 0 && last && recovery->options != NULL) {
             error = disk_sync(recovery->disk, recovery->file);
         }
         if (error == 0) {
@@ -533,7 +538,8 @@ static struct journal *journal_new(struct disk *disk, struct journal_options opt
 int journal_open(struct disk *disk, struct journal_options options, struct gate *gate,
                  struct journal **ret_journal, struct journal_found *ret_found)
 {
-    struct recovery recovery = {.disk = disk, .gate = gate};
+    struct recovery recovery = {.disk = disk, .options = &options, .gate = gate};
+    CHECK((gate == NULL) == (options.each != NULL));
     struct journal *journal = journal_new(disk, options);
     int error = journal == NULL ? ERR_NOMEM : tidy_folder(disk);
     if (error == 0) {

@@ -1,7 +1,6 @@
 /* See office.h. */
-#include "flow/office.h"
+#include "flow/office_private.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +13,14 @@
 #define POSTED_MAX 512
 #define MOVES_MAX 32
 #define DUE_MAX 1024
-/* Event rows read at once while catching up. */
-#define PAGE 1024
 /* A cursor that only moved over records without decisions is written at most this often. */
 #define CURSOR_EVERY_US 1000000
 #define BACKOFF_FIRST_US 50000
 #define BACKOFF_MAX_US 5000000
 #define SLEW_EVERY_US 1000000
+#define HELD_MS 1000
+/* An order that is not due yet by the database's clock is tried again after this. */
+#define KEPT_MS 50
 
 /* What the gate can still take. */
 struct room {
@@ -28,110 +28,35 @@ struct room {
     uint32_t items;
 };
 
-struct office {
-    struct engine *engine;
-    struct ledger *ledger;
-    struct catalog *catalog;
-    struct inside_time *time;
-    struct metrics_slot *metrics;
-    struct office_options options;
-    struct booker booker;
-    struct keeper *keeper;
-    uint32_t loops;
-    struct mailbox inbox;
-    struct mailbox *outboxes; /* one per loop */
-    /* posted and not yet in a batch, oldest first */
-    struct post *waiting;
-    /* the batch: pointers to ops, in the order posted, moves, due, bookings */
-    struct ledger_op **ops;
-    struct ledger_op *own; /* moves, due and bookings live here */
-    struct post *posted;   /* those in the batch */
-    size_t own_count;
-    struct ledger_batch batch;
-    bool in_flight;
-    bool lost_track;     /* a batch failed: read the ledger's events before the next one */
-    bool must_rewind;    /* the booker has read what was not booked */
-    bool deadlines_lost; /* the keeper could not take one: load them again */
-    bool stopped_for_latch;
-    int64_t backoff_us;
-    int64_t retry_at_us;
-    int64_t cursor_at_us;
-    int64_t slew_at_us;
-    int64_t tick_at_ms;
-    _Atomic uint64_t booked_lsn;
-    _Atomic uint64_t pending_deadlines;
-    _Atomic bool stopping;
-};
-
 /* ---- applying what is committed ---- */
 
-/* Applies one event; what the gate refuses is logged and skipped, or nothing would ever move on. */
 static int apply_event(struct office *office, const struct ledger_event *event, int64_t now_ms)
 {
-    struct gate_command command;
-    uint64_t lsn = 0;
-    enum refusal refusal = REFUSAL_NONE;
-    apply_command(event, now_ms, &command);
-    int error;
-    do {
-        error = engine_apply(office->engine, &command, &lsn, &refusal);
-    } while (error == ERR_AGAIN);
-    if (error == ERR_INVALID) {
-        log_event(LOG_ERROR, "gate.event_refused", LOG_U64("event", event->number),
-                  LOG_STR("kind", ledger_event_text(event->kind)),
-                  LOG_STR("refusal", refusal_text(refusal)->code));
-        command =
-            (struct gate_command){.kind = GATE_SKIP, .now_ms = now_ms, .event = event->number};
-        error = engine_apply(office->engine, &command, &lsn, &refusal);
-    }
-    if (error == 0 && event->kind == EVENT_ORDER_LOCKED &&
-        keeper_add(office->keeper, event->sale, event->id, event->a) != 0) {
-        office->deadlines_lost = true; /* read from the ledger again when there is memory */
-    }
-    if (error == 0 && event->kind == EVENT_SALE_FORGOTTEN) {
-        catalog_remove(office->catalog, event->sale);
-        keeper_forget(office->keeper, event->sale);
-    }
+    int error = office->sink->ops->apply(office->sink, event, 1, now_ms);
     if (error == 0) {
+        office_keep_event(office, event);
         apply_count(office->metrics, event);
         apply_log(event);
     }
     return error;
 }
 
-/* Synchronous read: at start, and after trouble. */
-static int read_now(struct office *office, struct ledger_query *query)
+/* The same for a batch whose events go to other machines: together. What the keeper has to know he
+ * reads from the ledger, with what other offices have booked. */
+static int apply_shared(struct office *office, const struct ledger_batch *batch)
 {
-    if (ledger_read(office->ledger, query) == LEDGER_PENDING) {
-        while (office->ledger->ops->collect_query(office->ledger) != query) {
-        }
+    for (size_t i = 0; i < batch->events_count; i++) { /* before anyone can hear of them */
+        apply_count(office->metrics, &batch->events[i]);
+        apply_log(&batch->events[i]);
     }
-    return query->error;
-}
-
-static int reload_sale(struct office *office, uint64_t sale)
-{
-    struct sale_row *row = NULL;
-    struct ledger_query query = {.kind = QUERY_SALES, .sale = sale, .limit = 1, .sales = &row};
-    int error = read_now(office, &query);
-    if (error == ERR_NOTFOUND || (error == 0 && query.count == 0)) {
-        catalog_remove(office->catalog, sale); /* changed and deleted in one batch */
-        return 0;
-    }
-    if (error != 0) {
-        return error;
-    }
-    if (row->forgotten) {
-        sale_row_free(row);
-        return 0;
-    }
-    return catalog_put(office->catalog, row);
+    return office->sink->ops->apply(office->sink, batch->events, batch->events_count,
+                                    batch->now_ms);
 }
 
 /* Reads the ledger's events from where the gate stands, and applies them. */
 static int catch_up(struct office *office, uint64_t *ret_applied)
 {
-    struct ledger_event *events = malloc(PAGE * sizeof(*events));
+    struct ledger_event *events = malloc(OFFICE_PAGE * sizeof(*events));
     if (events == NULL) {
         return ERR_NOMEM;
     }
@@ -139,20 +64,20 @@ static int catch_up(struct office *office, uint64_t *ret_applied)
     *ret_applied = 0;
     for (;;) {
         struct ledger_query query = {.kind = QUERY_EVENTS,
-                                     .after = engine_applied_event(office->engine),
-                                     .limit = PAGE,
+                                     .after = office->sink->ops->applied(office->sink),
+                                     .limit = OFFICE_PAGE,
                                      .events = events};
-        error = read_now(office, &query);
+        error = office_read_now(office, &query);
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             if (apply_changes_catalog(events[i].kind)) {
-                error = reload_sale(office, events[i].sale);
+                error = office_reload_sale(office, events[i].sale);
             }
             if (error == 0) {
                 error = apply_event(office, &events[i], inside_time_ms(office->time));
                 (*ret_applied)++;
             }
         }
-        if (error != 0 || query.count < PAGE) {
+        if (error != 0 || query.count < OFFICE_PAGE) {
             break;
         }
     }
@@ -160,76 +85,19 @@ static int catch_up(struct office *office, uint64_t *ret_applied)
     return error;
 }
 
-static int load_sales(struct office *office, size_t *ret_count)
-{
-    struct sale_row *rows[64];
-    struct ledger_query query = {.kind = QUERY_SALES, .limit = 64, .sales = rows};
-    size_t count = 0;
-    do {
-        query.count = 0;
-        int error = read_now(office, &query);
-        for (uint32_t i = 0; i < query.count; i++) {
-            query.after = rows[i]->id;
-            if (error != 0 || rows[i]->forgotten) {
-                sale_row_free(rows[i]);
-                continue;
-            }
-            error = catalog_put(office->catalog, rows[i]);
-            count++;
-        }
-        if (error != 0) {
-            return error;
-        }
-    } while (query.count == query.limit);
-    *ret_count = count;
-    return 0;
-}
-
-static int load_deadlines(struct office *office)
-{
-    struct order_row *rows = malloc(PAGE * sizeof(*rows));
-    if (rows == NULL) {
-        return ERR_NOMEM;
-    }
-    struct ledger_query query = {.kind = QUERY_LOCKED, .limit = PAGE, .orders = rows};
-    int error;
-    do {
-        query.count = 0;
-        error = read_now(office, &query);
-        for (uint32_t i = 0; error == 0 && i < query.count; i++) {
-            error = keeper_add(office->keeper, rows[i].sale, rows[i].id, rows[i].pay_by_ms);
-            query.after_item = rows[i].item;
-            query.after_id = rows[i].id;
-        }
-    } while (error == 0 && query.count == query.limit);
-    free(rows);
-    return error;
-}
-
-static int reload_deadlines(struct office *office)
-{
-    struct keeper *keeper = keeper_new(office->options.board_keep_ms);
-    if (keeper == NULL) {
-        return ERR_NOMEM;
-    }
-    keeper_free(office->keeper);
-    office->keeper = keeper;
-    return load_deadlines(office);
-}
-
 /* ---- a batch ---- */
 
-static void answer_posted(struct office *office, int error, uint64_t lsn)
+static void answer(struct office *office, struct post *post, int error, uint64_t lsn)
 {
-    struct post *post = office->posted;
-    office->posted = NULL;
     bool told[LOOPS_MAX] = {false};
     while (post != NULL) {
         struct post *next = post->next;
         struct office_op *op = (struct office_op *)post;
         op->error = error;
         op->lsn = lsn;
-        told[op->loop] = true;
+        if (op->loop < office->loops) {
+            told[op->loop] = true;
+        }
         mailbox_post(&office->outboxes[op->loop], post);
         post = next;
     }
@@ -237,6 +105,45 @@ static void answer_posted(struct office *office, int error, uint64_t lsn)
         if (told[i]) {
             waker_wake(engine_waker(office->engine, i));
         }
+    }
+}
+
+static void answer_posted(struct office *office, int error, uint64_t lsn)
+{
+    struct post *post = office->posted;
+    office->posted = NULL;
+    answer(office, post, error, lsn);
+}
+
+/* An operator who opened a sale expects it to be open: what changes sales or stock is answered when
+ * every segment that can be reached has followed, or after a moment. */
+static void answer_followed(struct office *office)
+{
+    bool waits = false;
+    for (size_t i = 0; i < office->batch.count; i++) {
+        enum ledger_kind kind = office->ops[i]->kind;
+        waits = waits || kind == LEDGER_SALE_MOVE || kind == LEDGER_SALE_CHANGE ||
+                kind == LEDGER_RESTOCK;
+    }
+    if (!waits || !office->sink->ops->turn(office->sink, office->batch.now_ms, false)) {
+        answer_posted(office, 0, 0);
+        return;
+    }
+    struct post **last = &office->held;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = office->posted;
+    office->posted = NULL;
+    office->held_until_ms = office->batch.now_ms + HELD_MS;
+}
+
+static void answer_held(struct office *office, bool behind, int64_t now_ms)
+{
+    if (office->held != NULL && (!behind || now_ms >= office->held_until_ms)) {
+        struct post *post = office->held;
+        office->held = NULL;
+        answer(office, post, 0, 0);
     }
 }
 
@@ -272,7 +179,9 @@ static void turn_down(struct office *office, struct post *post, enum refusal ref
     op->error = 0;
     op->lsn = 0;
     mailbox_post(&office->outboxes[op->loop], post);
-    waker_wake(engine_waker(office->engine, op->loop));
+    if (op->loop < office->loops) {
+        waker_wake(engine_waker(office->engine, op->loop));
+    }
 }
 
 static void gather_posted(struct office *office, size_t *count)
@@ -280,7 +189,7 @@ static void gather_posted(struct office *office, size_t *count)
     struct post **last = &office->posted;
     struct room room;
     bool changed = false;
-    engine_room(office->engine, &room.sales, &room.items);
+    office->sink->ops->room(office->sink, &room.sales, &room.items);
     for (size_t i = 0; office->waiting != NULL && i < POSTED_MAX; i++) {
         struct post *post = office->waiting;
         struct ledger_op *op = &((struct office_op *)post)->op;
@@ -321,7 +230,8 @@ static size_t gather_moves(struct office *office, size_t posted, int64_t now_ms)
     for (size_t i = 0; i < count; i++) {
         const struct ledger_op *op = &office->own[i];
         if (!is_in_hand(office, posted, op->sale_id) &&
-            (op->kind != LEDGER_SALE_FORGET || engine_sale_idle(office->engine, op->sale_id))) {
+            (op->kind != LEDGER_SALE_FORGET ||
+             office->sink->ops->is_idle(office->sink, op->sale_id))) {
             office->own[kept++] = *op;
         }
     }
@@ -340,7 +250,7 @@ static int catalog_follow(struct office *office)
         if (op->kind == LEDGER_SALE_DELETE) {
             catalog_remove(office->catalog, op->sale_id);
         } else if (op->sale != NULL && op->kind != LEDGER_SALE_FORGET) {
-            int failed = reload_sale(office, op->sale->id);
+            int failed = office_reload_sale(office, op->sale->id);
             error = failed != 0 ? failed : error;
         }
     }
@@ -396,10 +306,38 @@ static void note_bookings(struct office *office)
     }
 }
 
+/* Somebody else holds the keeper's lease by now: nothing was changed, and nothing more is kept here
+ * until this process holds it again. That is no trouble with the ledger. */
+static void lease_lost(struct office *office)
+{
+    uint64_t token = office->kept_token;
+    log_event(LOG_WARN, "keeper.lease_lost", LOG_U64("token", token));
+    (void)atomic_compare_exchange_strong(&office->keeper_token, &token, 0);
+    office->kept_token = 0;
+    free_own(office);
+}
+
+/* Deadlines are compared with the database's clock: what has not come by that is kept. */
+static void keep_again(struct office *office)
+{
+    for (size_t i = office->own_count; i > 0; i--) {
+        const struct ledger_op *op = &office->own[i - 1];
+        if (op->kind == LEDGER_EXPIRE && op->refusal == REFUSAL_BAD_STATE &&
+            op->order.state == ORDER_LOCKED) {
+            keeper_return(office->keeper, op->sale_id, op->id, op->pay_by_ms);
+            office->tick_at_ms = office->batch.now_ms + KEPT_MS;
+        }
+    }
+}
+
 static void batch_finished(struct office *office)
 {
     struct ledger_batch *batch = &office->batch;
     office->in_flight = false;
+    if (batch->error == ERR_BUSY && office->options.shared && office->kept_last) {
+        lease_lost(office);
+        return;
+    }
     if (batch->error != 0) {
         batch_failed(office, batch->error);
         return;
@@ -407,39 +345,85 @@ static void batch_finished(struct office *office)
     office->backoff_us = 0;
     office->retry_at_us = 0;
     int error = catalog_follow(office);
-    for (size_t i = 0; error == 0 && i < batch->events_count; i++) {
-        error = apply_event(office, &batch->events[i], batch->now_ms);
+    if (office->options.shared) {
+        error = error != 0 ? error : apply_shared(office, batch);
+        keep_again(office);
+    } else {
+        for (size_t i = 0; error == 0 && i < batch->events_count; i++) {
+            error = apply_event(office, &batch->events[i], batch->now_ms);
+        }
     }
     if (error != 0) {
         log_event(LOG_ERROR, "gate.cannot_follow", LOG_ERR("error", error));
         office->lost_track = true;
     }
     note_bookings(office);
-    booker_commit(&office->booker, batch->booked_lsn);
+    if (!office->options.shared) {
+        booker_commit(&office->booker, batch->booked_lsn);
+    }
     atomic_store(&office->booked_lsn, office->booker.booked_lsn);
     atomic_store(&office->pending_deadlines, keeper_pending(office->keeper));
     metrics_add(office->metrics, METRIC_LEDGER_COMMITS_TOTAL, 1);
-    metrics_set(office->metrics, METRIC_LEDGER_LAG,
-                journal_durable_lsn(engine_journal(office->engine)) - office->booker.booked_lsn);
-    /* Everything told about these ops is in the journal by now, whoever's event it was. */
-    answer_posted(office, error, journal_last_lsn(engine_journal(office->engine)));
+    if (office->options.shared) {
+        answer_followed(office);
+    } else {
+        metrics_set(office->metrics, METRIC_LEDGER_LAG,
+                    journal_durable_lsn(engine_journal(office->engine)) -
+                        office->booker.booked_lsn);
+        /* Everything told about these ops is in the journal by now, whoever's event it was. */
+        answer_posted(office, error, journal_last_lsn(engine_journal(office->engine)));
+    }
     free_own(office);
+}
+
+/* What time brings, on every tick. */
+static void gather_due(struct office *office, size_t posted, int64_t now_ms)
+{
+    if (now_ms < office->tick_at_ms) {
+        return;
+    }
+    office->tick_at_ms = now_ms + office->options.tick_ms;
+    office->own_count = gather_moves(office, posted, now_ms);
+    size_t due = keeper_due(office->keeper, now_ms, office->own + office->own_count, DUE_MAX);
+    office->own_count += due;
+    if (due == DUE_MAX) {
+        office->tick_at_ms = now_ms;
+    }
+}
+
+/* One of several offices: what was posted, or, in a batch of its own under the lease, what time
+ * brings; in turn where there is both. */
+static bool gather_shared(struct office *office, int64_t now_ms)
+{
+    size_t count = 0;
+    bool keeps = office->kept_token != 0 && !office->kept_last;
+    if (keeps) {
+        gather_due(office, 0, now_ms);
+        for (size_t i = 0; i < office->own_count; i++) {
+            office->ops[count++] = &office->own[i];
+        }
+    }
+    office->kept_last = count > 0;
+    if (count == 0) {
+        gather_posted(office, &count);
+    }
+    office->batch = (struct ledger_batch){.ops = office->ops,
+                                          .count = count,
+                                          .now_ms = now_ms,
+                                          .lease = office->kept_last ? OFFICE_LEASE : NULL,
+                                          .token = office->kept_token};
+    return count > 0;
 }
 
 /* Fills the batch; false when there is nothing worth a transaction. */
 static bool gather(struct office *office, int64_t now_ms)
 {
+    if (office->options.shared) {
+        return gather_shared(office, now_ms);
+    }
     size_t count = 0;
     gather_posted(office, &count);
-    if (now_ms >= office->tick_at_ms) {
-        office->tick_at_ms = now_ms + office->options.tick_ms;
-        office->own_count = gather_moves(office, count, now_ms);
-        size_t due = keeper_due(office->keeper, now_ms, office->own + office->own_count, DUE_MAX);
-        office->own_count += due;
-        if (due == DUE_MAX) {
-            office->tick_at_ms = now_ms;
-        }
-    }
+    gather_due(office, count, now_ms);
     size_t booked = 0;
     uint64_t read_before = office->booker.read_lsn;
     int error = booker_take(&office->booker, office->own + office->own_count,
@@ -475,7 +459,8 @@ static bool gather(struct office *office, int64_t now_ms)
 
 static int64_t sleep_us(struct office *office, int64_t now_ms)
 {
-    int64_t next_ms = keeper_next_ms(office->keeper, office->catalog);
+    bool keeps = !office->options.shared || office->kept_token != 0;
+    int64_t next_ms = keeps ? keeper_next_ms(office->keeper, office->catalog) : INT64_MAX;
     int64_t wait_ms = next_ms == INT64_MAX ? 1000 : next_ms - now_ms;
     wait_ms = wait_ms < office->options.tick_ms ? office->options.tick_ms : wait_ms;
     return (wait_ms > 1000 ? 1000 : wait_ms) * 1000;
@@ -503,6 +488,15 @@ static void turn_away(struct office *office, int error)
 static int mend(struct office *office)
 {
     int error = 0;
+    if (office->options.shared) {
+        error =
+            office->deadlines_lost && office->kept_token != 0 ? office_reload_deadlines(office) : 0;
+        office->deadlines_lost = error != 0;
+        office->lost_track = false; /* the sink reads from the ledger what it lacks */
+        office->must_rewind = false;
+        error = error != 0 ? error : office_refresh_sales(office, inside_time_ms(office->time));
+        return error != 0 ? error : office_follow_lease(office);
+    }
     if (office->must_rewind) {
         error = booker_rewind(&office->booker);
         office->must_rewind = error != 0;
@@ -510,7 +504,7 @@ static int mend(struct office *office)
     if (error == 0 && office->lost_track) {
         uint64_t applied = 0;
         size_t sales = 0;
-        error = load_sales(office, &sales); /* drafts have no events */
+        error = office_load_sales(office, &sales); /* drafts have no events */
         error = error != 0 ? error : catch_up(office, &applied);
         office->lost_track = error != 0;
         if (error == 0) {
@@ -518,7 +512,7 @@ static int mend(struct office *office)
         }
     }
     if (error == 0 && office->deadlines_lost) {
-        error = reload_deadlines(office);
+        error = office_reload_deadlines(office);
         office->deadlines_lost = error != 0;
     }
     return error;
@@ -527,7 +521,7 @@ static int mend(struct office *office)
 /* True when a write may be tried in this turn. */
 static bool may_write(struct office *office, int64_t *ret_sleep_us)
 {
-    if (journal_latched(engine_journal(office->engine))) {
+    if (!office->options.shared && journal_latched(engine_journal(office->engine))) {
         if (!office->stopped_for_latch) {
             office->stopped_for_latch = true;
             log_event(LOG_ERROR, "office.stopped", LOG_STR("why", "the journal is latched"),
@@ -543,7 +537,12 @@ static bool may_write(struct office *office, int64_t *ret_sleep_us)
         *ret_sleep_us = office->retry_at_us - now_us;
         return false;
     }
-    if (mend(office) != 0) {
+    int error = mend(office);
+    if (error != 0) {
+        static struct log_limit limit;
+        log_event_limited(&limit, 10000, LOG_ERROR, "office.cannot_catch_up",
+                          LOG_ERR("error", error),
+                          LOG_STR("what", "bookings wait in the journal; tried again"));
         office->retry_at_us = now_us + BACKOFF_MAX_US / 10;
         *ret_sleep_us = BACKOFF_MAX_US / 10;
         return false;
@@ -578,12 +577,16 @@ void office_turn(struct office *office, int64_t *ret_sleep_us)
     }
     slew(office);
     take_posts(office);
+    answer_held(office, true, inside_time_ms(office->time));
     if (!may_write(office, ret_sleep_us)) {
         return;
     }
     int64_t now_ms = inside_time_ms(office->time);
+    bool hurry = atomic_exchange(&office->hurry, false);
+    bool behind = office->sink->ops->turn(office->sink, now_ms, hurry);
+    answer_held(office, behind, now_ms);
     if (!gather(office, now_ms)) {
-        *ret_sleep_us = sleep_us(office, now_ms);
+        *ret_sleep_us = behind ? 1000 : sleep_us(office, now_ms);
         return;
     }
     office->in_flight = true;
@@ -615,12 +618,41 @@ void office_stop(struct office *office)
 {
     atomic_store(&office->stopping, true);
     mailbox_ring(&office->inbox);
+    for (uint32_t i = 0; i < office->options.desks; i++) {
+        mailbox_ring(&office->outboxes[office->loops + i]);
+    }
 }
 
 static void durable_moved(void *context)
 {
     struct office *office = context;
     mailbox_ring(&office->inbox);
+}
+
+void office_wait(struct office *office, uint32_t desk, int64_t timeout_us)
+{
+    CHECK(desk < office->options.desks);
+    mailbox_wait(&office->outboxes[office->loops + desk], timeout_us);
+}
+
+void office_refresh(struct office *office)
+{
+    if (!atomic_exchange(&office->refresh, true)) {
+        mailbox_ring(&office->inbox);
+    }
+}
+
+void office_hurry(struct office *office)
+{
+    atomic_store(&office->hurry, true);
+    mailbox_ring(&office->inbox);
+}
+
+void office_keep(struct office *office, uint64_t token)
+{
+    if (atomic_exchange(&office->keeper_token, token) != token) {
+        mailbox_ring(&office->inbox);
+    }
 }
 
 void office_post(struct office *office, struct office_op *op)
@@ -649,8 +681,17 @@ int office_start(struct office *office)
 {
     struct journal *journal = engine_journal(office->engine);
     struct ledger_query state = {.kind = QUERY_STATE};
-    int error = read_now(office, &state);
+    int error = office_read_now(office, &state);
     if (error != 0) {
+        return error;
+    }
+    size_t sales = 0;
+    if (office->options.shared) {
+        error = office_load_sales(office, &sales);
+        if (error == 0) {
+            log_event(LOG_INFO, "office.ready", LOG_U64("sales", sales),
+                      LOG_U64("last_event", state.last_event));
+        }
         return error;
     }
     if (state.booked_lsn > journal_last_lsn(journal) ||
@@ -663,15 +704,14 @@ int office_start(struct office *office)
                   LOG_STR("do", "journal and ledger are not of one piece: restore both together"));
         return ERR_AHEAD;
     }
-    size_t sales = 0;
     uint64_t applied = 0;
-    error = load_sales(office, &sales);
+    error = office_load_sales(office, &sales);
     if (error == 0) {
         error = catch_up(office, &applied);
     }
     if (error == 0) {
         /* Deadlines come from the ledger's rows, not from the events just applied. */
-        error = reload_deadlines(office);
+        error = office_reload_deadlines(office);
     }
     if (error == 0) {
         error = booker_init(&office->booker, journal, state.booked_lsn);
@@ -698,7 +738,9 @@ int office_new(struct engine *engine, struct ledger *ledger, struct catalog *cat
         return ERR_NOMEM;
     }
     size_t own = MOVES_MAX + DUE_MAX + (size_t)options.batch_max;
+    sink_engine_init(&office->own_sink, engine);
     office->engine = engine;
+    office->sink = options.sink != NULL ? options.sink : &office->own_sink.sink;
     office->ledger = ledger;
     office->catalog = catalog;
     office->time = time;
@@ -708,9 +750,9 @@ int office_new(struct engine *engine, struct ledger *ledger, struct catalog *cat
     office->keeper = keeper_new(options.board_keep_ms);
     office->own = calloc(own, sizeof(*office->own));
     office->ops = calloc(own + POSTED_MAX, sizeof(struct ledger_op *));
-    office->outboxes = calloc(loops, sizeof(*office->outboxes));
+    office->outboxes = calloc(loops + options.desks, sizeof(*office->outboxes));
     mailbox_init(&office->inbox);
-    for (uint32_t i = 0; office->outboxes != NULL && i < loops; i++) {
+    for (uint32_t i = 0; office->outboxes != NULL && i < loops + options.desks; i++) {
         mailbox_init(&office->outboxes[i]);
     }
     if (office->keeper == NULL || office->own == NULL || office->ops == NULL ||
@@ -731,7 +773,8 @@ void office_free(struct office *office)
     if (office->booker.reader != NULL) {
         booker_done(&office->booker);
     }
-    for (uint32_t i = 0; office->outboxes != NULL && i < office->loops; i++) {
+    for (uint32_t i = 0; office->outboxes != NULL && i < office->loops + office->options.desks;
+         i++) {
         mailbox_done(&office->outboxes[i]);
     }
     mailbox_done(&office->inbox);

@@ -13,7 +13,13 @@
  * the events of the ledger are read from where the gate stands: a commit whose answer was lost is
  * found there. A latched journal: no more writes at all, the gate could not follow.
  *
- * One thread runs the turn. office_post may be called by any loop.
+ * In the distributed engine there are several offices, in several processes, that write to one
+ * ledger (options.shared). Bookings are posted to them like anything else; their sink is the segments
+ * of the gate; and of all of them only the one that holds the keeper's lease keeps deadlines and
+ * moves sales, with the lease's token on its batches. It learns what the others have booked from
+ * the ledger's events.
+ *
+ * One thread runs the turn. office_post may be called by any loop, and by any desk.
  */
 #ifndef SLUICE_FLOW_OFFICE_H
 #define SLUICE_FLOW_OFFICE_H
@@ -24,6 +30,7 @@
 #include "flow/engine.h"
 #include "flow/inside_time.h"
 #include "flow/keeper.h"
+#include "flow/sink_engine.h"
 #include "obs/metrics.h"
 #include "port/ledger.h"
 
@@ -32,7 +39,7 @@
 struct office_op {
     struct post post; /* first */
     struct ledger_op op;
-    uint32_t loop;
+    uint32_t loop; /* or desk: loops + 0, 1 ... */
     /* out */
     int error;    /* 0: see op.refusal; else not known to have happened */
     uint64_t lsn; /* tell nobody before this is durable */
@@ -43,7 +50,13 @@ struct office_options {
     uint32_t batch_max;    /* bookings in one transaction */
     uint32_t tick_ms;      /* how often deadlines are looked at, at most */
     int64_t board_keep_ms; /* orders stay on the board this long after end and deadline */
+    struct sink *sink;     /* NULL: the engine's own gate */
+    bool shared;           /* one of several offices of one ledger; needs a sink of its own */
+    uint32_t desks;        /* other threads that post, beside the loops */
 };
+
+/* The lease of the one office that keeps deadlines, of all that share a ledger. */
+#define OFFICE_LEASE "keeper"
 
 struct office;
 
@@ -67,6 +80,18 @@ void office_stop(struct office *office);
 void office_post(struct office *office, struct office_op *op);
 /* Finished ops of this loop, linked by post.next, oldest first. */
 struct office_op *office_collect(struct office *office, uint32_t loop);
+
+/* A desk's wait for what it posted, or for office_stop. */
+void office_wait(struct office *office, uint32_t desk, int64_t timeout_us);
+/* Shared: the token of the keeper's lease while this process holds it, else 0. Any thread. */
+void office_keep(struct office *office, uint64_t token);
+
+/* Shared: the sales are to be read from the ledger again: other offices change them, too. They are
+ * read now and then in any case. Any thread. */
+void office_refresh(struct office *office);
+/* Shared: somebody else in this process has written to the ledger; its events are to reach the
+ * segments now. Any thread. */
+void office_hurry(struct office *office);
 
 /* Any thread. */
 uint64_t office_booked_lsn(const struct office *office);

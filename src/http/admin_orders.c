@@ -125,7 +125,9 @@ static void order_read(struct front *front, struct front_query *query)
 {
     const struct ledger_query *q = &query->clerk.query;
     if (q->error != 0) {
-        if (q->error == ERR_NOTFOUND) {
+        if (q->error == ERR_NOTFOUND && query->blind) {
+            (void)front_refuse_look(front, query->exchange, REFUSAL_DEGRADED);
+        } else if (q->error == ERR_NOTFOUND) {
             (void)front_refuse_simply(front, query->exchange, REFUSAL_NOT_FOUND, "no such order");
         } else {
             cannot_read(front, query->exchange);
@@ -138,13 +140,14 @@ static void order_read(struct front *front, struct front_query *query)
 }
 
 /* An order decided but not booked yet is known to the gate alone. */
-static void put_queued(struct front *front, struct out *body, const struct order_view *view)
+static struct order_row queued_row(struct front *front, const struct order_view *view)
 {
     struct order_row row = {.id = view->id,
                             .user = view->user,
                             .item = view->item,
                             .qty = view->qty,
                             .state = ORDER_QUEUED,
+                            .reason = (enum refusal)view->reason,
                             .created_at_ms = view->created_at_ms,
                             .lsn = view->lsn};
     const struct sale_row *sale = NULL;
@@ -157,45 +160,46 @@ static void put_queued(struct front *front, struct out *body, const struct order
         memcpy(row.currency, sale->currency, sizeof(row.currency));
     }
     catalog_unlock(catalog);
-    put_history(body, front, &row);
+    return row;
 }
 
 static void queued_done(struct front *front, struct front_call *call)
 {
-    struct gate_ask ask = {.question = ASK_ORDER, .loop = front->loop, .id = call->write.op.id};
-    (void)gate_submit(front->gate, &ask);
-    if (ask.refusal != REFUSAL_NONE || ask.order.state != ORDER_QUEUED) {
-        (void)front_refuse_simply(front, call->exchange, REFUSAL_QUEUED,
-                                  "the order is being booked right now; ask again");
-        return;
-    }
     struct out body = front_scratch(front);
-    put_queued(front, &body, &ask.order);
+    put_history(&body, front, &call->write.op.order);
     (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
 }
 
-/* False: not at the gate, or further than QUEUED; the ledger has it. */
-static bool answer_from_gate(struct asking *asking, struct order_id id,
-                             enum http_outcome *ret_outcome)
+/* As the gate has it, once that is durable. */
+static enum http_outcome show_queued(struct asking *asking, const struct front_ask *ask)
 {
     struct front *front = asking->front;
-    struct gate_ask ask = {.question = ASK_ORDER, .loop = front->loop, .id = id};
-    (void)gate_submit(front->gate, &ask);
-    if (ask.refusal != REFUSAL_NONE || ask.order.state != ORDER_QUEUED) {
-        return false;
-    }
     struct front_call *call = front_call_new(asking, queued_done, BUDGET_OPERATOR);
-    *ret_outcome = HTTP_PENDING;
-    if (call != NULL) {
-        call->write.op.id = id;
+    if (call == NULL) {
+        return overloaded(asking);
     }
-    if (call == NULL || !front_after(front, ask.lsn, asking->exchange, call)) {
-        if (call != NULL) {
-            front_call_free(front, call);
-        }
-        *ret_outcome = overloaded(asking);
+    call->write.op.order = queued_row(front, &ask->gate.order);
+    if (!front_after(front, ask->gate.lsn, asking->exchange, call)) {
+        front_call_free(front, call);
+        return overloaded(asking);
     }
-    return true;
+    return HTTP_PENDING;
+}
+
+/* Not at the gate, or further than QUEUED: the ledger has it. */
+static enum http_outcome admin_looked(struct asking *asking, struct front_ask *ask)
+{
+    if (ask->gate.refusal == REFUSAL_NONE && ask->gate.order.state == ORDER_QUEUED) {
+        return show_queued(asking, ask);
+    }
+    struct front_query *query =
+        front_query_new(asking, QUERY_ORDER, 1, order_read, BUDGET_OPERATOR);
+    if (query == NULL) {
+        return overloaded(asking);
+    }
+    query->clerk.query.id = ask->gate.id;
+    query->blind = front_ask_blind(ask);
+    return front_query_post(asking->front, query);
 }
 
 enum http_outcome handle_admin_order(struct asking *asking)
@@ -205,17 +209,12 @@ enum http_outcome handle_admin_order(struct asking *asking)
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
                                    "no such order");
     }
-    enum http_outcome outcome;
-    if (answer_from_gate(asking, id, &outcome)) {
-        return outcome;
-    }
-    struct front_query *query =
-        front_query_new(asking, QUERY_ORDER, 1, order_read, BUDGET_OPERATOR);
-    if (query == NULL) {
+    struct front_ask *ask = front_ask_new(asking, ASK_ORDER, admin_looked);
+    if (ask == NULL) {
         return overloaded(asking);
     }
-    query->clerk.query.id = id;
-    return front_query_post(asking->front, query);
+    ask->gate.id = id;
+    return front_ask(asking, ask);
 }
 
 /* ---- events ---- */
@@ -326,8 +325,7 @@ static void put_states(struct out *out, const char *name, const uint64_t *number
 
 static void put_report_item(struct out *out, struct front *front, const struct report_row *row)
 {
-    struct gate_ask ask = {.question = ASK_ITEM, .loop = front->loop, .item = row->item};
-    (void)gate_submit(front->gate, &ask);
+    struct item_view view;
     out_lit(out, "{\"item_id\":");
     out_u64(out, row->item);
     put_states(out, "orders", row->orders);
@@ -344,11 +342,11 @@ static void put_report_item(struct out *out, struct front *front, const struct r
     out_i64(out, row->paid_cents);
     out_lit(out, ",\"timeouts\":");
     out_u64(out, row->orders[ORDER_EXPIRED]);
-    if (ask.refusal == REFUSAL_NONE && ask.view.total > 0) {
+    if (front_item(front, row->item, &view) && view.total > 0) {
         out_lit(out, ",\"total\":");
-        out_u64(out, ask.view.total);
+        out_u64(out, view.total);
         out_lit(out, ",\"sell_through_permille\":");
-        out_u64(out, ask.view.sold * 1000 / ask.view.total);
+        out_u64(out, view.sold * 1000 / view.total);
     }
     out_char(out, '}');
 }

@@ -426,12 +426,11 @@ static void restock_done(struct front *front, struct front_call *call)
         if (item->id != op->item) {
             continue;
         }
-        struct gate_ask ask = {.question = ASK_ITEM, .loop = front_loop(front), .item = op->item};
-        (void)gate_submit(engine_port(front_shared(front)->engine), &ask);
+        struct item_view view;
         int64_t now_ms = inside_time_ms(front_shared(front)->time);
         struct out body = front_scratch(front);
-        if (ask.refusal == REFUSAL_NONE) {
-            json_item(&body, op->sale, item, &ask.view, now_ms);
+        if (front_item(front, op->item, &view)) {
+            json_item(&body, op->sale, item, &view, now_ms);
         } else { /* a draft is not at the gate yet */
             json_item_row(&body, op->sale, item, now_ms);
         }

@@ -186,6 +186,14 @@ enum http_outcome front_refuse_field(struct front *front, struct http_exchange e
         &(struct refused){.refusal = REFUSAL_BAD_REQUEST, .field = field, .detail = detail});
 }
 
+enum http_outcome front_refuse_look(struct front *front, struct http_exchange exchange,
+                                    enum refusal refusal)
+{
+    bool busy = refusal == REFUSAL_OVERLOADED;
+    return front_refuse_simply(front, exchange, busy ? REFUSAL_OVERLOADED : REFUSAL_DEGRADED,
+                               "the gate cannot be asked at the moment; nothing has changed");
+}
+
 /* A write that ended in an error may have been committed all the same: only its answer was lost.
  * So this is no refusal that changed nothing. */
 void front_refuse_error(struct front *front, struct http_exchange exchange, int error)

@@ -2,12 +2,11 @@
  * What a buyer asks before he has an order: time, sales, items, a ticket, and the buy itself.
  *
  * The buy is the hot path: framing, token and ticket were or are checked without looking anything
- * up, then the gate decides. Refusals leave at once, ready made where they can be; a promise waits
- * for its LSN.
+ * up, then the gate decides (or, with a gate on another machine, has decided some turns later).
+ * Refusals leave at once, ready made where they can be; a promise waits for its LSN.
  */
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "base/flat_json.h"
 #include "http/front_private.h"
@@ -32,12 +31,11 @@ enum http_outcome handle_time(struct asking *asking)
 static bool put_item(struct front *front, struct out *out, const struct sale_row *sale,
                      const struct item_row *item, int64_t now_ms)
 {
-    struct gate_ask ask = {.question = ASK_ITEM, .loop = front->loop, .item = item->id};
-    CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
-    if (ask.refusal != REFUSAL_NONE) {
+    struct item_view view;
+    if (!front_item(front, item->id, &view)) {
         return false;
     }
-    json_item(out, sale, item, &ask.view, now_ms);
+    json_item(out, sale, item, &view, now_ms);
     return true;
 }
 
@@ -143,12 +141,8 @@ enum http_outcome handle_item(struct asking *asking)
 enum http_outcome handle_item_events(struct asking *asking)
 {
     uint64_t id = 0;
-    if (part_id(asking->part[0], &id) != 0) {
-        return no_such_item(asking);
-    }
-    struct gate_ask ask = {.question = ASK_ITEM, .loop = asking->front->loop, .item = id};
-    CHECK(gate_submit(asking->front->gate, &ask) == GATE_ANSWERED);
-    if (ask.refusal != REFUSAL_NONE) {
+    struct item_view view;
+    if (part_id(asking->part[0], &id) != 0 || !front_item(asking->front, id, &view)) {
         return no_such_item(asking);
     }
     if (watch_full(asking->front)) {
@@ -192,7 +186,7 @@ static enum http_outcome refuse_ask(struct front *front, struct http_exchange ex
         refused.detail = "this ticket was used with another qty; GET the order it made";
         break;
     case REFUSAL_DEGRADED:
-        refused.detail = "orders cannot be made durable at the moment";
+        refused.detail = "orders cannot be decided and made durable at the moment";
         break;
     default:
         break;
@@ -231,7 +225,9 @@ static enum http_outcome give_ticket(struct asking *asking, const struct gate_as
         ticket.id = order_id_once(ask->item, asking->user, ask->attempt);
     } else {
         ticket.id = order_id_fresh(ask->item, asking->now_ms,
-                                   atomic_fetch_add(&front->shared->fresh_sequence, 1));
+                                   atomic_fetch_add(&front->shared->fresh_sequence, 1)
+                                           << ORDER_SEGMENT_BITS |
+                                       ask->segment);
     }
     char text[TICKET_TEXT];
     char order[ORDER_ID_TEXT];
@@ -269,6 +265,35 @@ static enum http_outcome not_at_the_gate(struct asking *asking, uint64_t id)
                                "the sale is not warmed yet");
 }
 
+static enum http_outcome ticket_looked(struct asking *asking, struct front_ask *asked)
+{
+    struct front *front = asking->front;
+    struct gate_ask *ask = &asked->gate;
+    if (ask->refusal == REFUSAL_NO_SUCH_ITEM) {
+        return not_at_the_gate(asking, ask->item);
+    }
+    if (ask->refusal != REFUSAL_NONE) {
+        return front_refuse_look(front, asking->exchange, ask->refusal);
+    }
+    ask->refusal = ticket_refusal(ask, asking->now_ms, front->settings->ticket_window_ms);
+    if (ask->refusal == REFUSAL_TOO_EARLY) {
+        int64_t wait_ms =
+            ask->view.starts_at_ms - front->settings->ticket_window_ms - asking->now_ms;
+        int64_t jitter_ms = (int64_t)prng_below(&front->prng, 500);
+        return front_refuse(front, asking->exchange,
+                            &(struct refused){.refusal = REFUSAL_TOO_EARLY,
+                                              .retry_after_ms = wait_ms + jitter_ms,
+                                              .detail = "the ticket window is not open yet"});
+    }
+    if (ask->refusal != REFUSAL_NONE) {
+        ask->available = ask->view.available;
+        ask->locked = ask->view.locked;
+        ask->limit = ask->view.limit_per_user;
+        return refuse_ask(front, asking->exchange, ask);
+    }
+    return give_ticket(asking, ask);
+}
+
 enum http_outcome handle_ticket(struct asking *asking)
 {
     struct front *front = asking->front;
@@ -285,29 +310,12 @@ enum http_outcome handle_ticket(struct asking *asking)
     if (part_id(asking->part[0], &item) != 0) {
         return no_such_item(asking);
     }
-    struct gate_ask ask = {
-        .question = ASK_TICKET, .loop = front->loop, .item = item, .user = asking->user};
-    CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
-    if (ask.refusal == REFUSAL_NO_SUCH_ITEM) {
-        return not_at_the_gate(asking, item);
+    struct front_ask *ask = front_ask_new(asking, ASK_TICKET, ticket_looked);
+    if (ask == NULL) {
+        return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    ask.refusal = ticket_refusal(&ask, asking->now_ms, front->settings->ticket_window_ms);
-    if (ask.refusal == REFUSAL_TOO_EARLY) {
-        int64_t wait_ms =
-            ask.view.starts_at_ms - front->settings->ticket_window_ms - asking->now_ms;
-        int64_t jitter_ms = (int64_t)prng_below(&front->prng, 500);
-        return front_refuse(front, asking->exchange,
-                            &(struct refused){.refusal = REFUSAL_TOO_EARLY,
-                                              .retry_after_ms = wait_ms + jitter_ms,
-                                              .detail = "the ticket window is not open yet"});
-    }
-    if (ask.refusal != REFUSAL_NONE) {
-        ask.available = ask.view.available;
-        ask.locked = ask.view.locked;
-        ask.limit = ask.view.limit_per_user;
-        return refuse_ask(front, asking->exchange, &ask);
-    }
-    return give_ticket(asking, &ask);
+    ask->gate.item = item;
+    return front_ask(asking, ask);
 }
 
 /* ---- buy ---- */
@@ -349,7 +357,7 @@ void buy_answer(struct front *front, struct http_exchange exchange, struct slot 
         return;
     }
     char order[ORDER_ID_TEXT];
-    char memory[160];
+    char memory[192];
     char location[64];
     order_id_text(slot->order.id, order);
     struct out headers = out_over(location, sizeof(location) - 1);
@@ -362,6 +370,10 @@ void buy_answer(struct front *front, struct http_exchange exchange, struct slot 
     out_bytes(&body, order, sizeof(order));
     out_lit(&body, "\",\"status\":\"");
     out_text(&body, order_state_text((enum order_state)slot->order.state));
+    if (slot->order.state == ORDER_QUEUED && slot->order.reason != REFUSAL_NONE) {
+        out_lit(&body, "\",\"reason\":\"");
+        out_text(&body, refusal_text((enum refusal)slot->order.reason)->code);
+    }
     out_lit(&body, "\",\"held\":");
     out_u64(&body, slot->held);
     out_char(&body, '}');
@@ -373,14 +385,15 @@ void buy_answer(struct front *front, struct http_exchange exchange, struct slot 
     (void)front_json(front, exchange, status, location, NULL, out_span(&body));
 }
 
-static enum http_outcome promise(struct asking *asking, const struct gate_ask *ask)
+static enum http_outcome promise(struct asking *asking, const struct front_ask *asked)
 {
     struct front *front = asking->front;
+    const struct gate_ask *ask = &asked->gate;
     struct slot *slot = front_slot(front, asking->exchange);
     slot->order = ask->order;
     slot->held = ask->held;
     slot->existed = ask->existed;
-    slot->started_us = inside_time_us(front->shared->time);
+    slot->started_us = asked->started_us;
     if (front_durable(front, ask->lsn)) {
         buy_answer(front, asking->exchange, slot, false);
         return HTTP_ANSWERED;
@@ -391,6 +404,14 @@ static enum http_outcome promise(struct asking *asking, const struct gate_ask *a
                                    "too many answers are waiting; ask again with the same ticket");
     }
     return HTTP_PENDING;
+}
+
+static enum http_outcome decided(struct asking *asking, struct front_ask *ask)
+{
+    if (ask->gate.refusal != REFUSAL_NONE) {
+        return refuse_ask(asking->front, asking->exchange, &ask->gate);
+    }
+    return promise(asking, ask);
 }
 
 enum http_outcome handle_buy(struct asking *asking)
@@ -413,19 +434,17 @@ enum http_outcome handle_buy(struct asking *asking)
     if (read_qty(asking->request->body, &qty, &field, &why) != 0) {
         return front_refuse_field(front, asking->exchange, field, why);
     }
-    struct gate_ask ask = {.question = ASK_BUY,
-                           .loop = front->loop,
-                           .id = ticket.id,
-                           .user = ticket.user,
-                           .item = ticket.item,
-                           .qty = qty,
-                           .ticket_expires_ms = ticket.expires_at_ms,
-                           /* Not the turn's time: a process that was stopped in between would
-                            * sell after the end. */
-                           .now_ms = inside_time_ms(front->shared->time)};
-    CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
-    if (ask.refusal != REFUSAL_NONE) {
-        return refuse_ask(front, asking->exchange, &ask);
+    struct front_ask *ask = front_ask_new(asking, ASK_BUY, decided);
+    if (ask == NULL) {
+        return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    return promise(asking, &ask);
+    /* Not the turn's time: a process that was stopped in between would sell after the end. */
+    ask->started_us = inside_time_us(front->shared->time);
+    ask->gate.now_ms = ask->started_us / 1000;
+    ask->gate.id = ticket.id;
+    ask->gate.user = ticket.user;
+    ask->gate.item = ticket.item;
+    ask->gate.qty = qty;
+    ask->gate.ticket_expires_ms = ticket.expires_at_ms;
+    return front_ask(asking, ask);
 }

@@ -2,7 +2,7 @@
  * The loop's turn, routing, and answers that wait. See front.h.
  *
  * What stays true: nothing is told before its LSN is durable (front_after is the only way to wait
- * for it); an op or query under way is freed exactly once, whether or not its connection lives; a
+ * for it); an op, query or ask under way is freed exactly once, whether or not its connection lives; a
  * latched journal turns every waiting answer into "outcome not known, same ticket".
  */
 #include "http/front.h"
@@ -39,6 +39,7 @@ struct slot *front_slot(struct front *front, struct http_exchange exchange)
         CHECK(slot->watch == WATCH_NOTHING);
         slot->generation = exchange.generation;
         slot->wait = WAIT_NOTHING;
+        slot->finished = false;
     }
     return slot;
 }
@@ -199,13 +200,22 @@ struct front_query *front_query_new(struct asking *asking, enum ledger_query_kin
     q->orders = q->sales == NULL && q->events == NULL && q->report == NULL ? rows : NULL;
     query->exchange = asking->exchange;
     query->done = done;
+    query->uses = 1;
     query->clerk.loop = front->loop;
     return query;
 }
 
-static void query_free(struct front *front, struct front_query *query)
+void front_query_keep(struct front_query *query)
+{
+    query->uses++;
+}
+
+void front_query_release(struct front *front, struct front_query *query)
 {
     struct ledger_query *q = &query->clerk.query;
+    if (--query->uses > 0) {
+        return;
+    }
     for (uint32_t i = 0; q->sales != NULL && i < q->count; i++) {
         sale_row_free(q->sales[i]);
     }
@@ -243,8 +253,11 @@ static bool collect(struct front *front)
         if (http_alive(front->server, query->exchange)) {
             query->done(front, query);
         }
-        query_free(front, query);
+        front_query_release(front, query);
     }
+    /* Before the notices: an order that begins to be watched here may be among them. */
+    any = asks_collect(front) || any;
+    any = reconciles_collect(front) || any;
     return watch_notices(front) || any;
 }
 
@@ -280,6 +293,9 @@ static bool match(const char *pattern, struct span path, struct span *ret_parts)
 static bool route_exists(const struct front *front, const struct route *route)
 {
     bool health_loop = front->loop == front->shared->loops - 1;
+    if (front->shared->health_only && route->scope != ROUTE_HEALTH) {
+        return false;
+    }
     switch (route->scope) {
     case ROUTE_DEMO:
         return front->shared->demo;
@@ -433,7 +449,7 @@ static enum http_outcome handle(void *context, struct http_exchange exchange,
         return refuse_method(&asking);
     }
     if (!(front->shared->private_health && front->loop == front->shared->loops - 1) &&
-        static_answer(front->server, exchange, request)) {
+        !front->shared->health_only && static_answer(front->server, exchange, request)) {
         return HTTP_ANSWERED;
     }
     return front_refuse_simply(front, exchange, REFUSAL_NOT_FOUND,
@@ -472,8 +488,9 @@ static bool drain(struct front *front)
     }
     watch_drain(front);
     http_server_flush(front->server);
-    /* Ops under way come back to this loop's memory, so they are waited for in any case. */
+    /* Ops and asks under way come back to this loop's memory, so they are waited for in any case. */
     bool busy = http_server_busy(front->server) > 0 && !atomic_load(&front->shared->cut_off);
+    busy = busy || front->asks_used > 0;
     for (int i = 0; i < BUDGET_COUNT; i++) {
         busy = busy || front->calls[i] > 0;
     }
@@ -503,6 +520,18 @@ static int64_t timers(struct front *front)
                                  : (next - front->now_ms) * 1000;
 }
 
+/* Sends what was asked of the gate. How long to sleep at most, so that its answers are collected. */
+static int64_t flush_gate(struct front *front, int64_t sleep_us)
+{
+    int64_t until_us = gate_flush(front->gate, front->loop);
+    if (until_us == INT64_MAX) {
+        return sleep_us;
+    }
+    int64_t gate_us = until_us - clock_boot_us(front->shared->time->clock);
+    gate_us = gate_us > 0 ? gate_us : 0;
+    return gate_us < sleep_us ? gate_us : sleep_us;
+}
+
 bool front_turn(struct front *front, int64_t sleep_max_us)
 {
     struct net_event events[EVENTS_A_TURN];
@@ -517,13 +546,17 @@ bool front_turn(struct front *front, int64_t sleep_max_us)
         waker_sleepy(front->waker, wants);
         /* One more look: whoever finishes something from here on sees that we sleep. */
         if (!collect_and_answer(front)) {
-            n = net_poll(front->net, events, EVENTS_A_TURN, sleep_us);
+            n = net_poll(front->net, events, EVENTS_A_TURN, flush_gate(front, sleep_us));
         }
         waker_awake(front->waker);
         front->now_ms = inside_time_ms(front->shared->time);
     }
     settings_follow(front); /* what came in was sent after they were published, perhaps */
     http_server_events(front->server, events, n, front->now_ms);
+    if (front->asks_used >
+        0) { /* all that this turn asked, together; they do not wait for the next */
+        (void)gate_flush(front->gate, front->loop);
+    }
     metrics_set(front->metrics, METRIC_HTTP_CONNECTIONS, http_server_connections(front->server));
     if (atomic_load_explicit(&front->shared->draining, memory_order_relaxed)) {
         return drain(front);
@@ -560,6 +593,7 @@ static int front_start(struct front *front)
     }
     front_ready_make(front);
     int error = watch_start(front);
+    error = error != 0 ? error : asks_start(front);
     return error != 0 ? error
                       : http_server_new(front->net, &front->settings->http, &app, &front->server);
 }
@@ -575,7 +609,7 @@ int front_new(struct front_shared *shared, uint32_t loop, struct net *net, struc
     front->loop = loop;
     front->net = net;
     front->metrics = metrics_slot(shared->metrics, loop);
-    front->gate = engine_port(shared->engine);
+    front->gate = shared->gate != NULL ? shared->gate : engine_port(shared->engine);
     front->journal = engine_journal(shared->engine);
     front->waker = engine_waker(shared->engine, loop);
     front->slots_count = front->settings->http.connections_max;
@@ -600,6 +634,7 @@ void front_free(struct front *front)
         http_server_free(front->server);
     }
     watch_done(front);
+    asks_done(front);
     token_memory_free(front->tokens);
     free(front->scratch);
     free(front->waits);

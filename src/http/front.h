@@ -5,6 +5,7 @@
  *
  * A handler gets a struct asking (who, what, where) and either answers with the front_* functions
  * and returns HTTP_ANSWERED, or arranges for a later answer and returns HTTP_PENDING:
+ *   front_ask(ask)     when the gate has answered, which may be at once
  *   front_after(lsn)   when an LSN is durable
  *   front_write(op)    when the office has committed an op (and it is durable at the gate)
  *   front_query(query) when the clerk has read
@@ -22,6 +23,7 @@
 #include "flow/engine.h"
 #include "flow/inside_time.h"
 #include "flow/office.h"
+#include "flow/reconciler.h"
 #include "http/server.h"
 #include "http/token.h"
 #include "obs/metrics.h"
@@ -48,8 +50,10 @@ struct front_settings {
 /* What all fronts share; made by app, outlives them. */
 struct front_shared {
     struct engine *engine;
+    struct gate_port *gate; /* whom the fronts ask; NULL: the engine's own */
     struct office *office;
     struct clerk *clerk;
+    struct reconciler *reconciler; /* NULL: nobody reconciles here */
     struct catalog *catalog;
     struct inside_time *time;
     struct metrics *metrics;
@@ -61,6 +65,7 @@ struct front_shared {
     _Atomic bool cut_off;            /* drained long enough: loops end at once */
     _Atomic uint32_t fresh_sequence; /* of ORDER_FRESH ids; starts at random */
     bool demo;
+    bool health_only;           /* a process that is no front: nothing else is served */
     bool private_health;        /* /metrics, /livez and /readyz are served by the last loop alone */
     uint32_t tokens_remembered; /* per loop */
     uint32_t loops;
@@ -152,6 +157,7 @@ struct front_call {
     void (*done)(struct front *front, struct front_call *call);
     enum front_budget budget;
     struct sale_row *sale_in; /* freed with the call */
+    bool blind; /* the gate could not be looked at: what the ledger lacks may still exist */
 };
 struct front_call *front_call_new(struct asking *asking,
                                   void (*done)(struct front *front, struct front_call *call),
@@ -167,13 +173,59 @@ struct front_query {
     struct http_exchange exchange;
     void (*done)(struct front *front, struct front_query *query);
     enum front_budget budget;
-    uint64_t number; /* the handler's own */
+    uint64_t number;      /* the handler's own */
+    uint32_t uses;        /* freed with the last */
+    bool blind;           /* as of a call */
+    enum refusal refusal; /* MY_ORDERS: a row could not be looked up at the gate */
 };
 struct front_query *front_query_new(struct asking *asking, enum ledger_query_kind kind,
                                     uint32_t limit,
                                     void (*done)(struct front *front, struct front_query *query),
                                     enum front_budget budget);
 enum http_outcome front_query_post(struct front *front, struct front_query *query);
+/* Keeps a query after its done has returned, until it is released as often. */
+void front_query_keep(struct front_query *query);
+void front_query_release(struct front *front, struct front_query *query);
+
+/*
+ * Asks of the gate that may be answered later: BUY, TICKET, ORDER. The ask comes from this loop's
+ * pool (NULL: answer OVERLOADED), the handler fills ask->gate and what `done` will need, and
+ * front_ask submits it. `done` is called with the answer: inside front_ask where the gate answers at
+ * once, else in a later turn, when the asking has no request and no parts any more, and the present
+ * time. Its outcome is the handler's. It is not called when the connection is gone by then, except
+ * for asks with a query; what the gate decided stays decided. The ask is freed afterwards, its call
+ * too, unless done has taken it (and set it to NULL).
+ */
+struct front_ask {
+    struct gate_ask gate; /* first */
+    struct http_exchange exchange;
+    enum http_outcome (*done)(struct asking *asking, struct front_ask *ask);
+    /* the handler's own */
+    int64_t started_us;        /* BUY */
+    int64_t due_ms;            /* a long poll's end; 0: none */
+    enum order_state hold;     /* a long poll's */
+    uint16_t version_told;     /* a stream's */
+    struct front_call *call;   /* a payment, ready to be written */
+    struct front_query *query; /* for a row of it */
+    uint32_t row;
+};
+struct front_ask *front_ask_new(struct asking *asking, enum gate_question question,
+                                enum http_outcome (*done)(struct asking *asking,
+                                                          struct front_ask *ask));
+enum http_outcome front_ask(struct asking *asking, struct front_ask *ask);
+/* Asks nobody has waited for yet should leave half of the pool to those who buy. */
+bool front_asks_scarce(const struct front *front);
+/* 503 for a TICKET or an ORDER that the gate could not look up: nothing has changed, and whether
+ * there is such an order is not known. */
+enum http_outcome front_refuse_look(struct front *front, struct http_exchange exchange,
+                                    enum refusal refusal);
+/* The gate was asked for an order and could not look. */
+static inline bool front_ask_blind(const struct front_ask *ask)
+{
+    return ask->gate.refusal != REFUSAL_NONE && ask->gate.refusal != REFUSAL_NOT_FOUND;
+}
+/* The numbers of an item, at once; false: the gate does not know it. */
+bool front_item(struct front *front, uint64_t item, struct item_view *ret_view);
 
 /* Live streams (item events, the dashboard): see watch.h. */
 

@@ -1,6 +1,6 @@
 /*
- * The inside of a front, shared by front.c, watch.c and the two hot families of calls. Handlers of
- * other families see front.h only.
+ * The inside of a front, shared by front.c, asks.c, watch.c and the two hot families of calls.
+ * Handlers of other families see front.h only.
  */
 #ifndef SLUICE_HTTP_FRONT_PRIVATE_H
 #define SLUICE_HTTP_FRONT_PRIVATE_H
@@ -16,18 +16,20 @@ enum watch_kind { WATCH_NOTHING, WATCH_POLL, WATCH_ORDER, WATCH_ITEM, WATCH_LIVE
  * connection + 1, 0 ends a chain. */
 struct slot {
     uint32_t generation;
-    uint8_t wait;          /* enum wait_kind */
-    uint8_t watch;         /* enum watch_kind */
-    uint8_t hold_state;    /* POLL: hold the answer in this state, too */
-    bool sold_out_told;    /* ITEM */
-    uint32_t held;         /* BUY */
-    uint16_t version_told; /* ORDER */
-    bool existed;          /* BUY */
-    int64_t started_us;    /* BUY */
-    struct order_view order;
+    uint8_t wait;            /* enum wait_kind */
+    uint8_t watch;           /* enum watch_kind */
+    uint8_t hold_state;      /* POLL: hold the answer in this state, too */
+    bool sold_out_told;      /* ITEM */
+    bool finished;           /* the peer of this exchange will send no more */
+    bool looking;            /* POLL, ORDER: the gate is being asked */
+    bool look_more;          /* ... and has to be asked again afterwards */
+    uint32_t held;           /* BUY */
+    uint16_t version_told;   /* ORDER */
+    bool existed;            /* BUY */
+    int64_t started_us;      /* BUY */
+    struct order_view order; /* what waits to be told; POLL, ORDER: the newest heard of */
     /* watching */
     struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
-    uint64_t user;
     uint64_t item_version;
     int64_t due_ms;  /* POLL: when to answer anyway */
     int64_t wake_ms; /* when the wheel looks at it: a poll's end, a stream's heartbeat */
@@ -86,6 +88,13 @@ struct front {
     uint32_t items_cursor;
     int64_t items_next_ms;
     uint32_t calls[BUDGET_COUNT]; /* office ops and queries under way */
+    uint32_t reconciles;          /* calls to the reconciler; the end does not wait for them */
+    /* asks of the gate under way; a pool */
+    struct front_ask *asks;
+    uint32_t asks_capacity;
+    uint32_t asks_fresh; /* those before it were used, and are under way or free */
+    uint32_t asks_used;
+    struct front_ask *asks_free;
     bool draining;
     struct ready sold_out[1 + READY_PAUSES];
 };
@@ -95,6 +104,14 @@ bool front_after(struct front *front, uint64_t lsn, struct http_exchange exchang
                  struct front_call *call);
 struct slot *front_slot(struct front *front, struct http_exchange exchange);
 bool front_durable(const struct front *front, uint64_t lsn);
+
+/* asks.c: the pool, and what the gate has answered since; true if there was anything. */
+int asks_start(struct front *front);
+void asks_done(struct front *front);
+bool asks_collect(struct front *front);
+
+/* admin_reconcile.c: what the reconciler has answered since; true if there was anything. */
+bool reconciles_collect(struct front *front);
 
 /* answer.c: the body of a problem for framing errors; CORS lines for an allowed origin. */
 void front_problem(void *context, enum refusal refusal, struct out *body);

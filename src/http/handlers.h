@@ -37,6 +37,8 @@ enum http_outcome handle_admin_order(struct asking *asking);
 enum http_outcome handle_admin_events(struct asking *asking);
 enum http_outcome handle_report(struct asking *asking);
 enum http_outcome handle_live(struct asking *asking);
+/* admin_reconcile.c */
+enum http_outcome handle_reconcile(struct asking *asking);
 /* service.c */
 enum http_outcome handle_metrics(struct asking *asking);
 enum http_outcome handle_livez(struct asking *asking);

@@ -144,19 +144,6 @@ void json_order_row(struct out *out, struct catalog *catalog, const struct order
     out_char(out, '}');
 }
 
-/* The ledger may be a moment ahead of the gate. What the board has shown is what counts, or a list
- * and the order's own page would contradict each other. */
-static void follow_board(struct front *front, struct order_row *row)
-{
-    struct gate_ask ask = {.question = ASK_ORDER, .loop = front_loop(front), .id = row->id};
-    (void)gate_submit(engine_port(front_shared(front)->engine), &ask);
-    if (ask.refusal == REFUSAL_NONE) {
-        row->state = (enum order_state)ask.order.state;
-        row->reason = (enum refusal)ask.order.reason;
-        row->pay_by_ms = ask.order.pay_by_ms;
-    }
-}
-
 void json_order_page(struct out *out, struct front *front, const struct ledger_query *query,
                      bool for_admin)
 {
@@ -164,9 +151,6 @@ void json_order_page(struct out *out, struct front *front, const struct ledger_q
     for (uint32_t i = 0; i < query->count; i++) {
         if (i > 0) {
             out_char(out, ',');
-        }
-        if (!for_admin) {
-            follow_board(front, &query->orders[i]);
         }
         json_order_row(out, front_shared(front)->catalog, &query->orders[i],
                        for_admin ? ROW_FOR_ADMIN : ROW_WITH_SALE);

@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "http/front_private.h"
 #include "http/handlers.h"
@@ -17,15 +16,37 @@ static enum http_outcome no_such_order(struct asking *asking)
     return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND, NO_SUCH_ORDER);
 }
 
-/* The order of the path, if it is this buyer's. */
-static bool find(struct asking *asking, struct gate_ask *ask)
+/* An ask for the order of the path; NULL: refused. */
+static struct front_ask *ask_for(struct asking *asking,
+                                 enum http_outcome (*done)(struct asking *asking,
+                                                           struct front_ask *ask))
 {
-    *ask = (struct gate_ask){.question = ASK_ORDER, .loop = asking->front->loop};
-    if (order_id_parse(asking->part[0], &ask->id) != 0) {
+    struct order_id id;
+    if (order_id_parse(asking->part[0], &id) != 0) {
+        (void)no_such_order(asking);
+        return NULL;
+    }
+    struct front_ask *ask = front_ask_new(asking, ASK_ORDER, done);
+    if (ask == NULL) {
+        (void)front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+        return NULL;
+    }
+    ask->gate.id = id;
+    return ask;
+}
+
+/* It is there, and this buyer's; else it was refused. 404 is said only after a look. */
+static bool found(struct asking *asking, const struct front_ask *ask)
+{
+    if (front_ask_blind(ask)) {
+        (void)front_refuse_look(asking->front, asking->exchange, ask->gate.refusal);
         return false;
     }
-    CHECK(gate_submit(asking->front->gate, ask) == GATE_ANSWERED);
-    return ask->refusal == REFUSAL_NONE && ask->order.user == asking->user;
+    if (ask->gate.refusal != REFUSAL_NONE || ask->gate.order.user != asking->user) {
+        (void)no_such_order(asking);
+        return false;
+    }
+    return true;
 }
 
 void view_answer(struct front *front, struct http_exchange exchange, struct slot *slot, bool lost)
@@ -58,6 +79,22 @@ static enum http_outcome show(struct asking *asking, const struct gate_ask *ask)
     return HTTP_PENDING;
 }
 
+static enum http_outcome order_looked(struct asking *asking, struct front_ask *ask)
+{
+    struct front *front = asking->front;
+    if (!found(asking, ask)) {
+        return HTTP_ANSWERED;
+    }
+    enum order_state state = (enum order_state)ask->gate.order.state;
+    bool hold_it = ask->due_ms != 0 && !front->draining && !watch_full(front) &&
+                   !front_slot(front, asking->exchange)->finished &&
+                   (state == ask->hold || state == ORDER_QUEUED) && !order_state_final(state);
+    if (!hold_it) {
+        return show(asking, &ask->gate);
+    }
+    return watch_poll(front, asking->exchange, &ask->gate.order, ask->hold, ask->due_ms);
+}
+
 enum http_outcome handle_order(struct asking *asking)
 {
     struct span query = asking->request->query;
@@ -72,38 +109,42 @@ enum http_outcome handle_order(struct asking *asking)
         return front_refuse_field(asking->front, asking->exchange, "status",
                                   "status must be an order's state, like LOCKED");
     }
-    struct gate_ask ask;
-    if (!find(asking, &ask)) {
-        return no_such_order(asking);
+    struct front_ask *ask = ask_for(asking, order_looked);
+    if (ask == NULL) {
+        return HTTP_ANSWERED;
     }
-    bool hold_it = wait_ms > 0 && !asking->front->draining && !watch_full(asking->front) &&
-                   (ask.order.state == hold || ask.order.state == ORDER_QUEUED) &&
-                   !order_state_final((enum order_state)ask.order.state);
-    if (!hold_it) {
-        return show(asking, &ask);
+    ask->hold = hold;
+    ask->due_ms = wait_ms > 0 ? asking->now_ms + (int64_t)wait_ms : 0;
+    return front_ask(asking, ask);
+}
+
+static enum http_outcome events_looked(struct asking *asking, struct front_ask *ask)
+{
+    if (!found(asking, ask)) {
+        return HTTP_ANSWERED;
     }
-    return watch_poll(asking->front, asking->exchange, &ask.order, hold,
-                      asking->now_ms + (int64_t)wait_ms);
+    if (watch_full(asking->front)) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED,
+                                   "too many streams; GET the order instead");
+    }
+    watch_order(asking->front, asking->exchange, &ask->gate.order, ask->version_told);
+    return HTTP_ANSWERED;
 }
 
 enum http_outcome handle_order_events(struct asking *asking)
 {
-    struct gate_ask ask;
     uint64_t told = 0;
-    if (!find(asking, &ask)) {
-        return no_such_order(asking);
+    struct front_ask *ask = ask_for(asking, events_looked);
+    if (ask == NULL) {
+        return HTTP_ANSWERED;
     }
     /* An id we did not give is as good as none. */
     if (asking->request->last_event_id.at != NULL &&
         span_parse_u64(asking->request->last_event_id, UINT16_MAX, &told) != 0) {
         told = 0;
     }
-    if (watch_full(asking->front)) {
-        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED,
-                                   "too many streams; GET the order instead");
-    }
-    watch_order(asking->front, asking->exchange, &ask.order, (uint16_t)told);
-    return HTTP_ANSWERED;
+    ask->version_told = (uint16_t)told;
+    return front_ask(asking, ask);
 }
 
 /* ---- cancel ---- */
@@ -120,13 +161,12 @@ static void cancel_done(struct front *front, struct front_call *call)
     (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
 }
 
-enum http_outcome handle_cancel(struct asking *asking)
+static enum http_outcome cancel_looked(struct asking *asking, struct front_ask *ask)
 {
-    struct gate_ask ask;
-    if (!find(asking, &ask)) {
-        return no_such_order(asking);
+    if (!found(asking, ask)) {
+        return HTTP_ANSWERED;
     }
-    switch ((enum order_state)ask.order.state) {
+    switch ((enum order_state)ask->gate.order.state) {
     case ORDER_QUEUED:
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_QUEUED,
                                    "the order is still being booked; cancel it in a moment");
@@ -141,12 +181,72 @@ enum http_outcome handle_cancel(struct asking *asking)
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
     call->write.op.kind = LEDGER_CANCEL;
-    call->write.op.id = ask.id;
+    call->write.op.id = ask->gate.id;
     call->write.op.user = asking->user;
     return front_write(asking->front, call);
 }
 
+enum http_outcome handle_cancel(struct asking *asking)
+{
+    struct front_ask *ask = ask_for(asking, cancel_looked);
+    return ask != NULL ? front_ask(asking, ask) : HTTP_ANSWERED;
+}
+
 /* ---- the list ---- */
+
+static void show_list(struct front *front, struct front_query *query)
+{
+    if (query->refusal != REFUSAL_NONE) {
+        (void)front_refuse_look(front, query->exchange, query->refusal);
+        return;
+    }
+    struct out body = front_scratch(front);
+    json_order_page(&body, front, &query->clerk.query, false);
+    if (body.overflow) {
+        (void)front_refuse_field(front, query->exchange, "limit", "ask for fewer orders at once");
+        return;
+    }
+    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
+}
+
+static enum http_outcome row_looked(struct asking *asking, struct front_ask *ask)
+{
+    struct front_query *query = ask->query;
+    struct order_row *row = &query->clerk.query.orders[ask->row];
+    if (front_ask_blind(ask)) {
+        query->refusal = ask->gate.refusal;
+    } else if (ask->gate.refusal == REFUSAL_NONE) {
+        row->state = (enum order_state)ask->gate.order.state;
+        row->reason = (enum refusal)ask->gate.order.reason;
+        row->pay_by_ms = ask->gate.order.pay_by_ms;
+    }
+    if (query->uses == 1) { /* the last, and later than my_orders_done */
+        show_list(asking->front, query);
+    }
+    front_query_release(asking->front, query);
+    return HTTP_ANSWERED;
+}
+
+/* The ledger may be a moment ahead of the gate. What the board has shown is what counts, or a list
+ * and the order's own page would contradict each other. */
+static void follow_board(struct front *front, struct front_query *query, uint32_t row)
+{
+    struct asking asking = {.front = front,
+                            .exchange = query->exchange,
+                            .user = query->clerk.query.user,
+                            .now_ms = front->now_ms};
+    struct front_ask *ask =
+        front_asks_scarce(front) ? NULL : front_ask_new(&asking, ASK_ORDER, row_looked);
+    if (ask == NULL) {
+        query->refusal = REFUSAL_OVERLOADED;
+        return;
+    }
+    ask->gate.id = query->clerk.query.orders[row].id;
+    ask->query = query;
+    ask->row = row;
+    front_query_keep(query);
+    (void)front_ask(&asking, ask);
+}
 
 static void my_orders_done(struct front *front, struct front_query *query)
 {
@@ -160,13 +260,12 @@ static void my_orders_done(struct front *front, struct front_query *query)
         (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED, "cannot read now");
         return;
     }
-    struct out body = front_scratch(front);
-    json_order_page(&body, front, q, false);
-    if (body.overflow) {
-        (void)front_refuse_field(front, query->exchange, "limit", "ask for fewer orders at once");
-        return;
+    for (uint32_t i = 0; i < q->count; i++) {
+        follow_board(front, query, i);
     }
-    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
+    if (query->uses == 1) {
+        show_list(front, query);
+    }
 }
 
 enum http_outcome handle_my_orders(struct asking *asking)

@@ -53,6 +53,8 @@ const struct route routes[] = {
      "One order with its history"},
     {GET, "/v1/admin/events", NEED_ADMIN, ROUTE_PUBLIC, handle_admin_events,
      "Everything that happened"},
+    {POST, "/v1/admin/reconcile", NEED_ADMIN, ROUTE_PUBLIC, handle_reconcile,
+     "Compare gate, queue and ledger"},
     {GET, "/v1/admin/live", NEED_ADMIN, ROUTE_PUBLIC, handle_live, "The dashboard's feed"},
     {GET, "/metrics", NEED_NOTHING, ROUTE_HEALTH, handle_metrics, "Prometheus metrics"},
     {GET, "/livez", NEED_NOTHING, ROUTE_HEALTH, handle_livez, "The process runs"},

@@ -174,9 +174,8 @@ static void put_state(struct front *front, struct out *out)
 static void put_live_item(struct front *front, struct out *out, const struct item_row *item,
                           int64_t now_ms)
 {
-    struct gate_ask ask = {.question = ASK_ITEM, .loop = front_loop(front), .item = item->id};
-    CHECK(gate_submit(engine_port(front_shared(front)->engine), &ask) == GATE_ANSWERED);
-    if (ask.refusal != REFUSAL_NONE) {
+    struct item_view view;
+    if (!front_item(front, item->id, &view)) {
         return;
     }
     if (out->at[out->len - 1] != '[') {
@@ -184,15 +183,15 @@ static void put_live_item(struct front *front, struct out *out, const struct ite
     }
     out_lit(out, "{\"id\":");
     out_u64(out, item->id);
-    put_number(out, "sale_id", ask.view.sale);
+    put_number(out, "sale_id", view.sale);
     out_lit(out, ",\"name\":");
     out_json_string(out, span_of(item->name));
-    put_number(out, "total", ask.view.total);
-    put_number(out, "available", ask.view.available);
-    put_number(out, "locked", ask.view.locked);
-    put_number(out, "sold", ask.view.sold);
+    put_number(out, "total", view.total);
+    put_number(out, "available", view.available);
+    put_number(out, "locked", view.locked);
+    put_number(out, "sold", view.sold);
     out_lit(out, ",\"state\":\"");
-    out_text(out, item_state_text(&ask.view, now_ms));
+    out_text(out, item_state_text(&view, now_ms));
     out_lit(out, "\"}");
 }
 

@@ -7,7 +7,6 @@
  */
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "base/flat_json.h"
 #include "http/front.h"
@@ -16,6 +15,10 @@
 static void payment_done(struct front *front, struct front_call *call)
 {
     const struct ledger_op *op = &call->write.op;
+    if (op->refusal == REFUSAL_NOT_FOUND && call->blind) {
+        (void)front_refuse_look(front, call->exchange, REFUSAL_DEGRADED);
+        return;
+    }
     if (op->refusal != REFUSAL_NONE) {
         (void)front_refuse_simply(front, call->exchange, op->refusal,
                                   op->refusal == REFUSAL_EXPIRED
@@ -28,33 +31,53 @@ static void payment_done(struct front *front, struct front_call *call)
     (void)front_json(front, call->exchange, 200, "", NULL, out_span(&body));
 }
 
-/* Hands the payment to the office, unless the order is known to be still on its way there. */
-static enum http_outcome pay(struct asking *asking, struct order_id id, struct span payment_id,
-                             int64_t amount_cents)
+/* Hands the payment to the office, unless the order is known to be still on its way there. A gate
+ * that cannot be asked keeps no payment out: the ledger decides. */
+static enum http_outcome hand_over(struct asking *asking, struct front_ask *ask)
 {
     struct front *front = asking->front;
-    struct gate_ask ask = {.question = ASK_ORDER, .loop = front_loop(front), .id = id};
-    CHECK(gate_submit(engine_port(front_shared(front)->engine), &ask) == GATE_ANSWERED);
-    if (ask.refusal == REFUSAL_NONE && ask.order.state == ORDER_QUEUED) {
+    if (ask->gate.refusal == REFUSAL_NONE && ask->gate.order.state == ORDER_QUEUED) {
         return front_refuse_simply(front, asking->exchange, REFUSAL_QUEUED,
                                    "the order is still being booked; send this again in a moment");
     }
+    struct front_call *call = ask->call;
+    ask->call = NULL;
+    call->blind = front_ask_blind(ask);
+    return front_write(front, call);
+}
+
+/* Asks for the order, with the payment at hand; NULL: refused. */
+static struct front_ask *payment_new(struct asking *asking, struct order_id id,
+                                     struct span payment_id,
+                                     enum http_outcome (*done)(struct asking *asking,
+                                                               struct front_ask *ask))
+{
     struct front_call *call = front_call_new(asking, payment_done, BUDGET_SHOP);
-    if (call == NULL) {
-        return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+    struct front_ask *ask = call != NULL ? front_ask_new(asking, ASK_ORDER, done) : NULL;
+    if (ask == NULL) {
+        if (call != NULL) {
+            front_call_free(asking->front, call);
+        }
+        (void)front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+        return NULL;
     }
-    struct ledger_op *op = &call->write.op;
-    op->kind = LEDGER_PAY;
-    op->id = id;
-    op->amount_cents = amount_cents;
-    memcpy(op->key, payment_id.at, payment_id.len);
-    /* What makes two bodies the same payment: order and amount, however they are written. */
+    ask->gate.id = id;
+    ask->call = call;
+    call->write.op.kind = LEDGER_PAY;
+    call->write.op.id = id;
+    memcpy(call->write.op.key, payment_id.at, payment_id.len);
+    return ask;
+}
+
+/* What makes two bodies the same payment: order and amount, however they are written. */
+static void set_amount(struct ledger_op *op, int64_t amount_cents)
+{
     uint8_t said[24];
-    store_le64(said, id.hi);
-    store_le64(said + 8, id.lo);
+    op->amount_cents = amount_cents;
+    store_le64(said, op->id.hi);
+    store_le64(said + 8, op->id.lo);
     store_le64(said + 16, (uint64_t)amount_cents);
     crypt_hash(said, sizeof(said), op->fingerprint, sizeof(op->fingerprint));
-    return front_write(front, call);
 }
 
 static bool printable(struct span text)
@@ -102,7 +125,12 @@ static enum http_outcome read_payment(struct asking *asking)
     if (order_id_parse(order->text, &id) != 0) {
         return front_refuse_simply(front, asking->exchange, REFUSAL_NOT_FOUND, "no such order");
     }
-    return pay(asking, id, payment->text, amount->number);
+    struct front_ask *ask = payment_new(asking, id, payment->text, hand_over);
+    if (ask == NULL) {
+        return HTTP_ANSWERED;
+    }
+    set_amount(&ask->call->write.op, amount->number);
+    return front_ask(asking, ask);
 }
 
 enum http_outcome handle_payment(struct asking *asking)
@@ -121,28 +149,37 @@ enum http_outcome handle_payment(struct asking *asking)
 }
 
 /* The demo's own payment system: it pays the exact amount, once, under a name made of the order. */
-enum http_outcome handle_demo_pay(struct asking *asking)
+static enum http_outcome demo_looked(struct asking *asking, struct front_ask *ask)
 {
     struct front *front = asking->front;
-    struct gate_ask ask = {.question = ASK_ORDER, .loop = front_loop(front)};
-    if (order_id_parse(asking->part[0], &ask.id) == 0) {
-        CHECK(gate_submit(engine_port(front_shared(front)->engine), &ask) == GATE_ANSWERED);
-    } else {
-        ask.refusal = REFUSAL_NOT_FOUND;
+    const struct order_view *order = &ask->gate.order;
+    if (front_ask_blind(ask)) {
+        return front_refuse_look(front, asking->exchange, ask->gate.refusal);
     }
-    if (ask.refusal != REFUSAL_NONE || ask.order.user != asking->user) {
+    if (ask->gate.refusal != REFUSAL_NONE || order->user != asking->user) {
         return front_refuse_simply(front, asking->exchange, REFUSAL_NOT_FOUND, "no such order");
     }
     const struct sale_row *sale = NULL;
     struct catalog *catalog = front_shared(front)->catalog;
     catalog_lock(catalog);
-    const struct item_row *item = catalog_item(catalog, ask.order.item, &sale);
-    int64_t amount = item != NULL ? (int64_t)item->price_cents * ask.order.qty : 0;
+    const struct item_row *item = catalog_item(catalog, order->item, &sale);
+    set_amount(&ask->call->write.op, item != NULL ? (int64_t)item->price_cents * order->qty : 0);
     catalog_unlock(catalog);
+    return hand_over(asking, ask);
+}
+
+enum http_outcome handle_demo_pay(struct asking *asking)
+{
+    struct order_id id;
+    if (order_id_parse(asking->part[0], &id) != 0) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
+                                   "no such order");
+    }
     char name[5 + ORDER_ID_TEXT];
     memcpy(name, "demo-", 5);
-    order_id_text(ask.id, name + 5);
-    return pay(asking, ask.id, (struct span){name, sizeof(name)}, amount);
+    order_id_text(id, name + 5);
+    struct front_ask *ask = payment_new(asking, id, (struct span){name, sizeof(name)}, demo_looked);
+    return ask != NULL ? front_ask(asking, ask) : HTTP_ANSWERED;
 }
 
 enum http_outcome handle_demo_login(struct asking *asking)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "http/live.h"
 
@@ -124,6 +123,8 @@ static struct slot *watch_add(struct front *front, struct http_exchange exchange
     slot->key = key;
     slot->item_version = 0;
     slot->sold_out_told = false;
+    slot->looking = false; /* an older look of this connection is of an older exchange */
+    slot->look_more = false;
     key_link(front, exchange.connection);
     wheel_link(front, exchange.connection, due_ms);
     if (kind == WATCH_ITEM || kind == WATCH_LIVE) {
@@ -171,11 +172,15 @@ static void end_stream(struct front *front, uint32_t connection)
     http_stream_end(front->server, exchange);
 }
 
-/* Later than now: the peer has not taken what it was sent before. */
+/* Later than now: the peer has not taken what it was sent before, or the gate could not say. */
 static void look_again(struct front *front, uint32_t connection)
 {
+    const struct slot *slot = &front->slots[connection];
+    int64_t at_ms = front->now_ms + STREAM_EVERY_MS;
+    bool ends_first =
+        slot->watch == WATCH_POLL && slot->due_ms > front->now_ms && slot->due_ms < at_ms;
     wheel_unlink(front, connection);
-    wheel_link(front, connection, front->now_ms + STREAM_EVERY_MS);
+    wheel_link(front, connection, ends_first ? slot->due_ms : at_ms);
 }
 
 /* The order has left the board. */
@@ -228,20 +233,14 @@ static void tell_stream(struct front *front, uint32_t connection, const struct o
     }
 }
 
-/* Shows one watcher of an order its newest state, once that is durable. */
+/* Shows one watcher of an order the newest state it has heard of, once that is durable. */
 static void push(struct front *front, uint32_t connection)
 {
     struct slot *slot = &front->slots[connection];
-    struct gate_ask ask = {
-        .question = ASK_ORDER, .loop = front->loop, .id = slot->key, .watch = true};
-    CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
-    if (ask.refusal != REFUSAL_NONE) {
-        tell_gone(front, connection);
-        return;
-    }
-    if (!front_durable(front, ask.lsn)) {
+    const struct order_view *view = &slot->order;
+    if (!front_durable(front, view->lsn)) {
         if (slot->wait == WAIT_NOTHING) {
-            if (front_after(front, ask.lsn, exchange_of(front, connection), NULL)) {
+            if (front_after(front, view->lsn, exchange_of(front, connection), NULL)) {
                 slot->wait = WAIT_PUSH;
             } else {
                 look_again(front, connection);
@@ -250,18 +249,84 @@ static void push(struct front *front, uint32_t connection)
         return;
     }
     if (slot->watch == WATCH_ORDER) {
-        tell_stream(front, connection, &ask.order);
-    } else if ((ask.order.state != ORDER_QUEUED && ask.order.state != slot->hold_state) ||
+        tell_stream(front, connection, view);
+    } else if ((view->state != ORDER_QUEUED && view->state != slot->hold_state) ||
                front->now_ms >= slot->due_ms) {
-        tell_poll(front, connection, &ask.order);
+        tell_poll(front, connection, view);
     }
+}
+
+static bool watches_order(const struct slot *slot)
+{
+    return slot->watch == WATCH_POLL || slot->watch == WATCH_ORDER;
+}
+
+/* A state of the order was seen, in a notice or by a look. Looks may be answered late: what is older
+ * than what was seen before is not shown, or the buyer's view would go backwards. */
+static void see(struct front *front, uint32_t connection, const struct order_view *view)
+{
+    struct slot *slot = &front->slots[connection];
+    if (view->version > slot->order.version) {
+        slot->order = *view;
+    }
+    push(front, connection);
+}
+
+static void look(struct front *front, uint32_t connection);
+
+static enum http_outcome looked(struct asking *asking, struct front_ask *ask)
+{
+    struct front *front = asking->front;
+    uint32_t connection = ask->exchange.connection;
+    struct slot *slot = &front->slots[connection];
+    if (!watches_order(slot) || slot->generation != ask->exchange.generation) {
+        return HTTP_ANSWERED; /* told meanwhile */
+    }
+    bool more = slot->look_more;
+    slot->looking = slot->look_more = false;
+    if (ask->gate.refusal == REFUSAL_NONE) {
+        see(front, connection, &ask->gate.order);
+    } else if (!front_ask_blind(ask)) {
+        tell_gone(front, connection);
+    } else {
+        /* A poll whose time is over is told what was seen last: it was so after it asked. */
+        look_again(front, connection);
+        push(front, connection);
+    }
+    if (more && watches_order(slot) && slot->generation == ask->exchange.generation) {
+        look(front, connection);
+    }
+    return HTTP_ANSWERED;
+}
+
+/* Looks the order up, and hears of it from now on. The answer may come later; one look at a time. */
+static void look(struct front *front, uint32_t connection)
+{
+    struct slot *slot = &front->slots[connection];
+    struct asking asking = {.front = front,
+                            .exchange = exchange_of(front, connection),
+                            .user = slot->order.user,
+                            .now_ms = front->now_ms};
+    if (slot->looking) {
+        slot->look_more = true; /* the one under way may have looked before what there is to see */
+        return;
+    }
+    struct front_ask *ask = front_ask_new(&asking, ASK_ORDER, looked);
+    if (ask == NULL) {
+        look_again(front, connection);
+        push(front, connection);
+        return;
+    }
+    slot->looking = true;
+    ask->gate.id = slot->key;
+    ask->gate.watch = true;
+    (void)front_ask(&asking, ask);
 }
 
 void watch_push(struct front *front, struct http_exchange exchange)
 {
     struct slot *slot = &front->slots[exchange.connection];
-    bool orders = slot->watch == WATCH_POLL || slot->watch == WATCH_ORDER;
-    if (orders && slot->generation == exchange.generation) {
+    if (watches_order(slot) && slot->generation == exchange.generation) {
         push(front, exchange.connection);
     }
 }
@@ -283,10 +348,11 @@ void watch_lost(struct front *front, struct http_exchange exchange)
 
 void watch_finished(struct front *front, struct http_exchange exchange)
 {
-    struct slot *slot = &front->slots[exchange.connection];
-    if (slot->generation == exchange.generation && slot->watch == WATCH_POLL) {
+    struct slot *slot = front_slot(front, exchange);
+    slot->finished = true; /* for a poll that is not watched yet: the gate is still being asked */
+    if (slot->watch == WATCH_POLL) {
         slot->due_ms = front->now_ms;
-        push(front, exchange.connection);
+        look(front, exchange.connection);
     }
 }
 
@@ -302,7 +368,8 @@ enum http_outcome watch_poll(struct front *front, struct http_exchange exchange,
     struct slot *slot = watch_add(front, exchange, WATCH_POLL, view->id, due_ms);
     slot->hold_state = (uint8_t)hold_state;
     slot->due_ms = due_ms;
-    push(front, exchange.connection);
+    slot->order = *view;
+    look(front, exchange.connection);
     return slot->watch == WATCH_POLL ? HTTP_PENDING : HTTP_ANSWERED;
 }
 
@@ -325,18 +392,22 @@ void watch_order(struct front *front, struct http_exchange exchange, const struc
     struct slot *slot =
         watch_add(front, exchange, WATCH_ORDER, view->id, front->now_ms + HEARTBEAT_MS);
     slot->version_told = version_told;
+    slot->order = *view;
     push(front, exchange.connection);
+    if (slot->watch == WATCH_ORDER) {
+        look(front, exchange.connection);
+    }
 }
 
-static void push_key(struct front *front, struct order_id key)
+/* Shows a changed order to everyone who watches it here. */
+static void see_all(struct front *front, const struct order_view *view)
 {
-    uint32_t link = *key_bucket(front, key);
+    uint32_t link = *key_bucket(front, view->id);
     while (link != 0) {
         struct slot *slot = &front->slots[link - 1];
         uint32_t next = slot->key_next;
-        bool orders = slot->watch == WATCH_POLL || slot->watch == WATCH_ORDER;
-        if (orders && order_id_equal(slot->key, key)) {
-            push(front, link - 1);
+        if (watches_order(slot) && order_id_equal(slot->key, view->id)) {
+            see(front, link - 1, view);
         }
         link = next;
     }
@@ -344,15 +415,15 @@ static void push_key(struct front *front, struct order_id key)
 
 bool watch_notices(struct front *front)
 {
-    struct order_id ids[NOTICES_A_TURN];
+    struct order_view views[NOTICES_A_TURN];
     bool all = false;
-    size_t n = engine_notices(front->shared->engine, front->loop, ids, NOTICES_A_TURN, &all);
+    size_t n = engine_notices(front->shared->engine, front->loop, views, NOTICES_A_TURN, &all);
     for (size_t i = 0; i < n; i++) {
-        push_key(front, ids[i]);
+        see_all(front, &views[i]);
     }
     for (uint32_t i = 0; all && i < front->slots_count; i++) {
-        if (front->slots[i].watch == WATCH_POLL || front->slots[i].watch == WATCH_ORDER) {
-            push(front, i);
+        if (watches_order(&front->slots[i])) {
+            look(front, i);
         }
     }
     return n > 0 || all;
@@ -387,17 +458,15 @@ struct news {
 
 static void make_item_news(struct front *front, struct news *news)
 {
-    struct gate_ask ask = {.question = ASK_ITEM, .loop = front->loop, .item = news->key.hi};
-    CHECK(gate_submit(front->gate, &ask) == GATE_ANSWERED);
+    bool known = front_item(front, news->key.hi, &news->view);
     const struct sale_row *sale = NULL;
     struct catalog *catalog = front->shared->catalog;
     catalog_lock(catalog);
     const struct item_row *item = catalog_item(catalog, news->key.hi, &sale);
-    news->gone = ask.refusal != REFUSAL_NONE || item == NULL;
+    news->gone = !known || item == NULL;
     if (!news->gone) {
-        news->view = ask.view;
         out_lit(&news->event, "event: item\ndata: ");
-        json_item(&news->event, sale, item, &ask.view, front->now_ms);
+        json_item(&news->event, sale, item, &news->view, front->now_ms);
         out_lit(&news->event, "\n\n");
     }
     catalog_unlock(catalog);
@@ -469,7 +538,7 @@ static void fire(struct front *front, uint32_t connection)
 {
     struct slot *slot = &front->slots[connection];
     if (slot->watch == WATCH_POLL) {
-        push(front, connection); /* past its time: answered with whatever there is */
+        look(front, connection); /* past its time: answered with whatever there is */
         if (slot->watch == WATCH_POLL) {
             look_again(front, connection);
         }
@@ -481,7 +550,10 @@ static void fire(struct front *front, uint32_t connection)
         return;
     }
     if (slot->watch == WATCH_ORDER) {
-        push(front, connection);
+        push(front, connection); /* what the peer did not take before, however long a look takes */
+        if (slot->watch == WATCH_ORDER) {
+            look(front, connection);
+        }
         if (slot->watch != WATCH_ORDER) {
             return;
         }
@@ -539,7 +611,7 @@ void watch_drain(struct front *front)
         struct slot *slot = &front->slots[i];
         if (slot->watch == WATCH_POLL) {
             slot->due_ms = front->now_ms;
-            push(front, i);
+            look(front, i);
         } else if (slot->watch != WATCH_NOTHING) {
             end_stream(front, i);
         }

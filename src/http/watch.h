@@ -2,8 +2,11 @@
  * Who waits for news: long polls and event streams of orders, streams of items and of the
  * dashboard. Watchers have no queue: each is shown the newest state, and skips what it missed.
  *
- * An order that changes leaves a notice for the loops that watch it; watch_notices() then pushes
- * its newest state to each watcher. Items and the dashboard are looked at once a second, formatted
+ * An order that changes leaves a notice, with its newest state, for the loops that watch it;
+ * watch_notices() then pushes that to each watcher. Notices say nothing of what was before them, so
+ * whoever begins to watch looks the order up once more, and so does a poll at its end and a stream
+ * now and then. A look may be answered many turns later (or not at all): what it shows may be older
+ * than a notice that came meanwhile, and then it is not shown. Items and the dashboard are looked at once a second, formatted
  * once for all who watch the same, and sent to a bounded number a turn.
  */
 #ifndef SLUICE_HTTP_WATCH_H

@@ -49,6 +49,20 @@
     X(COUNTER, LEDGER_COMMITS_TOTAL, "sluice_ledger_commits_total", "transactions committed")      \
     X(GAUGE, LEDGER_LAG, "sluice_ledger_lag_records", "durable records not booked yet")            \
     X(HISTOGRAM, LEDGER_COMMIT, "sluice_ledger_commit_seconds", "one transaction of the ledger")   \
+    X(COUNTER, RELAY_TAKEN_TOTAL, "sluice_relay_taken_total", "decisions taken from the outboxes") \
+    X(COUNTER, RELAY_CONFIRMED_TOTAL, "sluice_relay_confirmed_total",                              \
+      "decisions the queue has confirmed")                                                         \
+    X(COUNTER, RELAY_UNCONFIRMED_TOTAL, "sluice_relay_unconfirmed_total",                          \
+      "decisions to be sent to the queue again")                                                   \
+    X(GAUGE, RELAY_UNDER_WAY, "sluice_relay_under_way", "decisions the relay holds")               \
+    X(COUNTER, PORTER_BOOKED_TOTAL, "sluice_porter_booked_total",                                  \
+      "messages of the queue that were settled")                                                   \
+    X(COUNTER, PORTER_RETRIED_TOTAL, "sluice_porter_retried_total",                                \
+      "messages given back to the queue")                                                          \
+    X(GAUGE, SPOOL_ENTRIES, "sluice_spool_entries", "promises the ledger has not confirmed yet")   \
+    X(GAUGE, SPOOL_UNDECIDED, "sluice_spool_undecided", "buyers in line because the gate is away") \
+    X(GAUGE, RECONCILE_DIFFERENCES, "sluice_reconcile_differences",                                \
+      "differences between gate, queue and ledger that the last comparison counted")               \
     X(HISTOGRAM, BUY_ANSWER, "sluice_buy_answer_seconds", "from a buy read to its 202 written")    \
     X(HISTOGRAM, BUY_BOOKED, "sluice_buy_booked_seconds", "from a buy accepted to its order booked")
 

@@ -2,6 +2,12 @@
  * The gate as the front asks it. An ask is a struct its caller owns; submit says GATE_ANSWERED (the
  * embedded engine always does) or GATE_ASKED, and then the ask comes back from collect on the loop
  * that submitted it. Whatever an ask answers may be told only once its lsn is durable.
+ * ASK_ITEM is answered at once by every engine, from memory.
+ *
+ * Answers of different asks may come in any order, and what an answer shows may be older than what
+ * was heard since from elsewhere: an order's version tells. Every ask comes back in the end, whatever
+ * became of the other machine: DEGRADED (nothing was asked), OVERLOADED (nor was it), UNKNOWN_OUTCOME
+ * (it may have been decided). An order that could not be looked up is one of these, never NOT_FOUND.
  */
 #ifndef SLUICE_PORT_GATE_H
 #define SLUICE_PORT_GATE_H
@@ -11,8 +17,8 @@
 enum gate_question {
     ASK_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
     ASK_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
-    ASK_ORDER,  /* id -> order; watch: tell this loop once when it changes next */
-    ASK_ITEM,   /* item -> view */
+    ASK_ORDER,  /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
+    ASK_ITEM,   /* item -> view; at once */
 };
 
 struct gate_ask {
@@ -25,6 +31,8 @@ struct gate_ask {
     int64_t ticket_expires_ms;
     int64_t now_ms;
     bool watch;
+    uint32_t segment; /* where it is asked, with a gate of several ... */
+    uint64_t epoch;   /* ... and under which epoch, at least */
     /* out */
     enum refusal refusal; /* REFUSAL_NONE: answered as asked */
     bool existed;         /* BUY: decided before */
@@ -40,6 +48,8 @@ struct gate_ask {
     uint64_t lsn; /* tell nobody before this is durable */
     struct gate_ask *next;
     void *owner;
+    int64_t again_us;   /* of an engine that asks more than once: when next ... */
+    int64_t give_up_us; /* ... and until when */
 };
 
 enum gate_submitted { GATE_ANSWERED, GATE_ASKED };
@@ -47,7 +57,14 @@ enum gate_submitted { GATE_ANSWERED, GATE_ASKED };
 struct gate_port;
 struct gate_ops {
     enum gate_submitted (*submit)(struct gate_port *port, struct gate_ask *ask);
+    /* Those of this loop that are answered by now, oldest first, linked by next. */
     struct gate_ask *(*collect)(struct gate_port *port, uint32_t loop);
+    /* Sends what this loop submitted; before it sleeps. When it has to collect again at the latest,
+     * on the clock's boot_us, whatever else happens; INT64_MAX: no need. */
+    int64_t (*flush)(struct gate_port *port, uint32_t loop);
+    /* Any thread: asks of the segment carry this epoch from now on; 0: it is not known, and they
+     * are answered at once with UNKNOWN_OUTCOME. */
+    void (*place)(struct gate_port *port, uint32_t segment, uint64_t epoch);
 };
 struct gate_port {
     const struct gate_ops *ops;
@@ -59,6 +76,14 @@ static inline enum gate_submitted gate_submit(struct gate_port *port, struct gat
 static inline struct gate_ask *gate_collect(struct gate_port *port, uint32_t loop)
 {
     return port->ops->collect(port, loop);
+}
+static inline int64_t gate_flush(struct gate_port *port, uint32_t loop)
+{
+    return port->ops->flush(port, loop);
+}
+static inline void gate_place(struct gate_port *port, uint32_t segment, uint64_t epoch)
+{
+    port->ops->place(port, segment, epoch);
 }
 
 #endif

@@ -30,8 +30,9 @@
     X(EVENT_SALE_OPENED, "sale.opened")       /* a: starts (moved to now where it lay ahead) */    \
     X(EVENT_SALE_PAUSED, "sale.paused")                                                            \
     X(EVENT_SALE_CLOSED, "sale.closed")                                                            \
-    X(EVENT_SALE_CHANGED, "sale.changed")     /* a: ends; name may have changed too */             \
-    X(EVENT_SALE_FORGOTTEN, "sale.forgotten") /* off the board; orders stay in the ledger */
+    X(EVENT_SALE_CHANGED, "sale.changed")         /* a: ends; name may have changed too */         \
+    X(EVENT_SALE_FORGOTTEN, "sale.forgotten")     /* off the board; orders stay in the ledger */   \
+    X(EVENT_ITEM_TRANSFERRED, "item.transferred") /* a: units that come to this segment */
 
 enum ledger_event_kind {
     EVENT_NONE,
@@ -46,6 +47,7 @@ struct ledger_event {
     uint64_t number; /* 1, 2, 3 ... without gaps */
     enum ledger_event_kind kind;
     int64_t at_ms;
+    int32_t segment; /* whose gate applies it; SEGMENT_ALL: every one */
     uint64_t sale;
     uint64_t item;
     uint64_t user;
@@ -54,6 +56,7 @@ struct ledger_event {
     enum refusal reason;
     int64_t a, b, c, d;
 };
+#define SEGMENT_ALL (-1)
 
 struct order_row {
     struct order_id id;
@@ -69,6 +72,7 @@ struct order_row {
     int64_t pay_by_ms;
     int64_t ended_at_ms; /* when it became final; 0: not yet */
     uint64_t lsn;        /* of its decision in the journal */
+    uint32_t segment;    /* whose gate decided it */
     char currency[4];
     char payment_id[PAYMENT_ID_MAX_BYTES + 1]; /* empty: none */
 };
@@ -94,6 +98,7 @@ struct sale_row {
     bool forgotten;
     bool bar_unpaid;
     uint32_t pay_within_s;
+    uint32_t homes; /* segments that were buyers' homes when it was warmed; 0: not warmed */
     int64_t starts_at_ms;
     int64_t ends_at_ms;
     int64_t created_at_ms;
@@ -117,7 +122,8 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                same fingerprint: the same answer (repeated); with another: DIFFERENT_REQUEST.
  *   CANCEL       id, user (0: any) -> order; CANCELLED already: repeated. NOT_FOUND, ALREADY_PAID,
  *                EXPIRED.
- *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE.
+ *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE (and the order
+ *                as it is: still LOCKED where its time has not come by the database's clock).
  *   RESTOCK      item, amount, key (request_id) -> sale; the same key and amount: repeated; another
  *                amount: DIFFERENT_REQUEST. NO_SUCH_ITEM; BAD_STATE when closed.
  *   SALE_CREATE  sale_in (ids 0: the ledger gives them) -> sale. EXISTS.
@@ -129,6 +135,26 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                BAD_STATE, NOT_FOUND.
  *   SALE_FORGET  sale_id; only CLOSED and without LOCKED orders, else BAD_STATE. That no decision of
  *                it is still to be booked is the caller's to know.
+ *
+ * Of a ledger whose gate has several segments (others say BAD_STATE):
+ *   BOOK         also segment and epoch: an epoch that is not the segment's is STALE_EPOCH, and no
+ *                row is made (an id that has a row already is answered as above).
+ *   FAIL         command (a RESERVE), segment, reason -> order: a FAILED row for a decision that will
+ *                not be booked (too old, poison, refused when it was decided again), whatever its
+ *                epoch. An id that has a row already: repeated.
+ *   EPOCH        segment, epoch (the present one; 0: it has none yet) -> epoch is one higher from
+ *                now on, and the segment's transfers that have not left it are void; any other
+ *                present epoch: STALE_EPOCH, and op.epoch is the present one.
+ *   TRANSFER     item, segment, to_segment, amount, key (its id) -> noted, nothing moved yet. The
+ *                same key again: repeated, or for another transfer DIFFERENT_REQUEST. NO_SUCH_ITEM;
+ *                BAD_REQUEST where one of the segments has no share of it; BAD_STATE when closed.
+ *   TRANSFERRED  key, segment, epoch, amount (what really left) -> the allotments change, and an
+ *                event brings the units to to_segment (none: no event). Once; the same again:
+ *                repeated, with other units DIFFERENT_REQUEST. A void one, or one of an older epoch:
+ *                STALE_EPOCH. NOT_FOUND; BAD_REQUEST: more than was noted; NO_STOCK: more than the
+ *                ledger knows to be free there (the gate was wrong: its segment needs recovery).
+ * In such a ledger PAY and EXPIRE compare with the database's own time, in the same statement, and
+ * all that is written bears that time; batch.now_ms counts for nothing.
  */
 #define LEDGER_OPS(X)                                                                              \
     X(LEDGER_BOOK, "book")                                                                         \
@@ -140,7 +166,11 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
     X(LEDGER_SALE_CHANGE, "sale_change")                                                           \
     X(LEDGER_SALE_DELETE, "sale_delete")                                                           \
     X(LEDGER_SALE_MOVE, "sale_move")                                                               \
-    X(LEDGER_SALE_FORGET, "sale_forget")
+    X(LEDGER_SALE_FORGET, "sale_forget")                                                           \
+    X(LEDGER_FAIL, "fail")                                                                         \
+    X(LEDGER_EPOCH, "epoch")                                                                       \
+    X(LEDGER_TRANSFER, "transfer")                                                                 \
+    X(LEDGER_TRANSFERRED, "transferred")
 
 enum ledger_kind {
 #define X(name, text) name,
@@ -164,13 +194,17 @@ enum {
 struct ledger_op {
     enum ledger_kind kind;
     /* in */
-    struct gate_command command; /* BOOK */
+    struct gate_command command; /* BOOK, FAIL */
     uint64_t lsn;                /* BOOK */
+    uint32_t segment;            /* BOOK, FAIL, EPOCH, TRANSFER* */
+    uint32_t to_segment;         /* TRANSFER */
+    uint64_t epoch;              /* BOOK, EPOCH, TRANSFERRED; out: of EPOCH */
+    enum refusal reason;         /* FAIL */
     struct order_id id;
     uint64_t user;
     uint64_t item;
     uint64_t sale_id;
-    uint64_t amount; /* RESTOCK */
+    uint64_t amount; /* RESTOCK, TRANSFER* */
     int64_t amount_cents;
     uint8_t fingerprint[16];
     char key[PAYMENT_ID_MAX_BYTES + 1]; /* payment_id or request_id */
@@ -193,6 +227,8 @@ struct ledger_batch {
     size_t count;
     int64_t now_ms;
     uint64_t booked_lsn; /* the cursor after this batch; stored in the same transaction */
+    const char *lease;   /* NULL: none. The batch is written under this lease ... */
+    uint64_t token;      /* ... and refused whole (ERR_BUSY) if a higher token was given out */
     /* out */
     int error;                   /* 0: committed. Otherwise nothing is known to be committed */
     struct ledger_event *events; /* of this batch, in order; valid until the next submit */
@@ -206,10 +242,55 @@ enum ledger_query_kind {
     QUERY_ORDERS, /* filters sale, item, user, state (-1: any); after cursor; into orders[]. One
                    * user's: newest first; all others: by item and id, downwards */
     QUERY_ORDER,  /* id -> orders[0] */
-    QUERY_EVENTS, /* number > after, in order; into events[] */
+    QUERY_EVENTS, /* number > after, in order; segment >= 0: only those its gate applies; into
+                   * events[] */
     QUERY_LOCKED, /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[]
                    */
     QUERY_REPORT, /* sale -> report[] one row per item */
+    /* Of a ledger whose gate has several segments; none of them counts forgotten sales. */
+    QUERY_SEGMENTS,       /* all that have an epoch; into segments[] */
+    QUERY_ALLOTMENTS,     /* of the segment, by item, after = the last item; into allotments[] */
+    QUERY_SEGMENT_ORDERS, /* of the segment, by (item, id), after_item/after_id; into orders[] */
+    QUERY_SEGMENT_BUYERS, /* of the segment, by (item, user), after_item/after = the last; into
+                           * buyers[] */
+    QUERY_KNOWN,          /* ids[limit] -> orders[i].state; ORDER_QUEUED where there is no row */
+    QUERY_TRANSFERS,      /* noted and neither done nor void, oldest first; into transfers[] */
+};
+
+struct segment_row {
+    uint32_t segment;
+    uint64_t epoch;
+};
+
+/* A segment's share of an item: share at warm-up + restocks + transfers in - out. (A write-off takes
+ * nothing: the ledger never had the unit.) */
+struct allotment_row {
+    uint64_t item;
+    uint64_t sale;
+    uint32_t segment;
+    uint32_t limit_per_user;
+    uint64_t amount;
+    uint64_t locked; /* in LOCKED orders of the segment */
+    uint64_t sold;   /* in PAID ones */
+};
+
+struct buyer_row {
+    uint64_t item;
+    uint64_t user;
+    uint32_t held; /* units in LOCKED and PAID orders */
+    uint32_t ended;
+    bool barred;
+};
+
+/* A transfer that has not come to its end. */
+struct transfer_row {
+    char key[PAYMENT_ID_MAX_BYTES + 1];
+    uint64_t item;
+    uint32_t segment; /* that the units leave */
+    uint32_t to_segment;
+    uint64_t amount; /* at most */
+    uint64_t epoch;  /* of the segment they leave, at present: raising it makes the transfer void */
+    int64_t at_ms;
 };
 
 struct report_row {
@@ -230,6 +311,8 @@ struct ledger_query {
     uint64_t user;
     int state;
     struct order_id id;
+    int32_t segment; /* the caller sets it: SEGMENT_ALL or one */
+    const struct order_id *ids;
     uint64_t after_item;
     struct order_id after_id;
     uint64_t after;
@@ -241,12 +324,17 @@ struct ledger_query {
     uint32_t count;
     char next[80]; /* QUERY_ORDERS: empty when there is no more */
     uint64_t booked_lsn;
-    uint64_t last_event;
+    uint64_t last_event;     /* QUERY_STATE; QUERY_ALLOTMENTS, QUERY_SEGMENT_ORDERS and _BUYERS:
+                              * the last one that the segment's gate applies, in the same state */
     int64_t highest_ms;      /* QUERY_STATE: the latest time of any event */
     struct sale_row **sales; /* each freed by the caller with sale_row_free */
     struct order_row *orders;
     struct ledger_event *events;
     struct report_row *report;
+    struct segment_row *segments;
+    struct allotment_row *allotments;
+    struct buyer_row *buyers;
+    struct transfer_row *transfers;
 };
 
 enum ledger_submitted { LEDGER_DONE, LEDGER_PENDING };

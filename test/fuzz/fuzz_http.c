@@ -142,6 +142,12 @@ static void on_gone(void *context, struct http_exchange exchange, uint64_t tag)
     run.pending = run.streaming = false;
 }
 
+static void on_finished(void *context, struct http_exchange exchange)
+{
+    (void)context;
+    CHECK(run.pending && exchange.generation == run.kept.generation);
+}
+
 /* ---- the client's side ---- */
 
 static void settle(void)
@@ -186,7 +192,7 @@ static void pump(void)
 static void run_begin(struct span stream)
 {
     static const struct http_app app = {
-        .handle = on_handle, .problem = on_problem, .gone = on_gone};
+        .handle = on_handle, .problem = on_problem, .finished = on_finished, .gone = on_gone};
     if (net == NULL) {
         for (size_t i = 0; i < sizeof(big); i++) {
             big[i] = (char)('a' + (i + i / 26) % 26); /* no two pieces of it are alike for long */

@@ -19,9 +19,17 @@
 #include "sim.h"
 
 /* What a seed must have been through, unless options narrow it. */
+#ifdef SIM_DISTRIBUTED
+#define ENGINE_OPTION " --engine distributed"
+#define REQUESTS_LEAST 3
+#define FAULTS_LEAST 1
+#define RESTARTS_LEAST 1
+#else
+#define ENGINE_OPTION ""
 #define REQUESTS_LEAST 2000
 #define FAULTS_LEAST 3
 #define RESTARTS_LEAST 1
+#endif
 
 /* A seed takes milliseconds; one that has used so much CPU time of its own hangs. CPU time, not
  * wall time, so that a busy machine decides nothing. And a seed never sleeps: a process found asleep

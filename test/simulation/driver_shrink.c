@@ -339,7 +339,7 @@ struct sim_options driver_shrink(const struct sim_options *options, const struct
 
 void print_replay(FILE *out, const struct sim_options *options)
 {
-    (void)fprintf(out, "script/simulate --seed %" PRIu64, options->seed);
+    (void)fprintf(out, "script/simulate" ENGINE_OPTION " --seed %" PRIu64, options->seed);
     if (options->users_max != 0) {
         (void)fprintf(out, " --users %u", options->users_max);
     }

@@ -118,6 +118,7 @@ static void take_turn(struct sim *sim, struct sim_loop *loop)
         loop->slept = false;
     }
     bool more = front_turn(sim->process.parts->fronts[loop->number], LOOP_SLEEP_US);
+    sim_gate_count(sim);
     if (!more) {
         loop->ended = true;
         sim_note(sim, "a loop has drained", loop->number, 0, 0);
@@ -400,6 +401,9 @@ static int start_parts(struct sim *sim)
     atomic_store(&shared->settings, process->settings);
     shared->tokens_remembered = 32;
     int error = open_parts(sim);
+    if (error == 0) {
+        sim_gate_start(sim);
+    }
     for (uint32_t i = 0; error == 0 && i < sim->plan.loops; i++) {
         error =
             assembly_front(process->parts, i, &sim->loops[i].net, wake_loop, &sim->loops[i].net);
@@ -508,6 +512,7 @@ void process_free(struct sim *sim)
     process->dead = process->busy = process->nested = process->office_inside = false;
     running = NULL;
     sim_ledger_forget(sim);
+    sim_gate_forget(sim);
 }
 
 void process_kill(struct sim *sim)

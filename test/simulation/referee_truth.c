@@ -445,6 +445,10 @@ static void run_op(struct commit *c, const struct ledger_op *op)
     case LEDGER_SALE_FORGET:
         forget(c, op);
         break;
+    case LEDGER_FAIL: /* of the distributed engine */
+    case LEDGER_EPOCH:
+    case LEDGER_TRANSFER:
+    case LEDGER_TRANSFERRED:
     case LEDGER_KIND_COUNT:
         break;
     }

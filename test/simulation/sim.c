@@ -241,6 +241,7 @@ static void heal(struct sim *sim)
     sim_disk_calm(sim);
     sim->writer.down = sim->reader.down = false;
     sim->writer.lose = sim->writer.delay = 0;
+    sim->gate.lost = sim->gate.nobody = 0;
     memset(sim->process.paused_until_us, 0, sizeof(sim->process.paused_until_us));
 }
 
@@ -330,6 +331,7 @@ void sim_run(const struct sim_options *options, struct sim_result *ret_result, v
     sim_clock_init(sim);
     sim_disk_init(sim);
     sim_ledger_init(sim);
+    sim_gate_init(sim);
     sim_net_init(sim);
     crowd_init(sim);
     process_start(sim);
@@ -345,6 +347,7 @@ void sim_run(const struct sim_options *options, struct sim_result *ret_result, v
     process_free(sim);
     sim_net_done(sim);
     sim_ledger_done(sim);
+    sim_gate_done(sim);
     sim->disk.hook = NULL;
     ram_disk_done(&sim->disk);
     referee_free(sim->referee);

@@ -6,7 +6,7 @@
  *   driver.c    the command: seeds, workers, shrinking, figures
  *   sim.c       one seed: draws the plan, runs the heap, heals everything, ends
  *   process.c   the server under test: start, turns of its threads, crash, clean stop
- *   clock, disk, net, ledger (sim_*.c)  the simulated ports
+ *   clock, disk, net, ledger, gate (sim_*.c)  the simulated ports
  *   crowd*.c    buyers, cheaters, operators and the payment system, as clients on the network
  *   referee.c   what was sent, told and committed, as the checkers know it
  *   promise_*.c the checkers, one file for each promise of the design
@@ -29,6 +29,9 @@
 
 /* ---- faults ---- */
 
+#ifdef SIM_DISTRIBUTED
+#include "distributed/faults.h"
+#else
 /* Name, text. Each is drawn on or off by the seed (swarm testing), and counted when it happened. */
 #define SIM_FAULTS(X)                                                                              \
     X(FAULT_KILL, "process killed")                                                                \
@@ -51,7 +54,10 @@
     X(FAULT_NET_TWICE, "request sent twice")                                                       \
     X(FAULT_NET_LOST, "answer lost")                                                               \
     X(FAULT_NET_STALL, "reader stalls")                                                            \
-    X(FAULT_PAUSE, "a thread stands still")
+    X(FAULT_PAUSE, "a thread stands still")                                                        \
+    X(FAULT_GATE_LATE, "gate answers later")                                                       \
+    X(FAULT_GATE_LOST, "gate not reached, or its answer lost")
+#endif
 
 enum sim_fault {
 #define X(name, text) name,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "app/assembly.h"
+#include "late_gate.h"
 #include "memory_ledger.h"
 #include "ram_disk.h"
 #include "referee.h"
@@ -197,6 +198,8 @@ struct sim {
     struct memory_ledger memory;
     struct ledger *sqlite;
     struct sim_ledger writer, reader;
+    struct late_gate gate; /* between the fronts and the engine, where a fault puts it */
+    uint64_t gate_lost;    /* of its made_lost that were counted */
     struct process process;
     struct sim_loop loops[SIM_LOOPS_MAX];
     struct client *clients;
@@ -228,6 +231,13 @@ void sim_disk_calm(struct sim *sim);
 void sim_ledger_init(struct sim *sim);
 void sim_ledger_done(struct sim *sim);
 void sim_ledger_forget(struct sim *sim); /* the process died: nobody waits for an answer */
+
+/* sim_gate.c */
+void sim_gate_init(struct sim *sim);
+void sim_gate_start(struct sim *sim);  /* before the fronts are made */
+void sim_gate_count(struct sim *sim);  /* after a turn */
+void sim_gate_forget(struct sim *sim); /* the process died */
+void sim_gate_done(struct sim *sim);
 
 /* sim_net.c */
 void sim_net_init(struct sim *sim);

@@ -1,6 +1,7 @@
 /* See ledger_world.h. */
 #include "ledger_world.h"
 
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

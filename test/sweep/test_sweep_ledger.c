@@ -395,6 +395,7 @@ static int drop_templates(void **state)
 
 int main(void)
 {
+    fixture_backend = &on_sqlite;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(open_fresh, fault_explain),
         cmocka_unit_test_teardown(open_existing, fault_explain),

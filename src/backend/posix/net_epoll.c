@@ -51,6 +51,7 @@
 /* Marks in epoll's data beside connection numbers. */
 #define MARK_LISTEN (SLOT_NONE - 1)
 #define MARK_WAKE (SLOT_NONE - 2)
+#define MARK_OTHER (SLOT_NONE - 3)
 
 struct net_listener {
     uint32_t loops;
@@ -469,7 +470,7 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
         } else if (number == MARK_WAKE) {
             uint64_t times;
             (void)!read(n->wake, &times, sizeof(times));
-        } else {
+        } else if (number != MARK_OTHER) {
             report(n, number, n->events[i].events, &ret_events[count++]);
         }
     }
@@ -570,6 +571,11 @@ static struct net_address op_peer(struct net *net, uint32_t connection)
     return n->slots[connection].peer;
 }
 
+int net_epoll_also(struct net *net, int fd)
+{
+    return epoll_set(self(net), EPOLL_CTL_ADD, fd, EPOLLIN, MARK_OTHER) == 0 ? 0 : ERR_IO;
+}
+
 static void op_wake(struct net *net)
 {
     uint64_t once = 1;
@@ -592,7 +598,7 @@ int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connect
                   struct net **ret_net)
 {
     CHECK(loop < listener->loops && listener->sockets[loop] >= 0);
-    CHECK(connections_max > 0 && connections_max < MARK_WAKE);
+    CHECK(connections_max > 0 && connections_max < MARK_OTHER);
     struct net_epoll *n = malloc(sizeof(*n));
     if (n == NULL) {
         return ERR_NOMEM;

@@ -28,6 +28,9 @@ void net_listener_free(struct net_listener *listener);
  * touched only as connections come. ERR_NOMEM, ERR_IO. */
 int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connections_max,
                   struct net **ret_net);
+/* net_poll ends its wait, too, while this descriptor is readable; it is not reported, and stays the
+ * caller's. ERR_IO. */
+int net_epoll_also(struct net *net, int fd);
 /* Closes all connections. NULL is fine. */
 void net_epoll_free(struct net *net);
 

@@ -12,6 +12,7 @@
 #include "backend/sqlite/store.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "port/ledger_rules.h"
 
 static int order_answer_existing(struct write *w, struct ledger_op *op)
 {
@@ -20,44 +21,16 @@ static int order_answer_existing(struct write *w, struct ledger_op *op)
     return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
 }
 
-/* The row a decision becomes: LOCKED, or FAILED with a reason. */
-static struct order_row order_of_command(const struct write *w, const struct ledger_op *op,
-                                         const struct store_item *item, enum refusal reason)
-{
-    const struct gate_command *command = &op->command;
-    int64_t now_ms = w->batch->now_ms;
-    struct order_row order = {
-        .id = command->id,
-        .user = command->user,
-        .sale = item->sale,
-        .item = item->id,
-        .qty = command->qty,
-        .state = order_move_to(reason == REFUSAL_NONE ? MOVE_CONFIRM : MOVE_REFUSE),
-        .reason = reason,
-        .amount_cents = (int64_t)item->price_cents * command->qty,
-        .created_at_ms = command->now_ms,
-        .lsn = op->lsn,
-    };
-    if (reason == REFUSAL_NONE) {
-        order.locked_at_ms = now_ms;
-        order.pay_by_ms = now_ms + (int64_t)item->pay_within_s * 1000;
-    } else {
-        order.ended_at_ms = now_ms;
-    }
-    memcpy(order.currency, item->currency, sizeof(order.currency));
-    return order;
-}
-
 static int order_insert(struct write *w, const struct order_row *order)
 {
     struct id_text id = id_text_of(order->id);
     w->guard = REFUSAL_NONE; /* a row that cannot be stored at all */
-    return store_run(w->store, SQL_ORDER_ADD, v_int((int64_t)order->item), v_id(&id),
-                     v_int((int64_t)order->user), v_int(order->qty),
-                     v_text(order_state_text(order->state)), v_text(refusal_name(order->reason)),
-                     v_int(order->amount_cents), v_int(order->created_at_ms),
-                     v_nonzero(order->locked_at_ms), v_nonzero(order->pay_by_ms),
-                     v_nonzero(order->ended_at_ms), v_int((int64_t)order->lsn));
+    return store_run(
+        w->store, SQL_ORDER_ADD, v_int((int64_t)order->item), v_id(&id),
+        v_int((int64_t)order->user), v_int(order->qty), v_text(order_state_text(order->state)),
+        v_text(ledger_refusal_name(order->reason)), v_int(order->amount_cents),
+        v_int(order->created_at_ms), v_nonzero(order->locked_at_ms), v_nonzero(order->pay_by_ms),
+        v_nonzero(order->ended_at_ms), v_int((int64_t)order->lsn));
 }
 
 static int order_hold(struct write *w, const struct order_row *order, const struct store_item *item)
@@ -71,23 +44,14 @@ static int order_hold(struct write *w, const struct order_row *order, const stru
 
 static int order_event(struct write *w, enum ledger_event_kind kind, const struct order_row *order)
 {
-    return write_event(w, (struct ledger_event){
-                              .kind = kind,
-                              .sale = order->sale,
-                              .item = order->item,
-                              .user = order->user,
-                              .id = order->id,
-                              .qty = order->qty,
-                              .reason = order->reason,
-                              .a = kind == EVENT_ORDER_LOCKED ? order->pay_by_ms : 0,
-                          });
+    return write_event(w, ledger_order_event(kind, order));
 }
 
 /* Inserts the order unless its id has a row: then that row is the answer. */
 static int book_as(struct write *w, struct ledger_op *op, struct store_item *item,
                    enum refusal reason)
 {
-    op->order = order_of_command(w, op, item, reason);
+    op->order = ledger_order_of(&op->command, op->lsn, &item->terms, w->batch->now_ms, reason);
     int err = order_insert(w, &op->order);
     if (err != 0) {
         return err;
@@ -256,14 +220,8 @@ int op_pay(struct write *w, struct ledger_op *op)
     if (err != 0) {
         return err;
     }
-    /* The amount first: it never changes, so the same words always get the same answer. */
-    if (op->amount_cents != op->order.amount_cents) {
-        op->refusal = REFUSAL_WRONG_AMOUNT;
-    } else if (op->order.state == ORDER_PAID) {
-        op->refusal = REFUSAL_ALREADY_PAID;
-    } else if (op->order.state != ORDER_LOCKED || w->batch->now_ms >= op->order.pay_by_ms) {
-        op->refusal = REFUSAL_EXPIRED;
-    } else {
+    op->refusal = ledger_pay_refusal(&op->order, op->amount_cents, w->batch->now_ms);
+    if (op->refusal == REFUSAL_NONE) {
         err = order_end(w, op, MOVE_PAY, EVENT_ORDER_PAID, op->key);
         memcpy(op->order.payment_id, op->key, sizeof(op->order.payment_id));
         err = err != 0 ? err : payment_insert(w, op);
@@ -291,11 +249,8 @@ int op_cancel(struct write *w, struct ledger_op *op)
     case ORDER_CANCELLED:
         op->repeated = true;
         return 0;
-    case ORDER_PAID:
-        op->refusal = REFUSAL_ALREADY_PAID;
-        return 0;
     default:
-        op->refusal = REFUSAL_EXPIRED;
+        op->refusal = ledger_cancel_refusal(&op->order);
         return 0;
     }
 }
@@ -340,7 +295,7 @@ int op_restock(struct write *w, struct ledger_op *op)
         err = restock_answer_existing(w, op);
     }
     if (err == 0 && op->repeated) {
-        return sale_row_load(w->store, item->sale, &op->sale);
+        return sale_row_load(w->store, item->terms.sale, &op->sale);
     }
     if (err != ERR_NOTFOUND) {
         return err;
@@ -361,9 +316,9 @@ int op_restock(struct write *w, struct ledger_op *op)
     /* The gate loads a draft's item with its total when it is warmed. */
     if (err == 0 && item->sale_state != SALE_DRAFT) {
         err = write_event(w, (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
-                                                   .sale = item->sale,
+                                                   .sale = item->terms.sale,
                                                    .item = item->id,
                                                    .a = (int64_t)op->amount});
     }
-    return err != 0 ? err : sale_row_load(w->store, item->sale, &op->sale);
+    return err != 0 ? err : sale_row_load(w->store, item->terms.sale, &op->sale);
 }

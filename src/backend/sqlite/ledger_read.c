@@ -180,36 +180,12 @@ static int query_sales(struct store *s, struct ledger_query *q)
     return 0;
 }
 
-/* The place after an order in a listing: its time and its id (which carries its item). */
-static void cursor_write(const struct order_row *order, char *ret_text, size_t capacity)
-{
-    struct id_text id = id_text_of(order->id);
-    (void)snprintf(ret_text, capacity, "%lld-%.*s", (long long)order->created_at_ms, ORDER_ID_TEXT,
-                   id.text);
-}
-
-static int cursor_read(const char *text, int64_t *ret_created_at_ms, struct order_id *ret_id)
-{
-    const char *dash = strchr(text, '-');
-    if (dash == NULL) {
-        return ERR_INVALID;
-    }
-    uint64_t created_at_ms;
-    if (span_parse_u64((struct span){text, (size_t)(dash - text)}, TIME_MAX_MS, &created_at_ms) !=
-            0 ||
-        order_id_parse(span_of(dash + 1), ret_id) != 0) {
-        return ERR_INVALID;
-    }
-    *ret_created_at_ms = (int64_t)created_at_ms;
-    return 0;
-}
-
 /* One row more than asked for tells whether there is a next page. */
 static int query_orders(struct store *s, struct ledger_query *q)
 {
     int64_t before_ms = INT64_MAX;
     struct order_id before = {UINT64_MAX, UINT64_MAX};
-    if (q->cursor[0] != '\0' && cursor_read(q->cursor, &before_ms, &before) != 0) {
+    if (q->cursor[0] != '\0' && ledger_cursor_read(q->cursor, &before_ms, &before) != 0) {
         return ERR_INVALID;
     }
     enum statement which = q->user != 0   ? SQL_ORDERS_OF_USER
@@ -235,21 +211,10 @@ static int query_orders(struct store *s, struct ledger_query *q)
     if (err == 0) {
         store_done(row);
         if (q->count > 0) {
-            cursor_write(&q->orders[q->count - 1], q->next, sizeof(q->next));
+            ledger_cursor_write(&q->orders[q->count - 1], q->next, sizeof(q->next));
         }
     }
     return err == ERR_NOTFOUND ? 0 : err;
-}
-
-static int event_kind_parse(struct span text, enum ledger_event_kind *ret_kind)
-{
-    for (int i = EVENT_NONE + 1; i < EVENT_KIND_COUNT; i++) {
-        if (span_is(text, ledger_event_text((enum ledger_event_kind)i))) {
-            *ret_kind = (enum ledger_event_kind)i;
-            return 0;
-        }
-    }
-    return ERR_CORRUPT;
 }
 
 static int event_read(sqlite3_stmt *row, struct ledger_event *ret_event)
@@ -267,7 +232,7 @@ static int event_read(sqlite3_stmt *row, struct ledger_event *ret_event)
         .d = sqlite3_column_int64(row, 12),
     };
     struct span id = column_span(row, 6);
-    if (event_kind_parse(column_span(row, 1), &event.kind) != 0 ||
+    if (ledger_event_parse(column_span(row, 1), &event.kind) != 0 ||
         (id.at != NULL && order_id_parse(id, &event.id) != 0) ||
         column_refusal(row, 8, &event.reason) != 0) {
         return ERR_CORRUPT;

@@ -5,17 +5,13 @@
  * away. From the first move on (warm or open) the gate knows the sale, every change is an event,
  * and only its name and its end may still be changed.
  *
- * Ids: those given must be free; the rest come from counters that never go back. A given id moves
- * its counter past it; ids from 2^52 on are left to operators and move nothing, so that the
- * counter cannot be driven to its end.
- *
- * An op decides before it writes: a refusal changed nothing.
+ * What may change and move is port/ledger_rules; ids that are given must be free. An op decides before
+ * it writes: a refusal changed nothing.
  */
 #include "backend/sqlite/store.h"
 #include "base/check.h"
 #include "base/err.h"
-
-#define COUNTED_ID_MAX ((1ULL << 52) - 1)
+#include "port/ledger_rules.h"
 
 struct next_ids {
     uint64_t sale;
@@ -40,23 +36,6 @@ static int next_ids_write(struct store *s, const struct next_ids *next)
     return store_run(s, SQL_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
 }
 
-static void next_id_pass(uint64_t *next, uint64_t given)
-{
-    if (given >= *next && given <= COUNTED_ID_MAX) {
-        *next = given + 1;
-    }
-}
-
-static bool item_id_is_double(const struct sale_row *sale, uint32_t at)
-{
-    for (uint32_t i = 0; i < at; i++) {
-        if (sale->items[i].id == sale->items[at].id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether every given item id is free, or belongs to the sale whose items are replaced. */
 static int item_ids_check(struct store *s, const struct sale_row *sale, uint64_t owner,
                           enum refusal *ret_refusal)
@@ -75,7 +54,7 @@ static int item_ids_check(struct store *s, const struct sale_row *sale, uint64_t
         } else if (err != ERR_NOTFOUND) {
             return err;
         }
-        if (found != owner || item_id_is_double(sale, i)) {
+        if (found != owner || ledger_item_is_double(sale, i)) {
             *ret_refusal = REFUSAL_EXISTS;
             return 0;
         }
@@ -101,7 +80,7 @@ static int items_insert(struct store *s, uint64_t id, const struct sale_row *sal
                         struct next_ids *next)
 {
     for (uint32_t i = 0; i < sale->items_count; i++) {
-        next_id_pass(&next->item, sale->items[i].id);
+        ledger_id_pass(&next->item, sale->items[i].id);
     }
     for (uint32_t i = 0; i < sale->items_count; i++) {
         uint64_t given = sale->items[i].id;
@@ -158,7 +137,7 @@ int op_sale_create(struct write *w, struct ledger_op *op)
     if (err != 0 || op->refusal != REFUSAL_NONE) {
         return err;
     }
-    next_id_pass(&next.sale, in->id);
+    ledger_id_pass(&next.sale, in->id);
     uint64_t id = in->id != 0 ? in->id : next.sale++;
     err = store_run(s, SQL_SALE_ADD, v_int((int64_t)id), v_text(in->name),
                     v_text(sale_state_text(SALE_DRAFT)), v_int(in->bar_unpaid),
@@ -171,79 +150,6 @@ int op_sale_create(struct write *w, struct ledger_op *op)
         err = next_ids_write(s, &next);
     }
     return err != 0 ? err : sale_row_load(s, id, &op->sale);
-}
-
-static bool item_same(const struct item_row *have, const struct item_row *given)
-{
-    return (given->id == 0 || given->id == have->id) && given->price_cents == have->price_cents &&
-           given->was_cents == have->was_cents && given->limit_per_user == have->limit_per_user &&
-           given->total == have->total && strcmp(given->name, have->name) == 0 &&
-           strcmp(given->sku, have->sku) == 0 && strcmp(given->image_url, have->image_url) == 0;
-}
-
-static bool items_same(const struct sale_row *have, const struct sale_row *given)
-{
-    if (have->items_count != given->items_count) {
-        return false;
-    }
-    for (uint32_t i = 0; i < have->items_count; i++) {
-        if (!item_same(&have->items[i], &given->items[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Which of the members given differ from what the sale has: a subset of `changes`. */
-static uint32_t sale_differs(const struct sale_row *have, const struct sale_row *given,
-                             uint32_t changes)
-{
-    const struct {
-        uint32_t member;
-        bool same;
-    } members[] = {
-        {SALE_HAS_NAME, strcmp(have->name, given->name) == 0},
-        {SALE_HAS_STARTS, have->starts_at_ms == given->starts_at_ms},
-        {SALE_HAS_ENDS, have->ends_at_ms == given->ends_at_ms},
-        {SALE_HAS_PAY_WITHIN, have->pay_within_s == given->pay_within_s},
-        {SALE_HAS_CURRENCY, strcmp(have->currency, given->currency) == 0},
-        {SALE_HAS_PAY_URL, strcmp(have->pay_url, given->pay_url) == 0},
-        {SALE_HAS_BAR, have->bar_unpaid == given->bar_unpaid},
-        {SALE_HAS_ITEMS, (changes & SALE_HAS_ITEMS) == 0 || items_same(have, given)},
-    };
-    uint32_t differs = 0;
-    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        if (!members[i].same) {
-            differs |= members[i].member;
-        }
-    }
-    return differs & changes;
-}
-
-/* Takes the members in `differs` over, but for the items. */
-static void sale_take_over(struct sale_row *sale, const struct sale_row *given, uint32_t differs)
-{
-    if (differs & SALE_HAS_NAME) {
-        memcpy(sale->name, given->name, sizeof(sale->name));
-    }
-    if (differs & SALE_HAS_STARTS) {
-        sale->starts_at_ms = given->starts_at_ms;
-    }
-    if (differs & SALE_HAS_ENDS) {
-        sale->ends_at_ms = given->ends_at_ms;
-    }
-    if (differs & SALE_HAS_PAY_WITHIN) {
-        sale->pay_within_s = given->pay_within_s;
-    }
-    if (differs & SALE_HAS_CURRENCY) {
-        memcpy(sale->currency, given->currency, sizeof(sale->currency));
-    }
-    if (differs & SALE_HAS_PAY_URL) {
-        memcpy(sale->pay_url, given->pay_url, sizeof(sale->pay_url));
-    }
-    if (differs & SALE_HAS_BAR) {
-        sale->bar_unpaid = given->bar_unpaid;
-    }
 }
 
 static int sale_update(struct store *s, const struct sale_row *sale)
@@ -271,29 +177,18 @@ static int sale_change_check(struct write *w, const struct ledger_op *op,
                              const struct sale_row *sale, uint32_t differs,
                              enum refusal *ret_refusal)
 {
-    *ret_refusal = REFUSAL_NONE;
-    if (sale->state != SALE_DRAFT) {
-        bool too_much = (differs & ~(uint32_t)(SALE_HAS_NAME | SALE_HAS_ENDS)) != 0;
-        bool too_late = (differs & SALE_HAS_ENDS) != 0 && sale->state == SALE_CLOSED;
-        if (too_much || too_late) {
-            *ret_refusal = REFUSAL_BAD_STATE;
-            return 0;
-        }
-    }
-    if (sale->ends_at_ms <= sale->starts_at_ms) {
-        *ret_refusal = REFUSAL_BAD_REQUEST;
+    *ret_refusal = ledger_sale_change_refusal(sale, differs);
+    if (*ret_refusal != REFUSAL_NONE || (differs & SALE_HAS_ITEMS) == 0) {
         return 0;
     }
-    return (differs & SALE_HAS_ITEMS) == 0
-               ? 0
-               : item_ids_check(w->store, op->sale_in, sale->id, ret_refusal);
+    return item_ids_check(w->store, op->sale_in, sale->id, ret_refusal);
 }
 
 /* `sale` is ours: the row as it is, changed here on its way back into the table. */
 static int sale_change(struct write *w, struct ledger_op *op, struct sale_row *sale)
 {
-    uint32_t differs = sale_differs(sale, op->sale_in, op->changes);
-    sale_take_over(sale, op->sale_in, differs);
+    uint32_t differs = ledger_sale_differs(sale, op->sale_in, op->changes);
+    ledger_sale_take_over(sale, op->sale_in, differs);
     int err = sale_change_check(w, op, sale, differs, &op->refusal);
     if (err != 0 || op->refusal != REFUSAL_NONE) {
         return err;
@@ -341,49 +236,11 @@ int op_sale_delete(struct write *w, struct ledger_op *op)
     return err != 0 ? err : store_run(w->store, SQL_SALE_DROP, v_int((int64_t)sale->id));
 }
 
-enum move_kind { MOVE_BAD, MOVE_SAME, MOVE_LOADS, MOVE_PLAIN };
-
-/* The moves of a sale: from (row) to (column). LOADS: the gate does not know it yet. */
-static const enum move_kind sale_moves[SALE_STATE_COUNT][SALE_STATE_COUNT] = {
-    [SALE_DRAFT] = {[SALE_WARM] = MOVE_LOADS, [SALE_OPEN] = MOVE_LOADS},
-    [SALE_WARM] = {[SALE_WARM] = MOVE_SAME,
-                   [SALE_OPEN] = MOVE_PLAIN,
-                   [SALE_PAUSED] = MOVE_PLAIN,
-                   [SALE_CLOSED] = MOVE_PLAIN},
-    [SALE_OPEN] = {[SALE_OPEN] = MOVE_SAME, [SALE_PAUSED] = MOVE_PLAIN, [SALE_CLOSED] = MOVE_PLAIN},
-    [SALE_PAUSED] =
-        {[SALE_OPEN] = MOVE_PLAIN, [SALE_PAUSED] = MOVE_SAME, [SALE_CLOSED] = MOVE_PLAIN},
-    [SALE_CLOSED] = {[SALE_CLOSED] = MOVE_SAME},
-};
-
-/* The table, and the clock: no opening after the end, no pause before the start. */
-static enum move_kind sale_move_kind(const struct sale_row *sale, enum sale_state target,
-                                     int64_t now_ms)
-{
-    enum move_kind kind = sale_moves[sale->state][target];
-    bool moves = kind == MOVE_LOADS || kind == MOVE_PLAIN;
-    if (moves && target == SALE_OPEN && sale->ends_at_ms <= now_ms) {
-        return MOVE_BAD;
-    }
-    if (moves && target == SALE_PAUSED && sale->starts_at_ms > now_ms) {
-        return MOVE_BAD;
-    }
-    return kind;
-}
-
 static int sale_load_events(struct write *w, const struct sale_row *sale)
 {
-    int err = write_event(w, (struct ledger_event){.kind = EVENT_SALE_WARMED,
-                                                   .sale = sale->id,
-                                                   .a = sale->starts_at_ms,
-                                                   .b = sale->ends_at_ms,
-                                                   .c = sale->bar_unpaid});
+    int err = write_event(w, ledger_sale_warmed(sale));
     for (uint32_t i = 0; i < sale->items_count && err == 0; i++) {
-        err = write_event(w, (struct ledger_event){.kind = EVENT_ITEM_LOADED,
-                                                   .sale = sale->id,
-                                                   .item = sale->items[i].id,
-                                                   .a = (int64_t)sale->items[i].total,
-                                                   .b = sale->items[i].limit_per_user});
+        err = write_event(w, ledger_item_loaded(sale, i));
     }
     return err;
 }
@@ -391,15 +248,11 @@ static int sale_load_events(struct write *w, const struct sale_row *sale)
 static int sale_move_event(struct write *w, const struct sale_row *sale, enum sale_state target,
                            int64_t starts_at_ms)
 {
-    static const enum ledger_event_kind kinds[SALE_STATE_COUNT] = {
-        [SALE_OPEN] = EVENT_SALE_OPENED,
-        [SALE_PAUSED] = EVENT_SALE_PAUSED,
-        [SALE_CLOSED] = EVENT_SALE_CLOSED,
-    };
-    if (target == SALE_WARM) {
+    enum ledger_event_kind kind = ledger_sale_move_event(target);
+    if (kind == EVENT_NONE) {
         return 0; /* said by sale_load_events */
     }
-    return write_event(w, (struct ledger_event){.kind = kinds[target],
+    return write_event(w, (struct ledger_event){.kind = kind,
                                                 .sale = sale->id,
                                                 .a = target == SALE_OPEN ? starts_at_ms : 0});
 }
@@ -407,17 +260,17 @@ static int sale_move_event(struct write *w, const struct sale_row *sale, enum sa
 static int sale_move(struct write *w, struct ledger_op *op, const struct sale_row *sale)
 {
     enum sale_state target = op->target;
-    enum move_kind kind = sale_move_kind(sale, target, w->batch->now_ms);
+    enum ledger_move kind = ledger_sale_move(sale, target, w->batch->now_ms);
     int err = 0;
-    if (kind == MOVE_BAD) {
+    if (kind == LEDGER_MOVE_BAD) {
         op->refusal = REFUSAL_BAD_STATE;
         return 0;
     }
-    op->repeated = kind == MOVE_SAME;
-    if (kind == MOVE_LOADS) {
+    op->repeated = kind == LEDGER_MOVE_SAME;
+    if (kind == LEDGER_MOVE_LOADS) {
         err = sale_load_events(w, sale);
     }
-    if (err == 0 && kind != MOVE_SAME) {
+    if (err == 0 && kind != LEDGER_MOVE_SAME) {
         int64_t starts_at_ms = sale->starts_at_ms;
         if (target == SALE_OPEN && starts_at_ms > w->batch->now_ms) {
             starts_at_ms = w->batch->now_ms;
@@ -443,21 +296,10 @@ int op_sale_move(struct write *w, struct ledger_op *op)
     return err;
 }
 
-/* stock.locked counts the units of LOCKED orders; QUEUED ones only the caller knows. */
-static bool sale_has_locked(const struct sale_row *sale)
-{
-    for (uint32_t i = 0; i < sale->items_count; i++) {
-        if (sale->items[i].locked > 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int sale_forget(struct write *w, struct ledger_op *op, const struct sale_row *sale)
 {
     int err = 0;
-    if (sale->state != SALE_CLOSED || sale_has_locked(sale)) {
+    if (sale->state != SALE_CLOSED || ledger_sale_has_locked(sale)) {
         op->refusal = REFUSAL_BAD_STATE;
         return 0;
     }

@@ -166,29 +166,6 @@ void column_text(sqlite3_stmt *row, int column, char *ret_text, size_t capacity)
     ret_text[length] = '\0';
 }
 
-static const char *const refusal_names[] = {
-#define X(name, status, code, retry, title) #name,
-    REFUSALS(X)
-#undef X
-};
-
-const char *refusal_name(enum refusal refusal)
-{
-    CHECK((unsigned)refusal < REFUSAL_COUNT);
-    return refusal == REFUSAL_NONE ? NULL : refusal_names[refusal] + strlen("REFUSAL_");
-}
-
-int refusal_of_name(struct span name, enum refusal *ret_refusal)
-{
-    for (int i = REFUSAL_NONE + 1; i < REFUSAL_COUNT; i++) {
-        if (span_is(name, refusal_name((enum refusal)i))) {
-            *ret_refusal = (enum refusal)i;
-            return 0;
-        }
-    }
-    return ERR_CORRUPT;
-}
-
 int column_refusal(sqlite3_stmt *row, int column, enum refusal *ret_refusal)
 {
     struct span name = column_span(row, column);
@@ -196,7 +173,7 @@ int column_refusal(sqlite3_stmt *row, int column, enum refusal *ret_refusal)
         *ret_refusal = REFUSAL_NONE;
         return 0;
     }
-    return refusal_of_name(name, ret_refusal);
+    return ledger_refusal_parse(name, ret_refusal);
 }
 
 /* Made ready while there is memory: a transaction that could not be ended for want of it would

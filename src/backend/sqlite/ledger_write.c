@@ -27,6 +27,14 @@
 #define WAL_TRUNCATE_PAGES 32768
 #define WAL_TRUNCATE_WAIT_MS 200
 
+/* Ops of a ledger whose gate has several segments. */
+static int op_absent(struct write *w, struct ledger_op *op)
+{
+    (void)w;
+    op->refusal = REFUSAL_BAD_STATE;
+    return 0;
+}
+
 static const struct {
     int (*run)(struct write *w, struct ledger_op *op);
     bool stock_first;          /* it reads or changes rows that the item cache stands for */
@@ -42,6 +50,10 @@ static const struct {
     [LEDGER_SALE_DELETE] = {op_sale_delete, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_MOVE] = {op_sale_move, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_FORGET] = {op_sale_forget, true, REFUSAL_BAD_STATE},
+    [LEDGER_FAIL] = {op_absent, true, REFUSAL_BAD_STATE},
+    [LEDGER_EPOCH] = {op_absent, true, REFUSAL_BAD_STATE},
+    [LEDGER_TRANSFER] = {op_absent, true, REFUSAL_BAD_STATE},
+    [LEDGER_TRANSFERRED] = {op_absent, true, REFUSAL_BAD_STATE},
 };
 _Static_assert(sizeof(op_table) / sizeof(op_table[0]) == LEDGER_KIND_COUNT, "an op without a row");
 
@@ -65,7 +77,7 @@ int write_event(struct write *w, struct ledger_event event)
         s, SQL_EVENT_ADD, v_int((int64_t)event.number), v_text(ledger_event_text(event.kind)),
         v_int(event.at_ms), v_nonzero((int64_t)event.sale), v_nonzero((int64_t)event.item),
         v_nonzero((int64_t)event.user), has_order ? v_id(&id) : v_text(NULL), v_nonzero(event.qty),
-        v_text(refusal_name(event.reason)), v_nonzero(event.a), v_nonzero(event.b),
+        v_text(ledger_refusal_name(event.reason)), v_nonzero(event.a), v_nonzero(event.b),
         v_nonzero(event.c), v_nonzero(event.d));
     if (err != 0) {
         return err == STORE_REFUSED ? ERR_CORRUPT : err; /* somebody else wrote events */
@@ -118,16 +130,16 @@ static int item_read(struct store *s, uint64_t id, struct store_item *ret_item)
     }
     struct store_item item = {
         .id = id,
-        .sale = (uint64_t)sqlite3_column_int64(row, 0),
-        .price_cents = (uint32_t)sqlite3_column_int64(row, 1),
+        .terms = {.sale = (uint64_t)sqlite3_column_int64(row, 0),
+                  .price_cents = (uint32_t)sqlite3_column_int64(row, 1),
+                  .pay_within_s = (uint32_t)sqlite3_column_int64(row, 3)},
         .limit_per_user = (uint32_t)sqlite3_column_int64(row, 2),
-        .pay_within_s = (uint32_t)sqlite3_column_int64(row, 3),
         .bar_unpaid = sqlite3_column_int(row, 4) != 0,
         .total = (uint64_t)sqlite3_column_int64(row, 7),
         .available = sqlite3_column_int64(row, 8),
     };
     err = sale_state_parse(column_span(row, 5), &item.sale_state);
-    column_text(row, 6, item.currency, sizeof(item.currency));
+    column_text(row, 6, item.terms.currency, sizeof(item.terms.currency));
     store_done(row);
     if (err != 0) {
         return ERR_CORRUPT;

@@ -14,6 +14,7 @@
 
 #include "backend/sqlite/ledger_sqlite.h"
 #include "backend/sqlite/statements.h"
+#include "port/ledger_rules.h"
 
 enum { STORE_REFUSED = 1 };
 
@@ -24,18 +25,15 @@ enum { STORE_REFUSED = 1 };
 struct store_item {
     uint64_t stamp; /* of the batch that read it; any other: an empty slot */
     uint64_t id;
-    uint64_t sale;
     uint64_t total;
     int64_t available; /* with the moves */
     int64_t move_available;
     int64_t move_locked;
     int64_t move_sold;
-    uint32_t price_cents;
+    struct order_terms terms;
     uint32_t limit_per_user;
-    uint32_t pay_within_s;
     bool bar_unpaid;
     enum sale_state sale_state;
-    char currency[4];
 };
 
 /* Items of the present batch, by id: open addressing, a power of two, at most half full. */
@@ -143,9 +141,6 @@ void store_rollback(struct store *s);
 void column_text(sqlite3_stmt *row, int column, char *ret_text, size_t capacity);
 /* The column, NULL as REFUSAL_NONE; ERR_CORRUPT: not a name the program knows. */
 int column_refusal(sqlite3_stmt *row, int column, enum refusal *ret_refusal);
-/* A refusal's name in the tables (codes are not unique, names are); NULL for REFUSAL_NONE. */
-const char *refusal_name(enum refusal refusal);
-int refusal_of_name(struct span name, enum refusal *ret_refusal);
 struct span column_span(sqlite3_stmt *row, int column);
 
 /* ledger_read.c: rows, for the write side too. ERR_NOTFOUND where there is none. */

@@ -255,6 +255,31 @@ static void texts_must_look_like_what_they_are(void **state)
         {"page.login_url=javascript:alert(1)", false},
         {"page.login_url=login", false},
         {"page.login_url=/a\"b", false},
+        {"ledger.url=", true},
+        {"ledger.url=mariadb://shop:a%20b@db.example:3307/ledger", true},
+        {"ledger.url=mariadb://shop@localhost/ledger?socket=/run/s.sock", true},
+        {"ledger.url=mysql://shop@db.example/ledger", false},
+        {"ledger.url=mariadb://db.example/ledger", false},
+        {"ledger.url=mariadb://shop@db.example", false},
+        {"ledger.url=mariadb://shop@db.example/led\nger", false},
+        {"amqp.url=", true},
+        {"amqp.url=amqp://shop:a%20b@mq.example:5673/%2fshop", true},
+        {"amqp.url=amqp://shop@mq.example", true},
+        {"amqp.url=amqps://shop@mq.example/", false},
+        {"amqp.url=amqp://mq.example/", false},
+        {"amqp.queue=shop.orders-2", true},
+        {"amqp.queue=shop orders", false},
+        {"redis.url=", true},
+        {"redis.url=redis://r.example", true},
+        {"redis.url=sentinel://a:1,b:2/shop", true},
+        {"redis.url=cluster://me:secret@a:1,[::1]:2", true},
+        {"redis.url=rediss://r.example", false},
+        {"redis.url=sentinel://a:1,b:2", false},
+        {"redis.url=redis://a,b", false},
+        {"redis.prefix=shop-1.sale:a_b", true},
+        {"redis.prefix=", false},
+        {"redis.prefix=a{b}", false},
+        {"redis.prefix=a b", false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct config config;
@@ -272,6 +297,25 @@ static void texts_must_look_like_what_they_are(void **state)
     char error[CONFIG_ERROR_MAX];
     assert_int_equal(set_one(longest, &config, error), 0);
     assert_int_equal(strlen(config.page_login_url), URL_MAX_BYTES);
+}
+
+static void a_refusal_does_not_show_a_password(void **state)
+{
+    (void)state;
+    struct config config;
+    char error[CONFIG_ERROR_MAX] = "";
+    assert_int_not_equal(set_one("ledger.url=mariadb://shop:hunter2@db:x/l", &config, error), 0);
+    assert_non_null(strstr(error, "--set ledger.url: "));
+    assert_non_null(strstr(error, "port"));
+    assert_null(strstr(error, "hunter2"));
+    assert_int_not_equal(set_one("amqp.url=amqp://shop:hunter2@mq:x/l", &config, error), 0);
+    assert_non_null(strstr(error, "--set amqp.url: "));
+    assert_non_null(strstr(error, "port"));
+    assert_null(strstr(error, "hunter2"));
+    assert_int_not_equal(set_one("redis.url=redis://shop:hunter2@db:x", &config, error), 0);
+    assert_non_null(strstr(error, "--set redis.url: "));
+    assert_non_null(strstr(error, "port"));
+    assert_null(strstr(error, "hunter2"));
 }
 
 static void what_is_printed_is_read_back_as_the_same(void **state)
@@ -328,6 +372,7 @@ int main(void)
         cmocka_unit_test(what_is_no_text_file_is_refused),
         cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(texts_must_look_like_what_they_are),
+        cmocka_unit_test(a_refusal_does_not_show_a_password),
         cmocka_unit_test(what_is_printed_is_read_back_as_the_same),
         cmocka_unit_test(reload_takes_over_what_may_change_and_names_the_rest),
     };

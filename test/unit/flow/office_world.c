@@ -65,7 +65,7 @@ void office_world_down(struct office_world *world)
     journal_free(world->journal);
     gate_box_done(&world->box);
     world->office = NULL;
-    world->ledger.pending = NULL; /* nobody will collect it */
+    world->ledger.port.pending = NULL; /* nobody will collect it */
 }
 
 void office_world_crash(struct office_world *world)
@@ -101,7 +101,7 @@ int64_t office_world_settle(struct office_world *world)
         int64_t sleep_us = office_world_turn(world);
         bool durable = journal_latched(world->journal) ||
                        journal_durable_lsn(world->journal) == journal_last_lsn(world->journal);
-        if (sleep_us > 0 && durable && world->ledger.pending == NULL) {
+        if (sleep_us > 0 && durable && world->ledger.port.pending == NULL) {
             return sleep_us;
         }
     }

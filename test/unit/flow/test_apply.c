@@ -49,6 +49,7 @@ static const struct {
     {EVENT_SALE_CLOSED, GATE_CLOSE, 0, 0, 0, 0, 0, 0, true, -1},
     {EVENT_SALE_CHANGED, GATE_RETIME, 0, 0, 0, 108, 0, 0, true, -1},
     {EVENT_SALE_FORGOTTEN, GATE_FORGET, 0, 0, 0, 0, 0, 0, false, -1},
+    {EVENT_ITEM_TRANSFERRED, GATE_TRANSFER_IN, 0, 108, 0, 0, 0, 0, false, -1},
     {EVENT_NONE, GATE_SKIP, 0, 0, 0, 0, 0, 0, false, -1},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -367,54 +367,75 @@ static void a_sale_is_forgotten_piece_by_piece(void **state)
 
 /* ---- watching ---- */
 
-static size_t notices(uint32_t loop, struct order_id *ids, size_t max, bool want_all)
+static size_t notices(uint32_t loop, struct order_view *views, size_t max, bool want_all)
 {
     bool all = !want_all;
-    size_t n = engine_notices(engine, loop, ids, max, &all);
+    size_t n = engine_notices(engine, loop, views, max, &all);
     assert_int_equal(all, want_all);
     return n;
 }
 
-static void a_watcher_hears_of_the_next_change_exactly_once(void **state)
+static void a_watcher_hears_of_each_change_exactly_once(void **state)
 {
     (void)state;
-    struct order_id ids[8];
+    struct order_view views[8];
     struct order_id watched = bought(1);
     struct order_id other = bought(2);
     (void)look(watched, 1, true);
     (void)look(watched, 1, true); /* watching twice is watching */
     (void)look(other, 2, false);  /* looking is not watching */
-    assert_int_equal(notices(1, ids, 8, false), 0);
+    assert_int_equal(notices(1, views, 8, false), 0);
     confirm(watched);
     confirm(other);
-    assert_int_equal(notices(0, ids, 8, false), 0);
-    assert_int_equal(notices(2, ids, 8, false), 0);
-    assert_int_equal(notices(1, ids, 8, false), 1);
-    assert_true(order_id_equal(ids[0], watched));
-    assert_int_equal(notices(1, ids, 8, false), 0);
+    assert_int_equal(notices(0, views, 8, false), 0);
+    assert_int_equal(notices(2, views, 8, false), 0);
+    assert_int_equal(notices(1, views, 8, false), 1);
+    assert_true(order_id_equal(views[0].id, watched));
+    assert_int_equal(notices(1, views, 8, false), 0);
     must_apply((struct gate_command){.kind = GATE_PAY, .id = watched, .item = THREE});
-    assert_int_equal(notices(1, ids, 8, false), 0); /* it did not watch again */
+    assert_int_equal(notices(1, views, 8, false), 1); /* it goes on watching */
+    assert_int_equal(views[0].state, ORDER_PAID);
+    assert_int_equal(notices(1, views, 8, false), 0);
+}
+
+static void a_notice_shows_the_order_as_it_is_when_it_is_taken(void **state)
+{
+    (void)state;
+    struct order_view views[8];
+    struct order_id id = bought(1);
+    (void)look(id, 0, true);
+    confirm(id);
+    must_apply((struct gate_command){.kind = GATE_PAY, .id = id, .item = THREE});
+    assert_int_equal(notices(0, views, 8, false), 1); /* two changes, told as one */
+    struct gate_ask now = look(id, 0, false);
+    assert_int_equal(views[0].state, ORDER_PAID);
+    assert_int_equal(views[0].version, now.order.version);
+    assert_int_equal(views[0].lsn, now.lsn);
+    assert_int_equal(views[0].user, now.order.user);
+    assert_true(views[0].lsn > journal_durable_lsn(journal)); /* to be waited for */
+    flush();
+    assert_true(views[0].lsn <= journal_durable_lsn(journal));
 }
 
 static void every_loop_that_watches_hears_of_it(void **state)
 {
     (void)state;
-    struct order_id ids[8];
+    struct order_view views[8];
     struct order_id id = bought(1);
     for (uint32_t loop = 0; loop < LOOPS; loop++) {
         (void)look(id, loop, true);
     }
     confirm(id);
     for (uint32_t loop = 0; loop < LOOPS; loop++) {
-        assert_int_equal(notices(loop, ids, 8, false), 1);
-        assert_true(order_id_equal(ids[0], id));
+        assert_int_equal(notices(loop, views, 8, false), 1);
+        assert_true(order_id_equal(views[0].id, id));
     }
 }
 
 static void what_changed_nothing_is_not_news(void **state)
 {
     (void)state;
-    struct order_id ids[8];
+    struct order_view views[8];
     struct order_id id = bought(1);
     (void)look(id, 0, true);
     uint64_t lsn;
@@ -422,9 +443,9 @@ static void what_changed_nothing_is_not_news(void **state)
     const struct gate_command pay = {.kind = GATE_PAY, .id = id, .item = THREE};
     assert_int_equal(apply(pay, &lsn, &refusal), ERR_INVALID); /* not LOCKED yet */
     assert_int_equal(buy(1, 1).existed, true);
-    assert_int_equal(notices(0, ids, 8, false), 0);
+    assert_int_equal(notices(0, views, 8, false), 0);
     confirm(id);
-    assert_int_equal(notices(0, ids, 8, false), 1);
+    assert_int_equal(notices(0, views, 8, false), 1);
 }
 
 static void a_sleeping_loop_is_woken_and_no_other(void **state)
@@ -460,7 +481,7 @@ static void too_much_news_says_look_at_everything(void **state)
 {
     (void)state;
     enum { MANY = 4096 + 10 };
-    static struct order_id ids[MANY];
+    static struct order_view views[MANY];
     for (uint64_t i = 0; i < MANY; i++) {
         struct order_id id = order_id_fresh(FREE, NOW, (uint32_t)i);
         assert_int_equal(buy_at(id, 1, FREE, 1, NOW).refusal, REFUSAL_NONE);
@@ -475,24 +496,24 @@ static void too_much_news_says_look_at_everything(void **state)
             flush();
         }
     }
-    size_t told = notices(0, ids, 1000, true);
+    size_t told = notices(0, views, 1000, true);
     assert_int_equal(told, 1000);
     size_t more;
-    while ((more = notices(0, ids + told, MANY - told, false)) > 0) {
+    while ((more = notices(0, views + told, MANY - told, false)) > 0) {
         told += more;
     }
     assert_int_equal(told, 4096);
     static bool seen[MANY];
     memset(seen, 0, sizeof(seen));
     for (size_t i = 0; i < told; i++) { /* each at most once */
-        uint64_t n = ids[i].lo & 0x7fffffff;
+        uint64_t n = views[i].id.lo & 0x7fffffff;
         assert_false(seen[n]);
         seen[n] = true;
     }
     (void)look(order_id_fresh(FREE, NOW, 5), 0, true);
     must_apply(
         (struct gate_command){.kind = GATE_PAY, .id = order_id_fresh(FREE, NOW, 5), .item = FREE});
-    assert_int_equal(notices(0, ids, MANY, false), 1); /* and it goes on as before */
+    assert_int_equal(notices(0, views, MANY, false), 1); /* and it goes on as before */
 }
 
 /* ---- when the journal cannot take more ---- */
@@ -602,7 +623,8 @@ int main(void)
         TEST(an_event_is_applied_once),
         TEST(an_event_that_cannot_be_is_refused_with_its_reason),
         TEST(a_sale_is_forgotten_piece_by_piece),
-        TEST(a_watcher_hears_of_the_next_change_exactly_once),
+        TEST(a_watcher_hears_of_each_change_exactly_once),
+        TEST(a_notice_shows_the_order_as_it_is_when_it_is_taken),
         TEST(every_loop_that_watches_hears_of_it),
         TEST(what_changed_nothing_is_not_news),
         TEST(a_sleeping_loop_is_woken_and_no_other),

@@ -109,9 +109,12 @@ static void buy_and_look(uint32_t loop, struct order_id id, uint64_t user, uint6
     struct gate_ask look = {.question = ASK_ORDER, .loop = loop, .id = id, .watch = true};
     CHECK(gate_submit(engine_port(shop.engine), &look) == GATE_ANSWERED);
     CHECK(look.has_order && look.order.version >= bought.order.version);
-    struct order_id ids[16];
+    struct order_view views[16];
     bool all;
-    (void)engine_notices(shop.engine, loop, ids, 16, &all);
+    size_t n = engine_notices(shop.engine, loop, views, 16, &all);
+    for (size_t i = 0; i < n; i++) {
+        CHECK(views[i].version >= 1 && views[i].lsn > 0);
+    }
     struct gate_ask item_ask = {.question = ASK_ITEM, .item = item};
     CHECK(gate_submit(engine_port(shop.engine), &item_ask) == GATE_ANSWERED);
     const struct item_view *view = &item_ask.view;

@@ -21,7 +21,8 @@ static struct world world;
 static void set_up_with(uint64_t segment_bytes, uint32_t buffer_bytes)
 {
     world_init(&world, 9);
-    world.options = (struct journal_options){segment_bytes, buffer_bytes};
+    world.options =
+        (struct journal_options){.segment_bytes = segment_bytes, .buffer_bytes = buffer_bytes};
     world.sizes.orders = world.sizes.buyers = 4000;
     assert_int_equal(world_open(&world), 0);
     world_start_sale(&world);

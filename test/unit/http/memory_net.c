@@ -17,6 +17,7 @@ struct line {
     bool used;
     bool announced;
     bool fin;
+    bool told_fin;
     bool reset;
     bool finished;
     uint32_t watch;
@@ -29,6 +30,7 @@ struct memory_net {
     struct net net;
     uint32_t max;
     bool accepting;
+    int64_t timeout_us;
     struct memory_net_counts counts;
     struct line *lines;
 };
@@ -68,9 +70,9 @@ static void pile_add(struct pile *pile, const void *bytes, size_t n)
 
 static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max, int64_t timeout_us)
 {
-    (void)timeout_us;
     struct memory_net *n = self(net);
     size_t count = 0;
+    n->timeout_us = timeout_us;
     for (uint32_t i = 0; i < n->max && count < max; i++) {
         struct line *line = &n->lines[i];
         if (!line->used) {
@@ -82,6 +84,8 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
         what |= readable && (line->watch & NET_READABLE) != 0 ? NET_READABLE : 0;
         what |= line->window > 0 && (line->watch & NET_WRITABLE) != 0 ? NET_WRITABLE : 0;
         what |= line->reset ? NET_HUNG_UP : 0;
+        what |= line->fin && !line->told_fin ? NET_FINISHED : 0;
+        line->told_fin = line->fin;
         if (what != 0) {
             ret_events[count++] = (struct net_event){i, what};
         }
@@ -251,6 +255,11 @@ bool memory_net_finished(struct net *net, uint32_t connection)
 bool memory_net_closed(struct net *net, uint32_t connection)
 {
     return !line_of(net, connection)->used;
+}
+
+int64_t memory_net_timeout_us(struct net *net)
+{
+    return self(net)->timeout_us;
 }
 
 bool memory_net_accepting(struct net *net)

@@ -65,10 +65,19 @@ static void app_gone(void *context, struct http_exchange exchange, uint64_t tag)
     f->gone_tag[f->gone_count++] = tag;
 }
 
+static void app_finished(void *context, struct http_exchange exchange)
+{
+    struct fixture *f = context;
+    assert_true(http_alive(f->server, exchange));
+}
+
 static void start(struct fixture *f)
 {
-    struct http_app app = {
-        .context = f, .handle = app_handle, .problem = app_problem, .gone = app_gone};
+    struct http_app app = {.context = f,
+                           .handle = app_handle,
+                           .problem = app_problem,
+                           .finished = app_finished,
+                           .gone = app_gone};
     f->net = memory_net_new(f->options.connections_max);
     f->now_ms = 1000;
     assert_int_equal(http_server_new(f->net, &f->options, &app, &f->server), 0);

@@ -2,10 +2,11 @@
  * Opening: new files, versions, foreign files. And what happens to the file: a killed writer, a
  * full disk, a foreign lock, a WAL that readers hold open.
  */
-#include "fixture.h"
+#include "conformance/ledger/fixture.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static void test_reading_needs_a_ledger(void **state)
 static void test_a_newer_version_is_refused(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(sql_run(f, "PRAGMA user_version = 7"), SQLITE_OK);
+    assert_int_equal(sql_run(f, "PRAGMA user_version = 7"), SQL_DONE);
     struct ledger *other = NULL;
     assert_int_equal(ledger_sqlite_open(f->path, READ_WRITE, &other), ERR_VERSION);
     assert_non_null(strstr(ledger_sqlite_error(NULL), "version 7"));
@@ -60,9 +61,9 @@ static void test_a_newer_version_is_refused(void **state)
     assert_null(other);
     assert_int_equal(sql_number(f, "PRAGMA user_version"), 7); /* untouched */
     /* A reader needs the version to be the present one: it cannot bring it there. */
-    assert_int_equal(sql_run(f, "PRAGMA user_version = 0"), SQLITE_OK);
+    assert_int_equal(sql_run(f, "PRAGMA user_version = 0"), SQL_DONE);
     assert_int_equal(ledger_sqlite_open(f->path, READ_ONLY, &other), ERR_VERSION);
-    assert_int_equal(sql_run(f, "PRAGMA user_version = %d", (int)SCHEMA_STEPS_COUNT), SQLITE_OK);
+    assert_int_equal(sql_run(f, "PRAGMA user_version = %d", (int)SCHEMA_STEPS_COUNT), SQL_DONE);
 }
 
 static void test_foreign_files_are_refused(void **state)
@@ -329,5 +330,5 @@ int main(void)
         TEST(test_a_foreign_lock),
         TEST(test_the_wal_is_bounded),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return LEDGER_RUN_ON(on_sqlite, tests);
 }

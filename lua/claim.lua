@@ -1,0 +1,25 @@
+#!lua
+-- Makes an empty, closed segment under a higher epoch and names the server that may decide for it.
+-- Keys carry their epoch, so whatever an older epoch left behind is out of reach at once. Closed:
+-- its place has a third word, so that no front's call fits it; restore.lua fills and opens it.
+-- `base` is the event it is filled as of: one that is closed is not begun again as of another.
+-- KEYS: meta.
+-- ARGV: epoch, run id, fence, event, highest time, room for orders, buyers, items, sales, and for
+--       entries of the outbox (0: no bound).
+local meta = redis.call('HMGET', KEYS[1], 'place', 'fence', 'base')
+local epoch, run, closed = string.match(meta[1] or '0 -', '^(%d+) (%S+) ?(%a*)$')
+if tonumber(ARGV[3]) < tonumber(meta[2] or 0) then
+    return 'F ' .. meta[2]
+elseif epoch == ARGV[1] and run == ARGV[2] and (closed == '' or meta[3] == ARGV[4]) then
+    -- Again. Its caller may hold a newer token than when it began.
+    redis.call('HSET', KEYS[1], 'fence', ARGV[3])
+    return VERDICT_SAME .. ' 0 0 0 0 0'
+elseif tonumber(epoch) >= tonumber(ARGV[1]) then
+    return 'X ' .. (meta[1] or '-')
+end
+redis.call('DEL', KEYS[1])
+-- What every call reads stands first: a small hash is searched from its beginning.
+redis.call('HSET', KEYS[1], 'place', ARGV[1] .. ' ' .. ARGV[2] .. ' closed', 'high', ARGV[5],
+    'orders_left', ARGV[6], 'buyers_left', ARGV[7], 'out_max', ARGV[10], 'event', ARGV[4],
+    'fence', ARGV[3], 'items_left', ARGV[8], 'sales_left', ARGV[9], 'base', ARGV[4])
+return VERDICT_DONE .. ' 0 0 0 0 0'

@@ -1,0 +1,55 @@
+#!lua
+-- A closed sale leaves the board bit by bit: at most so many orders and buyers in one call, orders
+-- first, then an item that has none left, then the sale.
+-- KEYS: meta, sale, the sale's items.
+-- ARGV: those of event.lua, then how many, what the keys of items, of orders' and of buyers'
+--       buckets begin with, sale.
+local state = call('HGET', KEYS[2], 'state')
+local budget = tonumber(ARGV[7])
+if not state then
+    return VERDICT_SAME .. ' 0 0 0 0 0'
+elseif tonumber(state) ~= SALE_CLOSED or budget == 0 then
+    return VERDICT_REFUSED .. ' ' .. REFUSAL_BAD_STATE .. ' 0 0 0 0'
+end
+
+-- Takes entries out of the buckets of one item; true when they are all empty.
+local function empty(prefix, counter)
+    local keys = {}
+    for bucket = 0, REDIS_BUCKETS - 1 do
+        keys[bucket + 1] = prefix .. bucket
+    end
+    local full = call('EXISTS', unpack(keys))
+    for _, key in ipairs(keys) do
+        while full > 0 and budget > 0 do
+            -- 1000 at a time: a call's arguments stand on Lua's stack, which has 8000 places
+            local fields = call('HRANDFIELD', key, math.min(budget, 1000))
+            if #fields == 0 then
+                break
+            end
+            call('HDEL', key, unpack(fields))
+            call('HINCRBY', KEYS[1], counter, #fields)
+            budget = budget - #fields
+            if call('EXISTS', key) == 0 then
+                full = full - 1
+            end
+        end
+    end
+    return full == 0
+end
+
+call('HSET', KEYS[2], 'forgetting', 1)
+for _, item in ipairs(call('SMEMBERS', KEYS[3])) do
+    if not empty(ARGV[9] .. item .. ':', 'orders_left')
+        or not empty(ARGV[10] .. item .. ':', 'buyers_left') then
+        write_meta(meta[3])
+        return VERDICT_MORE .. ' 0 0 0 0 0'
+    end
+    call('DEL', ARGV[8] .. item)
+    call('SREM', KEYS[3], item)
+    call('HINCRBY', KEYS[1], 'items_left', 1)
+end
+call('DEL', KEYS[2], KEYS[3])
+call('HINCRBY', KEYS[1], 'sales_left', 1)
+write_meta(event)
+tell('s ' .. ARGV[11])
+return VERDICT_DONE .. ' 0 0 0 0 0'

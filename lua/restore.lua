@@ -1,0 +1,90 @@
+#!lua
+-- Fills a closed segment with what the ledger has, some rows in one call, and opens it. Rows are
+-- written as they are given, and again they write the same. What has changed since it was filled is
+-- left alone: an item with its buyers and orders (its version tells), a sale once an event has been
+-- applied, everything once it is open.
+-- KEYS: meta.
+-- ARGV: place (epoch and run id), fence, version of items, what the keys of this epoch begin with,
+--       then rows:
+--         s SALE STATE STARTS ENDS BAR
+--         i ITEM SALE TOTAL AVAILABLE LOCKED SOLD LIMIT
+--         b BUCKET ITEM USER HELD ENDED BARRED
+--         o BUCKET ITEM ID USER QTY STATE REASON VERSION CREATED PAY_BY
+--         open (the last)
+local call, match = redis.call, string.match
+local meta = call('HMGET', KEYS[1], 'place', 'fence', 'event', 'base')
+local open = meta[1] == ARGV[1]
+if not open and meta[1] ~= ARGV[1] .. ' closed' then
+    return 'X ' .. (meta[1] or '-')
+elseif tonumber(ARGV[2]) < tonumber(meta[2]) then
+    return 'F ' .. meta[2]
+elseif open then
+    return VERDICT_SAME .. ' 0 0 0 0 0'
+end
+local keys = ARGV[4]
+-- A counter of meta goes down by what is new. Below 0 the ledger has more than there is room for.
+local function count(counter, new)
+    if new > 0 then
+        call('HINCRBY', KEYS[1], counter, -new)
+    end
+end
+
+local function changed(item)
+    local version = call('HGET', keys .. 'i:' .. item, 'version')
+    return version and version ~= ARGV[3]
+end
+
+local fill = {}
+function fill.s(row)
+    if meta[3] ~= meta[4] then
+        return true
+    end
+    local sale, state, starts, ends, bar = match(row, '^(%d+) (%d+) (%-?%d+) (%-?%d+) (%d)$')
+    count('sales_left', 1 - call('EXISTS', keys .. 's:' .. sale))
+    call('HSET', keys .. 's:' .. sale, 'state', state, 'starts', starts, 'ends', ends, 'bar', bar,
+        'forgetting', 0)
+    return true
+end
+function fill.i(row)
+    local item, sale, total, available, locked, sold, limit =
+        match(row, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    local rule = call('HMGET', keys .. 's:' .. sale, 'state', 'starts', 'ends', 'bar')
+    if not rule[1] then
+        return false
+    elseif changed(item) then
+        return true
+    end
+    count('items_left', 1 - call('EXISTS', keys .. 'i:' .. item))
+    call('HSET', keys .. 'i:' .. item, 'available', available, 'locked', locked,
+        'version', ARGV[3], 'rule', limit .. ' ' .. table.concat(rule, ' '), 'sold', sold,
+        'total', total, 'sale', sale)
+    call('SADD', keys .. 'm:' .. sale, item)
+    return true
+end
+function fill.b(row)
+    local bucket, item, user, rest = match(row, '^(%d+) (%d+) (%d+) (%d+ %d+ %d)$')
+    if changed(item) then
+        return true
+    end
+    count('buyers_left', call('HSET', keys .. 'b:' .. item .. ':' .. bucket, user, rest))
+    return true
+end
+function fill.o(row)
+    local bucket, item, id, rest = match(row, '^(%d+) (%d+) (%S+) (.+)$')
+    if changed(item) then
+        return true
+    end
+    count('orders_left', call('HSET', keys .. 'o:' .. item .. ':' .. bucket, id, rest))
+    return true
+end
+
+for i = 5, #ARGV do
+    if ARGV[i] == 'open' then
+        call('HSET', KEYS[1], 'place', ARGV[1])
+        call('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'news', 'e ' .. match(ARGV[1], '^%d+'))
+    elseif not fill[string.sub(ARGV[i], 1, 1)](string.sub(ARGV[i], 3)) then
+        return redis.error_reply('BROKEN row ' .. ARGV[i] .. ' has no sale')
+    end
+end
+call('HSET', KEYS[1], 'fence', ARGV[2])
+return VERDICT_DONE .. ' 0 0 0 0 0'

@@ -1,0 +1,39 @@
+#!lua
+-- An item's units: restock, transfer_out and transfer_in as the ledger committed them. And, without
+-- an event, units taken for a transfer: as many as there are, up to the amount, once for each
+-- transfer's id.
+-- KEYS: meta, item, what transfers took.
+-- ARGV: those of event.lua, then amount, item, the transfer's id.
+if asked then
+    local taken = call('HGET', KEYS[3], ARGV[9])
+    if taken then
+        return VERDICT_SAME .. ' 0 0 0 0 0 t ' .. taken
+    end
+end
+local item = call('HMGET', KEYS[2], 'available', 'locked', 'version', 'total')
+if not item[1] then
+    return VERDICT_REFUSED .. ' ' .. REFUSAL_NO_SUCH_ITEM .. ' 0 0 0 0'
+end
+local available, total, amount = tonumber(item[1]), tonumber(item[4]), tonumber(ARGV[7])
+local answer = ''
+if asked then
+    if amount > available then
+        amount = available
+    end
+    local taken = text('%d', amount)
+    call('HSET', KEYS[3], ARGV[9], taken)
+    answer = ' t ' .. taken
+    amount = -amount
+elseif kind == GATE_TRANSFER_OUT then
+    if available < amount then
+        return VERDICT_REFUSED .. ' ' .. REFUSAL_SOLD_OUT .. ' 0 0 ' .. item[1] .. ' 0'
+    end
+    amount = -amount
+elseif amount > STOCK_MAX or total + amount > STOCK_MAX then
+    return VERDICT_REFUSED .. ' ' .. REFUSAL_BAD_REQUEST .. ' 0 0 ' .. item[1] .. ' 0'
+end
+call('HSET', KEYS[2], 'available', text('%d', available + amount),
+    'total', text('%d', total + amount), 'version', text('%d', item[3] + 1))
+write_meta(event)
+tell('i ' .. ARGV[8])
+return VERDICT_DONE .. ' 0 0 0 ' .. text('%d', available + amount) .. ' ' .. item[2] .. answer

@@ -1,0 +1,406 @@
+/*
+ * Sales: create, change, delete, move from state to state, forget; and RESTOCK.
+ *
+ * A draft is the operator's own paper: anything may change, nothing is an event, it may be thrown
+ * away. From the first move on (warm or open) the gate knows the sale, every change is an event,
+ * and only its name and its end may still be changed.
+ *
+ * What may change and move is port/ledger_rules; ids that are given must be free. An op decides before
+ * it writes: a refusal changed nothing.
+ */
+#include <stdlib.h>
+
+#include "backend/mariadb/maria.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "port/ledger_rules.h"
+
+struct next_ids {
+    uint64_t sale;
+    uint64_t item;
+};
+
+static int next_ids_read(struct maria *s, struct next_ids *ret_next)
+{
+    struct maria_row *row;
+    int err = maria_get_values(s, MARIA_IDS, &row, NULL, 0);
+    if (err != 0) {
+        return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
+    }
+    ret_next->sale = (uint64_t)cell_int(row, 0);
+    ret_next->item = (uint64_t)cell_int(row, 1);
+    maria_done(row);
+    return 0;
+}
+
+static int next_ids_write(struct maria *s, const struct next_ids *next)
+{
+    return maria_run(s, MARIA_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
+}
+
+/* Whether every given item id is free, or belongs to the sale whose items are replaced. */
+static int item_ids_check(struct maria *s, const struct sale_row *sale, uint64_t owner,
+                          enum refusal *ret_refusal)
+{
+    *ret_refusal = REFUSAL_NONE;
+    for (uint32_t i = 0; i < sale->items_count; i++) {
+        if (sale->items[i].id == 0) {
+            continue;
+        }
+        uint64_t found = owner;
+        struct maria_row *row;
+        int err = maria_get(s, MARIA_ITEM_OWNER, &row, v_int((int64_t)sale->items[i].id));
+        if (err == 0) {
+            found = (uint64_t)cell_int(row, 0);
+            maria_done(row);
+        } else if (err != ERR_NOTFOUND) {
+            return err;
+        }
+        if (found != owner || ledger_item_is_double(sale, i)) {
+            *ret_refusal = REFUSAL_EXISTS;
+            return 0;
+        }
+    }
+    return 0;
+}
+
+/* All items of a sale, in the order given. Their ids have been checked. */
+static int items_insert(struct maria *s, uint64_t id, const struct sale_row *sale,
+                        struct next_ids *next)
+{
+    enum { ITEM_VALUES = 9, STOCK_VALUES = 3 };
+    size_t count = sale->items_count;
+    struct value *items = calloc(count + 1, ITEM_VALUES * sizeof(*items));
+    struct value *stock = calloc(count + 1, STOCK_VALUES * sizeof(*stock));
+    int err = items == NULL || stock == NULL ? ERR_NOMEM : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ledger_id_pass(&next->item, sale->items[i].id);
+    }
+    for (uint32_t i = 0; i < count && err == 0; i++) {
+        const struct item_row *item = &sale->items[i];
+        int64_t item_id = (int64_t)(item->id != 0 ? item->id : next->item++);
+        const struct value row[ITEM_VALUES] = {
+            v_int(item_id),           v_int((int64_t)id),         v_int(i),
+            v_text(item->name),       v_nonempty(item->sku),      v_nonempty(item->image_url),
+            v_int(item->price_cents), v_nonzero(item->was_cents), v_int(item->limit_per_user)};
+        const struct value units[STOCK_VALUES] = {v_int(item_id), v_int((int64_t)item->total),
+                                                  v_int((int64_t)item->total)};
+        memcpy(items + (size_t)i * ITEM_VALUES, row, sizeof(row));
+        memcpy(stock + (size_t)i * STOCK_VALUES, units, sizeof(units));
+    }
+    if (err == 0) {
+        err = maria_run_rows(s, MARIA_ITEMS_ADD, items, ITEM_VALUES, count, NULL);
+    }
+    if (err == 0) {
+        err = maria_run_rows(s, MARIA_STOCK_ADD, stock, STOCK_VALUES, count, NULL);
+    }
+    free(items);
+    free(stock);
+    return err;
+}
+
+static int items_delete(struct maria *s, uint64_t sale)
+{
+    int err = maria_run(s, MARIA_RESTOCKS_DROP, v_int((int64_t)sale));
+    if (err == 0) {
+        err = maria_run(s, MARIA_STOCK_DROP, v_int((int64_t)sale));
+    }
+    return err != 0 ? err : maria_run(s, MARIA_ITEMS_DROP, v_int((int64_t)sale));
+}
+
+/* The row into *ret_sale; where there is none the op is refused and 0 comes with NULL. */
+static int sale_find(struct maria_write *w, struct ledger_op *op, uint64_t id,
+                     struct sale_row **ret_sale)
+{
+    *ret_sale = NULL;
+    int err = maria_sale_load(w->maria, id, ret_sale);
+    if (err == ERR_NOTFOUND) {
+        op->refusal = REFUSAL_NOT_FOUND;
+        return 0;
+    }
+    return err;
+}
+
+int maria_op_sale_create(struct maria_write *w, struct ledger_op *op)
+{
+    struct maria *s = w->maria;
+    const struct sale_row *in = op->sale_in;
+    struct next_ids next;
+    int err = next_ids_read(s, &next);
+    if (err != 0) {
+        return err;
+    }
+    if (in->id != 0) {
+        struct sale_row *existing = NULL;
+        err = maria_sale_load(s, in->id, &existing);
+        sale_row_free(existing);
+        if (err == 0) {
+            op->refusal = REFUSAL_EXISTS;
+        }
+        if (err != ERR_NOTFOUND) {
+            return err;
+        }
+    }
+    err = item_ids_check(s, in, 0, &op->refusal);
+    if (err != 0 || op->refusal != REFUSAL_NONE) {
+        return err;
+    }
+    ledger_id_pass(&next.sale, in->id);
+    uint64_t id = in->id != 0 ? in->id : next.sale++;
+    err = maria_run(s, MARIA_SALE_ADD, v_int((int64_t)id), v_text(in->name),
+                    v_text(sale_state_text(SALE_DRAFT)), v_int(in->bar_unpaid),
+                    v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
+                    v_int(w->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
+    if (err == 0) {
+        err = items_insert(s, id, in, &next);
+    }
+    if (err == 0) {
+        err = next_ids_write(s, &next);
+    }
+    return err != 0 ? err : maria_sale_load(s, id, &op->sale);
+}
+
+static int sale_update(struct maria *s, const struct sale_row *sale)
+{
+    return maria_run(s, MARIA_SALE_SET, v_text(sale->name), v_int(sale->bar_unpaid),
+                     v_int(sale->pay_within_s), v_int(sale->starts_at_ms), v_int(sale->ends_at_ms),
+                     v_text(sale->currency), v_nonempty(sale->pay_url), v_int((int64_t)sale->id));
+}
+
+static int items_replace(struct maria *s, uint64_t sale, const struct sale_row *given)
+{
+    struct next_ids next;
+    int err = next_ids_read(s, &next);
+    if (err == 0) {
+        err = items_delete(s, sale);
+    }
+    if (err == 0) {
+        err = items_insert(s, sale, given, &next);
+    }
+    return err != 0 ? err : next_ids_write(s, &next);
+}
+
+/* What forbids the change, if anything does; `sale` has it already. */
+static int sale_change_check(struct maria_write *w, const struct ledger_op *op,
+                             const struct sale_row *sale, uint32_t differs,
+                             enum refusal *ret_refusal)
+{
+    *ret_refusal = ledger_sale_change_refusal(sale, differs);
+    if (*ret_refusal != REFUSAL_NONE || (differs & SALE_HAS_ITEMS) == 0) {
+        return 0;
+    }
+    return item_ids_check(w->maria, op->sale_in, sale->id, ret_refusal);
+}
+
+static int sale_event(struct maria_write *w, enum ledger_event_kind kind, uint64_t sale, int64_t a)
+{
+    return maria_event(
+        w, (struct ledger_event){.kind = kind, .segment = SEGMENT_ALL, .sale = sale, .a = a});
+}
+
+/* `sale` is ours: the row as it is, changed here on its way back into the table. */
+static int sale_change(struct maria_write *w, struct ledger_op *op, struct sale_row *sale)
+{
+    uint32_t differs = ledger_sale_differs(sale, op->sale_in, op->changes);
+    ledger_sale_take_over(sale, op->sale_in, differs);
+    int err = sale_change_check(w, op, sale, differs, &op->refusal);
+    if (err != 0 || op->refusal != REFUSAL_NONE) {
+        return err;
+    }
+    op->repeated = differs == 0;
+    if (differs != 0) {
+        err = sale_update(w->maria, sale);
+    }
+    if (err == 0 && (differs & SALE_HAS_ITEMS) != 0) {
+        err = items_replace(w->maria, sale->id, op->sale_in);
+    }
+    if (err == 0 && differs != 0 && sale->state != SALE_DRAFT) {
+        err = sale_event(w, EVENT_SALE_CHANGED, sale->id, sale->ends_at_ms);
+    }
+    return err != 0 ? err : maria_sale_load(w->maria, sale->id, &op->sale);
+}
+
+int maria_op_sale_change(struct maria_write *w, struct ledger_op *op)
+{
+    struct sale_row *sale;
+    int err = sale_find(w, op, op->sale_id != 0 ? op->sale_id : op->sale_in->id, &sale);
+    if (err == 0 && sale != NULL) {
+        err = sale_change(w, op, sale);
+    }
+    sale_row_free(sale);
+    return err;
+}
+
+int maria_op_sale_delete(struct maria_write *w, struct ledger_op *op)
+{
+    struct sale_row *sale;
+    int err = sale_find(w, op, op->sale_id, &sale);
+    if (err != 0 || sale == NULL) {
+        return err;
+    }
+    if (sale->state != SALE_DRAFT) {
+        op->refusal = REFUSAL_BAD_STATE;
+        sale_row_free(sale);
+        return 0;
+    }
+    op->sale = sale; /* as it was */
+    err = items_delete(w->maria, sale->id);
+    return err != 0 ? err : maria_run(w->maria, MARIA_SALE_DROP, v_int((int64_t)sale->id));
+}
+
+/* What the gate has to know: the sale, then its items, each segment its share of them. */
+static int sale_load_events(struct maria_write *w, const struct sale_row *sale)
+{
+    struct ledger_event warmed = ledger_sale_warmed(sale);
+    warmed.segment = SEGMENT_ALL;
+    int err = maria_event(w, warmed);
+    if (sale->homes > 0) {
+        return err != 0 ? err : maria_allot(w, sale);
+    }
+    for (uint32_t i = 0; i < sale->items_count && err == 0; i++) {
+        err = maria_event(w, ledger_item_loaded(sale, i));
+    }
+    return err;
+}
+
+static int sale_move_event(struct maria_write *w, const struct sale_row *sale,
+                           enum sale_state target, int64_t starts_at_ms)
+{
+    enum ledger_event_kind kind = ledger_sale_move_event(target);
+    if (kind == EVENT_NONE) {
+        return 0; /* said by sale_load_events */
+    }
+    return sale_event(w, kind, sale->id, target == SALE_OPEN ? starts_at_ms : 0);
+}
+
+static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_row *sale)
+{
+    enum sale_state target = op->target;
+    enum ledger_move kind = ledger_sale_move(sale, target, w->now_ms);
+    int err = 0;
+    if (kind == LEDGER_MOVE_BAD) {
+        op->refusal = REFUSAL_BAD_STATE;
+        return 0;
+    }
+    op->repeated = kind == LEDGER_MOVE_SAME;
+    if (kind == LEDGER_MOVE_LOADS) {
+        sale->homes = w->segments; /* buyers' homes, for good */
+        err = sale_load_events(w, sale);
+    }
+    if (err == 0 && kind != LEDGER_MOVE_SAME) {
+        int64_t starts_at_ms = sale->starts_at_ms;
+        if (target == SALE_OPEN && starts_at_ms > w->now_ms) {
+            starts_at_ms = w->now_ms;
+        }
+        err = maria_run(w->maria, MARIA_SALE_MOVE, v_text(sale_state_text(target)),
+                        v_int(starts_at_ms), v_int(sale->homes), v_int((int64_t)sale->id));
+        if (err == 0) {
+            err = sale_move_event(w, sale, target, starts_at_ms);
+        }
+    }
+    return err != 0 ? err : maria_sale_load(w->maria, sale->id, &op->sale);
+}
+
+int maria_op_sale_move(struct maria_write *w, struct ledger_op *op)
+{
+    CHECK((unsigned)op->target < SALE_STATE_COUNT);
+    struct sale_row *sale;
+    int err = sale_find(w, op, op->sale_id, &sale);
+    if (err == 0 && sale != NULL) {
+        err = sale_move(w, op, sale);
+    }
+    sale_row_free(sale);
+    return err;
+}
+
+static int sale_forget(struct maria_write *w, struct ledger_op *op, const struct sale_row *sale)
+{
+    int err = 0;
+    if (sale->state != SALE_CLOSED || ledger_sale_has_locked(sale)) {
+        op->refusal = REFUSAL_BAD_STATE;
+        return 0;
+    }
+    op->repeated = sale->forgotten;
+    if (!sale->forgotten) {
+        err = maria_run(w->maria, MARIA_SALE_FORGET, v_int((int64_t)sale->id));
+        if (err == 0) {
+            err = sale_event(w, EVENT_SALE_FORGOTTEN, sale->id, 0);
+        }
+    }
+    return err != 0 ? err : maria_sale_load(w->maria, sale->id, &op->sale);
+}
+
+int maria_op_sale_forget(struct maria_write *w, struct ledger_op *op)
+{
+    struct sale_row *sale;
+    int err = sale_find(w, op, op->sale_id, &sale);
+    if (err == 0 && sale != NULL) {
+        err = sale_forget(w, op, sale);
+    }
+    sale_row_free(sale);
+    return err;
+}
+
+/* An earlier restock under this key. ERR_NOTFOUND: there is none. */
+static int restock_answer_existing(struct maria_write *w, struct ledger_op *op)
+{
+    struct maria_row *row;
+    int err = maria_get(w->maria, MARIA_RESTOCKED, &row, v_int((int64_t)op->item),
+                        v_blob(op->key, strlen(op->key)));
+    if (err != 0) {
+        return err;
+    }
+    op->repeated = (uint64_t)cell_int(row, 0) == op->amount;
+    op->refusal = op->repeated ? REFUSAL_NONE : REFUSAL_DIFFERENT_REQUEST;
+    maria_done(row);
+    return 0;
+}
+
+static int restock(struct maria_write *w, struct ledger_op *op, const struct plan_item *item)
+{
+    struct maria *s = w->maria;
+    int64_t amount = (int64_t)op->amount;
+    int err = maria_run(s, MARIA_RESTOCK, v_int(amount), v_int(amount), v_int((int64_t)item->id));
+    if (err == 0) {
+        err = maria_run(s, MARIA_RESTOCK_ADD, v_int((int64_t)item->id),
+                        v_blob(op->key, strlen(op->key)), v_int(amount), v_int(w->now_ms));
+    }
+    /* The gate loads a draft's item with its total when it is warmed. */
+    if (err == 0 && item->homes > 0) {
+        err = maria_allot_more(w, item, op->amount);
+    } else if (err == 0 && item->sale_state != SALE_DRAFT) {
+        err = maria_event(w, (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
+                                                   .sale = item->terms.sale,
+                                                   .item = item->id,
+                                                   .a = amount});
+    }
+    return err != 0 ? err : maria_sale_load(s, item->terms.sale, &op->sale);
+}
+
+int maria_op_restock(struct maria_write *w, struct ledger_op *op)
+{
+    struct plan_item *item;
+    int err = maria_plan_item(w, op->item, &item);
+    if (err == ERR_NOTFOUND) {
+        op->refusal = REFUSAL_NO_SUCH_ITEM;
+        return 0;
+    }
+    if (err == 0) {
+        err = restock_answer_existing(w, op);
+    }
+    if (err == 0 && op->repeated) {
+        return maria_sale_load(w->maria, item->terms.sale, &op->sale);
+    }
+    if (err != ERR_NOTFOUND) {
+        return err;
+    }
+    if (item->sale_state == SALE_CLOSED) {
+        op->refusal = REFUSAL_BAD_STATE;
+        return 0;
+    }
+    if (op->amount == 0 || op->amount > STOCK_MAX || item->total + op->amount > STOCK_MAX) {
+        op->refusal = REFUSAL_BAD_REQUEST;
+        return 0;
+    }
+    return restock(w, op, item);
+}

@@ -1,0 +1,365 @@
+/*
+ * A batch of ops as one transaction.
+ *
+ * Happy path: BEGIN; the row of meta locked, its fence number compared (one writer) or the number of
+ * the last event read (shared); the rows that the ops name read into the plan; each op in its order
+ * on the plan; the plan and the events stored, each kind of row in one statement; the journal's
+ * cursor; COMMIT (synced). Then the batch's events are the committed ones. A dozen answers of the
+ * server, however many orders.
+ *
+ * Trouble: the ops look before they decide, so a constraint refuses only what the rows themselves
+ * contradict. Then everything is rolled back and done again with savepoints, in halves of halves: a
+ * bad op ends up alone and is undone alone, its neighbours are booked.
+ *
+ * What can go wrong: a deadlock (tried again here), a foreign lock, a full disk, a lost connection.
+ * The transaction is rolled back (by us, or by the server when the connection ends), the batch gets
+ * the error, and the next one is tried afresh. Whether a COMMIT whose answer was lost took place is
+ * known when the next connection has the writers' lock (ledger_mariadb.c), in a shared ledger when
+ * the next batch has the row of meta: last_event is read then, so event numbers have no gaps and no
+ * doubles.
+ */
+#include <stdlib.h>
+
+#include "backend/mariadb/maria.h"
+#include "base/check.h"
+#include "base/err.h"
+
+#define DEADLOCK_TRIES 4
+#define SHARED_TRIES 16
+
+static const struct {
+    int (*run)(struct maria_write *w, struct ledger_op *op);
+    bool on_tables;            /* needs an empty plan; all else needs the plan loaded */
+    enum refusal when_refused; /* by a constraint, done alone */
+} op_table[] = {
+    [LEDGER_BOOK] = {maria_op_book, false, REFUSAL_BAD_REQUEST},
+    [LEDGER_PAY] = {maria_op_pay, false, REFUSAL_BAD_STATE},
+    [LEDGER_CANCEL] = {maria_op_cancel, false, REFUSAL_BAD_STATE},
+    [LEDGER_EXPIRE] = {maria_op_expire, false, REFUSAL_BAD_STATE},
+    [LEDGER_RESTOCK] = {maria_op_restock, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_CREATE] = {maria_op_sale_create, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_CHANGE] = {maria_op_sale_change, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_DELETE] = {maria_op_sale_delete, true, REFUSAL_BAD_STATE},
+    [LEDGER_SALE_MOVE] = {maria_op_sale_move, true, REFUSAL_BAD_STATE},
+    [LEDGER_SALE_FORGET] = {maria_op_sale_forget, true, REFUSAL_BAD_STATE},
+    [LEDGER_FAIL] = {maria_op_fail, false, REFUSAL_BAD_REQUEST},
+    [LEDGER_EPOCH] = {maria_op_epoch, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_TRANSFER] = {maria_op_transfer, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_TRANSFERRED] = {maria_op_transferred, true, REFUSAL_NO_STOCK},
+};
+_Static_assert(sizeof(op_table) / sizeof(op_table[0]) == LEDGER_KIND_COUNT, "an op without a row");
+
+int maria_event(struct maria_write *w, struct ledger_event event)
+{
+    struct maria *s = w->maria;
+    if (s->events_count == s->events_capacity) {
+        size_t capacity = s->events_capacity == 0 ? 256 : 2 * s->events_capacity;
+        struct ledger_event *events = realloc(s->events, capacity * sizeof(*events));
+        if (events == NULL) {
+            return ERR_NOMEM;
+        }
+        s->events = events;
+        s->events_capacity = capacity;
+    }
+    event.number = s->last_event + s->events_count + 1;
+    event.at_ms = w->now_ms;
+    event.segment = w->segments > 0 ? event.segment : SEGMENT_ALL;
+    s->events[s->events_count++] = event;
+    return 0;
+}
+
+static void op_clear_answer(struct ledger_op *op)
+{
+    sale_row_free(op->sale);
+    op->sale = NULL;
+    op->refusal = REFUSAL_NONE;
+    op->repeated = false;
+    op->order = (struct order_row){0};
+}
+
+/* A stretch of ops that work on the plan. */
+static int run_planned(struct maria_write *w, struct ledger_op **ops, size_t count)
+{
+    int err = maria_plan_load(w, ops, count);
+    for (size_t i = 0; i < count && err == 0; i++) {
+        op_clear_answer(ops[i]);
+        err = op_table[ops[i]->kind].run(w, ops[i]);
+    }
+    return err != 0 ? err : maria_plan_store(w);
+}
+
+/* All ops of a stretch, in their order; what they do is in the tables, but for events. */
+static int run_ops(struct maria_write *w, struct ledger_op **ops, size_t count)
+{
+    size_t at = 0;
+    while (at < count) {
+        size_t end = at;
+        while (end < count && !op_table[ops[end]->kind].on_tables) {
+            end++;
+        }
+        int err = 0;
+        if (end > at) {
+            err = run_planned(w, ops + at, end - at);
+            at = end;
+        } else {
+            op_clear_answer(ops[at]);
+            err = op_table[ops[at]->kind].run(w, ops[at]);
+            plan_clear(&w->maria->plan);
+            at++;
+        }
+        if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+/* ---- in pieces ---- */
+
+static int run_as_failed(struct maria_write *w, struct ledger_op **ops, size_t count)
+{
+    CHECK(count == 1);
+    enum refusal reason = w->guard; /* storing forgets it */
+    int err = maria_plan_load(w, ops, 1);
+    if (err == 0) {
+        op_clear_answer(ops[0]);
+        w->guard = reason;
+        err = maria_op_book_failed(w, ops[0]);
+    }
+    return err != 0 ? err : maria_plan_store(w);
+}
+
+/* One try of a stretch in a savepoint. MARIA_REFUSED: undone, as if it had not been tried. */
+static int try_ops(struct maria_write *w, struct ledger_op **ops, size_t count,
+                   int (*run)(struct maria_write *w, struct ledger_op **ops, size_t count))
+{
+    struct maria *s = w->maria;
+    size_t events_count = s->events_count;
+    int err = maria_do(s, "SAVEPOINT op");
+    if (err == 0) {
+        err = run(w, ops, count);
+    }
+    if (err == MARIA_REFUSED) {
+        s->events_count = events_count;
+        w->epochs_known = false;
+        plan_clear(&s->plan);
+        for (size_t i = 0; i < count; i++) {
+            op_clear_answer(ops[i]);
+        }
+        int undo = maria_do(s, "ROLLBACK TO SAVEPOINT op");
+        return undo != 0 ? undo : err;
+    }
+    return err;
+}
+
+/* What the constraints refuse is an op's own outcome, its neighbours go on. */
+static int run_alone(struct maria_write *w, struct ledger_op **op)
+{
+    int err = MARIA_REFUSED;
+    if (op[0]->kind == LEDGER_BOOK && w->guard != REFUSAL_NONE) {
+        err = try_ops(w, op, 1, run_as_failed);
+    }
+    if (err == MARIA_REFUSED) {
+        op[0]->refusal = op_table[op[0]->kind].when_refused;
+        err = 0;
+    }
+    return err;
+}
+
+/* The depth is the logarithm of a batch's size. */
+/* NOLINTNEXTLINE(misc-no-recursion) */
+static int run_in_pieces(struct maria_write *w, struct ledger_op **ops, size_t count)
+{
+    int err = try_ops(w, ops, count, run_ops);
+    if (err != MARIA_REFUSED) {
+        return err;
+    }
+    if (count == 1) {
+        return run_alone(w, ops);
+    }
+    err = run_in_pieces(w, ops, count / 2);
+    return err != 0 ? err : run_in_pieces(w, ops + count / 2, count - count / 2);
+}
+
+/* ---- the transaction ---- */
+
+/* The one writer: nobody has taken over. */
+static int check_alone(struct maria *s, uint64_t fence, uint32_t segments)
+{
+    if (fence == s->fence && segments == 0) {
+        return 0;
+    }
+    s->fenced = true;
+    s->lost = true;
+    return maria_say(s, ERR_BUSY, "another server has taken this ledger over; stop this one");
+}
+
+/* One of several: where things stand, now that the row of meta is ours. Not in the statement that
+ * waited for it, which would see the state from before. */
+static int look_afresh(struct maria_write *w)
+{
+    struct maria *s = w->maria;
+    struct maria_row *row;
+    int err = maria_get_values(s, MARIA_FRESH, &row, NULL, 0);
+    if (err != 0) {
+        return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
+    }
+    s->last_event = (uint64_t)cell_int(row, 0);
+    w->now_ms = cell_int(row, 1);
+    maria_done(row);
+    return 0;
+}
+
+/* Whoever writes under a lease must still have it: no higher token was given out, and until the
+ * commit none can be. */
+static int check_lease(struct maria_write *w)
+{
+    struct maria_row *row;
+    const char *name = w->batch->lease;
+    if (name == NULL) {
+        return 0;
+    }
+    int err = maria_get(w->maria, MARIA_LEASE_TOKEN, &row, v_key(name));
+    if (err != 0) {
+        return err == ERR_NOTFOUND ? 0 : err; /* nobody ever had it */
+    }
+    uint64_t token = (uint64_t)cell_int(row, 0);
+    maria_done(row);
+    return token <= w->batch->token
+               ? 0
+               : maria_say(w->maria, ERR_BUSY, "somebody else has the lease %s now", name);
+}
+
+static int begin(struct maria_write *w)
+{
+    struct maria *s = w->maria;
+    struct maria_row *row;
+    int err = maria_do(s, "START TRANSACTION");
+    if (err == 0) {
+        err = maria_get_values(s, MARIA_META_LOCK, &row, NULL, 0);
+    }
+    if (err != 0) {
+        return err == ERR_NOTFOUND ? maria_say(s, ERR_CORRUPT, "meta has no row") : err;
+    }
+    uint64_t fence = (uint64_t)cell_int(row, 0);
+    w->segments = (uint32_t)cell_int(row, 1);
+    maria_done(row);
+    w->now_ms = w->batch->now_ms;
+    if (s->segments == 0) {
+        err = check_alone(s, fence, w->segments);
+    } else if (w->segments == 0) {
+        err = maria_say(s, ERR_BUSY, "a server that writes alone has taken this ledger over");
+    } else {
+        err = look_afresh(w);
+    }
+    return err != 0 ? err : check_lease(w);
+}
+
+/* A connection that ended while nothing was sent (an idle one, a restarted server) is made again at
+ * once: nothing of the batch can have been done. One that gives no answer is an error. */
+static int begin_connected(struct maria_write *w)
+{
+    struct maria *s = w->maria;
+    double from = maria_seconds();
+    int err = maria_ready(s);
+    if (err != 0) {
+        return err;
+    }
+    err = begin(w);
+    if (s->lost && !s->fenced && maria_seconds() - from < 1.0) {
+        err = maria_ready(s);
+        err = err != 0 ? err : begin(w);
+    }
+    return err;
+}
+
+/* One try of the batch. Anything but 0: nothing is committed, or nobody knows. */
+static int write_transaction(struct maria_write *w, bool in_pieces)
+{
+    struct maria *s = w->maria;
+    struct ledger_batch *batch = w->batch;
+    s->events_count = 0;
+    s->events_stored = 0;
+    w->epochs_known = false;
+    plan_clear(&s->plan);
+    int err = begin_connected(w);
+    if (err == 0) {
+        err = in_pieces && batch->count > 0 ? run_in_pieces(w, batch->ops, batch->count)
+                                            : run_ops(w, batch->ops, batch->count);
+    }
+    if (err == 0) {
+        err = maria_events_store(w);
+    }
+    if (err == 0) {
+        err = maria_run(s, MARIA_CURSOR_SET, v_int((int64_t)batch->booked_lsn),
+                        v_int((int64_t)batch->booked_lsn));
+    }
+    if (err == 0) {
+        err = maria_do(s, "COMMIT");
+        s->lost = s->lost || err != 0; /* whatever became of it, the next connection sees it */
+    }
+    if (err != 0) {
+        maria_rollback(s);
+        plan_clear(&s->plan);
+        s->events_count = 0;
+    }
+    return err;
+}
+
+/* In a shared ledger the others' turns are waited for, too, as long as for an answer. */
+static int write_batch(struct maria_write *w)
+{
+    int err = MARIA_AGAIN;
+    bool in_pieces = false;
+    bool shared = w->maria->segments > 0;
+    int tries = shared ? SHARED_TRIES : DEADLOCK_TRIES;
+    double end = maria_seconds() + (double)w->maria->timeout_s;
+    for (int i = 0; i < tries && err == MARIA_AGAIN && (i == 0 || !shared || maria_seconds() < end);
+         i++) {
+        err = write_transaction(w, in_pieces);
+        if (err == MARIA_REFUSED) {
+            CHECK(!in_pieces); /* then a refusal is an op's outcome */
+            in_pieces = true;
+            err = write_transaction(w, true);
+        }
+    }
+    return err == MARIA_AGAIN ? ERR_BUSY : err;
+}
+
+/* op.epoch is asked and answered in one place: it changes when the answer is sure, not before, or a
+ * second try would ask for something else. Until then the answer is in op.order.lsn. */
+static void answer_epochs(struct ledger_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct ledger_op *op = batch->ops[i];
+        bool answered = op->refusal == REFUSAL_NONE || op->refusal == REFUSAL_STALE_EPOCH;
+        if (op->kind == LEDGER_EPOCH && answered) {
+            op->epoch = op->order.lsn;
+            op->order.lsn = 0;
+        }
+    }
+}
+
+enum ledger_submitted maria_write(struct ledger *ledger, struct ledger_batch *batch)
+{
+    struct maria *s = maria_of(ledger);
+    CHECK(!s->read_only);
+    for (size_t i = 0; i < batch->count; i++) {
+        CHECK((unsigned)batch->ops[i]->kind < LEDGER_KIND_COUNT);
+        batch->ops[i]->sale = NULL; /* out: whatever is there is not ours */
+    }
+    struct maria_write w = {.maria = s, .batch = batch};
+    int err = write_batch(&w);
+    if (err == 0) {
+        s->last_event += s->events_count;
+        answer_epochs(batch);
+    } else {
+        for (size_t i = 0; i < batch->count; i++) {
+            op_clear_answer(batch->ops[i]);
+        }
+    }
+    batch->error = err;
+    batch->events = s->events;
+    batch->events_count = s->events_count;
+    return LEDGER_DONE;
+}

@@ -1,0 +1,236 @@
+/*
+ * Every statement the ledger runs, each prepared once per connection at its first use. X(name,
+ * SQL). Zero and the empty text are stored as NULL where a column may be NULL, and read back as
+ * zero and the empty text.
+ *
+ * Statements that write many rows are executed with arrays: one packet carries the values of all
+ * rows. Those that look for many rows take the keys as one JSON text; STRAIGHT_JOIN: keys first.
+ */
+#ifndef SLUICE_BACKEND_MARIADB_STATEMENTS_H
+#define SLUICE_BACKEND_MARIADB_STATEMENTS_H
+
+/* What maria_order_read() expects. */
+#define ORDER_COLUMNS                                                                              \
+    "o.item_id, o.id, o.user_id, i.sale_id, o.qty, o.status, o.reason, o.amount_cents,"            \
+    " o.created_at_ms, o.locked_at_ms, o.pay_by_ms, o.ended_at_ms, o.lsn, o.payment_id,"           \
+    " s.currency, o.segment"
+/* By key however few sales there are, or the orders would be sorted again behind a join buffer. */
+#define ORDER_JOINS                                                                                \
+    " STRAIGHT_JOIN items i FORCE INDEX(PRIMARY) ON i.id = o.item_id"                              \
+    " STRAIGHT_JOIN sales s FORCE INDEX(PRIMARY) ON s.id = i.sale_id"
+
+#define KEYS(columns) " FROM JSON_TABLE(?, '$[*]' COLUMNS(" columns ")) k STRAIGHT_JOIN "
+#define KEY_ITEM "item_id BIGINT PATH '$[0]', "
+#define KEY_ORDER "id CHAR(26) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]'"
+
+/* What event_read() of ledger_read.c expects. */
+#define EVENT_COLUMNS                                                                              \
+    "number, kind, at_ms, sale_id, item_id, user_id, order_id, qty, reason, a, b, c, d, segment"
+
+/* What maria_transfer_read() expects, with the epoch as it is now. */
+#define TRANSFER_COLUMNS                                                                           \
+    "t.transfer_id, t.item_id, t.segment, t.to_segment, t.amount, t.at_ms,"                        \
+    " ifnull((SELECT epoch FROM segments g WHERE g.segment = t.segment), 0)"
+#define TRANSFERS " FROM transfers t"
+
+/* The items that a segment has a share of and whose sale is on the board. */
+#define SEGMENT_ITEMS                                                                              \
+    " FROM allotments a FORCE INDEX(PRIMARY)"                                                      \
+    " STRAIGHT_JOIN items i FORCE INDEX(PRIMARY) ON i.id = a.item_id"                              \
+    " STRAIGHT_JOIN sales s FORCE INDEX(PRIMARY) ON s.id = i.sale_id"                              \
+    " WHERE a.segment = ? AND s.forgotten = 0"
+
+/*
+ * A page of orders that come after one place, downwards: one buyer's newest first, by their index;
+ * an item's, or all items', by the table's own key. The comparison of the place is spelled out, with its first
+ * column once more in front: so the index is read from that place on.
+ */
+#define ORDERS_OF_USER                                                                             \
+    "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(orders_by_user)" ORDER_JOINS               \
+    " WHERE o.user_id = ? AND o.created_at_ms <= ? AND (o.created_at_ms < ?"                       \
+    "  OR (o.item_id < ? OR (o.item_id = ? AND o.id < ?)))"                                        \
+    " AND (? = 0 OR o.item_id = ?) AND (? = 0 OR i.sale_id = ?) AND (? IS NULL OR o.status = ?)"   \
+    " ORDER BY o.user_id DESC, o.created_at_ms DESC, o.item_id DESC, o.id DESC LIMIT ?"
+#define ORDERS_OF_ITEM                                                                             \
+    "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(PRIMARY)" ORDER_JOINS                      \
+    " WHERE o.item_id = ? AND o.id < ? AND (? = 0 OR i.sale_id = ?)"                               \
+    " AND (? IS NULL OR o.status = ?) ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
+#define ORDERS_BELOW                                                                               \
+    "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(PRIMARY)" ORDER_JOINS                      \
+    " WHERE o.item_id < ? AND (? IS NULL OR o.status = ?)"                                         \
+    " ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
+
+/* The database's time, when the statement began. */
+#define NOW_MS "CAST(unix_timestamp(now(3)) * 1000 AS SIGNED)"
+
+#define MARIA_STATEMENTS(X)                                                                        \
+    X(MARIA_META_LOCK, "SELECT fence, segments FROM meta WHERE id = 1 FOR UPDATE")                 \
+    X(MARIA_FRESH, "SELECT ifnull(max(number), 0), " NOW_MS " FROM events")                        \
+    X(MARIA_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"               \
+                   " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")           \
+    X(MARIA_CURSOR_SET, "UPDATE meta SET booked_lsn = ? WHERE id = 1 AND booked_lsn < ?")          \
+    X(MARIA_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                    \
+    X(MARIA_IDS_SET, "UPDATE meta SET next_sale_id = ?, next_item_id = ?")                         \
+    X(MARIA_EVENTS_ADD, "INSERT INTO events(number, kind, at_ms, sale_id, item_id, user_id,"       \
+                        " order_id, qty, reason, a, b, c, d, segment)"                             \
+                        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                       \
+    X(MARIA_EVENTS, "SELECT " EVENT_COLUMNS " FROM events WHERE number > ?"                        \
+                    " ORDER BY number LIMIT ?")                                                    \
+    X(MARIA_SEGMENT_EVENTS,                                                                        \
+      "(SELECT " EVENT_COLUMNS " FROM events FORCE INDEX(events_by_segment) WHERE segment = ?"     \
+      "  AND number > ? ORDER BY segment, number LIMIT ?) UNION ALL"                               \
+      " (SELECT " EVENT_COLUMNS " FROM events FORCE INDEX(events_by_segment) WHERE segment IS"     \
+      "  NULL AND number > ? ORDER BY segment, number LIMIT ?) ORDER BY number LIMIT ?")           \
+    X(MARIA_SEGMENT_LAST,                                                                          \
+      "SELECT greatest(ifnull((SELECT max(number) FROM events WHERE segment = ?), 0),"             \
+      " ifnull((SELECT max(number) FROM events WHERE segment IS NULL), 0))")                       \
+    /* Token, then holder, then end: each sees what those before it have become. */                \
+    X(MARIA_LEASE_TAKE,                                                                            \
+      "INSERT INTO leases(name, holder, token, until_ms) VALUES(?, ?, 1, " NOW_MS " + ?)"          \
+      " ON DUPLICATE KEY UPDATE"                                                                   \
+      " token = token + if(until_ms <= " NOW_MS " AND holder <> ?, 1, 0),"                         \
+      " holder = if(until_ms <= " NOW_MS ", ?, holder),"                                           \
+      " until_ms = if(holder = ?, " NOW_MS " + ?, until_ms)")                                      \
+    X(MARIA_LEASE,                                                                                 \
+      "SELECT holder = ? AND until_ms > " NOW_MS ", token FROM leases WHERE name = ?")             \
+    X(MARIA_LEASE_DROP, "UPDATE leases SET holder = '', until_ms = 0"                              \
+                        " WHERE name = ? AND holder = ?")                                          \
+    X(MARIA_LEASE_TOKEN, "SELECT token FROM leases WHERE name = ? LOCK IN SHARE MODE")             \
+    X(MARIA_SEGMENTS, "SELECT segment, epoch FROM segments ORDER BY segment")                      \
+    X(MARIA_EPOCH_ADD, "INSERT INTO segments(segment, epoch) VALUES(?, ?)"                         \
+                       " ON DUPLICATE KEY UPDATE epoch = VALUE(epoch)")                            \
+    X(MARIA_ITEM_ALLOTMENTS, "SELECT segment, amount - locked - sold FROM allotments"              \
+                             " WHERE item_id = ? ORDER BY segment")                                \
+    X(MARIA_ALLOTMENTS_ADD, "INSERT INTO allotments(segment, item_id, amount, locked, sold)"       \
+                            " VALUES(?, ?, ?, 0, 0)")                                              \
+    X(MARIA_ALLOTMENTS_MOVE,                                                                       \
+      "UPDATE allotments FORCE INDEX(PRIMARY) SET locked = locked + ?, sold = sold + ?"            \
+      " WHERE segment = ? AND item_id = ?")                                                        \
+    X(MARIA_ALLOT, "UPDATE allotments FORCE INDEX(PRIMARY) SET amount = amount + ? WHERE segment " \
+                   "= ? AND item_id = ?")                                                          \
+    X(MARIA_TRANSFER,                                                                              \
+      "SELECT " TRANSFER_COLUMNS ", moved, state" TRANSFERS " WHERE t.transfer_id = ?")            \
+    X(MARIA_TRANSFERS_OPEN, "SELECT " TRANSFER_COLUMNS TRANSFERS " FORCE INDEX(transfers_open)"    \
+                            " WHERE t.state = 'open' ORDER BY t.state, t.at_ms, t.transfer_id"     \
+                            " LIMIT ?")                                                            \
+    X(MARIA_TRANSFER_ADD, "INSERT INTO transfers(transfer_id, item_id, segment, to_segment,"       \
+                          " amount, state, at_ms) VALUES(?, ?, ?, ?, ?, 'open', ?)")               \
+    X(MARIA_TRANSFER_DONE, "UPDATE transfers SET state = 'done', moved = ?, ended_at_ms = ?"       \
+                           " WHERE transfer_id = ? AND state = 'open'")                            \
+    X(MARIA_TRANSFERS_VOID, "UPDATE transfers SET state = 'void', ended_at_ms = ?"                 \
+                            " WHERE segment = ? AND state = 'open'")                               \
+    X(MARIA_ALLOTMENTS, "SELECT a.item_id, i.sale_id, i.limit_per_user, a.amount, a.locked,"       \
+                        " a.sold" SEGMENT_ITEMS " AND a.item_id > ? ORDER BY a.segment,"           \
+                        " a.item_id LIMIT ?")                                                      \
+    X(MARIA_SEGMENT_ITEM, "SELECT a.item_id" SEGMENT_ITEMS " AND a.item_id >= ?"                   \
+                          " ORDER BY a.segment, a.item_id LIMIT 1")                                \
+    X(MARIA_SEGMENT_ORDERS,                                                                        \
+      "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(orders_by_segment)" ORDER_JOINS          \
+      " WHERE o.segment = ? AND o.item_id = ? AND o.id > ?"                                        \
+      " ORDER BY o.segment, o.item_id, o.id LIMIT ?")                                              \
+    X(MARIA_SEGMENT_BUYERS,                                                                        \
+      "SELECT user_id, held, ended, barred FROM holdings FORCE INDEX(holdings_by_segment)"         \
+      " WHERE segment = ? AND item_id = ? AND user_id > ?"                                         \
+      " ORDER BY segment, item_id, user_id LIMIT ?")                                               \
+    X(MARIA_KNOWN,                                                                                 \
+      "SELECT k.n, o.status" KEYS(                                                                 \
+          "n FOR ORDINALITY, " KEY_ITEM                                                            \
+              KEY_ORDER) "orders o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id AND o.id = k.id") \
+    X(MARIA_ITEM, "SELECT i.sale_id, i.price_cents, i.limit_per_user, s.pay_within_s,"             \
+                  " s.bar_unpaid, s.state, s.currency, k.total, k.available, s.homes FROM items i" \
+                  " STRAIGHT_JOIN sales s ON s.id = i.sale_id"                                     \
+                  " STRAIGHT_JOIN stock k ON k.item_id = i.id WHERE i.id = ?")                     \
+    X(MARIA_STOCK_MOVE, "UPDATE stock SET available = available + ?, locked = locked + ?,"         \
+                        " sold = sold + ? WHERE item_id = ?")                                      \
+    X(MARIA_ORDERS_ADD, "INSERT INTO orders(item_id, id, user_id, qty, status, reason,"            \
+                        " amount_cents, created_at_ms, locked_at_ms, pay_by_ms, ended_at_ms,"      \
+                        " lsn, payment_id, segment)"                                               \
+                        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                       \
+    X(MARIA_ORDERS_FIND,                                                                           \
+      "SELECT " ORDER_COLUMNS KEYS(                                                                \
+          KEY_ITEM KEY_ORDER) "orders o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id"             \
+                              " AND o.id = k.id" ORDER_JOINS)                                      \
+    X(MARIA_ORDER,                                                                                 \
+      "SELECT " ORDER_COLUMNS " FROM orders o" ORDER_JOINS " WHERE o.item_id = ? AND o.id = ?")    \
+    X(MARIA_ORDERS_MOVE, "UPDATE orders SET status = ?, ended_at_ms = ?, payment_id = ?"           \
+                         " WHERE item_id = ? AND id = ? AND status = 'LOCKED'")                    \
+    /* By the database's clock. It may have gone on since the batch decided. */                    \
+    X(MARIA_ORDERS_MOVE_TIMED, "UPDATE orders SET status = ?, ended_at_ms = ?, payment_id = ?"     \
+                               " WHERE item_id = ? AND id = ? AND status = 'LOCKED' AND CASE ?"    \
+                               " WHEN 'PAID' THEN pay_by_ms > " NOW_MS                             \
+                               " WHEN 'EXPIRED' THEN pay_by_ms <= " NOW_MS " ELSE TRUE END")       \
+    X(MARIA_HOLDINGS_FIND,                                                                         \
+      "SELECT h.item_id, h.user_id, h.held" KEYS(                                                  \
+          KEY_ITEM "user_id BIGINT PATH '$[1]'") "holdings h FORCE INDEX(PRIMARY) ON h.item_id = " \
+                                                 "k.item_id AND "                                  \
+                                                 "h.user_id = k.user_id")                          \
+    X(MARIA_HOLD, "INSERT INTO holdings(item_id, user_id, held, limit_per_user, ended, barred,"    \
+                  " segment) VALUES(?, ?, ?, ?, ?, ?, ?)"                                          \
+                  " ON DUPLICATE KEY UPDATE held = held + VALUE(held),"                            \
+                  " ended = ended + VALUE(ended), barred = greatest(barred, VALUE(barred))")       \
+    X(MARIA_RELEASE, "UPDATE holdings SET held = held + ?, ended = ended + ?,"                     \
+                     " barred = greatest(barred, ?) WHERE item_id = ? AND user_id = ?")            \
+    X(MARIA_PAYMENTS_FIND, "SELECT p.payment_id, p.fingerprint" KEYS(                              \
+                               "hex VARCHAR(128) PATH '$'") "payments p FORCE INDEX(PRIMARY) ON "  \
+                                                            "p.payment_id = unhex(k.hex)")         \
+    X(MARIA_PAYMENTS_ADD, "INSERT INTO payments(payment_id, item_id, order_id, amount_cents,"      \
+                          " fingerprint, at_ms) VALUES(?, ?, ?, ?, ?, ?)")                         \
+    X(MARIA_RESTOCK, "UPDATE stock SET total = total + ?, available = available + ?"               \
+                     " WHERE item_id = ?")                                                         \
+    X(MARIA_RESTOCKED, "SELECT amount FROM restocks WHERE item_id = ? AND request_id = ?")         \
+    X(MARIA_RESTOCK_ADD, "INSERT INTO restocks(item_id, request_id, amount, at_ms)"                \
+                         " VALUES(?, ?, ?, ?)")                                                    \
+    X(MARIA_SALE, "SELECT id, state, forgotten, bar_unpaid, pay_within_s, starts_at_ms,"           \
+                  " ends_at_ms, created_at_ms, name, currency, pay_url,"                           \
+                  " (SELECT count(*) FROM items WHERE sale_id = sales.id), homes"                  \
+                  " FROM sales WHERE id = ?")                                                      \
+    X(MARIA_SALE_NEXT, "SELECT id FROM sales WHERE id > ? ORDER BY id LIMIT 1")                    \
+    X(MARIA_SALE_ITEMS, "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"      \
+                        " k.available, k.locked, k.sold, i.name, i.sku, i.image_url FROM items i"  \
+                        " STRAIGHT_JOIN stock k ON k.item_id = i.id"                               \
+                        " WHERE i.sale_id = ? ORDER BY i.position")                                \
+    X(MARIA_SALE_ADD, "INSERT INTO sales(id, name, state, bar_unpaid, pay_within_s,"               \
+                      " starts_at_ms, ends_at_ms, created_at_ms, currency, pay_url)"               \
+                      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                     \
+    X(MARIA_SALE_SET, "UPDATE sales SET name = ?, bar_unpaid = ?, pay_within_s = ?,"               \
+                      " starts_at_ms = ?, ends_at_ms = ?, currency = ?, pay_url = ?"               \
+                      " WHERE id = ?")                                                             \
+    X(MARIA_SALE_MOVE, "UPDATE sales SET state = ?, starts_at_ms = ?, homes = ? WHERE id = ?")     \
+    X(MARIA_SALE_FORGET, "UPDATE sales SET forgotten = 1 WHERE id = ?")                            \
+    X(MARIA_SALE_DROP, "DELETE FROM sales WHERE id = ?")                                           \
+    X(MARIA_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?")                                  \
+    X(MARIA_ITEMS_ADD, "INSERT INTO items(id, sale_id, position, name, sku, image_url,"            \
+                       " price_cents, was_cents, limit_per_user)"                                  \
+                       " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")                                       \
+    X(MARIA_STOCK_ADD, "INSERT INTO stock(item_id, total, available, locked, sold)"                \
+                       " VALUES(?, ?, ?, 0, 0)")                                                   \
+    X(MARIA_RESTOCKS_DROP, "DELETE FROM restocks WHERE item_id"                                    \
+                           " IN (SELECT id FROM items WHERE sale_id = ?)")                         \
+    X(MARIA_STOCK_DROP, "DELETE FROM stock WHERE item_id"                                          \
+                        " IN (SELECT id FROM items WHERE sale_id = ?)")                            \
+    X(MARIA_ITEMS_DROP, "DELETE FROM items WHERE sale_id = ?")                                     \
+    X(MARIA_ORDERS_OF_USER, ORDERS_OF_USER)                                                        \
+    X(MARIA_ORDERS_OF_ITEM, ORDERS_OF_ITEM)                                                        \
+    X(MARIA_ORDERS_BELOW, ORDERS_BELOW)                                                            \
+    X(MARIA_SALE_ITEM_BELOW, "SELECT id FROM items WHERE sale_id = ? AND id <= ?"                  \
+                             " ORDER BY id DESC LIMIT 1")                                          \
+    X(MARIA_LOCKED_ITEM, "SELECT item_id FROM stock WHERE item_id >= ? AND locked > 0"             \
+                         " ORDER BY item_id LIMIT 1")                                              \
+    X(MARIA_LOCKED, "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(PRIMARY)" ORDER_JOINS      \
+                    " WHERE o.item_id = ? AND o.id > ? AND o.status = 'LOCKED'"                    \
+                    " ORDER BY o.item_id, o.id LIMIT ?")                                           \
+    X(MARIA_REPORT_STATES, "SELECT status, count(*), sum(qty), sum(amount_cents),"                 \
+                           " min(created_at_ms), max(created_at_ms)"                               \
+                           " FROM orders WHERE item_id = ? GROUP BY status")                       \
+    X(MARIA_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM orders"                    \
+                         " WHERE item_id = ? GROUP BY created_at_ms DIV 1000) t")                  \
+    X(MARIA_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ? AND held > 0")
+
+enum maria_statement {
+#define X(name, sql) name,
+    MARIA_STATEMENTS(X)
+#undef X
+        MARIA_STATEMENT_COUNT
+};
+
+#endif

@@ -1,0 +1,518 @@
+/* See codec.h. Each function puts what the head of its script in lua/ lists, in that order. */
+#include "backend/redis/codec.h"
+
+#include "backend/redis/reader.h"
+#include "backend/redis/slot.h"
+#include "base/check.h"
+
+/* Characters of an order id that are not its attempt. */
+#define ID_WITHOUT_ATTEMPT (ORDER_ID_TEXT - 4)
+
+/* ---- keys ---- */
+
+struct key {
+    char text[REDIS_PREFIX_MAX + 96];
+    struct out out;
+};
+
+void codec_name(struct out *out, const struct codec_place *place, const char *name)
+{
+    out_text(out, place->prefix);
+    out_char(out, '{');
+    out_text(out, slot_tag(place->segment));
+    out_lit(out, "}:");
+    out_text(out, name);
+}
+
+void codec_epoch_keys(struct out *out, const struct codec_place *place)
+{
+    codec_name(out, place, "");
+    out_u64(out, place->epoch);
+    out_char(out, ':');
+}
+
+static void key_begin(struct key *key)
+{
+    key->out = out_over(key->text, sizeof(key->text));
+}
+
+static void put_key(struct redis_words *words, const struct key *key)
+{
+    CHECK(!key->out.overflow);
+    words_put(words, out_span(&key->out));
+}
+
+static void put_named(struct redis_words *words, const struct codec_place *place, const char *name)
+{
+    struct key key;
+    key_begin(&key);
+    codec_name(&key.out, place, name);
+    put_key(words, &key);
+}
+
+/* What keys of a kind begin with; they live and die with the epoch. */
+static void key_kind(struct key *key, const struct codec_place *place, const char *kind)
+{
+    key_begin(key);
+    codec_epoch_keys(&key->out, place);
+    out_text(&key->out, kind);
+}
+
+static void put_kind(struct redis_words *words, const struct codec_place *place, const char *kind)
+{
+    struct key key;
+    key_kind(&key, place, kind);
+    put_key(words, &key);
+}
+
+static void put_entry(struct redis_words *words, const struct codec_place *place, const char *kind,
+                      uint64_t id)
+{
+    struct key key;
+    key_kind(&key, place, kind);
+    out_u64(&key.out, id);
+    put_key(words, &key);
+}
+
+static void put_bucket(struct redis_words *words, const struct codec_place *place, const char *kind,
+                       uint64_t item, uint64_t bucket)
+{
+    struct key key;
+    key_kind(&key, place, kind);
+    out_u64(&key.out, item);
+    out_char(&key.out, ':');
+    out_u64(&key.out, bucket);
+    put_key(words, &key);
+}
+
+/* An order's bucket follows from its id alone. The low six bits of a fresh one are its segment. */
+static uint64_t order_bucket(struct order_id id)
+{
+    uint64_t spread = order_id_kind(id) == ORDER_ONCE ? order_id_user(id) : id.lo / SEGMENTS_MAX;
+    return spread % REDIS_BUCKETS;
+}
+
+/* ---- questions ---- */
+
+static void put_id(struct redis_words *words, struct order_id id, size_t len)
+{
+    char text[ORDER_ID_TEXT];
+    order_id_text(id, text);
+    words_put(words, (struct span){text, len});
+}
+
+/* Epoch and run id in one word: one comparison for the script. */
+static void put_place(struct redis_words *words, const struct codec_place *place)
+{
+    char text[24 + REDIS_RUN_ID];
+    struct out out = out_over(text, sizeof(text));
+    out_u64(&out, place->epoch);
+    out_char(&out, ' ');
+    out_put(&out, place->run_id);
+    CHECK(!out.overflow);
+    words_put(words, out_span(&out));
+}
+
+static void put_reserve(struct redis_words *words, const struct codec_place *place,
+                        const struct gate_command *command, bool again, uint64_t fence)
+{
+    words_u64(words, 5);
+    put_named(words, place, "meta");
+    put_entry(words, place, "i:", command->item);
+    put_bucket(words, place, "b:", command->item, command->user % REDIS_BUCKETS);
+    put_bucket(words, place, "o:", command->item, order_bucket(command->id));
+    put_named(words, place, "out");
+    put_place(words, place);
+    put_id(words, command->id, ORDER_ID_TEXT);
+    words_u64(words, command->user);
+    words_u64(words, command->item);
+    words_u64(words, command->qty);
+    words_i64(words, command->now_ms);
+    words_u64(words, command->ticket_expires_ms);
+    int64_t attempt = -1;
+    if (order_id_kind(command->id) == ORDER_ONCE) {
+        attempt = order_id_user(command->id) == command->user
+                      ? (int64_t)order_id_attempt(command->id)
+                      : -2;
+    }
+    words_i64(words, attempt);
+    words_u64(words, place->epoch);
+    words_u64(words, again ? 1 : 0);
+    words_u64(words, fence);
+}
+
+void codec_reserve(struct redis_words *words, const struct codec_place *place,
+                   const struct gate_command *command)
+{
+    put_reserve(words, place, command, false, 0);
+}
+
+enum redis_script codec_script(enum gate_kind kind)
+{
+    switch (kind) {
+    case GATE_RESERVE:
+        return SCRIPT_RESERVE;
+    case GATE_CONFIRM:
+    case GATE_REFUSE:
+    case GATE_PAY:
+    case GATE_CANCEL:
+    case GATE_EXPIRE:
+        return SCRIPT_MOVE;
+    case GATE_RESTOCK:
+    case GATE_TRANSFER_OUT:
+    case GATE_TRANSFER_IN:
+        return SCRIPT_STOCK;
+    case GATE_FORGET:
+        return SCRIPT_FORGET;
+    default:
+        return SCRIPT_SALE;
+    }
+}
+
+static enum order_move move_of(enum gate_kind kind)
+{
+    switch (kind) {
+    case GATE_CONFIRM:
+        return MOVE_CONFIRM;
+    case GATE_REFUSE:
+        return MOVE_REFUSE;
+    case GATE_PAY:
+        return MOVE_PAY;
+    case GATE_CANCEL:
+        return MOVE_CANCEL;
+    default:
+        CHECK(kind == GATE_EXPIRE);
+        return MOVE_EXPIRE;
+    }
+}
+
+/* The six arguments every event begins with. */
+static void put_event(struct redis_words *words, const struct codec_place *place,
+                      const struct segment_call *call)
+{
+    put_place(words, place);
+    words_u64(words, call->fence);
+    words_u64(words, call->command.event);
+    words_u64(words, call->after);
+    words_i64(words, call->command.now_ms);
+    words_u64(words, call->command.kind);
+}
+
+static void put_move(struct redis_words *words, const struct codec_place *place,
+                     const struct segment_call *call)
+{
+    const struct gate_command *command = &call->command;
+    uint64_t item = order_id_item(command->id);
+    enum order_move move = move_of(command->kind);
+    words_u64(words, 3);
+    put_named(words, place, "meta");
+    put_entry(words, place, "i:", item);
+    put_bucket(words, place, "o:", item, order_bucket(command->id));
+    put_event(words, place, call);
+    put_id(words, command->id, ORDER_ID_TEXT);
+    words_u64(words, order_move_from(move));
+    words_u64(words, order_move_to(move));
+    words_u64(words, command->time_ms);
+    words_u64(words, command->reason);
+    words_u64(words, item);
+    struct key key;
+    key_kind(&key, place, "b:");
+    out_u64(&key.out, item);
+    out_char(&key.out, ':');
+    put_key(words, &key);
+    words_u64(words, command->user);
+    words_u64(words, command->qty);
+}
+
+static void put_stock(struct redis_words *words, const struct codec_place *place,
+                      const struct segment_call *call)
+{
+    const struct gate_command *command = &call->command;
+    words_u64(words, 3);
+    put_named(words, place, "meta");
+    put_entry(words, place, "i:", command->item);
+    put_kind(words, place, "x");
+    put_event(words, place, call);
+    words_u64(words, command->amount);
+    words_u64(words, command->item);
+    put_id(words, command->id, ORDER_ID_TEXT);
+}
+
+static void put_sale(struct redis_words *words, const struct codec_place *place,
+                     const struct segment_call *call)
+{
+    const struct gate_command *command = &call->command;
+    words_u64(words, 4);
+    put_named(words, place, "meta");
+    put_entry(words, place, "s:", command->sale);
+    put_entry(words, place, "m:", command->sale);
+    put_entry(words, place, "i:", command->item);
+    put_event(words, place, call);
+    words_u64(words, command->sale);
+    words_u64(words, command->starts_at_ms);
+    words_u64(words, command->ends_at_ms);
+    words_u64(words, command->bar_unpaid != 0);
+    words_u64(words, command->item);
+    words_u64(words, command->amount);
+    words_u64(words, command->limit);
+    put_kind(words, place, "i:");
+}
+
+static void put_forget(struct redis_words *words, const struct codec_place *place,
+                       const struct segment_call *call)
+{
+    const struct gate_command *command = &call->command;
+    words_u64(words, 3);
+    put_named(words, place, "meta");
+    put_entry(words, place, "s:", command->sale);
+    put_entry(words, place, "m:", command->sale);
+    put_event(words, place, call);
+    words_u64(words, command->qty);
+    put_kind(words, place, "i:");
+    put_kind(words, place, "o:");
+    put_kind(words, place, "b:");
+    words_u64(words, command->sale);
+}
+
+void codec_call(struct redis_words *words, const struct codec_place *place,
+                const struct segment_call *call)
+{
+    switch (codec_script(call->command.kind)) {
+    case SCRIPT_RESERVE:
+        put_reserve(words, place, &call->command, true, call->fence);
+        break;
+    case SCRIPT_MOVE:
+        put_move(words, place, call);
+        break;
+    case SCRIPT_STOCK:
+        put_stock(words, place, call);
+        break;
+    case SCRIPT_FORGET:
+        put_forget(words, place, call);
+        break;
+    default:
+        put_sale(words, place, call);
+        break;
+    }
+}
+
+void codec_look(struct redis_words *words, const struct codec_place *place,
+                const struct gate_ask *ask)
+{
+    bool ticket = ask->question == ASK_TICKET;
+    struct order_id id = ticket ? order_id_once(ask->item, ask->user, 0) : ask->id;
+    uint64_t item = ask->question == ASK_ORDER ? order_id_item(id) : ask->item;
+    words_u64(words, 4);
+    put_named(words, place, "meta");
+    put_entry(words, place, "i:", item);
+    put_bucket(words, place, "b:", item, ask->user % REDIS_BUCKETS);
+    put_bucket(words, place, "o:", item, order_bucket(id));
+    put_place(words, place);
+    words_u64(words, ask->question);
+    put_id(words, id, ticket ? ID_WITHOUT_ATTEMPT : ORDER_ID_TEXT);
+    words_u64(words, ask->user);
+}
+
+/* ---- rebuilding ---- */
+
+void codec_claim(struct redis_words *words, const struct codec_place *place, uint64_t fence,
+                 const struct segment_step *step, uint64_t outbox_max)
+{
+    words_u64(words, 1);
+    put_named(words, place, "meta");
+    words_u64(words, place->epoch);
+    words_put(words, place->run_id);
+    words_u64(words, fence);
+    words_u64(words, step->event);
+    words_i64(words, step->highest_ms);
+    words_u64(words, step->sizes.orders);
+    words_u64(words, step->sizes.buyers);
+    words_u64(words, step->sizes.items);
+    words_u64(words, step->sizes.sales);
+    words_u64(words, outbox_max);
+}
+
+void codec_restore(struct redis_words *words, const struct codec_place *place, uint64_t fence)
+{
+    words_u64(words, 1);
+    put_named(words, place, "meta");
+    put_place(words, place);
+    words_u64(words, fence);
+    /* An item's version grows with each change, over epochs too: each has 2^30 of them. */
+    words_u64(words, place->epoch % (1U << 22) << 30);
+    put_kind(words, place, "");
+}
+
+static void row_numbers(struct out *out, const uint64_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        out_char(out, ' ');
+        out_u64(out, numbers[i]);
+    }
+}
+
+static void row_order(struct out *out, const struct order_view *order)
+{
+    char id[ORDER_ID_TEXT];
+    order_id_text(order->id, id);
+    row_numbers(out, (uint64_t[]){order_bucket(order->id), order_id_item(order->id)}, 2);
+    out_char(out, ' ');
+    out_bytes(out, id, sizeof(id));
+    out_char(out, ' ');
+    write_order(out, order);
+}
+
+void codec_row(struct redis_words *words, const struct segment_step *step)
+{
+    char text[256];
+    struct out out = out_over(text, sizeof(text));
+    switch (step->kind) {
+    case STEP_SALE:
+        out_char(&out, 's');
+        row_numbers(&out, (uint64_t[]){step->sale, step->state}, 2);
+        out_char(&out, ' ');
+        out_i64(&out, step->starts_at_ms);
+        out_char(&out, ' ');
+        out_i64(&out, step->ends_at_ms);
+        row_numbers(&out, (uint64_t[]){step->bar_unpaid}, 1);
+        break;
+    case STEP_ITEM:
+        out_char(&out, 'i');
+        row_numbers(&out,
+                    (uint64_t[]){step->item, step->sale, step->total, step->available, step->locked,
+                                 step->sold, step->limit},
+                    7);
+        break;
+    case STEP_BUYER:
+        out_char(&out, 'b');
+        row_numbers(&out,
+                    (uint64_t[]){step->user % REDIS_BUCKETS, step->item, step->user, step->held,
+                                 step->ended, step->barred},
+                    6);
+        break;
+    case STEP_ORDER:
+        out_char(&out, 'o');
+        row_order(&out, &step->order);
+        break;
+    default:
+        CHECK(step->kind == STEP_OPEN);
+        out_lit(&out, "open");
+        break;
+    }
+    CHECK(!out.overflow);
+    words_put(words, out_span(&out));
+}
+
+void codec_state(struct redis_words *words, const struct codec_place *place)
+{
+    words_u64(words, 2);
+    put_named(words, place, "meta");
+    put_named(words, place, "out");
+}
+
+/* ---- answers ---- */
+
+static void read_item(struct reader *reader, struct item_view *ret_view)
+{
+    *ret_view = (struct item_view){.sale = reader_u64(reader, ID_MAX)};
+    ret_view->total = reader_u64(reader, UINT64_MAX);
+    ret_view->available = reader_u64(reader, UINT64_MAX);
+    ret_view->locked = reader_u64(reader, UINT64_MAX);
+    ret_view->sold = reader_u64(reader, UINT64_MAX);
+    ret_view->limit_per_user = (uint32_t)reader_u64(reader, UINT32_MAX);
+    ret_view->sale_state = (uint8_t)reader_u64(reader, SALE_STATE_COUNT - 1);
+    ret_view->starts_at_ms = reader_i64(reader);
+    ret_view->ends_at_ms = reader_i64(reader);
+    ret_view->version = reader_u64(reader, UINT64_MAX);
+}
+
+static void read_buyer(struct reader *reader, struct codec_answer *answer)
+{
+    answer->held = (uint32_t)reader_u64(reader, UINT32_MAX);
+    answer->attempt = (uint32_t)reader_u64(reader, UINT32_MAX);
+    answer->barred = reader_u64(reader, 1) != 0;
+    answer->has_order = reader_u64(reader, 1) != 0;
+}
+
+static void read_parts(struct reader *reader, struct codec_answer *answer)
+{
+    while (!reader->bad && reader->left.len > 0) {
+        struct span part = reader_word(reader);
+        if (span_is(part, "o")) {
+            answer->has_order = true;
+            reader_order(reader, &answer->order);
+        } else if (span_is(part, "i")) {
+            answer->has_item = true;
+            read_item(reader, &answer->view);
+        } else if (span_is(part, "b")) {
+            read_buyer(reader, answer);
+        } else if (span_is(part, "t")) {
+            answer->taken = reader_u64(reader, UINT64_MAX);
+        } else {
+            reader->bad = true;
+        }
+    }
+}
+
+static enum redis_outcome read_undecided(struct reader *reader, struct codec_answer *answer)
+{
+    struct span why = reader_word(reader);
+    if (span_is(why, "X")) {
+        return REDIS_STALE;
+    }
+    answer->seen = reader_u64(reader, UINT64_MAX);
+    if (reader->bad) {
+        return REDIS_NOT_KNOWN;
+    }
+    return span_is(why, "F") ? REDIS_FENCED : span_is(why, "G") ? REDIS_GAP : REDIS_NOT_KNOWN;
+}
+
+enum redis_outcome codec_read(struct span reply, struct codec_answer *ret_answer)
+{
+    struct reader reader = {.left = reply};
+    struct codec_answer answer = {
+        .effects = {.slot = GATE_NONE, .item_slot = GATE_NONE},
+    };
+    enum redis_outcome outcome = REDIS_ANSWERED;
+    if (reply.len > 0 && reply.at[0] >= 'A' && reply.at[0] <= 'Z') {
+        outcome = read_undecided(&reader, &answer);
+    } else {
+        answer.verdict = (enum verdict)reader_u64(&reader, VERDICT_REFUSED);
+        answer.effects.refusal = (enum refusal)reader_u64(&reader, REFUSAL_COUNT - 1);
+        answer.effects.held = (uint32_t)reader_u64(&reader, UINT32_MAX);
+        answer.effects.limit = (uint32_t)reader_u64(&reader, UINT32_MAX);
+        answer.effects.available = reader_u64(&reader, UINT64_MAX);
+        answer.effects.locked = reader_u64(&reader, UINT64_MAX);
+        read_parts(&reader, &answer);
+        outcome = reader.bad ? REDIS_NOT_KNOWN : REDIS_ANSWERED;
+    }
+    if (outcome != REDIS_NOT_KNOWN) {
+        *ret_answer = answer;
+    }
+    return outcome;
+}
+
+/* S EVENT FENCE TIME OUTBOX OLDEST, then - or EPOCH RUN or EPOCH RUN closed */
+void codec_read_state(struct span reply, struct span run_id, struct segment_state *ret_state)
+{
+    struct reader reader = {.left = reply};
+    bool ours = span_is(reader_word(&reader), "S");
+    struct segment_state state = {.outcome = SEGMENT_STALE,
+                                  .event = reader_u64(&reader, UINT64_MAX),
+                                  .fence = reader_u64(&reader, UINT64_MAX),
+                                  .server_ms = reader_i64(&reader),
+                                  .outbox = reader_u64(&reader, UINT64_MAX),
+                                  .oldest_ms = reader_u64(&reader, UINT64_MAX)};
+    if (!span_is(reader.left, "-")) {
+        state.epoch = reader_u64(&reader, UINT64_MAX);
+        if (span_equal(reader_word(&reader), run_id)) {
+            state.outcome = SEGMENT_DONE;
+        }
+        state.open = reader.left.len == 0;
+        ours &= state.open || span_is(reader.left, "closed");
+    }
+    if (!ours || reader.bad) {
+        state = (struct segment_state){.outcome = SEGMENT_NOT_KNOWN};
+    }
+    *ret_state = state;
+}

@@ -1,0 +1,71 @@
+/*
+ * The gate on Redis as fronts ask it: port/gate answered by the scripts of lua/. What the ledger
+ * committed comes by segments_redis.h. Every loop has a lane of its own, with one pipelined
+ * connection to each server. An ask goes to ask->segment, which whoever asks has to know.
+ *
+ * A turn of a loop: gate_collect() takes what was answered; gate_submit() says GATE_ASKED and puts a
+ * call into the lane's buffer; gate_flush() sends all of them in one write for each server, before
+ * the loop sleeps. It wakes when redis_gate_fd() becomes readable, or the time that gate_flush() said
+ * is reached.
+ *
+ * What a refusal of an ask means here besides what the gate's table says:
+ *   DEGRADED         nothing was asked; no Redis to decide. GATE_ANSWERED at once.
+ *   OVERLOADED       too many calls in flight. GATE_ANSWERED at once.
+ *   UNKNOWN_OUTCOME  asked and not answered, or the segment is another than we were told (epoch,
+ *                    run id), or is being rebuilt: the same ticket tells, later. Or its epoch is not
+ *                    known: GATE_ANSWERED at once.
+ * Nothing here waits for a journal: lsn is 0, and whoever promises makes it durable first.
+ *
+ * Threads: a lane is used by its loop only; gate_place() by anyone.
+ */
+#ifndef SLUICE_BACKEND_REDIS_GATE_REDIS_H
+#define SLUICE_BACKEND_REDIS_GATE_REDIS_H
+
+#include "backend/redis/codec.h"
+#include "backend/redis/topology.h"
+#include "port/clock.h"
+#include "port/gate.h"
+
+struct redis_gate_config {
+    struct redis_topology *topology; /* where the segments are; outlives the gate */
+    uint32_t segments;               /* SEGMENTS_MAX at most */
+    uint32_t loops;
+    const char *prefix; /* of every key */
+    uint32_t connect_timeout_ms;
+    uint32_t call_timeout_ms;
+    uint32_t retry_min_ms;
+    uint32_t retry_max_ms;
+    uint32_t in_flight_max; /* of one loop to one node; a call costs about 100 bytes */
+    uint64_t seed;          /* of the jitter */
+    uint32_t
+        wait_replicas; /* a buy that was decided is answered once so many have it. 0: at once */
+    uint32_t wait_timeout_ms; /* else it is UNKNOWN_OUTCOME after this */
+    struct clock_port *clock;
+};
+
+struct redis_gate_numbers {
+    uint32_t ready; /* nodes */
+    uint64_t not_known;
+    uint64_t stale;
+    struct link_numbers links; /* sums */
+};
+
+struct redis_gate;
+
+/* Strings are borrowed. Connects when the loops collect. ERR_INVALID, ERR_NOMEM, ERR_IO. */
+int redis_gate_new(const struct redis_gate_config *config, struct redis_gate **ret_gate);
+/* After the loops have ended; nothing in flight is told any more. */
+void redis_gate_free(struct redis_gate *gate);
+struct gate_port *redis_gate_port(struct redis_gate *gate);
+
+/* A link to the segment's server is ready. */
+bool redis_gate_ready(const struct redis_gate *gate, uint32_t loop, uint32_t segment);
+
+/* Readable when there is something to collect. */
+int redis_gate_fd(const struct redis_gate *gate, uint32_t loop);
+void redis_gate_count(const struct redis_gate *gate, uint32_t loop,
+                      struct redis_gate_numbers *ret_numbers);
+/* Why the last connection to the segment's server failed; never NULL. */
+const char *redis_gate_trouble(const struct redis_gate *gate, uint32_t loop, uint32_t segment);
+
+#endif

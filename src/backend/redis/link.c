@@ -1,0 +1,665 @@
+/* See link.h. hiredis has the socket, the buffers and the protocol; what is in flight, and when to
+ * give up, is here. */
+#include "backend/redis/link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/prng.h"
+
+/* A call's words: five keys of a prefix, a tag and two ids, and fifteen numbers. */
+#define WORDS_BYTES 2048
+/* A call whose script Redis keeps forgetting. */
+#define TRIES_MAX 4
+
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_READY };
+
+/* What the link itself asks: one op for each, numbered behind the scripts. */
+enum greeting {
+    GREET_AUTH = SCRIPT_COUNT,
+    GREET_INFO,
+    GREET_WAIT,
+    GREET_LOAD, /* and one for each script */
+    GREET_END = GREET_LOAD + SCRIPT_COUNT
+};
+
+struct redis_link {
+    struct link_config config;
+    redisContext *context; /* NULL: down */
+    enum link_state state;
+    struct redis_op *first; /* in flight, in the order of their answers */
+    struct redis_op **last;
+    uint32_t in_flight;
+    struct redis_op *held; /* answered, until the WAIT under way is, oldest first */
+    struct redis_op **held_end;
+    bool waiting;    /* a WAIT is under way */
+    bool ending;     /* link_free */
+    bool unsent;     /* the output buffer has something */
+    bool wants_out;  /* epoll tells when it can be written */
+    int64_t next_us; /* DOWN: when to try; CONNECTING, GREETING: when to give up */
+    int64_t now_us;  /* of the event being handled */
+    uint32_t failures;
+    struct prng prng;
+    bool greeted; /* INFO said what we want */
+    bool loading[SCRIPT_COUNT];
+    char run_id[REDIS_RUN_ID];
+    char sha[SCRIPT_COUNT][REDIS_SHA];
+    struct redis_op own[GREET_END - GREET_AUTH];
+    char trouble[REDIS_TEXT_MAX];
+    struct link_numbers numbers;
+};
+
+/* ---- words ---- */
+
+static struct redis_words words_over(char *memory, size_t cap)
+{
+    struct redis_words words = {.out = out_over(memory, cap)};
+    words.out.len = REDIS_WORDS_HEAD;
+    return words;
+}
+
+void words_put(struct redis_words *words, struct span word)
+{
+    out_char(&words->out, '$');
+    out_u64(&words->out, word.len);
+    out_lit(&words->out, "\r\n");
+    out_put(&words->out, word);
+    out_lit(&words->out, "\r\n");
+    words->count++;
+}
+
+void words_u64(struct redis_words *words, uint64_t value)
+{
+    char text[24];
+    struct out out = out_over(text, sizeof(text));
+    out_u64(&out, value);
+    words_put(words, out_span(&out));
+}
+
+void words_i64(struct redis_words *words, int64_t value)
+{
+    char text[24];
+    struct out out = out_over(text, sizeof(text));
+    out_i64(&out, value);
+    words_put(words, out_span(&out));
+}
+
+/* The whole command, its count in front. */
+static struct span words_end(struct redis_words *words)
+{
+    char text[REDIS_WORDS_HEAD];
+    struct out head = out_over(text, sizeof(text));
+    CHECK(!words->out.overflow);
+    out_char(&head, '*');
+    out_u64(&head, words->count);
+    out_lit(&head, "\r\n");
+    CHECK(!head.overflow);
+    char *from = words->out.at + REDIS_WORDS_HEAD - head.len;
+    memcpy(from, text, head.len);
+    return (struct span){from, words->out.len - REDIS_WORDS_HEAD + head.len};
+}
+
+/* ---- life of a connection ---- */
+
+static void watch(struct redis_link *link, int operation, bool out)
+{
+    struct epoll_event event = {.events = EPOLLIN | (out ? EPOLLOUT : 0U), .data.ptr = link};
+    CHECK(epoll_ctl(link->config.epoll, operation, link->context->fd, &event) == 0);
+    link->wants_out = out;
+}
+
+static struct redis_op *pop(struct redis_link *link)
+{
+    struct redis_op *op = link->first;
+    link->first = op->next;
+    if (link->first == NULL) {
+        link->last = &link->first;
+    }
+    link->in_flight--;
+    op->next = NULL;
+    return op;
+}
+
+static bool is_own(const struct redis_link *link, const struct redis_op *op)
+{
+    return op >= link->own && op < link->own + (GREET_END - GREET_AUTH);
+}
+
+static void tell(struct redis_link *link, struct redis_op *op, enum redis_outcome outcome)
+{
+    link->config.owner.done(link->config.owner.context, op, outcome, (struct span){NULL, 0});
+}
+
+static void suspect(struct redis_link *link)
+{
+    if (link->config.router.context != NULL && !link->ending) {
+        link->config.router.suspect(link->config.router.context, link);
+    }
+}
+
+/* Lets go of the answers that waited for replicas. */
+static void release(struct redis_link *link, bool enough)
+{
+    struct redis_op *op = link->held;
+    link->held = NULL;
+    link->held_end = &link->held;
+    while (op != NULL) {
+        struct redis_op *next = op->next;
+        redisReply *reply = op->held;
+        op->next = NULL;
+        op->held = NULL;
+        if (enough) {
+            link->config.owner.done(link->config.owner.context, op, REDIS_ANSWERED,
+                                    (struct span){reply->str, reply->len});
+        } else {
+            tell(link, op, REDIS_NOT_KNOWN);
+        }
+        freeReplyObject(reply);
+        op = next;
+    }
+}
+
+/* Ends the connection, if there is one, and sets the time of the next. */
+static void lose(struct redis_link *link, const char *why)
+{
+    (void)snprintf(link->trouble, sizeof(link->trouble), "%s", why);
+    link->numbers.losses += link->state == LINK_READY;
+    link->state = LINK_DOWN;
+    if (link->context != NULL) {
+        redisFree(link->context); /* closes the socket, so epoll forgets it too */
+        link->context = NULL;
+    }
+    link->unsent = false;
+    uint32_t doublings = link->failures < 16 ? link->failures : 16;
+    uint64_t pause_ms = (uint64_t)link->config.retry_min_ms << doublings;
+    if (pause_ms > link->config.retry_max_ms) {
+        pause_ms = link->config.retry_max_ms;
+    }
+    link->failures++;
+    /* Between half and all of it: many loops must not come back in step. */
+    uint64_t pause_us = pause_ms * 500 + prng_below(&link->prng, pause_ms * 500 + 1);
+    link->next_us = link->now_us + (int64_t)pause_us;
+    link->waiting = false;
+    release(link, false);
+    while (link->first != NULL) {
+        struct redis_op *op = pop(link);
+        if (!is_own(link, op)) {
+            tell(link, op, REDIS_NOT_KNOWN);
+        }
+    }
+    suspect(link);
+}
+
+/* Into the output buffer, and behind the others in flight. False: the link was lost. */
+static bool append(struct redis_link *link, struct redis_op *op, struct span command)
+{
+    if (redisAppendFormattedCommand(link->context, command.at, command.len) != REDIS_OK) {
+        lose(link, "out of memory");
+        return false;
+    }
+    op->next = NULL;
+    op->since_us = link->now_us;
+    *link->last = op;
+    link->last = &op->next;
+    link->in_flight++;
+    link->unsent = true;
+    return true;
+}
+
+static bool ask_own(struct redis_link *link, enum greeting what, const char *const *words,
+                    size_t count)
+{
+    struct redis_op *op = &link->own[what - GREET_AUTH];
+    char *command = NULL;
+    const char *texts[4];
+    size_t lens[4];
+    CHECK(count <= 4);
+    for (size_t i = 0; i < count; i++) {
+        texts[i] = words[i];
+        lens[i] = strlen(words[i]);
+    }
+    if (what >= GREET_LOAD) { /* its text has a length of its own */
+        struct span text = link->config.scripts->texts[what - GREET_LOAD];
+        texts[count] = text.at;
+        lens[count++] = text.len;
+        link->loading[what - GREET_LOAD] = true;
+    }
+    op->script = (uint8_t)what;
+    int len = redisFormatCommandArgv(&command, (int)count, texts, lens);
+    if (len < 0) {
+        lose(link, "out of memory");
+        return false;
+    }
+    bool done = append(link, op, (struct span){command, (size_t)len});
+    redisFreeCommand(command);
+    return done;
+}
+
+static bool ask_load(struct redis_link *link, size_t script)
+{
+    static const char *const words[] = {"SCRIPT", "LOAD"};
+    return ask_own(link, (enum greeting)(GREET_LOAD + script), words, 2);
+}
+
+static void greet(struct redis_link *link)
+{
+    link->state = LINK_GREETING;
+    link->greeted = false;
+    memset(link->loading, 0, sizeof(link->loading));
+    if (link->config.password != NULL) {
+        const char *words[] = {"AUTH", link->config.username, link->config.password};
+        bool named = link->config.username != NULL;
+        words[1] = named ? words[1] : link->config.password;
+        if (!ask_own(link, GREET_AUTH, words, named ? 3 : 2)) {
+            return;
+        }
+    }
+    static const char *const info[] = {"INFO"};
+    bool done = ask_own(link, GREET_INFO, info, 1);
+    for (size_t i = 0; done && i < SCRIPT_COUNT; i++) {
+        done = ask_load(link, i);
+    }
+    if (done) {
+        link_flush(link);
+    }
+}
+
+static void start(struct redis_link *link)
+{
+    link->numbers.connects++;
+    link->context = redisConnectNonBlock(link->config.host, link->config.port);
+    if (link->context == NULL) {
+        lose(link, "out of memory");
+        return;
+    }
+    if (link->context->err != 0) {
+        char why[REDIS_TEXT_MAX];
+        (void)snprintf(why, sizeof(why), "%s", link->context->errstr);
+        lose(link, why);
+        return;
+    }
+    link->state = LINK_CONNECTING;
+    link->next_us = link->now_us + (int64_t)link->config.connect_timeout_ms * 1000;
+    watch(link, EPOLL_CTL_ADD, true);
+}
+
+static void connected(struct redis_link *link)
+{
+    int error = 0;
+    socklen_t len = sizeof(error);
+    if (getsockopt(link->context->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0 || error != 0) {
+        char why[REDIS_TEXT_MAX];
+        lose(link, strerror_r(error, why, sizeof(why)) == 0 ? why : "cannot connect");
+        return;
+    }
+    greet(link);
+}
+
+/* ---- answers ---- */
+
+/* The value of a line "name:value" of INFO; empty: none. */
+static struct span info_value(struct span info, const char *name)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i + len < info.len; i++) {
+        if ((i == 0 || info.at[i - 1] == '\n') && memcmp(info.at + i, name, len) == 0) {
+            size_t from = i + len;
+            size_t to = from;
+            while (to < info.len && info.at[to] != '\r' && info.at[to] != '\n') {
+                to++;
+            }
+            return (struct span){info.at + from, to - from};
+        }
+    }
+    return (struct span){NULL, 0};
+}
+
+/* NULL: this server may decide. */
+static const char *info_trouble(struct redis_link *link, struct span info)
+{
+    struct span run_id = info_value(info, "run_id:");
+    if (run_id.len != REDIS_RUN_ID) {
+        return "the server tells no run id";
+    }
+    memcpy(link->run_id, run_id.at, REDIS_RUN_ID);
+    if (!span_is(info_value(info, "role:"), "master")) {
+        return "the server is a replica";
+    }
+    if (!span_is(info_value(info, "maxmemory:"), "0") &&
+        !span_is(info_value(info, "maxmemory_policy:"), "noeviction")) {
+        return "the server may evict keys (maxmemory-policy is not noeviction)";
+    }
+    return NULL;
+}
+
+static struct span reply_text(const redisReply *reply)
+{
+    bool text = reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS ||
+                reply->type == REDIS_REPLY_ERROR;
+    return text && reply->str != NULL ? (struct span){reply->str, reply->len}
+                                      : (struct span){"", 0};
+}
+
+static void own_answer(struct redis_link *link, const struct redis_op *op, const redisReply *reply)
+{
+    struct span text = reply_text(reply);
+    if (op->script == GREET_WAIT) {
+        bool enough = reply->type == REDIS_REPLY_INTEGER &&
+                      reply->integer >= (long long)link->config.wait_replicas;
+        link->numbers.waits_short += !enough;
+        link->waiting = false;
+        release(link, enough);
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        lose(link, reply->str);
+    } else if (op->script == GREET_INFO) {
+        const char *trouble = info_trouble(link, text);
+        if (trouble != NULL) {
+            lose(link, trouble);
+        }
+        link->greeted = trouble == NULL;
+    } else if (op->script >= GREET_LOAD) {
+        if (text.len != REDIS_SHA) {
+            lose(link, "not the answer of a Redis server");
+            return;
+        }
+        size_t script = (size_t)op->script - GREET_LOAD;
+        memcpy(link->sha[script], text.at, REDIS_SHA);
+        link->loading[script] = false;
+        if (link->state == LINK_GREETING && script == SCRIPT_COUNT - 1 && link->greeted) {
+            link->state = LINK_READY;
+            link->failures = 0;
+        }
+    }
+}
+
+static bool append_call(struct redis_link *link, struct redis_op *op)
+{
+    static const char asking[] = "*1\r\n$6\r\nASKING\r\n";
+    if (op->asking &&
+        redisAppendFormattedCommand(link->context, asking, sizeof(asking) - 1) != REDIS_OK) {
+        lose(link, "out of memory");
+        return false;
+    }
+    op->preceded = op->asking;
+    char memory[WORDS_BYTES];
+    struct redis_words words = words_over(memory, sizeof(memory));
+    words_put(&words, (struct span){"EVALSHA", 7});
+    words_put(&words, (struct span){link->sha[op->script], REDIS_SHA});
+    link->config.owner.encode(link->config.owner.context, link, op, &words);
+    return append(link, op, words_end(&words));
+}
+
+/* Redis forgot the script, so nothing ran: load it, and ask again behind that. */
+static void again(struct redis_link *link, struct redis_op *op)
+{
+    bool load = !link->loading[op->script];
+    if (op->tries++ == TRIES_MAX) {
+        tell(link, op, REDIS_NOT_ASKED);
+        return;
+    }
+    link->numbers.reloads += load;
+    if ((load && !ask_load(link, op->script)) || !append_call(link, op)) {
+        tell(link, op, REDIS_NOT_ASKED);
+    }
+}
+
+static bool redirected(struct redis_link *link, struct redis_op *op, struct span text)
+{
+    const struct link_router *router = &link->config.router;
+    struct redis_redirect to;
+    if (!error_redirect(text, link->config.host, &to)) {
+        return false;
+    }
+    link->numbers.redirects++;
+    return router->context != NULL && router->redirect(router->context, link, op, &to);
+}
+
+static void error_answer(struct redis_link *link, struct redis_op *op, struct span text)
+{
+    struct redis_error error = error_read(text);
+    (void)snprintf(link->trouble, sizeof(link->trouble), "%.*s", (int)text.len, text.at);
+    tell(link, op, error.outcome);
+    if (error.useless) {
+        lose(link, "the server does not take writes any more");
+    } else if (error.suspect) {
+        suspect(link);
+    }
+}
+
+/* True: the reply is kept, until replicas have it. */
+static bool hold(struct redis_link *link, struct redis_op *op, redisReply *reply)
+{
+    const struct link_owner *owner = &link->config.owner;
+    if (link->config.wait_replicas == 0 || owner->promises == NULL ||
+        !owner->promises(owner->context, op, reply_text(reply))) {
+        return false;
+    }
+    op->held = reply;
+    *link->held_end = op;
+    link->held_end = &op->next;
+    return true;
+}
+
+static void ask_wait(struct redis_link *link)
+{
+    char replicas[16];
+    char timeout[16];
+    const char *words[] = {"WAIT", replicas, timeout};
+    (void)snprintf(replicas, sizeof(replicas), "%u", link->config.wait_replicas);
+    (void)snprintf(timeout, sizeof(timeout), "%u", link->config.wait_timeout_ms);
+    link->numbers.waits++;
+    link->waiting = ask_own(link, GREET_WAIT, words, 3);
+}
+
+/* True: the reply is kept. */
+static bool call_answer(struct redis_link *link, struct redis_op *op, redisReply *reply)
+{
+    struct span text = reply_text(reply);
+    if (reply->type == REDIS_REPLY_STRING) {
+        if (hold(link, op, reply)) {
+            return true;
+        }
+        link->config.owner.done(link->config.owner.context, op, REDIS_ANSWERED, text);
+    } else if (error_begins(text, "NOSCRIPT ")) {
+        again(link, op);
+    } else if (!redirected(link, op, text)) {
+        error_answer(link, op, text);
+    }
+    return false;
+}
+
+/* The answer to the first in flight. True: the reply is kept. */
+static bool take_answer(struct redis_link *link, redisReply *reply)
+{
+    if (link->first->preceded) { /* of ASKING: whatever it says, the call's own answer tells */
+        link->first->preceded = false;
+        return false;
+    }
+    struct redis_op *op = pop(link);
+    if (is_own(link, op)) {
+        own_answer(link, op, reply);
+        return false;
+    }
+    return call_answer(link, op, reply);
+}
+
+static void take_answers(struct redis_link *link)
+{
+    void *taken = NULL;
+    while (link->context != NULL && redisGetReplyFromReader(link->context, &taken) == REDIS_OK &&
+           taken != NULL) {
+        if (link->first == NULL) {
+            freeReplyObject(taken);
+            lose(link, "an answer nobody asked for");
+            return;
+        }
+        if (!take_answer(link, taken)) {
+            freeReplyObject(taken);
+        }
+        taken = NULL;
+    }
+    if (link->context != NULL && link->context->err != 0) {
+        lose(link, "not the answer of a Redis server");
+    }
+    if (link->context != NULL && link->held != NULL && !link->waiting) {
+        ask_wait(link);
+    }
+}
+
+/* ---- for the owner ---- */
+
+void link_event(struct redis_link *link, uint32_t events, int64_t now_us)
+{
+    link->now_us = now_us;
+    if (link->context == NULL) {
+        return;
+    }
+    if (link->state == LINK_CONNECTING) {
+        connected(link);
+        return;
+    }
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+        int status = redisBufferRead(link->context);
+        if (status == REDIS_OK) {
+            take_answers(link);
+        } else {
+            char why[REDIS_TEXT_MAX];
+            (void)snprintf(why, sizeof(why), "%s", link->context->errstr);
+            lose(link, why);
+        }
+    }
+    if (link->context != NULL) {
+        link_flush(link);
+    }
+}
+
+void link_flush(struct redis_link *link)
+{
+    if (link->context == NULL || link->state == LINK_CONNECTING ||
+        (!link->unsent && !link->wants_out)) {
+        return;
+    }
+    int done = 0;
+    link->numbers.writes++;
+    if (redisBufferWrite(link->context, &done) != REDIS_OK) {
+        char why[REDIS_TEXT_MAX];
+        (void)snprintf(why, sizeof(why), "%s", link->context->errstr);
+        lose(link, why);
+        return;
+    }
+    link->unsent = done == 0;
+    if (link->unsent != link->wants_out) {
+        watch(link, EPOLL_CTL_MOD, link->unsent);
+    }
+}
+
+int link_send_again(struct redis_link *link, struct redis_op *op, bool asking, int64_t now_us)
+{
+    link->now_us = now_us;
+    if (link->state != LINK_READY) {
+        return ERR_CLOSED;
+    }
+    if (link->in_flight >= link->config.in_flight_max) {
+        return ERR_FULL;
+    }
+    link->numbers.calls++;
+    op->asking = asking;
+    return append_call(link, op) ? 0 : ERR_CLOSED;
+}
+
+int link_send(struct redis_link *link, struct redis_op *op, int64_t now_us)
+{
+    op->tries = 0;
+    op->hops = 0;
+    return link_send_again(link, op, false, now_us);
+}
+
+int64_t link_next_us(const struct redis_link *link)
+{
+    if (link->state != LINK_READY) {
+        return link->next_us;
+    }
+    if (link->first == NULL) {
+        return INT64_MAX;
+    }
+    /* Whatever stands behind a WAIT waits, too. */
+    uint64_t timeout_ms = link->config.call_timeout_ms;
+    if (link->config.wait_replicas > 0) {
+        timeout_ms += link->config.wait_timeout_ms;
+    }
+    return link->first->since_us + (int64_t)timeout_ms * 1000;
+}
+
+void link_tick(struct redis_link *link, int64_t now_us)
+{
+    link->now_us = now_us;
+    if (now_us < link_next_us(link)) {
+        return;
+    }
+    if (link->state == LINK_DOWN) {
+        start(link);
+    } else {
+        lose(link, link->state == LINK_READY ? "no answer in time" : "no connection in time");
+    }
+}
+
+bool link_idle(const struct redis_link *link)
+{
+    return link->first == NULL && link->held == NULL;
+}
+
+bool link_ready(const struct redis_link *link)
+{
+    return link->state == LINK_READY;
+}
+
+struct span link_run_id(const struct redis_link *link)
+{
+    return (struct span){link->run_id, REDIS_RUN_ID};
+}
+
+const char *link_trouble(const struct redis_link *link)
+{
+    return link->trouble;
+}
+
+void link_count(const struct redis_link *link, struct link_numbers *ret_numbers)
+{
+    *ret_numbers = link->numbers;
+}
+
+int link_new(const struct link_config *config, struct redis_link **ret_link)
+{
+    uint8_t address[16];
+    if (inet_pton(AF_INET, config->host, address) != 1 &&
+        inet_pton(AF_INET6, config->host, address) != 1) {
+        return ERR_INVALID;
+    }
+    struct redis_link *link = calloc(1, sizeof(*link));
+    if (link == NULL) {
+        return ERR_NOMEM;
+    }
+    link->config = *config;
+    link->last = &link->first;
+    link->held_end = &link->held;
+    link->prng = prng_of(config->seed);
+    *ret_link = link;
+    return 0;
+}
+
+void link_free(struct redis_link *link)
+{
+    if (link == NULL) {
+        return;
+    }
+    link->ending = true;
+    lose(link, "closed");
+    free(link);
+}

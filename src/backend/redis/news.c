@@ -1,0 +1,277 @@
+/*
+ * See segments_redis.h. Here: news, by Redis's publish and subscribe.
+ *
+ * The scripts publish on the channel PREFIX{TAG}:news of their server; tell, which may be about
+ * a segment whose server is gone, on PREFIX:news of any server that takes it. Each server is heard
+ * for its own segments, and for PREFIX:news.
+ *
+ * Whatever is published while a server is not heard is lost; so when all its channels are confirmed,
+ * the first time too, NEWS_LOST follows. A silent connection is asked for a sign of life.
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "backend/redis/notes.h"
+#include "backend/redis/segments_private.h"
+#include "base/check.h"
+#include "base/err.h"
+
+#define SILENCE_MS 5000L
+/* How long an ear that is not connected may sleep. */
+#define TEND_MS 20
+
+/* ---- ears ---- */
+
+/* Which segments a server has. */
+static uint64_t mask_of(struct segments_redis *s, const struct topology_node *node)
+{
+    uint64_t mask = 0;
+    for (uint32_t i = 0; i < s->options.segments; i++) {
+        const struct topology_node *server = segments_server(s, i);
+        if (server != NULL && server->port == node->port && strcmp(server->host, node->host) == 0) {
+            mask |= 1ULL << i;
+        }
+    }
+    return mask;
+}
+
+static bool has_ear(const struct segments_redis *s, const struct topology_node *node)
+{
+    for (uint32_t i = 0; i < TOPOLOGY_NODES_MAX; i++) {
+        if (wire_leads_to(&s->ears[i].wire, node)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Servers that have no ear yet get one; one that no segment needs is there for the taking. */
+static void place_ears(struct segments_redis *s)
+{
+    for (uint32_t i = 0; i < s->options.segments; i++) {
+        const struct topology_node *node = segments_server(s, i);
+        for (uint32_t k = 0; node != NULL && k < TOPOLOGY_NODES_MAX && !has_ear(s, node); k++) {
+            struct ear *ear = &s->ears[k];
+            if (ear->wire.node.host[0] == '\0' || mask_of(s, &ear->wire.node) == 0) {
+                wire_lead(&ear->wire, &s->wire_config, node);
+            }
+        }
+    }
+}
+
+static int put_channels(struct segments_redis *s, struct ear *ear, const char *verb, uint64_t mask)
+{
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < s->options.segments; i++) {
+        char channel[SEGMENTS_KEY_MAX];
+        if ((mask >> i & 1) != 0) {
+            segments_key(s, i, "news", channel);
+            error = wire_format(&ear->wire, "%s %s", verb, channel);
+            ear->awaited++;
+        }
+    }
+    return error;
+}
+
+/* Connected, and subscribed to what is its server's by now. */
+static void tend(struct segments_redis *s, struct ear *ear)
+{
+    int64_t deadline_us = segments_deadline_us(s);
+    int64_t now = segments_now_us(s);
+    uint64_t mask = mask_of(s, &ear->wire.node);
+    if (mask == 0) {
+        wire_close(&ear->wire, "");
+        return;
+    }
+    if (wire_ready(&ear->wire, false, deadline_us) != 0) {
+        topology_suspect(s->options.topology, (uint32_t)__builtin_ctzll(mask));
+        return;
+    }
+    int error = 0;
+    if (ear->connection != ear->wire.number) {
+        ear->connection = ear->wire.number;
+        ear->mask = 0;
+        ear->awaited = 1;
+        ear->pinged = false;
+        ear->heard_us = now;
+        error = wire_format(&ear->wire, "SUBSCRIBE %s:news", s->options.prefix);
+    }
+    if (error == 0 && mask != ear->mask) {
+        error = put_channels(s, ear, "UNSUBSCRIBE", ear->mask & ~mask);
+        error = error != 0 ? error : put_channels(s, ear, "SUBSCRIBE", mask & ~ear->mask);
+        ear->mask = mask;
+        ear->missed = true;
+    }
+    if (error == 0 && !ear->pinged && now - ear->heard_us > SILENCE_MS * 1000) {
+        error = wire_format(&ear->wire, "PING");
+        ear->pinged = true;
+        ear->pinged_us = now;
+    }
+    if (error == 0) {
+        (void)wire_flush(&ear->wire, deadline_us);
+    }
+}
+
+/* ---- what is heard ---- */
+
+/* PREFIX:news or PREFIX{TAG}:news, where a tag begins with the segment's number. */
+static bool channel_segment(const struct segments_redis *s, struct span channel,
+                            uint32_t *ret_segment)
+{
+    char name[SEGMENTS_KEY_MAX];
+    size_t len = strlen(s->options.prefix);
+    uint64_t segment = 0;
+    if (channel.len < len || memcmp(channel.at, s->options.prefix, len) != 0) {
+        return false;
+    }
+    struct span rest = {channel.at + len, channel.len - len};
+    *ret_segment = 0;
+    if (span_is(rest, ":news")) {
+        return true;
+    }
+    size_t digits = 1;
+    while (digits < rest.len && rest.at[digits] >= '0' && rest.at[digits] <= '9') {
+        digits++;
+    }
+    if (digits > rest.len || span_parse_u64((struct span){rest.at + 1, digits - 1},
+                                            s->options.segments - 1, &segment) != 0) {
+        return false;
+    }
+    *ret_segment = (uint32_t)segment;
+    segments_key(s, *ret_segment, "news", name);
+    return span_is(channel, name);
+}
+
+/* True: there is something to tell. */
+static bool heard(struct segments_redis *s, struct ear *ear, const redisReply *reply,
+                  struct segment_news *ret_news)
+{
+    uint32_t segment = 0;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        (void)wire_error(&ear->wire, reply);
+        wire_close(&ear->wire, "the server refuses to be heard");
+        return false;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2) {
+        return false;
+    }
+    struct span what = wire_text(reply->element[0]);
+    if (span_is(what, "message") && reply->elements == 3) {
+        return channel_segment(s, wire_text(reply->element[1]), &segment) &&
+               note_news(wire_text(reply->element[2]), segment, ret_news) == 0;
+    }
+    if ((span_is(what, "subscribe") || span_is(what, "unsubscribe")) && ear->awaited > 0) {
+        ear->awaited--;
+    }
+    if (ear->awaited == 0 && ear->missed) {
+        ear->missed = false;
+        *ret_news = (struct segment_news){.kind = NEWS_LOST};
+        return true;
+    }
+    return false;
+}
+
+static size_t listen_to(struct segments_redis *s, struct ear *ear, struct segment_news *ret_news,
+                        size_t max)
+{
+    size_t count = 0;
+    redisReply *reply = NULL;
+    while (count < max && ear->wire.context != NULL && wire_take(&ear->wire, &reply) == 0) {
+        ear->heard_us = segments_now_us(s);
+        ear->pinged = false;
+        count += heard(s, ear, reply, &ret_news[count]);
+        freeReplyObject(reply);
+    }
+    if (ear->pinged &&
+        segments_now_us(s) - ear->pinged_us > (int64_t)s->options.timeout_ms * 1000) {
+        wire_close(&ear->wire, "no answer in time");
+    }
+    return count;
+}
+
+/* Until something is heard, or the time; true: woken. */
+static bool wait_for_news(struct segments_redis *s, int64_t until_us)
+{
+    struct pollfd fds[TOPOLOGY_NODES_MAX + 1];
+    nfds_t count = 0;
+    int64_t left_us = until_us - segments_now_us(s);
+    int64_t wait_ms = left_us <= 0 ? 0 : (left_us + 999) / 1000;
+    for (uint32_t i = 0; i < TOPOLOGY_NODES_MAX; i++) {
+        const struct wire *wire = &s->ears[i].wire;
+        if (wire->context != NULL) {
+            fds[count++] = (struct pollfd){.fd = wire->context->fd, .events = POLLIN};
+        } else if (wire->node.host[0] != '\0' && wait_ms > TEND_MS) {
+            wait_ms = TEND_MS;
+        }
+    }
+    if (wait_ms > SILENCE_MS / 2) {
+        wait_ms = SILENCE_MS / 2;
+    }
+    fds[count] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
+    if (poll(fds, count + 1, (int)wait_ms) > 0 && fds[count].revents != 0) {
+        uint64_t wakes = 0;
+        (void)!read(s->wake_fd, &wakes, sizeof(wakes));
+        return true;
+    }
+    return false;
+}
+
+int segments_news_take(struct segments *segments, struct segment_news *ret_news, size_t max,
+                       int64_t wait_ms, size_t *ret_count)
+{
+    struct segments_redis *s = segments_of(segments);
+    int64_t until_us = segments_now_us(s) + wait_ms * 1000;
+    bool woken = false;
+    for (;;) {
+        size_t count = 0;
+        place_ears(s);
+        for (uint32_t i = 0; i < TOPOLOGY_NODES_MAX; i++) {
+            if (s->ears[i].wire.node.host[0] != '\0') {
+                tend(s, &s->ears[i]);
+                count += listen_to(s, &s->ears[i], ret_news + count, max - count);
+            }
+        }
+        if (count > 0) {
+            *ret_count = count;
+            return 0;
+        }
+        if (woken || segments_now_us(s) >= until_us) {
+            return ERR_AGAIN;
+        }
+        woken = wait_for_news(s, until_us);
+    }
+}
+
+/* ---- telling ---- */
+
+static bool publish(struct segments_redis *s, uint32_t segment, struct span text)
+{
+    int64_t deadline_us = segments_deadline_us(s);
+    struct wire *wire = segments_ready(s, segment, deadline_us);
+    redisReply *reply = NULL;
+    if (wire == NULL ||
+        wire_format(wire, "PUBLISH %s:news %b", s->options.prefix, text.at, text.len) != 0 ||
+        wire_flush(wire, deadline_us) != 0 || wire_read(wire, deadline_us, &reply) != 0) {
+        return false;
+    }
+    bool done = reply->type == REDIS_REPLY_INTEGER;
+    freeReplyObject(reply);
+    return done;
+}
+
+/* The segment's own server first, then any other that takes it. */
+void segments_news_tell(struct segments *segments, const struct segment_news *news)
+{
+    struct segments_redis *s = segments_of(segments);
+    char text[NOTE_MAX];
+    struct out out = out_over(text, sizeof(text));
+    note_tell(&out, news);
+    CHECK(!out.overflow);
+    uint32_t first = news->segment < s->options.segments ? news->segment : 0;
+    for (uint32_t i = 0; i < s->options.segments; i++) {
+        if (publish(s, (first + i) % s->options.segments, out_span(&out))) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,482 @@
+/* See balance.h. */
+#include "flow/balance.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "obs/log.h"
+
+#define LEASE "balance"
+#define OPEN_MAX 256   /* transfers read in a round; more wait for the next */
+#define WISHES_MAX 256 /* 32 bytes each */
+#define MOVES_MAX 1024 /* remembered, the oldest goes: a bound on the rate only */
+#define SALES_PAGE 64
+
+struct wish {
+    uint64_t item;
+    uint64_t units; /* 0: none */
+    uint32_t segment;
+    int64_t at_ms; /* 0: not seen by a round yet */
+};
+
+struct move {
+    uint64_t item;
+    uint32_t to;
+    int64_t at_ms;
+};
+
+/* Where the units of one item are. */
+struct item_spread {
+    uint64_t item;
+    uint32_t homes;
+    uint64_t known; /* segments that answered */
+    uint64_t available[SEGMENTS_MAX];
+    uint64_t total;
+    uint32_t moves; /* begun in this round */
+};
+
+struct balance {
+    struct balance_ports ports;
+    struct balance_options options;
+    pthread_mutex_t lock; /* of wishes */
+    struct wish wishes[WISHES_MAX];
+    struct wish seen[WISHES_MAX]; /* the round's own */
+    struct move moves[MOVES_MAX];
+    uint32_t moves_next;
+    struct transfer_row open[OPEN_MAX];
+    uint32_t open_count;
+    uint64_t token;
+    uint64_t epochs[SEGMENTS_MAX];
+    uint32_t sequence;
+    struct gate_ask asks[SEGMENTS_MAX];
+};
+
+/* ---- how often ---- */
+
+/* Units of the item went there lately: they may still be on their way, or wait for who asked. */
+static bool moved_lately(const struct balance *balance, uint64_t item, uint32_t to, bool to_any)
+{
+    int64_t since_ms = await_now(&balance->ports.await) - balance->options.pause_ms;
+    for (uint32_t i = 0; i < MOVES_MAX; i++) {
+        const struct move *move = &balance->moves[i];
+        if (move->item == item && (to_any || move->to == to) && move->at_ms > since_ms) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void remember_move(struct balance *balance, uint64_t item, uint32_t to)
+{
+    balance->moves[balance->moves_next++ % MOVES_MAX] =
+        (struct move){item, to, await_now(&balance->ports.await)};
+}
+
+static bool is_open(const struct balance *balance, uint64_t item, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < balance->open_count; i++) {
+        const struct transfer_row *row = &balance->open[i];
+        if (row->item == item && row->segment == from && row->to_segment == to) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- one transfer ---- */
+
+/* The gate knows a transfer by 128 bits: those its key spells. */
+static bool transfer_id(const struct transfer_row *row, struct order_id *ret_id)
+{
+    return order_id_parse(span_of(row->key), ret_id) == 0;
+}
+
+/* Takes the units out at their source. False: not now; the row stays as it is. */
+static bool take_out(struct balance *balance, const struct transfer_row *row, uint64_t *ret_taken)
+{
+    struct segment_call call = {.segment = row->segment,
+                                .epoch = row->epoch,
+                                .command = {.kind = GATE_TRANSFER_OUT,
+                                            .now_ms = await_now(&balance->ports.await),
+                                            .item = row->item,
+                                            .amount = row->amount}};
+    if (!transfer_id(row, &call.command.id)) {
+        log_event(LOG_ERROR, "balance.unknown_transfer", LOG_STR("transfer", row->key));
+        return false;
+    }
+    segments_apply(balance->ports.segments, &call, 1);
+    if (call.outcome != SEGMENT_DONE) {
+        return false;
+    }
+    /* Refused: the source does not have the item (any more); nothing left it. */
+    *ret_taken = call.verdict == VERDICT_REFUSED ? 0 : call.taken;
+    return true;
+}
+
+/* Out, and written down. 0; ERR_AGAIN: later; else the ledger's error. */
+static int finish(struct balance *balance, const struct transfer_row *row, uint64_t *ret_units)
+{
+    const struct balance_ports *ports = &balance->ports;
+    uint64_t taken;
+    if (!take_out(balance, row, &taken)) {
+        return ERR_AGAIN;
+    }
+    struct ledger_op op = {.kind = LEDGER_TRANSFERRED,
+                           .item = row->item,
+                           .segment = row->segment,
+                           .to_segment = row->to_segment,
+                           .epoch = row->epoch,
+                           .amount = taken};
+    memcpy(op.key, row->key, sizeof(op.key));
+    int error = await_write(&ports->await, ports->ledger, &op, LEASE, balance->token);
+    if (error != 0) {
+        return error;
+    }
+    if (op.refusal != REFUSAL_NONE) { /* void: the source is being rebuilt, with these units */
+        log_event(LOG_INFO, "balance.void", LOG_STR("transfer", row->key),
+                  LOG_U64("item", row->item), LOG_U64("segment", row->segment));
+        return 0;
+    }
+    log_event(LOG_INFO, "balance.moved", LOG_STR("transfer", row->key), LOG_U64("item", row->item),
+              LOG_U64("from", row->segment), LOG_U64("to", row->to_segment),
+              LOG_U64("units", taken));
+    *ret_units += op.repeated ? 0 : taken;
+    if (taken > 0) {
+        remember_move(balance, row->item, row->to_segment);
+    }
+    return 0;
+}
+
+static int finish_open(struct balance *balance, struct balance_round *round)
+{
+    struct ledger_query query = {.kind = QUERY_TRANSFERS,
+                                 .segment = SEGMENT_ALL,
+                                 .transfers = balance->open,
+                                 .limit = OPEN_MAX};
+    int error = await_read(&balance->ports.await, balance->ports.ledger, &query);
+    uint32_t left = 0;
+    for (uint32_t i = 0; error == 0 && i < query.count; i++) {
+        struct transfer_row row = balance->open[i];
+        error = finish(balance, &row, &round->units);
+        if (error == ERR_AGAIN) { /* its pair stays taken */
+            balance->open[left++] = row;
+            error = 0;
+        } else if (error == 0) {
+            round->finished++;
+        }
+    }
+    balance->open_count = left;
+    round->open = left;
+    return error;
+}
+
+/* ---- a new transfer ---- */
+
+static int begin(struct balance *balance, struct item_spread *spread, uint32_t from, uint32_t to,
+                 uint64_t units, struct balance_round *round)
+{
+    const struct balance_ports *ports = &balance->ports;
+    int64_t now_ms = await_now(&ports->await);
+    /* A paused holder and its successor may number the same moment: the token tells them apart. */
+    uint32_t sequence = (uint32_t)(balance->token << 12 ^ ++balance->sequence) & 0x7fffffffU;
+    struct order_id id = order_id_fresh(spread->item, now_ms, sequence);
+    struct transfer_row row = {.item = spread->item,
+                               .segment = from,
+                               .to_segment = to,
+                               .amount = units,
+                               .epoch = balance->epochs[from],
+                               .at_ms = now_ms};
+    order_id_text(id, row.key);
+    struct ledger_op op = {.kind = LEDGER_TRANSFER,
+                           .item = row.item,
+                           .segment = from,
+                           .to_segment = to,
+                           .amount = units};
+    memcpy(op.key, row.key, sizeof(op.key));
+    int error = await_write(&ports->await, ports->ledger, &op, LEASE, balance->token);
+    if (error != 0 || op.refusal != REFUSAL_NONE) {
+        return error;
+    }
+    spread->moves++;
+    spread->available[from] -= units;
+    spread->available[to] += units;
+    error = finish(balance, &row, &round->units);
+    if (error != ERR_AGAIN) {
+        round->moved += error == 0;
+        return error;
+    }
+    round->open++;
+    if (balance->open_count < OPEN_MAX) {
+        balance->open[balance->open_count++] = row;
+    }
+    return 0;
+}
+
+/* Who has most above what it keeps; SEGMENTS_MAX: nobody. */
+static uint32_t richest(const struct balance *balance, const struct item_spread *spread,
+                        uint32_t to, uint64_t homes_keep)
+{
+    uint32_t best = SEGMENTS_MAX;
+    uint64_t best_spare = 0;
+    for (uint32_t i = 0; i < balance->options.segments; i++) {
+        uint64_t keep = i < spread->homes ? homes_keep : 0;
+        uint64_t has = spread->available[i];
+        bool may = i != to && (spread->known >> i & 1) != 0 && has > keep &&
+                   !is_open(balance, spread->item, i, to) &&
+                   !moved_lately(balance, spread->item, i, false);
+        if (may && has - keep > best_spare) {
+            best = i;
+            best_spare = has - keep;
+        }
+    }
+    return best;
+}
+
+/* Brings up to `units` to a segment; others' homes keep so many each. */
+static int gather(struct balance *balance, struct item_spread *spread, uint32_t to, uint64_t units,
+                  uint64_t homes_keep, struct balance_round *round)
+{
+    int error = 0;
+    while (error == 0 && units > 0 && spread->moves < balance->options.moves_max) {
+        uint32_t from = richest(balance, spread, to, homes_keep);
+        if (from == SEGMENTS_MAX) {
+            break;
+        }
+        uint64_t spare = spread->available[from] - (from < spread->homes ? homes_keep : 0);
+        uint64_t part = units < spare ? units : spare;
+        error = begin(balance, spread, from, to, part, round);
+        units -= part;
+    }
+    return error;
+}
+
+/* ---- what is asked for ---- */
+
+void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units)
+{
+    struct wish *place = NULL;
+    CHECK(segment < SEGMENTS_MAX);
+    CHECK(pthread_mutex_lock(&balance->lock) == 0);
+    for (uint32_t i = 0; i < WISHES_MAX; i++) {
+        struct wish *wish = &balance->wishes[i];
+        if (wish->units != 0 && wish->item == item && wish->segment == segment) {
+            place = wish;
+            break;
+        }
+        place = place == NULL && wish->units == 0 ? wish : place;
+    }
+    if (place != NULL) {
+        *place = (struct wish){
+            .item = item, .segment = segment, .units = units > place->units ? units : place->units};
+    }
+    CHECK(pthread_mutex_unlock(&balance->lock) == 0);
+}
+
+/* The wishes of this round; those too old are forgotten. */
+static void see_wishes(struct balance *balance)
+{
+    int64_t now_ms = await_now(&balance->ports.await);
+    CHECK(pthread_mutex_lock(&balance->lock) == 0);
+    for (uint32_t i = 0; i < WISHES_MAX; i++) {
+        struct wish *wish = &balance->wishes[i];
+        if (wish->units != 0 && wish->at_ms == 0) {
+            wish->at_ms = now_ms;
+        } else if (wish->units != 0 && now_ms - wish->at_ms > balance->options.wish_ms) {
+            *wish = (struct wish){0};
+        }
+        balance->seen[i] = *wish;
+    }
+    CHECK(pthread_mutex_unlock(&balance->lock) == 0);
+}
+
+static void forget_wish(struct balance *balance, uint32_t at)
+{
+    const struct wish *seen = &balance->seen[at];
+    CHECK(pthread_mutex_lock(&balance->lock) == 0);
+    struct wish *wish = &balance->wishes[at];
+    if (wish->item == seen->item && wish->segment == seen->segment && wish->units == seen->units) {
+        *wish = (struct wish){0};
+    }
+    CHECK(pthread_mutex_unlock(&balance->lock) == 0);
+}
+
+static int serve_wish(struct balance *balance, struct item_spread *spread, uint32_t at,
+                      struct balance_round *round)
+{
+    const struct wish *wish = &balance->seen[at];
+    uint32_t to = wish->segment;
+    uint64_t has = spread->available[to];
+    if (to >= balance->options.segments || (spread->known >> to & 1) == 0) {
+        return 0;
+    }
+    if (has >= wish->units || spread->total < wish->units) {
+        forget_wish(balance, at); /* it is there, or there are not so many anywhere */
+        return 0;
+    }
+    bool last_units = spread->total < spread->homes;
+    if (moved_lately(balance, spread->item, to, last_units)) {
+        return 0;
+    }
+    uint64_t fair = spread->total / spread->homes;
+    uint64_t above = 0; /* what others have above the fair share */
+    for (uint32_t i = 0; i < balance->options.segments; i++) {
+        uint64_t keep = i < spread->homes ? fair : 0;
+        above += i != to && spread->available[i] > keep ? spread->available[i] - keep : 0;
+    }
+    uint64_t lacks = wish->units - has;
+    return gather(balance, spread, to, lacks, above >= lacks ? fair : 0, round);
+}
+
+/* ---- an item ---- */
+
+static void look_at(struct balance *balance, struct item_spread *spread)
+{
+    uint32_t segments = balance->options.segments;
+    for (uint32_t i = 0; i < segments; i++) {
+        balance->asks[i] = (struct gate_ask){.question = ASK_ITEM,
+                                             .loop = balance->options.loop,
+                                             .item = spread->item,
+                                             .segment = i};
+    }
+    await_asks(&balance->ports.await, balance->ports.gate, balance->asks, segments);
+    for (uint32_t i = 0; i < segments; i++) {
+        const struct gate_ask *ask = &balance->asks[i];
+        if (ask->refusal == REFUSAL_NONE) {
+            spread->known |= 1ULL << i;
+            spread->available[i] = ask->view.available;
+            spread->total += ask->view.available;
+        } else if (ask->refusal == REFUSAL_NO_SUCH_ITEM) {
+            spread->known |= 1ULL << i; /* added later: it has none, and may be given some */
+        }
+    }
+}
+
+static int balance_item(struct balance *balance, uint64_t item, uint32_t homes,
+                        struct balance_round *round)
+{
+    struct item_spread spread = {.item = item, .homes = homes};
+    int error = 0;
+    look_at(balance, &spread);
+    for (uint32_t i = 0; error == 0 && i < WISHES_MAX; i++) {
+        if (balance->seen[i].units != 0 && balance->seen[i].item == item) {
+            error = serve_wish(balance, &spread, i, round);
+        }
+    }
+    bool wished = spread.moves > 0; /* what was asked for is not taken back at once */
+    uint64_t fair = spread.total / homes;
+    for (uint32_t i = 0; error == 0 && i < homes && !wished; i++) {
+        bool dry = (spread.known >> i & 1) != 0 && spread.available[i] * 4 < fair;
+        if (dry && !moved_lately(balance, item, i, false)) {
+            error = gather(balance, &spread, i, fair - spread.available[i], fair, round);
+        }
+    }
+    return error;
+}
+
+/* ---- a round ---- */
+
+static int place_epochs(struct balance *balance)
+{
+    struct segment_row rows[SEGMENTS_MAX];
+    struct ledger_query query = {
+        .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .segments = rows, .limit = SEGMENTS_MAX};
+    int error = await_read(&balance->ports.await, balance->ports.ledger, &query);
+    for (uint32_t i = 0; error == 0 && i < query.count; i++) {
+        if (rows[i].segment < balance->options.segments) {
+            balance->epochs[rows[i].segment] = rows[i].epoch;
+            gate_place(balance->ports.gate, rows[i].segment, rows[i].epoch);
+        }
+    }
+    return error;
+}
+
+static bool is_selling(const struct sale_row *sale, int64_t now_ms)
+{
+    return (sale->state == SALE_OPEN || sale->state == SALE_WARM) && !sale->forgotten &&
+           sale->homes > 0 && sale->starts_at_ms <= now_ms && now_ms < sale->ends_at_ms;
+}
+
+static int balance_sale(struct balance *balance, const struct sale_row *sale,
+                        struct balance_round *round)
+{
+    int error = 0;
+    uint32_t homes =
+        sale->homes < balance->options.segments ? sale->homes : balance->options.segments;
+    if (!is_selling(sale, await_now(&balance->ports.await))) {
+        return 0;
+    }
+    for (uint32_t i = 0; error == 0 && i < sale->items_count; i++) {
+        error = balance_item(balance, sale->items[i].id, homes, round);
+        uint64_t token;
+        if (error == 0 && round->moved + round->open > 0) {
+            error = lease_take(balance->ports.lease, LEASE, balance->options.lease_ms, &token);
+            error = error == 0 && token != balance->token ? ERR_BUSY : error;
+        }
+    }
+    return error;
+}
+
+static int balance_sales(struct balance *balance, struct balance_round *round)
+{
+    struct sale_row *sales[SALES_PAGE];
+    struct ledger_query query = {
+        .kind = QUERY_SALES, .segment = SEGMENT_ALL, .sales = sales, .limit = SALES_PAGE};
+    int error;
+    do {
+        uint64_t last = query.after;
+        error = await_read(&balance->ports.await, balance->ports.ledger, &query);
+        if (error != 0) {
+            return error;
+        }
+        for (uint32_t i = 0; i < query.count; i++) {
+            last = sales[i]->id;
+            error = error != 0 ? error : balance_sale(balance, sales[i], round);
+            sale_row_free(sales[i]);
+        }
+        query.after = last;
+    } while (error == 0 && query.count == SALES_PAGE);
+    return error;
+}
+
+int balance_round(struct balance *balance, struct balance_round *ret_round)
+{
+    *ret_round = (struct balance_round){0};
+    int error = lease_take(balance->ports.lease, LEASE, balance->options.lease_ms, &balance->token);
+    if (error != 0) {
+        return error;
+    }
+    error = place_epochs(balance);
+    error = error != 0 ? error : finish_open(balance, ret_round);
+    if (error == 0) {
+        see_wishes(balance);
+        error = balance_sales(balance, ret_round);
+    }
+    return error;
+}
+
+/* ---- life ---- */
+
+int balance_new(struct balance_ports ports, struct balance_options options,
+                struct balance **ret_balance)
+{
+    CHECK(options.segments >= 1 && options.segments <= SEGMENTS_MAX && options.moves_max > 0);
+    struct balance *balance = calloc(1, sizeof(*balance));
+    if (balance == NULL) {
+        return ERR_NOMEM;
+    }
+    CHECK(pthread_mutex_init(&balance->lock, NULL) == 0);
+    balance->ports = ports;
+    balance->options = options;
+    *ret_balance = balance;
+    return 0;
+}
+
+void balance_free(struct balance *balance)
+{
+    if (balance != NULL) {
+        (void)pthread_mutex_destroy(&balance->lock);
+        free(balance);
+    }
+}

@@ -1,0 +1,59 @@
+/*
+ * A desk that has decisions booked: whoever carries them (the porter from the queue, the relay
+ * straight from the outbox) brings a few, and gets back what became of each. One desk, one thread.
+ *
+ * A decision of the present epoch is booked by the office. One of an older epoch is decided again at
+ * the gate, never booked directly: if the gate takes it, its new outbox entry carries it on; if not,
+ * it gets its FAILED row. An order that has a row already is settled, whatever else.
+ *
+ * What can go wrong: ledger or gate cannot be reached: LATER, nothing was settled.
+ */
+#ifndef SLUICE_FLOW_BOOKINGS_H
+#define SLUICE_FLOW_BOOKINGS_H
+
+#include "flow/office.h"
+#include "flow/places.h"
+
+enum booking {
+    BOOKING_SETTLED, /* it has a row, or a newer entry in the outbox */
+    BOOKING_LATER,   /* not now: bring it again */
+    BOOKING_POISON,  /* the ledger takes neither the order nor its failure */
+};
+
+struct decision {
+    uint32_t segment;
+    uint64_t epoch;
+    struct gate_command command; /* the RESERVE */
+    enum refusal reason;         /* bookings_fail: why */
+    enum booking booking;        /* out */
+};
+
+#define BOOKINGS_MAX 1024
+
+struct bookings {
+    struct office *office;
+    struct segments *segments; /* this thread's */
+    struct places *places;
+    uint32_t desk;
+    uint32_t loops;
+    struct office_op *ops; /* BOOKINGS_MAX */
+    struct segment_call *calls;
+    uint32_t posted; /* ops that are the office's now */
+};
+
+int bookings_init(struct bookings *ret_bookings, struct office *office, struct segments *segments,
+                  struct places *places, uint32_t loops, uint32_t desk);
+void bookings_done(struct bookings *bookings);
+
+/* At most BOOKINGS_MAX. Waits for the office. */
+void bookings_run(struct bookings *bookings, struct decision *decisions, size_t count);
+/* Decides again at the gate whatever their epoch; those it refuses get their FAILED rows. */
+void bookings_again(struct bookings *bookings, struct decision *decisions, size_t count);
+/* FAILED rows, each with its reason. */
+void bookings_fail(struct bookings *bookings, struct decision *decisions, size_t count);
+
+/* Notes a transfer in the ledger; whoever balances brings it to its end. Best effort. */
+void bookings_transfer(struct bookings *bookings, uint64_t item, uint32_t from, uint32_t to,
+                       uint64_t units);
+
+#endif

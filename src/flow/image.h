@@ -1,0 +1,88 @@
+/*
+ * The picture of one segment as the ledger has it, exact as of one event: sales, shares of items,
+ * every order, and what follows from the orders for items and buyers.
+ *
+ * The ledger is read in pieces while others write to it. What makes the picture exact:
+ *
+ *   Orders. All pages are read after event e0 (the ledger's last before the first page), each row as
+ *   it was at some moment before e2 (the last event when all reading was over). An order moves once,
+ *   from LOCKED to a final state, with one event; so a row that is LOCKED takes the move of an event
+ *   in (e0, e2], and a row that is final has it already. A row that was made behind the page that
+ *   should have shown it has an event in (e0, e2], too, and is read then.
+ *   Sales and shares. RESTOCK, a transfer's arrival, a load or a sale's move are not known from the
+ *   row they changed, and are never applied on top of it: if any of the segment lies behind the
+ *   event e1 that was last when these few rows began to be read, they are read again. Buyers do not
+ *   cause such events, so this ends.
+ *   Nothing else changes the segment while it is rebuilt: its epoch was raised before, so bookings
+ *   and departing transfers of the old one are refused, and nothing of the new one exists yet. For
+ *   whoever reads without raising the epoch, a departing transfer is the one change without an event
+ *   of this segment.
+ *
+ * So the gate that is filled from it has applied event e2 and nothing behind it, and goes on with
+ * the events behind e2.
+ */
+#ifndef SLUICE_FLOW_IMAGE_H
+#define SLUICE_FLOW_IMAGE_H
+
+#include "flow/await.h"
+
+struct image_sale {
+    uint64_t id;
+    enum sale_state state;
+    bool bar_unpaid;
+    int64_t starts_at_ms;
+    int64_t ends_at_ms;
+};
+
+struct image_item {
+    uint64_t item;
+    uint64_t sale;
+    uint64_t amount; /* the share */
+    uint64_t locked; /* from the orders */
+    uint64_t sold;
+    uint64_t noted_locked; /* as the ledger's own counters say ... */
+    uint64_t noted_sold;
+    uint32_t limit;
+    bool unsure; /* ... which may be those of another moment: an order of it moved meanwhile */
+};
+
+struct image_buyer {
+    uint64_t item;
+    uint64_t user;
+    uint32_t held;
+    uint32_t ended;
+    bool barred;
+};
+
+struct image_order {
+    struct order_id id;
+    uint64_t user;
+    uint64_t item;
+    int64_t created_at_ms;
+    int64_t pay_by_ms;
+    uint32_t qty;
+    uint8_t state;
+    uint8_t reason;
+};
+
+struct image {
+    uint32_t segment;
+    uint64_t event;
+    int64_t highest_ms;
+    struct image_sale *sales; /* by id; neither drafts nor forgotten ones */
+    struct image_item *items; /* by id */
+    struct image_buyer *buyers;
+    struct image_order *orders; /* by item and id */
+    size_t sales_count, items_count, buyers_count, orders_count;
+    size_t orders_room;
+};
+
+/* ERR_AGAIN: sales and shares did not hold still long enough. */
+int image_read(const struct await *await, struct ledger *ledger, uint32_t segment,
+               struct image *ret_image);
+void image_done(struct image *image);
+/* NULL: none. */
+const struct image_item *image_item(const struct image *image, uint64_t item);
+const struct image_order *image_order(const struct image *image, struct order_id id);
+
+#endif

@@ -1,0 +1,72 @@
+/* The inside of the office, shared by office.c and office_follow.c. Nobody else includes this. */
+#ifndef SLUICE_FLOW_OFFICE_PRIVATE_H
+#define SLUICE_FLOW_OFFICE_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "flow/office.h"
+
+/* Rows read at once. */
+#define OFFICE_PAGE 1024
+
+struct office {
+    struct engine *engine;
+    struct sink_engine own_sink;
+    struct sink *sink;
+    struct ledger *ledger;
+    struct catalog *catalog;
+    struct inside_time *time;
+    struct metrics_slot *metrics;
+    struct office_options options;
+    struct booker booker;
+    struct keeper *keeper;
+    uint32_t loops;
+    struct mailbox inbox;
+    struct mailbox *outboxes; /* one per loop, and one per desk */
+    /* posted and not yet in a batch, oldest first */
+    struct post *waiting;
+    /* the batch: pointers to ops, in the order posted, moves, due, bookings */
+    struct ledger_op **ops;
+    struct ledger_op *own; /* moves, due and bookings live here */
+    struct post *posted;   /* those in the batch */
+    struct post *held;     /* shared: committed, answered when the segments have followed ... */
+    int64_t held_until_ms; /* ... or at this time */
+    size_t own_count;
+    struct ledger_batch batch;
+    bool in_flight;
+    bool lost_track;     /* a batch failed: read the ledger's events before the next one */
+    bool must_rewind;    /* the booker has read what was not booked */
+    bool deadlines_lost; /* the keeper could not take one: load them again */
+    bool stopped_for_latch;
+    int64_t backoff_us;
+    int64_t retry_at_us;
+    int64_t cursor_at_us;
+    int64_t slew_at_us;
+    int64_t tick_at_ms;
+    /* shared: the keeper's lease, and how far its holder has read the ledger's events */
+    _Atomic uint64_t keeper_token;
+    _Atomic bool hurry;
+    _Atomic bool refresh;
+    int64_t refreshed_ms;
+    uint64_t kept_token; /* deadlines were loaded under it; 0: not the keeper */
+    uint64_t followed_event;
+    bool kept_last; /* the batch before this one was the keeper's */
+    _Atomic uint64_t booked_lsn;
+    _Atomic uint64_t pending_deadlines;
+    _Atomic bool stopping;
+};
+
+/* What the keeper has to know of an event. */
+void office_keep_event(struct office *office, const struct ledger_event *event);
+/* Synchronous read: at start, and after trouble. */
+int office_read_now(struct office *office, struct ledger_query *query);
+int office_reload_sale(struct office *office, uint64_t sale);
+int office_load_sales(struct office *office, size_t *ret_count);
+/* Shared: the same when it was asked for, or long ago. */
+int office_refresh_sales(struct office *office, int64_t now_ms);
+int office_reload_deadlines(struct office *office);
+/* Shared: takes the keeper's lease up, or lays it down; its holder reads what all offices have
+ * committed since the last time. */
+int office_follow_lease(struct office *office);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * Where the segments of the gate stand, as this process knows it: the epoch under which each may
+ * decide. Upkeep writes it; whoever meets a segment that does not answer, or answers that it is
+ * another, says so with a doubt, and upkeep looks. Any thread.
+ */
+#ifndef SLUICE_FLOW_PLACES_H
+#define SLUICE_FLOW_PLACES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "port/segments.h"
+
+struct places {
+    uint32_t count;
+    _Atomic uint64_t epochs[SEGMENTS_MAX]; /* 0: the ledger and the segment do not agree */
+    _Atomic uint64_t doubts;               /* a bit for each segment */
+    _Atomic uint64_t broken;               /* those that contradict themselves: to be rebuilt */
+    _Atomic bool clock_is_off;             /* this machine's time is not the gate's: sell nothing */
+};
+
+static inline uint64_t places_epoch(struct places *places, uint32_t segment)
+{
+    return atomic_load(&places->epochs[segment]);
+}
+static inline void places_doubt(struct places *places, uint32_t segment)
+{
+    (void)atomic_fetch_or(&places->doubts, 1ULL << segment);
+}
+
+#endif

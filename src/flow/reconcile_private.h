@@ -1,0 +1,88 @@
+/* What the files of reconciling share: reconcile.c (passes, what counts, repairs),
+ * reconcile_ledger.c and reconcile_gate.c (the comparisons). */
+#ifndef SLUICE_FLOW_RECONCILE_PRIVATE_H
+#define SLUICE_FLOW_RECONCILE_PRIVATE_H
+
+#include "flow/image.h"
+#include "flow/reconcile.h"
+
+#define RECONCILE_PAGE 256
+
+#define UNSURE_ALL (UINT32_MAX - 1) /* segments, and what is of none */
+
+/* Not to be told: everything of these kinds that fits keeps what earlier passes said. */
+struct unsure {
+    uint64_t kinds; /* bits */
+    uint32_t segment;
+    uint64_t item; /* 0: all */
+};
+
+/* An item in the ledger: its stock, and what its shares add up to. */
+struct stock {
+    uint64_t item;
+    uint64_t total, available, locked, sold;
+    uint64_t shares, shares_locked, shares_sold;
+    bool moved; /* meanwhile */
+};
+
+struct share {
+    uint64_t item;
+    uint32_t segment;
+};
+
+struct difference_list {
+    struct difference *at;
+    size_t count, room;
+};
+
+struct reconcile {
+    struct reconcile_ports ports;
+    struct reconcile_options options;
+    uint64_t passes;
+    /* of this pass */
+    int error; /* the first; nothing is compared behind it */
+    uint64_t epochs[SEGMENTS_MAX];
+    bool flowing;         /* something lies in the queue, or nobody can tell */
+    struct stock *stocks; /* by item */
+    size_t stocks_count, stocks_room;
+    struct share *shares; /* by segment and item */
+    size_t shares_count, shares_room;
+    struct difference_list found;
+    struct unsure *unsures;
+    size_t unsures_count, unsures_room;
+    struct reconcile_result result;
+    /* from pass to pass */
+    struct difference_list pending;
+    struct difference_list counting;
+    union {
+        struct ledger_event events[RECONCILE_PAGE];
+        struct buyer_row buyers[RECONCILE_PAGE];
+        struct allotment_row allotments[RECONCILE_PAGE];
+        struct transfer_row transfers[RECONCILE_PAGE];
+        struct sale_row *sales[RECONCILE_PAGE];
+        struct decision decisions[RECONCILE_PAGE];
+        struct queue_message messages[RECONCILE_PAGE];
+    } page;
+    struct gate_ask asks[SEGMENTS_MAX];
+};
+
+#define KIND(kind) (1ULL << (kind))
+
+/* Room for one more, or the pass fails. NULL: it failed. */
+void *reconcile_grow(struct reconcile *reconcile, void **array, size_t count, size_t *room,
+                     size_t size);
+void reconcile_found(struct reconcile *reconcile, struct difference difference);
+void reconcile_unsure(struct reconcile *reconcile, uint64_t kinds, uint32_t segment, uint64_t item);
+/* True, and the pass has failed: nobody waits for it any more. */
+bool reconcile_ends(struct reconcile *reconcile);
+/* False: the pass has failed. */
+bool reconcile_read(struct reconcile *reconcile, struct ledger_query *query);
+bool reconcile_last_event(struct reconcile *reconcile, uint64_t *ret_event);
+struct stock *reconcile_stock(const struct reconcile *reconcile, uint64_t item);
+
+void reconcile_ledger(struct reconcile *reconcile);
+/* The segment's shares and buyers against its orders. */
+void reconcile_orders(struct reconcile *reconcile, const struct image *image);
+void reconcile_segment(struct reconcile *reconcile, uint32_t segment);
+
+#endif

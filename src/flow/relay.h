@@ -1,0 +1,34 @@
+/*
+ * The relay moves decisions from the segments' outboxes to the queue, at least once: taken, published,
+ * confirmed, and only then marked done. Several relays may run, in several processes; each owns what
+ * it has taken, and what a dead one held another claims.
+ *
+ * What can go wrong: the queue is away. Then the outboxes grow; after a while (direct_after_ms), and
+ * always where there is no queue, decisions go straight to the office, which books them in the
+ * same way. What is neither confirmed nor booked is never marked done.
+ *
+ * One thread.
+ */
+#ifndef SLUICE_FLOW_RELAY_H
+#define SLUICE_FLOW_RELAY_H
+
+#include "flow/bookings.h"
+#include "flow/inside_time.h"
+#include "port/queue.h"
+
+struct relay;
+
+struct relay_options {
+    uint32_t window;         /* decisions under way to the queue at most */
+    int64_t direct_after_ms; /* how long the queue may be away; INT64_MAX: for ever */
+};
+
+/* All stay the caller's. queue NULL: straight to the office. bookings: this thread's desk. */
+int relay_new(struct segments *segments, struct queue *queue, struct bookings *bookings,
+              struct inside_time *time, struct metrics_slot *metrics, struct relay_options options,
+              struct relay **ret_relay);
+void relay_free(struct relay *relay);
+/* One round; waits at most wait_ms for something to do. */
+void relay_turn(struct relay *relay, int64_t wait_ms);
+
+#endif

@@ -1,0 +1,478 @@
+/* See remote.h. */
+#include "flow/remote.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+/* Tickets a loop remembers to have met "sold out": 1.5 MiB. A power of two. */
+#define REFUSED_MAX 65536U
+
+/* A ticket that was refused while its item was sold out, and how often that had been refilled; or one
+ * whose order was shown as booked. */
+struct refused {
+    struct order_id id;
+    uint64_t refills;
+};
+#define REFILLS_BOOKED UINT64_MAX
+
+struct remote {
+    struct gate_port port;
+    struct gate_port *gate;
+    struct places *places;
+    struct catalog *catalog;
+    struct shelf *shelf;
+    struct spool *spool;
+    struct remote_options options;
+    struct refused *refused;             /* REFUSED_MAX for each loop */
+    struct gate_ask *waiting[LOOPS_MAX]; /* for a refill, to be asked again */
+};
+
+uint32_t remote_segment(struct order_id id, uint32_t homes)
+{
+    return order_id_kind(id) == ORDER_ONCE ? segment_home(order_id_user(id), homes)
+                                           : order_id_segment(id);
+}
+
+static struct refused *refused_of(struct remote *remote, const struct gate_ask *ask)
+{
+    uint64_t h = (ask->id.hi ^ ask->id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    return &remote->refused[(size_t)ask->loop * REFUSED_MAX + ((h >> 32) & (REFUSED_MAX - 1))];
+}
+
+static void reserve_of(const struct gate_ask *ask, int64_t now_ms, struct gate_command *ret_command)
+{
+    *ret_command = (struct gate_command){.kind = GATE_RESERVE,
+                                         .now_ms = now_ms,
+                                         .id = ask->id,
+                                         .user = ask->user,
+                                         .item = ask->item,
+                                         .qty = ask->qty,
+                                         .ticket_expires_ms = (uint64_t)ask->ticket_expires_ms};
+}
+
+/* ---- what is known here ---- */
+
+/* A warmed sale's item as the ledger has it; false: there is none. */
+static bool find_item(struct remote *remote, uint64_t item, struct shelf_item *ret_item)
+{
+    const struct sale_row *sale = NULL;
+    catalog_lock(remote->catalog);
+    const struct item_row *row = catalog_item(remote->catalog, item, &sale);
+    bool found = row != NULL && sale->homes > 0;
+    if (found) {
+        *ret_item = (struct shelf_item){.view = {.item = item,
+                                                 .sale = sale->id,
+                                                 .total = row->total,
+                                                 .available = row->available,
+                                                 .locked = row->locked,
+                                                 .sold = row->sold,
+                                                 .limit_per_user = row->limit_per_user,
+                                                 .sale_state = (uint8_t)sale->state,
+                                                 .starts_at_ms = sale->starts_at_ms,
+                                                 .ends_at_ms = sale->ends_at_ms},
+                                        .homes = sale->homes};
+    }
+    catalog_unlock(remote->catalog);
+    return found;
+}
+
+/* ---- in line ---- */
+
+/* An order that stands in line, as its buyer sees it. */
+static void show_in_line(const struct spool_entry *entry, struct gate_ask *ask)
+{
+    const struct gate_command *command = &entry->command;
+    ask->refusal = REFUSAL_NONE;
+    ask->has_order = true;
+    ask->order = (struct order_view){.id = command->id,
+                                     .user = command->user,
+                                     .item = command->item,
+                                     .qty = command->qty,
+                                     .state = ORDER_QUEUED,
+                                     .reason = entry->epoch == 0 ? REFUSAL_UNDECIDED : REFUSAL_NONE,
+                                     .version = 1,
+                                     .created_at_ms = command->now_ms,
+                                     .lsn = entry->lsn};
+    ask->held = command->qty;
+    ask->lsn = entry->lsn;
+}
+
+/* The gate is away: what this front has promised itself it can still tell. */
+static bool tell_own(struct remote *remote, struct gate_ask *ask)
+{
+    struct spool_entry entry;
+    if (!spool_find(remote->spool, ask->id, &entry)) {
+        return false;
+    }
+    if (ask->question == ASK_BUY && entry.command.user != ask->user) {
+        ask->refusal = REFUSAL_BAD_TICKET;
+    } else if (ask->question == ASK_BUY && entry.command.qty != ask->qty) {
+        ask->refusal = REFUSAL_DIFFERENT_REQUEST;
+    } else {
+        show_in_line(&entry, ask);
+        ask->existed = true;
+    }
+    return true;
+}
+
+/* Whether a buy may wait for a gate that is away: everything that can be known here says yes. */
+static enum refusal may_stand_in_line(struct remote *remote, const struct gate_ask *ask)
+{
+    struct shelf_item item;
+    struct shelf_item known;
+    struct spool_numbers numbers;
+    spool_count(remote->spool, &numbers);
+    if (numbers.undecided >= remote->options.undecided_max || !spool_has_room(remote->spool) ||
+        !shelf_find(remote->shelf, ask->item, &item) || !find_item(remote, ask->item, &known)) {
+        return REFUSAL_DEGRADED;
+    }
+    /* The ledger's word on the sale: the shelf stands still while the gate is away. */
+    const struct item_view *view = &known.view;
+    if (ask->now_ms >= ask->ticket_expires_ms) {
+        return REFUSAL_BAD_TICKET;
+    }
+    if (view->sale_state == SALE_CLOSED || ask->now_ms >= view->ends_at_ms) {
+        return REFUSAL_ENDED;
+    }
+    if (view->sale_state != SALE_WARM && view->sale_state != SALE_OPEN) {
+        return REFUSAL_NOT_OPEN;
+    }
+    if (ask->now_ms < view->starts_at_ms) {
+        return REFUSAL_TOO_EARLY;
+    }
+    if (item.sold_out) {
+        return REFUSAL_DEGRADED; /* units may have come back since; the gate would know */
+    }
+    return view->limit_per_user != 0 && ask->qty > view->limit_per_user ? REFUSAL_LIMIT_REACHED
+                                                                        : REFUSAL_NONE;
+}
+
+static void stand_in_line(struct remote *remote, struct gate_ask *ask)
+{
+    struct gate_command command;
+    uint64_t lsn = 0;
+    struct spool_entry entry;
+    if (tell_own(remote, ask)) {
+        return;
+    }
+    const struct refused *known = refused_of(remote, ask);
+    if (order_id_equal(known->id, ask->id) && known->refills == REFILLS_BOOKED) {
+        ask->refusal = REFUSAL_UNKNOWN_OUTCOME; /* its buyer has seen more than a place in line */
+        return;
+    }
+    ask->refusal = may_stand_in_line(remote, ask);
+    if (ask->refusal != REFUSAL_NONE) {
+        return;
+    }
+    reserve_of(ask, ask->now_ms, &command);
+    if (spool_accept(remote->spool, &command, 0, &lsn) != 0 ||
+        !spool_find(remote->spool, ask->id, &entry)) {
+        ask->refusal = REFUSAL_DEGRADED;
+        return;
+    }
+    show_in_line(&entry, ask);
+}
+
+/* ---- refills ---- */
+
+#define ASK_AGAIN_US 20000
+
+/* The home has too little. True: other segments have, or may have, enough; the ask waits. */
+static bool waits_for_refill(struct remote *remote, struct gate_ask *ask)
+{
+    struct shelf_item item;
+    int64_t now_us = clock_boot_us(remote->options.clock);
+    bool known = shelf_find(remote->shelf, ask->item, &item);
+    if (remote->places->count < 2) {
+        return false;
+    }
+    if (ask->limit != 0 && (uint64_t)ask->held + ask->qty > ask->limit) {
+        ask->refusal = REFUSAL_LIMIT_REACHED; /* no unit is moved for who may not have it */
+        return false;
+    }
+    if (known) {
+        ask->locked = item.view.locked > ask->locked ? item.view.locked : ask->locked;
+    }
+    if (known && item.view.available < ask->qty) {
+        ask->available =
+            item.view.available > ask->available ? item.view.available : ask->available;
+        return false;
+    }
+    if (ask->give_up_us == 0) {
+        ask->give_up_us = now_us + remote->options.refill_ms * 1000;
+    }
+    if (now_us >= ask->give_up_us) {
+        ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        return false;
+    }
+    wishes_add(remote->options.wishes, ask->segment, ask->item, ask->qty);
+    ask->again_us = now_us + ASK_AGAIN_US;
+    ask->next = remote->waiting[ask->loop];
+    remote->waiting[ask->loop] = ask;
+    return true;
+}
+
+/* A ticket is given as long as any segment has a unit. */
+static void show_all_segments(struct remote *remote, struct gate_ask *ask)
+{
+    struct shelf_item item;
+    if (ask->view.available == 0 && remote->places->count > 1 &&
+        (shelf_find(remote->shelf, ask->item, &item) || find_item(remote, ask->item, &item))) {
+        ask->view.available = item.view.available;
+        ask->view.locked =
+            item.view.locked > ask->view.locked ? item.view.locked : ask->view.locked;
+    }
+}
+
+/* ---- answers of the gate ---- */
+
+/* A win, or an order that waits for its booking: in this front's journal before its 202. */
+static void keep(struct remote *remote, struct gate_ask *ask)
+{
+    struct gate_command command;
+    reserve_of(ask, ask->order.created_at_ms, &command);
+    if (ask->order.state != ORDER_QUEUED) {
+        return;
+    }
+    if (spool_accept(remote->spool, &command, ask->epoch, &ask->lsn) != 0) {
+        ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
+    }
+}
+
+/* False: it is not answered after all, and waits. */
+static bool answered(struct remote *remote, struct gate_ask *ask)
+{
+    if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME) {
+        places_doubt(remote->places, ask->segment);
+    }
+    if (ask->question != ASK_TICKET && ask->refusal == REFUSAL_NONE && ask->has_order &&
+        ask->order.state != ORDER_QUEUED) {
+        /* The ledger said so first; from here on nobody is told less here. */
+        spool_resolve(remote->spool, ask->order.id);
+        *refused_of(remote, ask) = (struct refused){ask->order.id, REFILLS_BOOKED};
+    }
+    switch (ask->question) {
+    case ASK_BUY:
+        if (ask->refusal == REFUSAL_NONE) {
+            keep(remote, ask);
+        } else if (ask->refusal == REFUSAL_DEGRADED) {
+            places_doubt(remote->places, ask->segment);
+            stand_in_line(remote, ask);
+        } else if (ask->refusal == REFUSAL_SOLD_OUT && waits_for_refill(remote, ask)) {
+            return false;
+        } else if (ask->refusal == REFUSAL_SOLD_OUT && ask->available == 0) {
+            struct shelf_item item;
+            if (shelf_find(remote->shelf, ask->item, &item) && item.sold_out) {
+                *refused_of(remote, ask) = (struct refused){ask->id, item.refills};
+            }
+        }
+        break;
+    case ASK_ORDER: {
+        struct spool_entry entry;
+        bool unknown = ask->refusal == REFUSAL_DEGRADED || ask->refusal == REFUSAL_OVERLOADED ||
+                       ask->refusal == REFUSAL_UNKNOWN_OUTCOME || ask->refusal == REFUSAL_NOT_FOUND;
+        if (unknown && spool_find(remote->spool, ask->id, &entry)) {
+            show_in_line(&entry, ask); /* promised here, whatever the gate has forgotten */
+        } else if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME) {
+            ask->refusal = REFUSAL_DEGRADED;
+        }
+        break;
+    }
+    case ASK_TICKET:
+        if (ask->refusal == REFUSAL_NONE) {
+            show_all_segments(remote, ask);
+        }
+        break;
+    case ASK_ITEM:
+        break;
+    }
+    return true;
+}
+
+/* ---- asks ---- */
+
+static void ask_item(struct remote *remote, struct gate_ask *ask)
+{
+    struct shelf_item item;
+    /* Just warmed, and not looked at yet: as the ledger has it. */
+    if (!shelf_find(remote->shelf, ask->item, &item) && !find_item(remote, ask->item, &item)) {
+        ask->refusal = REFUSAL_NO_SUCH_ITEM;
+        return;
+    }
+    ask->view = item.view;
+}
+
+/* True: it is to be asked, at ask->segment. */
+static bool find_segment(struct remote *remote, struct gate_ask *ask)
+{
+    struct shelf_item item;
+    uint64_t id = ask->question == ASK_ORDER ? order_id_item(ask->id) : ask->item;
+    if (!find_item(remote, id, &item)) {
+        int64_t boot_ms = clock_boot_us(remote->options.clock) / 1000;
+        ask->refusal = !shelf_is_fresh(remote->shelf, boot_ms) ? REFUSAL_DEGRADED
+                       : ask->question == ASK_ORDER            ? REFUSAL_NOT_FOUND
+                                                               : REFUSAL_NO_SUCH_ITEM;
+        return false;
+    }
+    ask->segment = ask->question == ASK_TICKET ? segment_home(ask->user, item.homes)
+                                               : remote_segment(ask->id, item.homes);
+    if (ask->segment >= remote->places->count) {
+        /* Of an id that somebody made up; or of a segment that was added since this process began. */
+        ask->refusal = ask->segment < item.homes    ? REFUSAL_DEGRADED
+                       : ask->question == ASK_ORDER ? REFUSAL_NOT_FOUND
+                                                    : REFUSAL_NO_SUCH_ITEM;
+        return false;
+    }
+    ask->epoch = places_epoch(remote->places, ask->segment);
+    return true;
+}
+
+/* A buy that can be answered without the gate. */
+static bool buy_is_answered(struct remote *remote, struct gate_ask *ask)
+{
+    struct shelf_item item;
+    const struct refused *refused = refused_of(remote, ask);
+    if (order_id_equal(refused->id, ask->id) && shelf_find(remote->shelf, ask->item, &item) &&
+        item.sold_out && refused->refills == item.refills) {
+        ask->refusal = REFUSAL_SOLD_OUT;
+        ask->available = 0;
+        ask->locked = item.view.locked;
+        return true;
+    }
+    if (!spool_has_room(remote->spool) || atomic_load(&remote->places->clock_is_off)) {
+        if (!tell_own(remote, ask)) {
+            ask->refusal = REFUSAL_DEGRADED;
+        }
+        return true;
+    }
+    return false;
+}
+
+static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
+{
+    struct remote *remote = (struct remote *)port;
+    ask->refusal = REFUSAL_NONE;
+    ask->existed = false;
+    ask->has_order = false;
+    ask->held = 0;
+    ask->attempt = 0;
+    ask->barred = false;
+    ask->lsn = 0;
+    if (ask->question == ASK_ITEM) {
+        ask_item(remote, ask);
+        return GATE_ANSWERED;
+    }
+    if (!find_segment(remote, ask)) {
+        if (ask->question != ASK_TICKET) {
+            (void)tell_own(remote, ask); /* promised here, whatever is on the shelf */
+        }
+        return GATE_ANSWERED;
+    }
+    if (ask->question == ASK_BUY && buy_is_answered(remote, ask)) {
+        return GATE_ANSWERED;
+    }
+    ask->give_up_us = 0;
+    if (gate_submit(remote->gate, ask) == GATE_ASKED || !answered(remote, ask)) {
+        return GATE_ASKED;
+    }
+    return GATE_ANSWERED;
+}
+
+/* Asks those again whose time has come; the ones that were answered at once are put before `first`. */
+static struct gate_ask *ask_again(struct remote *remote, uint32_t loop, struct gate_ask *first)
+{
+    struct gate_ask *waiting = remote->waiting[loop];
+    int64_t now_us = waiting != NULL ? clock_boot_us(remote->options.clock) : 0;
+    remote->waiting[loop] = NULL;
+    while (waiting != NULL) {
+        struct gate_ask *ask = waiting;
+        waiting = ask->next;
+        if (ask->again_us > now_us) {
+            ask->next = remote->waiting[loop];
+            remote->waiting[loop] = ask;
+        } else {
+            ask->refusal = REFUSAL_NONE;
+            if (gate_submit(remote->gate, ask) == GATE_ANSWERED && answered(remote, ask)) {
+                ask->next = first;
+                first = ask;
+            }
+        }
+    }
+    return first;
+}
+
+static struct gate_ask *collect(struct gate_port *port, uint32_t loop)
+{
+    struct remote *remote = (struct remote *)port;
+    struct gate_ask *first = NULL;
+    struct gate_ask **last = &first;
+    struct gate_ask *ask = gate_collect(remote->gate, loop);
+    while (ask != NULL) {
+        struct gate_ask *next = ask->next;
+        if (answered(remote, ask)) {
+            *last = ask;
+            last = &ask->next;
+        }
+        ask = next;
+    }
+    *last = NULL;
+    return ask_again(remote, loop, first);
+}
+
+static int64_t flush(struct gate_port *port, uint32_t loop)
+{
+    struct remote *remote = (struct remote *)port;
+    int64_t next_us = gate_flush(remote->gate, loop);
+    for (const struct gate_ask *ask = remote->waiting[loop]; ask != NULL; ask = ask->next) {
+        next_us = ask->again_us < next_us ? ask->again_us : next_us;
+    }
+    return next_us;
+}
+
+static void place(struct gate_port *port, uint32_t segment, uint64_t epoch)
+{
+    gate_place(((struct remote *)port)->gate, segment, epoch);
+}
+
+static const struct gate_ops ops = {submit, collect, flush, place};
+
+/* ---- life ---- */
+
+int remote_new(struct gate_port *gate, struct places *places, struct catalog *catalog,
+               struct shelf *shelf, struct spool *spool, struct remote_options options,
+               struct remote **ret_remote)
+{
+    struct remote *remote = calloc(1, sizeof(*remote));
+    struct refused *refused = calloc((size_t)options.loops * REFUSED_MAX, sizeof(*refused));
+    if (remote == NULL || refused == NULL) {
+        free(remote);
+        free(refused);
+        return ERR_NOMEM;
+    }
+    remote->port.ops = &ops;
+    remote->gate = gate;
+    remote->places = places;
+    remote->catalog = catalog;
+    remote->shelf = shelf;
+    remote->spool = spool;
+    remote->options = options;
+    remote->refused = refused;
+    *ret_remote = remote;
+    return 0;
+}
+
+void remote_free(struct remote *remote)
+{
+    if (remote == NULL) {
+        return;
+    }
+    free(remote->refused);
+    free(remote);
+}
+
+struct gate_port *remote_port(struct remote *remote)
+{
+    return &remote->port;
+}

@@ -1,0 +1,54 @@
+/*
+ * The gate of the distributed engine as a front sees it: port/gate in front of another port/gate
+ * that is on other machines. It finds the segment, journals what was won before anyone is told,
+ * keeps buyers in line while the gate is away, and keeps the flood on sold-out items to itself.
+ *
+ * Happy path of a buy: the item's sale is in the catalog, so its segment is known; asked there; the
+ * answer comes back from collect; a win goes into the front's spool, and the ask carries the LSN that has
+ * to be durable.
+ *
+ * What can go wrong:
+ *   the home has too little while other segments have enough: a wish for a refill; the buy is
+ *                           asked again for a while, then UNKNOWN_OUTCOME. Sold out is said only
+ *                           when all segments together, and what is on its way, have too little
+ *   the gate is away        the buy is spooled undecided (QUEUED, `undecided`), up to a bound
+ *   no answer, stale epoch  UNKNOWN_OUTCOME: the same ticket tells; the segment is looked at
+ *   journal full or latched nothing new is promised: OVERLOADED, DEGRADED
+ *   an item that is not in the catalog while the shelf is old: DEGRADED, for nobody can say that
+ *                           there is no such item
+ *
+ * Each loop uses its own part.
+ */
+#ifndef SLUICE_FLOW_REMOTE_H
+#define SLUICE_FLOW_REMOTE_H
+
+#include "flow/catalog.h"
+#include "flow/places.h"
+#include "flow/shelf.h"
+#include "flow/spool.h"
+#include "flow/wishes.h"
+#include "port/clock.h"
+#include "port/gate.h"
+#include "port/segments.h"
+
+struct remote;
+
+struct remote_options {
+    uint32_t loops;
+    uint32_t undecided_max; /* buyers in line while the gate is away; 0: none */
+    int64_t refill_ms;      /* how long a buy waits for a refill of its home */
+    struct wishes *wishes;  /* for refills; stays the caller's */
+    struct clock_port *clock;
+};
+
+/* gate, places, catalog, shelf and spool stay the caller's and outlive it. ERR_NOMEM. */
+int remote_new(struct gate_port *gate, struct places *places, struct catalog *catalog,
+               struct shelf *shelf, struct spool *spool, struct remote_options options,
+               struct remote **ret_remote);
+void remote_free(struct remote *remote);
+struct gate_port *remote_port(struct remote *remote);
+
+/* Where an order is, by its id and its item's homes. */
+uint32_t remote_segment(struct order_id id, uint32_t homes);
+
+#endif

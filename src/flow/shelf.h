@@ -1,0 +1,42 @@
+/*
+ * What a front knows of the items of a gate on other machines, in memory: their numbers over all
+ * segments, a moment old, and where their buyers' homes are. The follower refreshes it; the loops
+ * answer pages and turn away the flood from it.
+ *
+ * What can go wrong: it gets old because the gate or the ledger cannot be reached. Then an item that
+ * is not here is not known not to be (shelf_is_fresh).
+ *
+ * Any thread; readers do not wait for each other.
+ */
+#ifndef SLUICE_FLOW_SHELF_H
+#define SLUICE_FLOW_SHELF_H
+
+#include "core/types.h"
+
+struct shelf;
+
+struct shelf_item {
+    struct item_view view; /* sums over all segments */
+    uint32_t homes;
+    uint32_t richest; /* the segment that has most ... */
+    uint64_t most;    /* ... and how many */
+    bool sold_out;    /* no segment had a unit when it was looked at, and none was on its way */
+    uint64_t refills; /* grows whenever it stops being sold out: what was known of it then is old */
+    uint32_t mark;    /* the owner's of shelf_put */
+};
+
+struct shelf *shelf_new(void); /* NULL: no memory */
+void shelf_free(struct shelf *shelf);
+
+bool shelf_find(struct shelf *shelf, uint64_t item, struct shelf_item *ret_item);
+/* view (available with what is on its way), homes, richest, most and mark are taken. The view of an
+ * item that changed since keeps its version growing. ERR_NOMEM. */
+int shelf_put(struct shelf *shelf, const struct shelf_item *item);
+/* Items with another mark have left the board. */
+void shelf_sweep(struct shelf *shelf, uint32_t mark);
+
+/* On a clock that only grows. */
+void shelf_refreshed(struct shelf *shelf, int64_t boot_ms);
+bool shelf_is_fresh(struct shelf *shelf, int64_t boot_ms);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * Where the office brings what the ledger has committed: the gate in this process (sink_engine), or
+ * the segments of a gate on other machines (applier.h). One thread, the office's.
+ */
+#ifndef SLUICE_FLOW_SINK_H
+#define SLUICE_FLOW_SINK_H
+
+#include "port/ledger.h"
+
+struct sink;
+struct sink_ops {
+    /*
+     * Applies events of one committed batch, in order. 0: they are applied, or will be: a sink may
+     * bring a part of them later, from the ledger, in its turns. Any error: what was applied is not
+     * known here; the office catches up.
+     */
+    int (*apply)(struct sink *sink, const struct ledger_event *events, size_t count,
+                 int64_t now_ms);
+    /* The last event that has been applied; an office that alone writes reads on from it. */
+    uint64_t (*applied)(struct sink *sink);
+    /* A part of what is left behind. True: call again soon. hurry: somebody has just written to the
+     * ledger beside the office. */
+    bool (*turn)(struct sink *sink, int64_t now_ms, bool hurry);
+    /* How many more sales and items there is room for. */
+    void (*room)(struct sink *sink, uint32_t *ret_sales, uint32_t *ret_items);
+    /* No unit of the sale is locked: nothing of it is still to be booked, paid or expired. */
+    bool (*is_idle)(struct sink *sink, uint64_t sale);
+};
+struct sink {
+    const struct sink_ops *ops;
+};
+
+#endif

@@ -1,0 +1,305 @@
+/* See spool.h. Entries are chained by hash and, in the order of their LSNs, from first to last; links
+ * are index + 1, and 0 ends a chain. */
+#include "flow/spool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+/* Buys that may be on their way to the gate while the table looks as if it had room. */
+#define SPARE 4096
+
+struct slot {
+    struct spool_entry entry;
+    uint32_t next_hash; /* or of the free list */
+    uint32_t next, previous;
+};
+
+struct spool {
+    pthread_mutex_t lock;
+    struct journal *journal;
+    struct slot *slots;
+    uint32_t *buckets;
+    uint32_t mask;
+    uint32_t capacity;
+    uint32_t fresh; /* slots never used begin here */
+    uint32_t free;
+    uint32_t first, last;
+    uint32_t count;
+    uint32_t undecided;
+    bool overflowed; /* while the journal was read */
+};
+
+static void lock(struct spool *spool)
+{
+    CHECK(pthread_mutex_lock(&spool->lock) == 0);
+}
+
+static void unlock(struct spool *spool)
+{
+    CHECK(pthread_mutex_unlock(&spool->lock) == 0);
+}
+
+static uint32_t *bucket_of(struct spool *spool, struct order_id id)
+{
+    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    return &spool->buckets[(h >> 32) & spool->mask];
+}
+
+static struct slot *find(struct spool *spool, struct order_id id)
+{
+    uint32_t link = *bucket_of(spool, id);
+    while (link != 0 && !order_id_equal(spool->slots[link - 1].entry.command.id, id)) {
+        link = spool->slots[link - 1].next_hash;
+    }
+    return link == 0 ? NULL : &spool->slots[link - 1];
+}
+
+static struct slot *add(struct spool *spool, const struct gate_command *command, uint64_t epoch,
+                        uint64_t lsn)
+{
+    uint32_t link = spool->free;
+    if (link != 0) {
+        spool->free = spool->slots[link - 1].next_hash;
+    } else {
+        link = ++spool->fresh;
+    }
+    struct slot *slot = &spool->slots[link - 1];
+    uint32_t *bucket = bucket_of(spool, command->id);
+    *slot = (struct slot){
+        .entry = {.command = *command, .lsn = lsn, .epoch = epoch, .looked_at_ms = command->now_ms},
+        .next_hash = *bucket,
+        .previous = spool->last};
+    *bucket = link;
+    if (spool->last != 0) {
+        spool->slots[spool->last - 1].next = link;
+    } else {
+        spool->first = link;
+    }
+    spool->last = link;
+    spool->count++;
+    spool->undecided += epoch == 0;
+    return slot;
+}
+
+static void drop(struct spool *spool, struct slot *slot)
+{
+    uint32_t link = (uint32_t)(slot - spool->slots) + 1;
+    uint32_t *at = bucket_of(spool, slot->entry.command.id);
+    while (*at != link) {
+        at = &spool->slots[*at - 1].next_hash;
+    }
+    *at = slot->next_hash;
+    *(slot->previous != 0 ? &spool->slots[slot->previous - 1].next : &spool->first) = slot->next;
+    *(slot->next != 0 ? &spool->slots[slot->next - 1].previous : &spool->last) = slot->previous;
+    spool->count--;
+    spool->undecided -= slot->entry.epoch == 0;
+    slot->next_hash = spool->free;
+    spool->free = link;
+}
+
+/* ---- life ---- */
+
+int spool_new(uint32_t capacity, struct spool **ret_spool)
+{
+    struct spool *spool = calloc(1, sizeof(*spool));
+    if (spool == NULL) {
+        return ERR_NOMEM;
+    }
+    uint32_t buckets = 64;
+    while (buckets < capacity) {
+        buckets *= 2;
+    }
+    spool->capacity = capacity + SPARE;
+    spool->mask = buckets - 1;
+    spool->slots = calloc(spool->capacity, sizeof(*spool->slots));
+    spool->buckets = calloc(buckets, sizeof(*spool->buckets));
+    CHECK(pthread_mutex_init(&spool->lock, NULL) == 0);
+    if (spool->slots == NULL || spool->buckets == NULL) {
+        spool_free(spool);
+        return ERR_NOMEM;
+    }
+    *ret_spool = spool;
+    return 0;
+}
+
+void spool_free(struct spool *spool)
+{
+    if (spool == NULL) {
+        return;
+    }
+    (void)pthread_mutex_destroy(&spool->lock);
+    free(spool->slots);
+    free(spool->buckets);
+    free(spool);
+}
+
+void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
+{
+    struct spool *spool = context;
+    if (command->kind != GATE_RESERVE) {
+        return;
+    }
+    struct slot *known = find(spool, command->id);
+    if (known != NULL) { /* it stood in line, and was decided */
+        spool->undecided -= known->entry.epoch == 0 && command->event != 0;
+        known->entry.epoch =
+            command->event > known->entry.epoch ? command->event : known->entry.epoch;
+        return;
+    }
+    struct gate_command noted = *command;
+    noted.event = 0;
+    if (spool->count == spool->capacity) {
+        spool->overflowed = true;
+        return;
+    }
+    struct slot *slot = add(spool, &noted, command->event, lsn);
+    slot->entry.looked_at_ms = 0; /* to be looked at at once */
+}
+
+int spool_begin(struct spool *spool, struct journal *journal)
+{
+    spool->journal = journal;
+    return spool->overflowed ? ERR_FULL : 0;
+}
+
+/* ---- buys ---- */
+
+bool spool_has_room(struct spool *spool)
+{
+    lock(spool);
+    bool room = spool->count < spool->capacity - SPARE;
+    unlock(spool);
+    return room && journal_has_room(spool->journal, 1);
+}
+
+/* Who stood in line has won: a restart must know it, or he might be given up as too late. Best effort:
+ * deciding again is safe, too. */
+static void note_decided(struct spool *spool, const struct slot *slot, uint64_t epoch)
+{
+    struct gate_command record = slot->entry.command;
+    uint64_t lsn = 0;
+    if (slot->entry.epoch != 0 || epoch == 0) {
+        return;
+    }
+    record.event = epoch;
+    (void)journal_append(spool->journal, &record, &lsn);
+    spool->undecided--;
+}
+
+int spool_accept(struct spool *spool, const struct gate_command *command, uint64_t epoch,
+                 uint64_t *ret_lsn)
+{
+    int error = 0;
+    lock(spool);
+    struct slot *slot = find(spool, command->id);
+    if (slot != NULL) {
+        note_decided(spool, slot, epoch);
+        slot->entry.epoch = epoch > slot->entry.epoch ? epoch : slot->entry.epoch;
+        *ret_lsn = slot->entry.lsn;
+    } else if (spool->count == spool->capacity) {
+        error = ERR_FULL;
+    } else {
+        uint64_t lsn = 0;
+        struct gate_command record = *command;
+        record.event = epoch; /* no event: a RESERVE has none of its own */
+        /* Under the lock: the list is in the journal's order. */
+        error = journal_append(spool->journal, &record, &lsn);
+        if (error == 0) {
+            (void)add(spool, command, epoch, lsn);
+            *ret_lsn = lsn;
+        }
+    }
+    unlock(spool);
+    return error;
+}
+
+bool spool_find(struct spool *spool, struct order_id id, struct spool_entry *ret_entry)
+{
+    lock(spool);
+    const struct slot *slot = find(spool, id);
+    if (slot != NULL) {
+        *ret_entry = slot->entry;
+    }
+    unlock(spool);
+    return slot != NULL;
+}
+
+void spool_decided(struct spool *spool, struct order_id id, uint64_t epoch)
+{
+    lock(spool);
+    struct slot *slot = find(spool, id);
+    if (slot != NULL) {
+        note_decided(spool, slot, epoch);
+        slot->entry.epoch = epoch;
+    }
+    unlock(spool);
+}
+
+void spool_resolve(struct spool *spool, struct order_id id)
+{
+    lock(spool);
+    struct slot *slot = find(spool, id);
+    if (slot != NULL) {
+        drop(spool, slot);
+    }
+    unlock(spool);
+}
+
+/* ---- what became of them ---- */
+
+size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms, bool undecided,
+                   struct spool_entry *ret_entries, size_t max)
+{
+    size_t count = 0;
+    lock(spool);
+    for (uint32_t link = spool->first; link != 0 && count < max;
+         link = spool->slots[link - 1].next) {
+        struct spool_entry *entry = &spool->slots[link - 1].entry;
+        if (entry->looked_at_ms < before_ms && (!undecided || entry->epoch == 0)) {
+            entry->looked_at_ms = now_ms;
+            ret_entries[count++] = *entry;
+        }
+    }
+    unlock(spool);
+    return count;
+}
+
+size_t spool_list(struct spool *spool, int64_t before_ms, size_t at,
+                  struct spool_entry *ret_entries, size_t max)
+{
+    size_t count = 0;
+    lock(spool);
+    for (uint32_t link = spool->first; link != 0 && count < max;
+         link = spool->slots[link - 1].next) {
+        const struct spool_entry *entry = &spool->slots[link - 1].entry;
+        if (entry->epoch == 0 || entry->command.now_ms >= before_ms) {
+            continue;
+        }
+        if (at > 0) {
+            at--;
+        } else {
+            ret_entries[count++] = *entry;
+        }
+    }
+    unlock(spool);
+    return count;
+}
+
+uint64_t spool_trim_lsn(struct spool *spool)
+{
+    lock(spool);
+    uint64_t lsn = spool->first != 0 ? spool->slots[spool->first - 1].entry.lsn - 1
+                                     : journal_durable_lsn(spool->journal);
+    unlock(spool);
+    return lsn;
+}
+
+void spool_count(struct spool *spool, struct spool_numbers *ret_numbers)
+{
+    lock(spool);
+    *ret_numbers = (struct spool_numbers){spool->count, spool->undecided};
+    unlock(spool);
+}

@@ -1,0 +1,326 @@
+/* See upkeep.h. */
+#include "flow/upkeep.h"
+
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "flow/remote.h"
+#include "obs/log.h"
+
+#define LOOK_EVERY_MS 1000
+/* A promise is looked for this long after it was made, and then again as often. */
+#define PROMISE_EVERY_MS 1000
+#define PAGE 256
+#define PAGES_A_TURN 16
+/* A wish that was granted is not granted again for so long: the units are on their way. */
+#define WISH_PAUSE_MS 150
+#define GRANTED_MAX 64
+/* A front whose time is further from the gate's sells nothing. */
+#define CLOCK_OFF_MS 100
+
+struct granted {
+    struct wish wish;
+    int64_t until_ms;
+};
+
+struct upkeep {
+    struct upkeep_parts parts;
+    struct granted granted[GRANTED_MAX];
+    size_t granted_next;
+    int64_t look_ms;
+    uint64_t open;       /* a bit for each segment that lets fronts in */
+    uint64_t clocks_off; /* a bit for each segment whose server's time is not ours */
+    _Atomic bool ready;
+    struct spool_entry entries[PAGE];
+    struct order_id ids[PAGE];
+    struct order_row rows[PAGE];
+    struct decision decisions[PAGE];
+};
+
+static int read_now(struct upkeep *upkeep, struct ledger_query *query)
+{
+    struct ledger *ledger = upkeep->parts.ledger;
+    if (ledger_read(ledger, query) == LEDGER_PENDING) {
+        while (ledger->ops->collect_query(ledger) != query) {
+        }
+    }
+    return query->error;
+}
+
+/* ---- segments ---- */
+
+/* The segments may be on several servers: one that disagrees is enough. */
+static void check_clock(struct upkeep *upkeep, uint32_t segment, const struct segment_state *state,
+                        int64_t before_ms, int64_t after_ms)
+{
+    struct places *places = upkeep->parts.places;
+    int64_t slack = CLOCK_OFF_MS + (after_ms - before_ms);
+    int64_t off = state->server_ms - (before_ms + after_ms) / 2;
+    uint64_t bit = 1ULL << segment;
+    upkeep->clocks_off =
+        off > slack || off < -slack ? upkeep->clocks_off | bit : upkeep->clocks_off & ~bit;
+    bool is_off = upkeep->clocks_off != 0;
+    if (is_off != atomic_load(&places->clock_is_off)) {
+        atomic_store(&places->clock_is_off, is_off);
+        log_event(is_off ? LOG_ERROR : LOG_INFO, is_off ? "clock.off" : "clock.agrees",
+                  LOG_U64("segment", segment), LOG_I64("gate_ahead_ms", off),
+                  LOG_STR("what", is_off ? "no new orders here until this machine's time is the "
+                                           "gate's again: check NTP on both"
+                                         : ""));
+    }
+}
+
+/* What this process may call the segment by. */
+static void place(struct upkeep *upkeep, uint32_t segment, uint64_t epoch, bool open)
+{
+    struct places *places = upkeep->parts.places;
+    uint64_t before = atomic_exchange(&places->epochs[segment], epoch);
+    if (before != epoch && epoch == 0) {
+        log_event(LOG_WARN, "segment.lost", LOG_U64("segment", segment),
+                  LOG_STR("what", "its server is another, was emptied, or was rebuilt elsewhere; a "
+                                  "keeper rebuilds it, and its buyers are told to ask again"));
+    } else if (before != epoch) {
+        log_event(LOG_INFO, "segment.epoch", LOG_U64("segment", segment), LOG_U64("epoch", epoch));
+    }
+    if (upkeep->parts.gate != NULL) {
+        gate_place(upkeep->parts.gate, segment, open ? epoch : 0);
+    }
+    upkeep->open = (upkeep->open & ~(1ULL << segment)) | (uint64_t)open << segment;
+    if (epoch != 0 && !open) {
+        places_doubt(places, segment); /* it opens in a moment: look again soon */
+    }
+}
+
+static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
+{
+    struct segment_state state;
+    int64_t before_ms = inside_time_ms(upkeep->parts.time);
+    segments_look(upkeep->parts.segments, segment, &state);
+    int64_t after_ms = inside_time_ms(upkeep->parts.time);
+    if (state.outcome == SEGMENT_NOT_ASKED || state.outcome == SEGMENT_NOT_KNOWN) {
+        return; /* away: what it was is what it is, as far as anyone can tell */
+    }
+    check_clock(upkeep, segment, &state, before_ms, after_ms);
+    bool agree = state.outcome == SEGMENT_DONE && state.epoch == ledger_epoch && ledger_epoch != 0;
+    place(upkeep, segment, agree ? ledger_epoch : 0, agree && state.open);
+}
+
+static void look_at_segments(struct upkeep *upkeep, int64_t now_ms)
+{
+    struct places *places = upkeep->parts.places;
+    uint64_t doubts = atomic_exchange(&places->doubts, 0);
+    if (now_ms >= upkeep->look_ms) {
+        doubts = UINT64_MAX;
+    }
+    if (doubts == 0) {
+        return;
+    }
+    struct segment_row rows[SEGMENTS_MAX];
+    uint64_t epochs[SEGMENTS_MAX] = {0};
+    struct ledger_query query = {
+        .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .limit = SEGMENTS_MAX, .segments = rows};
+    if (read_now(upkeep, &query) != 0) {
+        (void)atomic_fetch_or(&places->doubts, doubts);
+        return;
+    }
+    for (uint32_t i = 0; i < query.count; i++) {
+        epochs[rows[i].segment % SEGMENTS_MAX] = rows[i].epoch;
+    }
+    for (uint32_t s = 0; s < places->count; s++) {
+        if ((doubts >> s & 1) != 0) {
+            look(upkeep, s, epochs[s]);
+        }
+    }
+    upkeep->look_ms = doubts == UINT64_MAX ? now_ms + LOOK_EVERY_MS : upkeep->look_ms;
+}
+
+/* ---- promises ---- */
+
+/* Lets go of those that have a row; the others are left in entries. ERR_IO: nothing is known. */
+static int drop_known(struct upkeep *upkeep, size_t *count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++) {
+        upkeep->ids[i] = upkeep->entries[i].command.id;
+    }
+    struct ledger_query query = {.kind = QUERY_KNOWN,
+                                 .segment = SEGMENT_ALL,
+                                 .ids = upkeep->ids,
+                                 .limit = (uint32_t)*count,
+                                 .orders = upkeep->rows};
+    if (read_now(upkeep, &query) != 0) {
+        return ERR_IO;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        if (upkeep->rows[i].state != ORDER_QUEUED) {
+            spool_resolve(upkeep->parts.spool, upkeep->ids[i]);
+        } else {
+            upkeep->entries[kept++] = upkeep->entries[i];
+        }
+    }
+    *count = kept;
+    return 0;
+}
+
+/* The segment of a promise; false where its sale is not known here. */
+static bool segment_of(struct upkeep *upkeep, const struct gate_command *command,
+                       uint32_t *ret_segment, int64_t *ret_ends_ms)
+{
+    const struct sale_row *sale = NULL;
+    catalog_lock(upkeep->parts.catalog);
+    bool known =
+        catalog_item(upkeep->parts.catalog, command->item, &sale) != NULL && sale->homes > 0;
+    if (known) {
+        *ret_segment = remote_segment(command->id, sale->homes);
+        *ret_ends_ms = sale->state == SALE_CLOSED ? INT64_MIN : sale->ends_at_ms;
+    }
+    catalog_unlock(upkeep->parts.catalog);
+    return known;
+}
+
+/* What is to be done about a promise that the ledger does not have. */
+enum deed { DEED_NOTHING, DEED_AGAIN, DEED_FAIL };
+
+static enum deed deed_of(struct upkeep *upkeep, const struct spool_entry *entry, int64_t now_ms,
+                         struct decision *ret_decision)
+{
+    struct upkeep_parts *parts = &upkeep->parts;
+    int64_t ends_ms = 0;
+    *ret_decision = (struct decision){.command = entry->command};
+    if (!segment_of(upkeep, &entry->command, &ret_decision->segment, &ends_ms) ||
+        ret_decision->segment >= parts->places->count) {
+        return DEED_NOTHING;
+    }
+    uint64_t epoch = places_epoch(parts->places, ret_decision->segment);
+    if (epoch == entry->epoch && epoch != 0) {
+        return DEED_NOTHING; /* on its way, as it was promised */
+    }
+    bool too_old = entry->epoch == 0 && now_ms - entry->command.now_ms > parts->line_ms;
+    if (entry->epoch == 0 && (too_old || now_ms >= ends_ms)) {
+        ret_decision->reason = now_ms >= ends_ms ? REFUSAL_ENDED : REFUSAL_DEGRADED;
+        return DEED_FAIL;
+    }
+    ret_decision->epoch = epoch;
+    return epoch != 0 ? DEED_AGAIN : DEED_NOTHING;
+}
+
+/* Decides a page of them again, or gives them up: all of one kind together. */
+static void decide(struct upkeep *upkeep, enum deed deed, size_t count, int64_t now_ms)
+{
+    struct upkeep_parts *parts = &upkeep->parts;
+    uint64_t epochs[PAGE];
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct decision decision;
+        if (deed_of(upkeep, &upkeep->entries[i], now_ms, &decision) == deed) {
+            epochs[found] = decision.epoch;
+            upkeep->decisions[found++] = decision;
+        }
+    }
+    if (deed == DEED_FAIL) {
+        bookings_fail(parts->bookings, upkeep->decisions, found);
+        return;
+    }
+    bookings_again(parts->bookings, upkeep->decisions, found);
+    for (size_t i = 0; i < found; i++) {
+        if (upkeep->decisions[i].booking == BOOKING_SETTLED) {
+            spool_decided(parts->spool, upkeep->decisions[i].command.id, epochs[i]);
+        }
+    }
+}
+
+static void keep_promises(struct upkeep *upkeep, int64_t now_ms)
+{
+    for (int page = 0; page < PAGES_A_TURN; page++) {
+        size_t count = spool_stale(upkeep->parts.spool, now_ms - PROMISE_EVERY_MS, now_ms, false,
+                                   upkeep->entries, PAGE);
+        size_t taken = count;
+        if (count == 0 || drop_known(upkeep, &count) != 0) {
+            break;
+        }
+        decide(upkeep, DEED_AGAIN, count, now_ms);
+        decide(upkeep, DEED_FAIL, count, now_ms);
+        look_at_segments(upkeep, now_ms); /* what raised a doubt meanwhile does not wait for all */
+        if (taken < PAGE) {
+            break;
+        }
+    }
+    struct spool_numbers numbers;
+    spool_count(upkeep->parts.spool, &numbers);
+    metrics_set(upkeep->parts.metrics, METRIC_SPOOL_ENTRIES, numbers.entries);
+    metrics_set(upkeep->parts.metrics, METRIC_SPOOL_UNDECIDED, numbers.undecided);
+}
+
+/* ---- wishes ---- */
+
+static bool is_granted(const struct upkeep *upkeep, const struct wish *wish, int64_t now_ms)
+{
+    for (size_t i = 0; i < GRANTED_MAX; i++) {
+        const struct granted *granted = &upkeep->granted[i];
+        if (granted->until_ms > now_ms && granted->wish.item == wish->item &&
+            granted->wish.segment == wish->segment) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void grant_wishes(struct upkeep *upkeep, int64_t now_ms)
+{
+    struct wish wishes[WISHES_MAX];
+    size_t count = wishes_take(upkeep->parts.wishes, wishes);
+    for (size_t i = 0; i < count; i++) {
+        struct shelf_item item;
+        const struct wish *wish = &wishes[i];
+        if (upkeep->parts.refill != NULL && upkeep->parts.refill(upkeep->parts.context, wish)) {
+            continue;
+        }
+        if (is_granted(upkeep, wish, now_ms) ||
+            !shelf_find(upkeep->parts.shelf, wish->item, &item) || item.most == 0 ||
+            item.richest == wish->segment) {
+            continue;
+        }
+        uint64_t units = wish->units < item.most ? wish->units : item.most;
+        bookings_transfer(upkeep->parts.bookings, wish->item, item.richest, wish->segment, units);
+        upkeep->granted[upkeep->granted_next++ % GRANTED_MAX] =
+            (struct granted){*wish, now_ms + WISH_PAUSE_MS};
+    }
+}
+
+/* ---- the turn ---- */
+
+void upkeep_turn(struct upkeep *upkeep)
+{
+    int64_t now_ms = inside_time_ms(upkeep->parts.time);
+    look_at_segments(upkeep, now_ms);
+    grant_wishes(upkeep, now_ms);
+    keep_promises(upkeep, now_ms);
+    bool ready = true;
+    for (uint32_t s = 0; s < upkeep->parts.places->count; s++) {
+        ready = ready && (upkeep->open >> s & 1) != 0;
+    }
+    if (ready) {
+        atomic_store(&upkeep->ready, true);
+    }
+}
+
+bool upkeep_is_ready(const struct upkeep *upkeep)
+{
+    return atomic_load(&upkeep->ready);
+}
+
+int upkeep_new(const struct upkeep_parts *parts, struct upkeep **ret_upkeep)
+{
+    struct upkeep *upkeep = calloc(1, sizeof(*upkeep));
+    if (upkeep == NULL) {
+        return ERR_NOMEM;
+    }
+    upkeep->parts = *parts;
+    *ret_upkeep = upkeep;
+    return 0;
+}
+
+void upkeep_free(struct upkeep *upkeep)
+{
+    free(upkeep);
+}

@@ -1,0 +1,137 @@
+/* Operators: gate, queue and ledger are compared, and repaired where they ask for it. */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "http/form.h"
+#include "http/front_private.h"
+#include "http/handlers.h"
+
+/* Calls of one loop under way; they share runs, so more would only wait together. */
+#define RECONCILES_MAX 16
+
+struct front_reconcile {
+    struct reconciler_call call; /* first: freed by whoever has it last */
+    struct http_exchange exchange;
+};
+
+static void put_id(struct out *body, const char *name, bool has, uint64_t value)
+{
+    out_format(body, ",\"%s\":", name);
+    if (has) {
+        out_u64(body, value);
+    } else {
+        out_lit(body, "null");
+    }
+}
+
+static void put_difference(struct out *body, const struct difference *difference)
+{
+    out_lit(body, "{\"kind\":\"");
+    out_text(body, difference_text(difference->kind));
+    out_char(body, '"');
+    put_id(body, "segment", difference->segment != DIFFERENCE_NO_SEGMENT, difference->segment);
+    put_id(body, "item_id", difference->item != 0, difference->item);
+    put_id(body, "user_id", difference->user != 0, difference->user);
+    out_lit(body, ",\"order_id\":");
+    if (difference->id.hi != 0 || difference->id.lo != 0) {
+        char id[ORDER_ID_TEXT];
+        order_id_text(difference->id, id);
+        out_char(body, '"');
+        out_bytes(body, id, sizeof(id));
+        out_char(body, '"');
+    } else {
+        out_lit(body, "null");
+    }
+    put_id(body, "found", true, difference->found);
+    put_id(body, "expected", true, difference->expected);
+    out_lit(body, ",\"since_ms\":");
+    out_i64(body, difference->since_ms);
+    out_text(body, difference->repaired ? ",\"repaired\":true}" : ",\"repaired\":false}");
+}
+
+static void answer(struct front *front, const struct front_reconcile *reconcile)
+{
+    const struct reconciler_call *call = &reconcile->call;
+    if (call->error == ERR_NOMEM || call->error == ERR_CLOSED) {
+        (void)front_refuse_simply(front, reconcile->exchange, REFUSAL_OVERLOADED,
+                                  call->error == ERR_CLOSED ? "the server is ending" : NULL);
+        return;
+    }
+    if (call->error != 0) {
+        (void)front_refuse_simply(front, reconcile->exchange, REFUSAL_DEGRADED,
+                                  "the ledger cannot be read now");
+        return;
+    }
+    struct out body = front_scratch(front);
+    out_lit(&body, "{\"passes\":");
+    out_u64(&body, call->result.passes);
+    put_id(&body, "items", true, call->result.items);
+    put_id(&body, "orders", true, call->result.orders);
+    put_id(&body, "buyers", true, call->result.buyers);
+    put_id(&body, "unsure", true, call->result.unsure);
+    put_id(&body, "found", true, call->result.count);
+    out_lit(&body, ",\"differences\":[");
+    for (size_t i = 0; i < call->shown; i++) {
+        if (i > 0) {
+            out_char(&body, ',');
+        }
+        put_difference(&body, &call->differences[i]);
+    }
+    out_lit(&body, "]}");
+    (void)front_json(front, reconcile->exchange, 200, "", NULL, out_span(&body));
+}
+
+bool reconciles_collect(struct front *front)
+{
+    struct reconciler *reconciler = front->shared->reconciler;
+    struct reconciler_call *calls = reconciler != NULL && front->reconciles > 0
+                                        ? reconciler_collect(reconciler, front->loop)
+                                        : NULL;
+    bool any = calls != NULL;
+    while (calls != NULL) {
+        struct front_reconcile *reconcile = (struct front_reconcile *)calls;
+        calls = (struct reconciler_call *)calls->post.next;
+        if (http_alive(front->server, reconcile->exchange)) {
+            answer(front, reconcile);
+        }
+        front->reconciles--;
+        reconciler_call_free(&reconcile->call);
+    }
+    return any;
+}
+
+enum http_outcome handle_reconcile(struct asking *asking)
+{
+    static const char *const names[] = {"repair", NULL};
+    struct front *front = asking->front;
+    struct form form = {.wrong = false};
+    bool repair = false;
+    enum refusal media = body_is_json(asking->request, true);
+    if (media != REFUSAL_NONE) {
+        return front_refuse_simply(front, asking->exchange, media, NULL);
+    }
+    json_t *root = asking->request->body.len > 0 ? form_body(&form, asking->request->body) : NULL;
+    if (root != NULL) {
+        form_only(&form, "", root, names);
+        (void)form_flag(&form, "", root, "repair", &repair);
+        json_decref(root);
+    }
+    if (form.wrong) {
+        return form_refuse(asking, &form);
+    }
+    if (front->shared->reconciler == NULL) {
+        return front_refuse_simply(front, asking->exchange, REFUSAL_NOT_FOUND,
+                                   "nobody reconciles here");
+    }
+    struct front_reconcile *reconcile =
+        front->reconciles < RECONCILES_MAX ? calloc(1, sizeof(*reconcile)) : NULL;
+    if (reconcile == NULL) {
+        return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    front->reconciles++;
+    reconcile->call.loop = front->loop;
+    reconcile->call.repair = repair;
+    reconcile->exchange = asking->exchange;
+    reconciler_post(front->shared->reconciler, &reconcile->call);
+    return HTTP_PENDING;
+}

@@ -1,0 +1,118 @@
+/*
+ * The queue that carries decisions from the relay to the booker, at least once, in no promised
+ * order. Two kinds of instance, each of one thread: a publisher and a consumer. Nothing waits longer
+ * than it was told; a lost connection is made again inside, with growing pauses, and meanwhile calls
+ * say ERR_AGAIN.
+ *
+ * Happy path: publish; confirmed names it; take; the booker commits; ack.
+ *
+ * What can go wrong: a message that is not confirmed (connection lost, nack, returned as
+ * unroutable) is the publisher's to send again: outcomes say which. A message taken and not
+ * settled when the connection ends comes again. retry() gives a message back for later, each time
+ * after a longer pause; after the last pause, or with park(), it lies in the parking queue, where
+ * operators see it and from where it is sent again hourly or when asked.
+ */
+#ifndef SLUICE_PORT_QUEUE_H
+#define SLUICE_PORT_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+#define QUEUE_BODY_MAX 512
+
+enum queue_outcome_kind { QUEUE_CONFIRMED, QUEUE_UNCONFIRMED };
+struct queue_outcome {
+    uint64_t number; /* as given to publish */
+    enum queue_outcome_kind kind;
+};
+
+struct queue_message {
+    uint64_t tag;      /* for ack, retry and park; of this connection only */
+    uint64_t session;  /* changes with each connection: settling an older one's says ERR_CLOSED */
+    bool redelivered;  /* it may have been taken before */
+    uint32_t attempts; /* how often it was given back with retry */
+    uint32_t len;
+    char body[QUEUE_BODY_MAX];
+};
+
+struct queue_depths {
+    uint64_t ready; /* waiting to be taken */
+    uint64_t retry; /* waiting for their pause to end */
+    uint64_t parked;
+};
+
+struct queue;
+struct queue_ops {
+    /* Publisher: 0: on its way, an outcome will name it; ERR_AGAIN: not now (window full, no
+     * connection): nothing was sent; ERR_INVALID: longer than QUEUE_BODY_MAX. */
+    int (*publish)(struct queue *queue, uint64_t number, struct span body);
+    /* Publisher: outcomes of published messages, each once; waits up to wait_ms for the first. When
+     * the connection is lost, everything under way is UNCONFIRMED. 0 or ERR_AGAIN: none. */
+    int (*outcomes)(struct queue *queue, struct queue_outcome *ret_outcomes, size_t max,
+                    int64_t wait_ms, size_t *ret_count);
+    /* Consumer: up to max messages; waits up to wait_ms for the first. 0 or ERR_AGAIN: none. Whoever
+     * holds as many as he can asks for 0, and keeps the connection alive for wait_ms. */
+    int (*take)(struct queue *queue, struct queue_message *ret_messages, size_t max,
+                int64_t wait_ms, size_t *ret_count);
+    /* Consumer: 0; ERR_CLOSED: it was of an earlier connection and comes again; ERR_IO. */
+    int (*settle)(struct queue *queue, const struct queue_message *message, int how);
+    /* Either. ERR_AGAIN: no connection. */
+    int (*depths)(struct queue *queue, struct queue_depths *ret_depths);
+    /* Consumer: up to max parked messages; peek leaves them, redrive sends them round again. 0, and
+     * a count of 0: there are none; ERR_AGAIN: no connection. */
+    int (*parked)(struct queue *queue, struct queue_message *ret_messages, size_t max, bool redrive,
+                  size_t *ret_count);
+    /* Any thread: ends a wait. */
+    void (*wake)(struct queue *queue);
+};
+
+enum { QUEUE_ACK, QUEUE_RETRY, QUEUE_PARK };
+
+struct queue {
+    const struct queue_ops *ops;
+};
+
+static inline int queue_publish(struct queue *q, uint64_t number, struct span body)
+{
+    return q->ops->publish(q, number, body);
+}
+static inline int queue_outcomes(struct queue *q, struct queue_outcome *ret_outcomes, size_t max,
+                                 int64_t wait_ms, size_t *ret_count)
+{
+    return q->ops->outcomes(q, ret_outcomes, max, wait_ms, ret_count);
+}
+static inline int queue_take(struct queue *q, struct queue_message *ret_messages, size_t max,
+                             int64_t wait_ms, size_t *ret_count)
+{
+    return q->ops->take(q, ret_messages, max, wait_ms, ret_count);
+}
+static inline int queue_ack(struct queue *q, const struct queue_message *message)
+{
+    return q->ops->settle(q, message, QUEUE_ACK);
+}
+static inline int queue_retry(struct queue *q, const struct queue_message *message)
+{
+    return q->ops->settle(q, message, QUEUE_RETRY);
+}
+static inline int queue_park(struct queue *q, const struct queue_message *message)
+{
+    return q->ops->settle(q, message, QUEUE_PARK);
+}
+static inline int queue_depths(struct queue *q, struct queue_depths *ret_depths)
+{
+    return q->ops->depths(q, ret_depths);
+}
+static inline int queue_parked(struct queue *q, struct queue_message *ret_messages, size_t max,
+                               bool redrive, size_t *ret_count)
+{
+    return q->ops->parked(q, ret_messages, max, redrive, ret_count);
+}
+static inline void queue_wake(struct queue *q)
+{
+    q->ops->wake(q);
+}
+
+#endif

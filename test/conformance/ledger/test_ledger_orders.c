@@ -1,0 +1,552 @@
+/*
+ * The ops on orders: what each does, what it refuses, that doing it twice changes nothing, and that
+ * pay, cancel and expire have one winner. Every test ends with the audit of fixture.c.
+ */
+#include "fixture.h"
+
+#include <string.h>
+
+#define ITEM 7
+
+/* One booked order of user 1 for an item of one each. */
+static struct order_id booked(struct fixture *f)
+{
+    struct ledger_op op = book_once(ITEM, 1, 0);
+    write_op(f, T0 + 10, &op);
+    assert_int_equal(op.order.state, ORDER_LOCKED);
+    return op.order.id;
+}
+
+static void assert_event(struct fixture *f, size_t at, enum ledger_event_kind kind,
+                         struct order_id id)
+{
+    assert_true(at < f->events_count);
+    assert_int_equal(f->events[at].kind, kind);
+    assert_true(order_id_equal(f->events[at].id, id));
+    assert_int_equal(f->events[at].sale, 1);
+    assert_int_equal(f->events[at].item, ITEM);
+    assert_int_equal(f->events[at].user, 1);
+    assert_int_equal(f->events[at].qty, 1);
+}
+
+static void test_book_locks(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 10, 1, false);
+    struct ledger_op op = book_once(ITEM, 1, 0);
+    op.lsn = 4711;
+    f->lsn = 4711;
+    write_op(f, T0 + 10, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    assert_false(op.repeated);
+    assert_int_equal(op.order.state, ORDER_LOCKED);
+    assert_int_equal(op.order.sale, 1);
+    assert_int_equal(op.order.amount_cents, PRICE);
+    assert_int_equal(op.order.created_at_ms, T0 + 5);
+    assert_int_equal(op.order.locked_at_ms, T0 + 10);
+    assert_int_equal(op.order.pay_by_ms, T0 + 10 + PAY_WITHIN_MS);
+    assert_string_equal(op.order.currency, "CNY");
+    assert_int_equal(f->events_count, 1);
+    assert_event(f, 0, EVENT_ORDER_LOCKED, op.order.id);
+    assert_int_equal(f->events[0].a, op.order.pay_by_ms);
+    assert_int_equal(f->events[0].at_ms, T0 + 10);
+    assert_stock(f, ITEM, 9, 1, 0);
+    assert_holding(f, ITEM, 1, 1, 0, 0);
+    /* The stored row is the answered one. */
+    struct order_row stored[1];
+    struct ledger_query q = {.kind = QUERY_ORDER, .id = op.order.id, .orders = stored};
+    (void)ledger_read(f->ledger, &q);
+    assert_int_equal(q.error, 0);
+    assert_order_equal(&stored[0], &op.order);
+    assert_int_equal(sql_number(f, "SELECT booked_lsn FROM meta"), 4711);
+}
+
+static void test_book_again_moves_nothing(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 10, 1, false);
+    (void)booked(f);
+    /* Later, twice in one batch, and even with another user's name on it. */
+    struct ledger_op again = book_once(ITEM, 1, 0);
+    struct ledger_op other = book_once(ITEM, 1, 0);
+    other.command.user = 2;
+    struct ledger_op *ops[] = {&again, &other};
+    write_batch(f, T0 + 99, ops, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(ops[i]->repeated);
+        assert_int_equal(ops[i]->refusal, REFUSAL_NONE);
+        assert_int_equal(ops[i]->order.user, 1);
+        assert_int_equal(ops[i]->order.locked_at_ms, T0 + 10);
+    }
+    assert_int_equal(f->events_count, 0);
+    assert_stock(f, ITEM, 9, 1, 0);
+}
+
+static void test_book_twice_in_one_batch(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 10, 1, false);
+    struct ledger_op first = book_once(ITEM, 1, 0);
+    struct ledger_op second = book_once(ITEM, 1, 0);
+    struct ledger_op *ops[] = {&first, &second};
+    write_batch(f, T0, ops, 2);
+    assert_false(first.repeated);
+    assert_true(second.repeated);
+    assert_int_equal(second.order.state, ORDER_LOCKED);
+    assert_int_equal(f->events_count, 1);
+    assert_stock(f, ITEM, 9, 1, 0);
+}
+
+static void test_book_over_the_limit_fails(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 100, 5, false);
+    struct ledger_op three = book_fresh(ITEM, 1, 3, 1);
+    struct ledger_op third = book_fresh(ITEM, 1, 3, 2);
+    struct ledger_op two = book_fresh(ITEM, 1, 2, 3);
+    struct ledger_op other = book_fresh(ITEM, 2, 5, 4);
+    struct ledger_op *ops[] = {&three, &third, &two, &other};
+    write_batch(f, T0, ops, 4);
+    assert_int_equal(three.order.state, ORDER_LOCKED);
+    assert_int_equal(third.order.state, ORDER_FAILED);
+    assert_int_equal(third.order.reason, REFUSAL_LIMIT_REACHED);
+    assert_int_equal(third.refusal, REFUSAL_NONE);
+    assert_int_equal(third.order.ended_at_ms, T0);
+    assert_int_equal(third.order.pay_by_ms, 0);
+    assert_int_equal(two.order.state, ORDER_LOCKED);
+    assert_int_equal(other.order.state, ORDER_LOCKED);
+    assert_int_equal(f->events_count, 4);
+    assert_int_equal(f->events[1].kind, EVENT_ORDER_FAILED);
+    assert_int_equal(f->events[1].reason, REFUSAL_LIMIT_REACHED);
+    assert_stock(f, ITEM, 90, 10, 0);
+    assert_holding(f, ITEM, 1, 5, 1, 0);
+    /* A failed row answers like any other. */
+    struct ledger_op again = book_fresh(ITEM, 1, 3, 2);
+    write_op(f, T0 + 1, &again);
+    assert_true(again.repeated);
+    assert_int_equal(again.order.state, ORDER_FAILED);
+    assert_int_equal(again.order.reason, REFUSAL_LIMIT_REACHED);
+}
+
+static void test_book_without_stock_fails(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 0, false);
+    struct ledger_op ops[4];
+    struct ledger_op *list[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        ops[i] = book_fresh(ITEM, 1 + i, i == 1 ? 2 : 1, i);
+        list[i] = &ops[i];
+    }
+    write_batch(f, T0, list, 4);
+    assert_int_equal(ops[0].order.state, ORDER_LOCKED);
+    assert_int_equal(ops[1].order.state, ORDER_FAILED); /* two of the one that is left */
+    assert_int_equal(ops[1].order.reason, REFUSAL_NO_STOCK);
+    assert_int_equal(ops[2].order.state, ORDER_LOCKED);
+    assert_int_equal(ops[3].order.reason, REFUSAL_NO_STOCK);
+    assert_stock(f, ITEM, 0, 2, 0);
+    assert_holding(f, ITEM, 2, 0, 1, 0);
+}
+
+static void test_book_into_a_closed_sale_is_honoured(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct ledger_op close = sale_move(1, SALE_CLOSED);
+    write_op(f, T0, &close);
+    sale_row_free(close.sale);
+    (void)booked(f);
+    assert_stock(f, ITEM, 1, 1, 0);
+}
+
+static void test_book_of_an_unknown_item(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct ledger_op unknown = book_once(99, 1, 0);
+    struct ledger_op crossed = book_once(ITEM, 1, 0);
+    crossed.command.item = 99;
+    struct ledger_op empty = book_fresh(ITEM, 3, 0, 1);
+    struct ledger_op good = book_once(ITEM, 2, 0);
+    struct ledger_op *ops[] = {&unknown, &crossed, &empty, &good};
+    write_batch(f, T0, ops, 4);
+    assert_int_equal(unknown.refusal, REFUSAL_NO_SUCH_ITEM);
+    assert_int_equal(crossed.refusal, REFUSAL_BAD_REQUEST);
+    assert_int_equal(empty.refusal, REFUSAL_BAD_REQUEST);
+    assert_int_equal(good.order.state, ORDER_LOCKED);
+    assert_int_equal(f->events_count, 1);
+    assert_int_equal(sql_number(f, "SELECT count(*) FROM orders"), 1);
+}
+
+static void test_pay(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = booked(f);
+    struct ledger_op op = pay(id, "p1", PRICE);
+    write_op(f, T0 + 20, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    assert_false(op.repeated);
+    assert_int_equal(op.order.state, ORDER_PAID);
+    assert_string_equal(op.order.payment_id, "p1");
+    assert_int_equal(op.order.ended_at_ms, T0 + 20);
+    assert_event(f, 0, EVENT_ORDER_PAID, id);
+    assert_stock(f, ITEM, 1, 0, 1);
+    assert_holding(f, ITEM, 1, 1, 0, 0);
+
+    /* The same again: the same answer, whenever it comes. */
+    struct ledger_op again = pay(id, "p1", PRICE);
+    write_op(f, T0 + 2 * PAY_WITHIN_MS, &again);
+    assert_true(again.repeated);
+    assert_int_equal(again.refusal, REFUSAL_NONE);
+    assert_order_equal(&again.order, &op.order);
+    assert_int_equal(f->events_count, 0);
+
+    /* The same key for another body; another key for the same order. */
+    struct ledger_op different = pay(id, "p1", PRICE + 1);
+    struct ledger_op second = pay(id, "p2", PRICE);
+    struct ledger_op *ops[] = {&different, &second};
+    write_batch(f, T0 + 30, ops, 2);
+    assert_int_equal(different.refusal, REFUSAL_DIFFERENT_REQUEST);
+    assert_int_equal(second.refusal, REFUSAL_ALREADY_PAID);
+    assert_int_equal(second.order.state, ORDER_PAID);
+    assert_stock(f, ITEM, 1, 0, 1);
+}
+
+static void test_pay_refusals_leave_no_trace(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = booked(f);
+    struct ledger_op wrong = pay(id, "wrong", PRICE - 1);
+    write_op(f, T0 + 20, &wrong);
+    assert_int_equal(wrong.refusal, REFUSAL_WRONG_AMOUNT);
+    assert_int_equal(f->events_count, 0);
+    /* The same words, the same refusal; with the right ones the id is still free. */
+    struct ledger_op wrong_again = pay(id, "wrong", PRICE - 1);
+    write_op(f, T0 + 21, &wrong_again);
+    assert_int_equal(wrong_again.refusal, REFUSAL_WRONG_AMOUNT);
+    struct ledger_op good = pay(id, "wrong", PRICE);
+    write_op(f, T0 + 22, &good);
+    assert_int_equal(good.refusal, REFUSAL_NONE);
+    assert_false(good.repeated);
+}
+
+static void test_pay_of_an_unknown_order_is_not_final(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = order_id_once(ITEM, 1, 0);
+    struct ledger_op early = pay(id, "p1", PRICE);
+    write_op(f, T0, &early);
+    assert_int_equal(early.refusal, REFUSAL_NOT_FOUND);
+    (void)booked(f);
+    struct ledger_op later = pay(id, "p1", PRICE);
+    write_op(f, T0 + 20, &later);
+    assert_int_equal(later.refusal, REFUSAL_NONE);
+    assert_false(later.repeated);
+}
+
+static void test_pay_at_the_deadline(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = booked(f);
+    int64_t pay_by_ms = T0 + 10 + PAY_WITHIN_MS;
+    struct ledger_op early = expire(id);
+    write_op(f, pay_by_ms - 1, &early);
+    assert_int_equal(early.refusal, REFUSAL_BAD_STATE);
+    assert_int_equal(early.order.state, ORDER_LOCKED);
+    assert_false(early.repeated);
+    struct ledger_op late = pay(id, "late", PRICE);
+    write_op(f, pay_by_ms, &late);
+    assert_int_equal(late.refusal, REFUSAL_EXPIRED);
+    assert_stock(f, ITEM, 1, 1, 0);
+    struct ledger_op due = expire(id);
+    write_op(f, pay_by_ms, &due);
+    assert_int_equal(due.refusal, REFUSAL_NONE);
+    assert_int_equal(due.order.state, ORDER_EXPIRED);
+    assert_stock(f, ITEM, 2, 0, 0);
+}
+
+static void test_pay_in_the_last_moment(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = booked(f);
+    int64_t pay_by_ms = T0 + 10 + PAY_WITHIN_MS;
+    struct ledger_op op = pay(id, "p1", PRICE);
+    write_op(f, pay_by_ms - 1, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    struct ledger_op late = expire(id);
+    write_op(f, pay_by_ms, &late);
+    assert_int_equal(late.refusal, REFUSAL_BAD_STATE);
+    assert_int_equal(late.order.state, ORDER_PAID);
+}
+
+static void test_expire(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = booked(f);
+    struct ledger_op op = expire(id);
+    write_op(f, T0 + 10 + PAY_WITHIN_MS, &op);
+    assert_event(f, 0, EVENT_ORDER_EXPIRED, id);
+    assert_holding(f, ITEM, 1, 0, 1, 0);
+    struct ledger_op again = expire(id);
+    struct ledger_op unknown = expire(order_id_once(ITEM, 55, 0));
+    struct ledger_op paid = pay(id, "p1", PRICE);
+    struct ledger_op cancelled = cancel(id, 1);
+    struct ledger_op *ops[] = {&again, &unknown, &paid, &cancelled};
+    write_batch(f, T0 + 11 + PAY_WITHIN_MS, ops, 4);
+    assert_int_equal(again.refusal, REFUSAL_BAD_STATE);
+    assert_true(again.repeated);
+    assert_int_equal(unknown.refusal, REFUSAL_BAD_STATE);
+    assert_false(unknown.repeated);
+    assert_int_equal(paid.refusal, REFUSAL_EXPIRED);
+    assert_int_equal(cancelled.refusal, REFUSAL_EXPIRED);
+    assert_int_equal(f->events_count, 0);
+    assert_stock(f, ITEM, 2, 0, 0);
+    /* The next attempt is another order. */
+    struct ledger_op next = book_once(ITEM, 1, 1);
+    write_op(f, T0 + 12 + PAY_WITHIN_MS, &next);
+    assert_int_equal(next.order.state, ORDER_LOCKED);
+    assert_holding(f, ITEM, 1, 1, 1, 0);
+}
+
+static void test_expire_bars_where_the_sale_says_so(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, true);
+    struct order_id id = booked(f);
+    struct ledger_op op = expire(id);
+    write_op(f, T0 + 10 + PAY_WITHIN_MS, &op);
+    assert_holding(f, ITEM, 1, 0, 0, 1);
+    /* Booking does not look: the gate decided. A cancel in such a sale still counts. */
+    struct ledger_op other = book_once(ITEM, 2, 0);
+    write_op(f, T0 + 20, &other);
+    struct ledger_op gone = cancel(other.order.id, 2);
+    write_op(f, T0 + 21, &gone);
+    assert_holding(f, ITEM, 2, 0, 1, 0);
+}
+
+static void test_cancel(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = booked(f);
+    struct ledger_op foreign = cancel(id, 2);
+    struct ledger_op unknown = cancel(order_id_once(ITEM, 9, 0), 9);
+    struct ledger_op *refused[] = {&foreign, &unknown};
+    write_batch(f, T0 + 20, refused, 2);
+    assert_int_equal(foreign.refusal, REFUSAL_NOT_FOUND);
+    assert_int_equal(foreign.order.user, 0);
+    assert_int_equal(unknown.refusal, REFUSAL_NOT_FOUND);
+    struct ledger_op op = cancel(id, 1);
+    write_op(f, T0 + 21, &op);
+    assert_int_equal(op.order.state, ORDER_CANCELLED);
+    assert_event(f, 0, EVENT_ORDER_CANCELLED, id);
+    struct ledger_op again = cancel(id, 0);
+    write_op(f, T0 + 22, &again);
+    assert_true(again.repeated);
+    assert_int_equal(again.order.ended_at_ms, T0 + 21);
+    assert_int_equal(f->events_count, 0);
+    assert_stock(f, ITEM, 2, 0, 0);
+    assert_holding(f, ITEM, 1, 0, 1, 0);
+}
+
+static void test_cancel_of_a_paid_or_failed_order(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 1, 1, false);
+    struct order_id id = booked(f);
+    struct ledger_op paid = pay(id, "p1", PRICE);
+    struct ledger_op failed = book_once(ITEM, 2, 0);
+    struct ledger_op cancel_paid = cancel(id, 1);
+    struct ledger_op cancel_failed = cancel(order_id_once(ITEM, 2, 0), 2);
+    struct ledger_op pay_failed = pay(order_id_once(ITEM, 2, 0), "p2", PRICE);
+    struct ledger_op *ops[] = {&paid, &failed, &cancel_paid, &cancel_failed, &pay_failed};
+    write_batch(f, T0 + 20, ops, 5);
+    assert_int_equal(failed.order.reason, REFUSAL_NO_STOCK);
+    assert_int_equal(cancel_paid.refusal, REFUSAL_ALREADY_PAID);
+    assert_int_equal(cancel_failed.refusal, REFUSAL_EXPIRED);
+    assert_int_equal(pay_failed.refusal, REFUSAL_EXPIRED);
+    assert_stock(f, ITEM, 0, 0, 1);
+}
+
+/* Pay, cancel and expire in one batch, in every order: the first that may wins, the rest are told.
+ */
+static void test_one_winner(void **state)
+{
+    struct fixture *f = *state;
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    sale_open(f, 1, ITEM, 1, 100, 1, false);
+    for (uint64_t i = 0; i < 12; i++) {
+        uint64_t user = 1 + i;
+        bool late = i >= 6; /* then the payment may not win, the expiry may */
+        struct ledger_op b = book_once(ITEM, user, 0);
+        write_op(f, T0 + 10, &b);
+        char key[] = "pay-a";
+        key[4] = (char)('a' + i);
+        struct ledger_op moves[3] = {pay(b.order.id, key, PRICE), cancel(b.order.id, user),
+                                     expire(b.order.id)};
+        struct ledger_op *ops[3];
+        for (int k = 0; k < 3; k++) {
+            ops[k] = &moves[orders[i % 6][k]];
+        }
+        write_batch(f, b.order.pay_by_ms - (late ? 0 : 1), ops, 3);
+        int winners = 0;
+        for (int k = 0; k < 3; k++) {
+            winners += moves[k].refusal == REFUSAL_NONE ? 1 : 0;
+        }
+        assert_int_equal(winners, 1);
+        assert_int_equal(f->events_count, 1);
+        assert_int_equal(moves[late ? 0 : 2].refusal != REFUSAL_NONE, 1);
+    }
+}
+
+static void test_restock(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 2, 10, 1, false);
+    struct ledger_op op = restock(ITEM, 5, "r1");
+    write_op(f, T0 + 1, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    assert_int_equal(op.sale->items[0].total, 15);
+    assert_int_equal(op.sale->items[0].available, 15);
+    assert_int_equal(f->events_count, 1);
+    assert_int_equal(f->events[0].kind, EVENT_ITEM_RESTOCKED);
+    assert_int_equal(f->events[0].a, 5);
+    assert_int_equal(f->events[0].item, ITEM);
+    sale_row_free(op.sale);
+
+    struct ledger_op again = restock(ITEM, 5, "r1");
+    struct ledger_op different = restock(ITEM, 6, "r1");
+    struct ledger_op elsewhere = restock(ITEM + 1, 6, "r1"); /* keys are per item */
+    struct ledger_op unknown = restock(99, 6, "r1");
+    struct ledger_op none = restock(ITEM, 0, "r2");
+    struct ledger_op huge = restock(ITEM, STOCK_MAX - 14, "r3");
+    struct ledger_op *ops[] = {&again, &different, &elsewhere, &unknown, &none, &huge};
+    write_batch(f, T0 + 2, ops, 6);
+    assert_true(again.repeated);
+    assert_int_equal(again.sale->items[0].total, 15);
+    assert_int_equal(different.refusal, REFUSAL_DIFFERENT_REQUEST);
+    assert_null(different.sale);
+    assert_int_equal(elsewhere.refusal, REFUSAL_NONE);
+    assert_int_equal(unknown.refusal, REFUSAL_NO_SUCH_ITEM);
+    assert_int_equal(none.refusal, REFUSAL_BAD_REQUEST);
+    assert_int_equal(huge.refusal, REFUSAL_BAD_REQUEST);
+    assert_int_equal(f->events_count, 1);
+    sale_row_free(again.sale);
+    sale_row_free(elsewhere.sale);
+    assert_stock(f, ITEM, 15, 0, 0);
+    assert_stock(f, ITEM + 1, 16, 0, 0);
+}
+
+static void test_restock_of_a_closed_or_draft_sale(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 10, 1, false);
+    sale_make(f, 2, 20, 1, 10, 1, false);
+    struct ledger_op before = restock(ITEM, 5, "r1");
+    struct ledger_op close = sale_move(1, SALE_CLOSED);
+    struct ledger_op repeated = restock(ITEM, 5, "r1");
+    struct ledger_op late = restock(ITEM, 5, "r2");
+    struct ledger_op draft = restock(20, 5, "r1");
+    struct ledger_op *ops[] = {&before, &close, &repeated, &late, &draft};
+    write_batch(f, T0 + 2, ops, 5);
+    assert_true(repeated.repeated);
+    assert_int_equal(late.refusal, REFUSAL_BAD_STATE);
+    /* A draft is no event: the gate loads the total when it is warmed. */
+    assert_int_equal(draft.refusal, REFUSAL_NONE);
+    assert_int_equal(f->events_count, 2);
+    assert_stock(f, 20, 15, 0, 0);
+    sale_row_free(before.sale);
+    sale_row_free(close.sale);
+    sale_row_free(repeated.sale);
+    sale_row_free(draft.sale);
+}
+
+/* Stock kept back for one update per item is seen by whatever comes later in the batch. */
+static void test_a_batch_of_everything(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct ledger_op a = book_once(ITEM, 1, 0);
+    struct ledger_op b = book_once(ITEM, 2, 0);
+    struct ledger_op paid = pay(order_id_once(ITEM, 1, 0), "p1", PRICE);
+    struct ledger_op gone = cancel(order_id_once(ITEM, 2, 0), 2);
+    struct ledger_op c = book_once(ITEM, 3, 0);
+    struct ledger_op more = restock(ITEM, 1, "r1");
+    struct ledger_op d = book_once(ITEM, 4, 0);
+    struct ledger_op *ops[] = {&a, &b, &paid, &gone, &c, &more, &d};
+    write_batch(f, T0 + 10, ops, 7);
+    assert_int_equal(more.sale->items[0].available, 1);
+    assert_int_equal(more.sale->items[0].locked, 1);
+    assert_int_equal(more.sale->items[0].sold, 1);
+    sale_row_free(more.sale);
+    assert_int_equal(f->events_count, 7);
+    assert_stock(f, ITEM, 0, 2, 1);
+    /* The whole batch again, as after a lost answer. */
+    write_batch(f, T0 + 10, ops, 7);
+    for (size_t i = 0; i < 7; i++) {
+        assert_true(ops[i]->repeated);
+        assert_int_equal(ops[i]->refusal, REFUSAL_NONE);
+    }
+    sale_row_free(more.sale);
+    assert_int_equal(f->events_count, 0);
+    assert_stock(f, ITEM, 0, 2, 1);
+}
+
+static void test_cursor_never_goes_back(void **state)
+{
+    struct fixture *f = *state;
+    static const uint64_t given[] = {100, 40, 101, 0};
+    static const int64_t kept[] = {100, 100, 101, 101};
+    for (size_t i = 0; i < 4; i++) {
+        struct ledger_batch batch = {.now_ms = T0, .booked_lsn = given[i]};
+        (void)ledger_write(f->ledger, &batch);
+        assert_int_equal(batch.error, 0);
+        assert_int_equal(sql_number(f, "SELECT booked_lsn FROM meta"), kept[i]);
+    }
+}
+
+static void test_event_numbers_go_on_after_reopening(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 10, 1, false); /* warmed, loaded, opened */
+    fixture_reopen(f);
+    (void)booked(f);
+    assert_int_equal(f->events[0].number, 4);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_book_locks),
+        TEST(test_book_again_moves_nothing),
+        TEST(test_book_twice_in_one_batch),
+        TEST(test_book_over_the_limit_fails),
+        TEST(test_book_without_stock_fails),
+        TEST(test_book_into_a_closed_sale_is_honoured),
+        TEST(test_book_of_an_unknown_item),
+        TEST(test_pay),
+        TEST(test_pay_refusals_leave_no_trace),
+        TEST(test_pay_of_an_unknown_order_is_not_final),
+        TEST(test_pay_at_the_deadline),
+        TEST(test_pay_in_the_last_moment),
+        TEST(test_expire),
+        TEST(test_expire_bars_where_the_sale_says_so),
+        TEST(test_cancel),
+        TEST(test_cancel_of_a_paid_or_failed_order),
+        TEST(test_one_winner),
+        TEST(test_restock),
+        TEST(test_restock_of_a_closed_or_draft_sale),
+        TEST(test_a_batch_of_everything),
+        TEST(test_cursor_never_goes_back),
+        TEST(test_event_numbers_go_on_after_reopening),
+    };
+    return LEDGER_SUITE_RUN(tests);
+}

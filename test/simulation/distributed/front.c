@@ -1,0 +1,226 @@
+/*
+ * See world.h: the loop of a process, as src/http runs it, without HTTP. Clients' calls are taken
+ * from a list; an answer is told once its LSN is durable.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "world.h"
+
+#define NOTICES 64
+/* There and back between a client and its front. */
+#define NET_US 300
+
+/* ---- telling ---- */
+
+/* The answer reaches the client, or whoever waits no more. */
+static void tell(struct call *call)
+{
+    call->state = CALL_TOLD;
+    fiber_wake(call->client, 0);
+}
+
+/* As src/http: nothing undurable is seen; a latched journal will never tell. */
+static bool may_tell(struct process *process, struct call *call)
+{
+    uint64_t lsn = call->is_post ? call->op.lsn : call->ask.lsn;
+    if (lsn <= journal_durable_lsn(process->journal)) {
+        return true;
+    }
+    if (journal_latched(process->journal)) {
+        call->ask.refusal = REFUSAL_UNKNOWN_OUTCOME;
+        call->ask.has_order = false;
+        return true;
+    }
+    return false;
+}
+
+static void tell_durable(struct process *process)
+{
+    struct call **link = &process->calls;
+    while (*link != NULL) {
+        struct call *call = *link;
+        if (call->state != CALL_ANSWERED || !may_tell(process, call)) {
+            link = &call->next;
+            continue;
+        }
+        *link = call->next;
+        if (call->abandoned) {
+            sale_row_free(call->op.op.sale);
+            free(call);
+        } else {
+            tell(call);
+        }
+    }
+}
+
+/* ---- a turn ---- */
+
+static void collect(struct process *process)
+{
+    for (struct gate_ask *ask = gate_collect(engine_port(process->engine), 0); ask != NULL;) {
+        struct gate_ask *next = ask->next;
+        ((struct call *)ask->owner)->state = CALL_ANSWERED;
+        ask = next;
+    }
+    for (struct office_op *op = office_collect(process->office, 0); op != NULL;) {
+        struct office_op *next = (struct office_op *)op->post.next;
+        ((struct call *)op->owner)->state = CALL_ANSWERED;
+        op = next;
+    }
+}
+
+/* Whether the process knows the sale: it may have been warmed while it could not read the ledger. */
+static bool has_read_of(const struct process *process, uint64_t item)
+{
+    const struct sale_row *sale = NULL;
+    catalog_lock(process->catalog);
+    bool known = catalog_item(process->catalog, item, &sale) != NULL && sale->homes > 0;
+    catalog_unlock(process->catalog);
+    return known;
+}
+
+static void submit_new(struct process *process)
+{
+    for (struct call *call = process->calls; call != NULL; call = call->next) {
+        if (call->state != CALL_NEW) {
+            continue;
+        }
+        call->state = CALL_SENT;
+        if (call->is_post) {
+            call->op.owner = call;
+            office_post(process->office, &call->op);
+            fiber_wake(process->fibers[THREAD_OFFICE], 10);
+            continue;
+        }
+        call->ask.owner = call;
+        call->unread = !has_read_of(process, order_id_item(call->ask.id));
+        call->ask.now_ms = inside_time_ms(&process->time);
+        if (gate_submit(engine_port(process->engine), &call->ask) == GATE_ANSWERED) {
+            call->state = CALL_ANSWERED;
+        }
+    }
+}
+
+static void push_notices(struct process *process)
+{
+    struct order_view views[NOTICES];
+    bool all = false;
+    size_t count = engine_notices(process->engine, 0, views, NOTICES, &all);
+    for (size_t i = 0; i < count; i++) {
+        model_pushed(process->world, process->index, &views[i]);
+    }
+}
+
+void front_run(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        collect(process);
+        tell_durable(process);
+        submit_new(process);
+        tell_durable(process);
+        push_notices(process);
+        (void)gate_flush(engine_port(process->engine), 0);
+        int64_t wait_us = process->calls != NULL ? 1000 : 50000;
+        (void)fiber_sleep(world_between(process->world, wait_us / 4, wait_us));
+    }
+}
+
+void front_lost(struct process *process)
+{
+    while (process->calls != NULL) {
+        struct call *call = process->calls;
+        process->calls = call->next;
+        if (call->abandoned) {
+            free(call);
+        } else {
+            call->lost = true;
+            fiber_wake(call->client, 1000);
+        }
+    }
+}
+
+/* ---- clients ---- */
+
+/* Sends it and waits. NULL: no answer; else the caller frees it. */
+static struct call *send_call(struct world *world, uint32_t index, struct call *call,
+                              int64_t patience_us)
+{
+    struct process *process = &world->processes[index];
+    world->requests++;
+    (void)fiber_sleep(world_about(world, NET_US));
+    if (!process->up || !upkeep_is_ready(process->upkeep)) {
+        free(call);
+        return NULL;
+    }
+    call->client = fiber_self();
+    struct call **end = &process->calls;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = call;
+    fiber_wake(process->fibers[THREAD_LOOP], 50);
+    int64_t until_us = world_now_us(world) + patience_us;
+    while (!call->lost && world_now_us(world) < until_us) {
+        (void)fiber_sleep(until_us - world_now_us(world));
+        if (call->state == CALL_TOLD) {
+            (void)fiber_sleep(world_about(world, NET_US));
+            return call;
+        }
+    }
+    if (call->lost) {
+        free(call);
+    } else {
+        call->abandoned = true;
+        call->client = NULL;
+        world_struck(world, FAULT_PATIENCE, index);
+    }
+    return NULL;
+}
+
+bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int64_t patience_us)
+{
+    struct call *call = calloc(1, sizeof(*call));
+    CHECK(call != NULL);
+    const struct model_order *order = model_find(&world->model, ask->id);
+    enum order_state shown = order != NULL ? order->shown : ORDER_QUEUED;
+    call->ask = *ask;
+    if (ask->question == ASK_BUY) {
+        model_asked(world, ask);
+    }
+    call = send_call(world, process, call, patience_us);
+    if (call == NULL) {
+        return false;
+    }
+    bool unread = call->unread;
+    *ask = call->ask;
+    free(call);
+    static const char *const texts[] = {"buy told", "ticket told", "order told", "item told"};
+    world_note(world, texts[ask->question], process * 100 + ask->refusal,
+               ask->has_order ? ask->order.state : 99, ask->id.lo);
+    if (!unread || ask->refusal != REFUSAL_NOT_FOUND) {
+        model_told(world, process, ask, shown);
+    } /* KNOWN: else it had not read of the sale yet, and says that there is no such order */
+    return true;
+}
+
+bool front_post(struct world *world, uint32_t process, struct office_op *op, int64_t patience_us)
+{
+    struct call *call = calloc(1, sizeof(*call));
+    CHECK(call != NULL);
+    call->op = *op;
+    call->is_post = true;
+    call = send_call(world, process, call, patience_us);
+    if (call == NULL) {
+        return false;
+    }
+    *op = call->op;
+    free(call);
+    world_note(world, "wrote", op->op.kind, (uint64_t)op->error, op->op.refusal);
+    if (op->error == 0) {
+        model_wrote(world, &op->op);
+    }
+    return true;
+}

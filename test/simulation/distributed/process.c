@@ -1,0 +1,475 @@
+/* See world.h: one process of the distributed engine, as src/app/distributed.c puts it together. */
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "flow/journal_file.h"
+#include "world.h"
+
+#define TURN_MS 100
+#define REFILL_MS 1500
+#define LEASE_TTL_MS 6000
+#define LEASE_EVERY_MS 1000
+#define KEEP_LOOK_MS 300
+#define LOOPS 1
+#define LANE_FOLLOWER LOOPS
+#define LANE_BALANCE (LOOPS + 1)
+#define LANES (LOOPS + 2)
+#define PROMISES_MAX 4000
+
+static const struct gate_sizes sizes = {.orders = 4096, .buyers = 1024, .items = 8, .sales = 4};
+
+static uint32_t group_of(const struct process *process)
+{
+    return process->index + 1;
+}
+
+/* ---- what linked parts of the engine call: see test/CMakeLists.txt ---- */
+
+static struct world *the_world; /* random bytes come from its seed */
+
+/* In place of crypt_random. */
+void __wrap_crypt_random(void *ret_bytes, size_t n);
+void __wrap_crypt_random(void *ret_bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ((uint8_t *)ret_bytes)[i] = (uint8_t)world_below(the_world, 256);
+    }
+}
+
+/* In place of office_wait: the office is a fiber, too. */
+void __wrap_office_wait(struct office *office, uint32_t desk, int64_t timeout_us);
+void __wrap_office_wait(struct office *office, uint32_t desk, int64_t timeout_us)
+{
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        struct process *process = &the_world->processes[i];
+        if (process->office == office) {
+            process->waiting[desk] = fiber_self();
+            fiber_wake(process->fibers[THREAD_OFFICE], world_between(the_world, 0, 100));
+            (void)fiber_sleep(timeout_us);
+            process->waiting[desk] = NULL;
+            return;
+        }
+    }
+    CHECK(!"an office of nobody");
+}
+
+/* ---- threads ---- */
+
+static void run_journal(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        bool wrote = false;
+        if (journal_flush(process->journal, &wrote) != 0) {
+            return; /* latched: it tells so itself */
+        }
+        fiber_wake(process->fibers[THREAD_LOOP], 0);
+        (void)fiber_sleep(world_about(process->world, wrote ? 500 : 1500));
+    }
+}
+
+static void run_janitor(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        janitor_turn(&process->janitor);
+        (void)fiber_sleep(world_about(process->world, JANITOR_EVERY_US));
+    }
+}
+
+static void run_office(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        int64_t sleep_us = 0;
+        office_turn(process->office, &sleep_us);
+        for (int i = 0; i < DESK_COUNT; i++) {
+            fiber_wake(process->waiting[i], world_between(process->world, 0, 100));
+        }
+        fiber_wake(process->fibers[THREAD_LOOP], 0);
+        (void)fiber_sleep(sleep_us);
+    }
+}
+
+static void run_upkeep(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        upkeep_turn(process->upkeep);
+        (void)fiber_sleep(world_about(process->world, process->world->plan.upkeep_us));
+    }
+}
+
+static void run_follower(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        follower_turn(process->follower, TURN_MS);
+        fiber_wake(process->fibers[THREAD_LOOP], 0);
+        (void)fiber_sleep(world_between(process->world, 0, 200));
+    }
+}
+
+static void run_relay(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        relay_turn(process->relay, TURN_MS);
+        (void)fiber_sleep(world_between(process->world, 0, 200));
+    }
+}
+
+static void run_porter(void *context)
+{
+    struct process *process = context;
+    for (;;) {
+        porter_turn(process->porter, TURN_MS);
+        (void)fiber_sleep(world_between(process->world, 0, 200));
+    }
+}
+
+/* As engines_keep_round. */
+static void keep_round(struct process *process, int64_t now_ms)
+{
+    uint64_t broken = atomic_exchange(&process->places.broken, 0);
+    struct recover_round rebuilt = {0};
+    struct balance_round moved = {0};
+    for (uint32_t s = 0; s < process->places.count; s++) {
+        if ((broken >> s & 1) != 0) {
+            recover_report(process->recover, s, places_epoch(&process->places, s));
+        }
+    }
+    if (broken != 0 || now_ms >= process->look_ms) {
+        (void)recover_round(process->recover, &rebuilt);
+        process->look_ms = now_ms + KEEP_LOOK_MS;
+        if (rebuilt.rebuilt > 0) {
+            world_note(process->world, "recovered", process->index, rebuilt.rebuilt, 0);
+        }
+    }
+    if (process->balance != NULL) {
+        process->balances = balance_round(process->balance, &moved) == 0;
+    }
+    if (moved.units > 0) {
+        world_note(process->world, "balanced", process->index, moved.units, moved.open);
+        office_hurry(process->office);
+        fiber_wake(process->fibers[THREAD_OFFICE], 0);
+    }
+}
+
+static void run_keeper(void *context)
+{
+    struct process *process = context;
+    int64_t lease_ms = 0;
+    for (;;) {
+        int64_t now_ms = clock_boot_us(&process->clock.port) / 1000;
+        if (now_ms >= lease_ms) {
+            uint64_t token = 0;
+            bool may_keep = !atomic_load(&process->places.clock_is_off);
+            int error = may_keep
+                            ? lease_take(&process->lease.port, OFFICE_LEASE, LEASE_TTL_MS, &token)
+                            : ERR_BUSY;
+            if (!may_keep) {
+                lease_drop(&process->lease.port, OFFICE_LEASE);
+            }
+            office_keep(process->office, error == 0 ? token : 0);
+            lease_ms = now_ms + LEASE_EVERY_MS;
+        }
+        keep_round(process, now_ms);
+        (void)fiber_sleep(world_about(process->world, process->world->plan.keeper_us));
+    }
+}
+
+/* ---- what the parts call back ---- */
+
+static bool refill(void *context, const struct wish *wish)
+{
+    struct process *process = context;
+    if (!process->balances) {
+        return false;
+    }
+    balance_ask(process->balance, wish->segment, wish->item, wish->units);
+    return true;
+}
+
+static void sales_changed(void *context)
+{
+    office_refresh(((struct process *)context)->office);
+}
+
+static void await_sleep_ms(void *context, int64_t ms)
+{
+    struct process *process = context;
+    (void)fiber_sleep(ms * 1000 + world_between(process->world, 0, 1000));
+}
+
+static int64_t await_now_ms(void *context)
+{
+    return inside_time_ms(&((struct process *)context)->time);
+}
+
+static void woken(void *context)
+{
+    fiber_wake(((struct process *)context)->fibers[THREAD_LOOP], 0);
+}
+
+/* ---- its start ---- */
+
+static void open_journal(struct process *process)
+{
+    struct journal_options options = {.segment_bytes = 64ULL * JOURNAL_SECTOR,
+                                      .buffer_bytes = 32U * JOURNAL_SECTOR,
+                                      .each = spool_each};
+    struct journal_found found;
+    CHECK(spool_new(PROMISES_MAX, &process->spool) == 0);
+    options.each_context = process->spool;
+    int error = journal_open(&process->ram.disk, options, NULL, &process->journal, &found);
+    if (error != 0) {
+        world_broken(process->world, 12, "process %u cannot open its journal: %s, %s, %s",
+                     process->index, err_text(error), found.where, found.why);
+        (void)fiber_sleep(INT64_MAX);
+    }
+    CHECK(spool_begin(process->spool, process->journal) == 0);
+    inside_time_init(&process->time, &process->clock.port, found.highest_ms);
+    world_note(process->world, "journal opened", process->index, found.replayed, found.torn_bytes);
+}
+
+static void make_front(struct process *process)
+{
+    struct world *world = process->world;
+    process->places.count = world->plan.segments;
+    atomic_store(&process->places.clock_is_off, true); /* until it has been compared */
+    process->gate = sim_segments_front(world->segments, LANES);
+    struct remote_options options = {.loops = LOOPS,
+                                     .undecided_max = 20,
+                                     .refill_ms = REFILL_MS,
+                                     .wishes = &process->wishes,
+                                     .clock = &process->clock.port};
+    CHECK(remote_new(process->gate, &process->places, process->catalog, process->shelf,
+                     process->spool, options, &process->remote) == 0);
+    CHECK(engine_new_remote(remote_port(process->remote), process->journal, LOOPS,
+                            &process->engine) == 0);
+    waker_init(engine_waker(process->engine, 0), woken, process);
+}
+
+static void make_office(struct process *process)
+{
+    struct segments *segments = &process->segments[THREAD_OFFICE].segments;
+    CHECK(applier_new(segments, &process->places, &process->writer.ledger, process->catalog, sizes,
+                      &process->applier) == 0);
+    struct office_options options = {.batch_max = 256,
+                                     .tick_ms = 50,
+                                     .board_keep_ms = 86400000,
+                                     .sink = applier_sink(process->applier),
+                                     .shared = true,
+                                     .desks = DESK_COUNT};
+    CHECK(office_new(process->engine, &process->writer.ledger, process->catalog, &process->time,
+                     metrics_slot(&process->metrics, 0), LOOPS, options, &process->office) == 0);
+    static const enum thread_kind threads[DESK_COUNT] = {THREAD_RELAY, THREAD_PORTER,
+                                                         THREAD_UPKEEP};
+    for (uint32_t desk = 0; desk < DESK_COUNT; desk++) {
+        CHECK(bookings_init(&process->bookings[desk], process->office,
+                            &process->segments[threads[desk]].segments, &process->places, LOOPS,
+                            desk) == 0);
+    }
+    process->janitor = (struct janitor){.journal = process->journal,
+                                        .office = process->office,
+                                        .spool = process->spool,
+                                        .clock = &process->clock.port,
+                                        .metrics = metrics_slot(&process->metrics, 1),
+                                        .sizes = sizes};
+}
+
+static void make_stages(struct process *process)
+{
+    struct world *world = process->world;
+    struct upkeep_parts upkeep = {.segments = &process->segments[THREAD_UPKEEP].segments,
+                                  .ledger = &process->reader.ledger,
+                                  .gate = process->gate,
+                                  .bookings = &process->bookings[DESK_UPKEEP],
+                                  .places = &process->places,
+                                  .catalog = process->catalog,
+                                  .spool = process->spool,
+                                  .shelf = process->shelf,
+                                  .wishes = &process->wishes,
+                                  .time = &process->time,
+                                  .metrics = metrics_slot(&process->metrics, 2),
+                                  .line_ms = 20000,
+                                  .refill = refill,
+                                  .context = process};
+    CHECK(upkeep_new(&upkeep, &process->upkeep) == 0);
+    struct follower_parts follower = {.segments = &process->segments[THREAD_FOLLOWER].segments,
+                                      .gate = process->gate,
+                                      .lane = LANE_FOLLOWER,
+                                      .engine = process->engine,
+                                      .places = &process->places,
+                                      .shelf = process->shelf,
+                                      .spool = process->spool,
+                                      .catalog = process->catalog,
+                                      .clock = &process->clock.port,
+                                      .sales_changed = sales_changed,
+                                      .context = process};
+    CHECK(follower_new(&follower, &process->follower) == 0);
+    struct relay_options relay = {.window = 64, .direct_after_ms = 3000};
+    CHECK(relay_new(&process->segments[THREAD_RELAY].segments,
+                    world->plan.queue ? &process->publisher.queue : NULL,
+                    &process->bookings[DESK_RELAY], &process->time,
+                    metrics_slot(&process->metrics, 3), relay, &process->relay) == 0);
+    if (world->plan.queue) {
+        CHECK(porter_new(&process->consumer.queue, &process->bookings[DESK_PORTER], &process->time,
+                         metrics_slot(&process->metrics, 4), &process->porter) == 0);
+    }
+}
+
+static void make_keeper(struct process *process)
+{
+    struct await await = {process, await_sleep_ms, await_now_ms};
+    struct recover_ports ports = {.segments = &process->segments[THREAD_KEEPER].segments,
+                                  .ledger = &process->keeper_writer.ledger,
+                                  .lease = &process->lease.port,
+                                  .await = await};
+    struct recover_options options = {.segments = process->places.count,
+                                      .sizes = sizes,
+                                      .lease_ms = LEASE_TTL_MS,
+                                      .poll_ms = 50,
+                                      .drain_ms = 1000,
+                                      .replay_ms = 1500};
+    CHECK(recover_new(ports, options, &process->recover) == 0);
+    if (process->places.count < 2) {
+        return;
+    }
+    struct balance_ports balance = {.segments = ports.segments,
+                                    .gate = process->gate,
+                                    .ledger = ports.ledger,
+                                    .lease = ports.lease,
+                                    .await = await};
+    struct balance_options balance_options = {.segments = process->places.count,
+                                              .loop = LANE_BALANCE,
+                                              .moves_max = 8,
+                                              .lease_ms = LEASE_TTL_MS,
+                                              .pause_ms = 200,
+                                              .wish_ms = 5000};
+    CHECK(balance_new(balance, balance_options, &process->balance) == 0);
+}
+
+static void start_threads(struct process *process)
+{
+    static void (*const runs[THREAD_COUNT])(void *) = {front_run,  run_journal, run_janitor,
+                                                       run_office, run_upkeep,  run_follower,
+                                                       run_relay,  run_porter,  run_keeper};
+    for (int i = 0; i < THREAD_COUNT; i++) {
+        if (i != THREAD_PORTER || process->porter != NULL) {
+            process->fibers[i] =
+                fiber_start(process->world->fibers, group_of(process), runs[i], process);
+        }
+    }
+}
+
+/* The start, on a fiber of its own: it reads the ledger, and may be killed while it does. */
+static void run_start(void *context)
+{
+    struct process *process = context;
+    struct world *world = process->world;
+    CHECK(metrics_init(&process->metrics, 5) == 0);
+    wishes_init(&process->wishes);
+    process->catalog = catalog_new();
+    process->shelf = shelf_new();
+    open_journal(process);
+    struct ledger_query state = {.kind = QUERY_STATE};
+    while (ledger_read(&process->writer.ledger, &state) != LEDGER_DONE || state.error != 0) {
+        (void)fiber_sleep(200000); /* who runs it starts it again */
+    }
+    inside_time_raise(&process->time, state.highest_ms);
+    make_front(process);
+    make_office(process);
+    while (office_start(process->office) != 0) {
+        (void)fiber_sleep(200000);
+    }
+    make_stages(process);
+    make_keeper(process);
+    process->up = true;
+    world_note(world, "process up", process->index, process->lives, 0);
+    start_threads(process);
+}
+
+void process_start(struct world *world, uint32_t index)
+{
+    struct process *process = &world->processes[index];
+    struct process fresh = {.world = world,
+                            .index = index,
+                            .lives = process->lives + 1,
+                            .ram = process->ram,
+                            .clock = process->clock};
+    the_world = world;
+    *process = fresh;
+    ram_disk_calm(&process->ram);
+    world_ledger_init(&process->writer, world, index);
+    world_ledger_init(&process->reader, world, index);
+    world_ledger_init(&process->keeper_writer, world, index);
+    for (int i = 0; i < THREAD_COUNT; i++) {
+        world_segments_init(&process->segments[i], world, index + 1);
+    }
+    if (world->plan.queue) {
+        world_queue_init(&process->publisher, world, true);
+        world_queue_init(&process->consumer, world, false);
+    }
+    world_lease_init(&process->lease, world, index);
+    (void)fiber_start(world->fibers, group_of(process), run_start, process);
+}
+
+/* ---- its end ---- */
+
+static void free_parts(struct process *process)
+{
+    balance_free(process->balance);
+    recover_free(process->recover);
+    porter_free(process->porter);
+    relay_free(process->relay);
+    if (process->follower != NULL) {
+        follower_free(process->follower);
+    }
+    upkeep_free(process->upkeep);
+    for (int i = 0; i < DESK_COUNT; i++) {
+        bookings_done(&process->bookings[i]);
+    }
+    office_free(process->office);
+    applier_free(process->applier);
+    if (process->engine != NULL) {
+        engine_free(process->engine);
+    }
+    remote_free(process->remote);
+    sim_segments_front_free(process->gate);
+    for (int i = 0; i < THREAD_COUNT; i++) {
+        sim_segments_worker_free(process->segments[i].inner);
+    }
+    sim_queue_close(process->publisher.inner);
+    sim_queue_close(process->consumer.inner);
+    memory_port_done(&process->writer.inner);
+    memory_port_done(&process->reader.inner);
+    memory_port_done(&process->keeper_writer.inner);
+    if (process->journal != NULL) {
+        journal_free(process->journal);
+    }
+    spool_free(process->spool);
+    if (process->shelf != NULL) {
+        shelf_free(process->shelf);
+        catalog_free(process->catalog);
+        wishes_done(&process->wishes);
+        metrics_done(&process->metrics);
+    }
+}
+
+void process_kill(struct world *world, uint32_t index, enum ram_crash how)
+{
+    struct process *process = &world->processes[index];
+    fibers_kill(world->fibers, group_of(process));
+    process->up = false;
+    front_lost(process);
+    free_parts(process);
+    process->office = NULL;
+    ram_disk_crash(&process->ram, how, &world->prng);
+    for (size_t i = 0; i < world->model.count; i++) {
+        world->model.orders[i].heard[index] = 0;
+        world->model.orders[i].shown_by[index] = 0;
+    }
+}

@@ -1,0 +1,243 @@
+/*
+ * The simulator of the distributed engine: one thread, virtual time, one seeded generator. Several
+ * processes, each with the real stages of the engine (remote, spool and journal, office and applier,
+ * upkeep, follower, relay, porter, keeper with recovery and balancing), on simulated servers:
+ *
+ *   fiber.c    the stages' threads, as stacks that take turns at drawn times
+ *   world.c    one seed: draws the plan, runs the turns, heals everything, ends
+ *   ports.c    what stands between a stage and a server: time passes, answers get lost
+ *   process.c  one process: start from its disk, its threads, its death
+ *   front.c    its loop: asks and posts of clients, told when they are durable
+ *   crowd.c    buyers and operators
+ *   strike.c   faults
+ *   model.c    what clients were told and what the ledger committed; promise_*.c judge it
+ *
+ * A stage may be struck before and after every call of a port: what the other side did is done,
+ * whoever asked for it.
+ */
+#ifndef SLUICE_SIM_WORLD_H
+#define SLUICE_SIM_WORLD_H
+
+#include <stdio.h>
+
+#include "base/prng.h"
+#include "fiber.h"
+#include "flow/applier.h"
+#include "flow/balance.h"
+#include "flow/bookings.h"
+#include "flow/follower.h"
+#include "flow/janitor.h"
+#include "flow/office.h"
+#include "flow/porter.h"
+#include "flow/recover.h"
+#include "flow/relay.h"
+#include "flow/remote.h"
+#include "flow/upkeep.h"
+#include "memory_ledger.h"
+#include "model.h"
+#include "ram_disk.h"
+#include "sim.h"
+#include "sim_queue.h"
+#include "sim_segments.h"
+
+#define WORLD_NOW_MS 1700000000000LL
+#define PROCESSES 2
+#define SEGMENTS_MOST 3
+#define USERS_MOST 60
+#define WORLD_SALE 1
+#define ITEMS 3
+#define NOTES_KEPT 200
+
+struct world;
+struct process;
+
+enum thread_kind {
+    THREAD_LOOP,
+    THREAD_JOURNAL,
+    THREAD_JANITOR,
+    THREAD_OFFICE,
+    THREAD_UPKEEP,
+    THREAD_FOLLOWER,
+    THREAD_RELAY,
+    THREAD_PORTER,
+    THREAD_KEEPER,
+    THREAD_COUNT
+};
+enum { DESK_RELAY, DESK_PORTER, DESK_UPKEEP, DESK_COUNT };
+
+/* ---- ports (ports.c) ---- */
+
+struct world_clock {
+    struct clock_port port;
+    struct world *world;
+    int64_t ahead_us; /* of the true time */
+    int64_t ppm;      /* and faster by this */
+};
+struct world_ledger {
+    struct ledger ledger;
+    struct memory_port inner;
+    struct world *world;
+    uint32_t process;
+};
+struct world_segments {
+    struct segments segments;
+    struct segments *inner;
+    struct world *world;
+};
+struct world_queue {
+    struct queue queue;
+    struct queue *inner;
+    struct world *world;
+};
+struct world_lease {
+    struct lease_port port;
+    struct memory_holder inner;
+    struct world *world;
+};
+
+void world_clock_init(struct world_clock *ret_clock, struct world *world, int64_t ahead_us,
+                      int64_t ppm);
+void world_ledger_init(struct world_ledger *ret_ledger, struct world *world, uint32_t process);
+void world_segments_init(struct world_segments *ret_segments, struct world *world, uint32_t name);
+void world_queue_init(struct world_queue *ret_queue, struct world *world, bool publisher);
+void world_lease_init(struct world_lease *ret_lease, struct world *world, uint32_t process);
+
+/* ---- a process (process.c, front.c) ---- */
+
+/* A client's ask or post, until it is answered and told. */
+struct call {
+    struct gate_ask ask;
+    struct office_op op;
+    bool is_post;
+    enum { CALL_NEW, CALL_SENT, CALL_ANSWERED, CALL_TOLD } state; /* told once it is durable */
+    bool unread;    /* the process had not read of its sale when it was asked */
+    bool lost;      /* its process is gone */
+    bool abandoned; /* nobody waits: whoever finishes it frees it */
+    struct fiber *client;
+    struct call *next; /* in its process */
+};
+
+struct process {
+    struct world *world;
+    uint32_t index;
+    bool up;
+    uint64_t lives;
+    struct ram_disk ram;
+    struct world_clock clock;
+    struct spool *spool;
+    struct journal *journal;
+    struct catalog *catalog;
+    struct inside_time time;
+    struct metrics metrics;
+    struct shelf *shelf;
+    struct wishes wishes;
+    struct places places;
+    struct gate_port *gate;
+    struct remote *remote;
+    struct world_ledger writer;
+    struct world_ledger reader;
+    struct world_ledger keeper_writer;
+    struct world_segments segments[THREAD_COUNT];
+    struct world_queue publisher;
+    struct world_queue consumer;
+    struct world_lease lease;
+    struct applier *applier;
+    struct engine *engine;
+    struct office *office;
+    struct bookings bookings[DESK_COUNT];
+    struct upkeep *upkeep;
+    struct follower *follower;
+    struct relay *relay;
+    struct porter *porter;
+    struct recover *recover;
+    struct balance *balance;
+    struct janitor janitor;
+    int64_t look_ms;
+    bool balances;
+    struct fiber *fibers[THREAD_COUNT];
+    struct fiber *waiting[DESK_COUNT]; /* for the office */
+    struct call *calls;
+};
+
+/* Starts it from its disk, as its own fibers. */
+void process_start(struct world *world, uint32_t index);
+void process_kill(struct world *world, uint32_t index, enum ram_crash how);
+/* The loop: process.c's thread. */
+void front_run(void *process);
+void front_lost(struct process *process);
+
+/* A client asks; false: no answer came (its process died, or it has waited long enough). */
+bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int64_t patience_us);
+/* The same with a write. op.sale is the caller's to free. */
+bool front_post(struct world *world, uint32_t process, struct office_op *op, int64_t patience_us);
+
+/* ---- the world ---- */
+
+struct plan {
+    uint64_t faults; /* a bit for each kind */
+    uint32_t segments;
+    uint32_t users;
+    uint32_t buys; /* of each user, at most */
+    uint64_t totals[ITEMS];
+    uint32_t limits[ITEMS];
+    uint32_t pay_within_s;
+    bool bar_unpaid;
+    bool queue; /* there is one */
+    int64_t ends_us;
+    int64_t strikes_until_us;
+    int64_t strike_every_us;
+    int64_t call_us; /* a port's way, on average */
+    int64_t upkeep_us, keeper_us;
+    int64_t claim_ms;
+};
+
+struct world {
+    struct sim_options options;
+    struct sim_result *result;
+    FILE *report;
+    struct prng prng;
+    struct plan plan;
+    struct fibers *fibers;
+    struct world_clock clock; /* the true one */
+    struct world_clock ledger_clock;
+    struct sim_segments *segments;
+    struct sim_broker *broker;
+    struct memory_ledger ledger;
+    struct process processes[PROCESSES];
+    struct model model;
+    /* faults under way */
+    bool healed;
+    int64_t ledger_down_until_us;
+    int64_t ledger_slow_until_us;
+    uint32_t ledger_lose; /* of 1,000 commits' answers */
+    bool is_open;         /* the sale */
+    uint32_t clients;     /* that have not finished */
+    uint32_t sequence;
+    uint64_t requests;
+    struct {
+        int64_t at_us;
+        const char *what;
+        uint64_t a, b, c;
+    } notes[NOTES_KEPT];
+    uint64_t notes_count;
+};
+
+int64_t world_now_us(const struct world *world);
+uint64_t world_below(struct world *world, uint64_t bound);
+bool world_chance(struct world *world, uint32_t of_thousand);
+int64_t world_between(struct world *world, int64_t low, int64_t high);
+/* Around so long, now and then much longer. */
+int64_t world_about(struct world *world, int64_t mean_us);
+void world_note(struct world *world, const char *what, uint64_t a, uint64_t b, uint64_t c);
+void world_struck(struct world *world, enum sim_fault fault, uint64_t whom);
+void world_broken(struct world *world, int promise, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- who lives in it ---- */
+
+void crowd_start(struct world *world);
+void strike_start(struct world *world);
+/* Ends every fault. */
+void strike_heal(struct world *world);
+
+#endif

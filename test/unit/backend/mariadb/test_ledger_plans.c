@@ -1,0 +1,142 @@
+/* How MariaDB finds the rows of what is asked often: by key, without sorting. */
+#define _GNU_SOURCE
+#include "conformance/ledger/on_mariadb.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/mariadb/statements.h"
+
+#define ITEM 7
+
+static const char *const statement_texts[] = {
+#define X(name, sql) sql,
+    MARIA_STATEMENTS(X)
+#undef X
+};
+
+/* Every line of the plan of a statement whose values are all `value`: table, type and extra. */
+static void plan_of(struct fixture *f, enum maria_statement which, const char *value,
+                    char *ret_plan, size_t capacity)
+{
+    char sql[4096] = "EXPLAIN ";
+    size_t length = strlen(sql);
+    for (const char *c = statement_texts[which]; *c != '\0'; c++) {
+        length += (size_t)snprintf(sql + length, sizeof(sql) - length, "%.*s",
+                                   *c == '?' ? (int)strlen(value) : 1, *c == '?' ? value : c);
+        assert_true(length < sizeof(sql));
+    }
+    MYSQL *shell = f->shell;
+    if (mysql_query(shell, sql) != 0) {
+        fail_msg("%s: %s", sql, mysql_error(shell));
+    }
+    MYSQL_RES *result = mysql_store_result(shell);
+    assert_non_null(result);
+    MYSQL_ROW row;
+    size_t used = 0;
+    ret_plan[0] = '\0';
+    while ((row = mysql_fetch_row(result)) != NULL) {
+        used += (size_t)snprintf(ret_plan + used, capacity - used, "%s %s %s %s\n", row[2], row[3],
+                                 row[5], row[9]);
+        assert_true(used < capacity);
+    }
+    mysql_free_result(result);
+}
+
+static void many_orders(struct fixture *f)
+{
+    enum { COUNT = 3000 };
+    struct ledger_op *ops = calloc(COUNT, sizeof(*ops));
+    struct ledger_op **list = calloc(COUNT, sizeof(*list));
+    sale_open(f, 1, ITEM, 20, 100000, 0, false);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        ops[i] = book_fresh(ITEM + i % 20, 1 + i % 500, 1, i);
+        ops[i].segment = i % SEGMENTS;
+        ops[i].epoch = 1;
+        list[i] = &ops[i];
+    }
+    write_batch(f, T0, list, COUNT);
+    assert_int_equal(sql_run(f, "ANALYZE TABLE orders, holdings, items, stock, events, allotments"),
+                     SQL_DONE);
+    free(ops);
+    free(list);
+}
+
+struct wanted {
+    enum maria_statement which;
+    const char *value;
+    const char *table;
+    const char *key;
+};
+
+/* The line of a plan that is about a table; its length, 0: there is none. */
+static const char *line_of(const char *plan, const char *table, size_t *ret_length)
+{
+    size_t length = strlen(table);
+    for (const char *line = plan; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        if (strncmp(line, table, length) == 0 && line[length] == ' ') {
+            *ret_length = strcspn(line, "\n");
+            return line;
+        }
+    }
+    *ret_length = 0;
+    return NULL;
+}
+
+static void assert_plan(struct fixture *f, const struct wanted *wanted, bool may_sort)
+{
+    char plan[2048];
+    size_t length;
+    plan_of(f, wanted->which, wanted->value, plan, sizeof(plan));
+    const char *at = line_of(plan, wanted->table, &length);
+    const char *type = at != NULL ? at + strlen(wanted->table) + 1 : "";
+    bool good =
+        at != NULL && memmem(at, length, wanted->key, strlen(wanted->key)) != NULL &&
+        strncmp(type, "ALL ", 4) != 0 && strncmp(type, "index ", 6) != 0 &&
+        memmem(at, length, "filesort", 8) == NULL &&
+        (may_sort || (strstr(plan, "filesort") == NULL && strstr(plan, "temporary") == NULL));
+    if (!good) {
+        fail_msg("%s\n%s", statement_texts[wanted->which], plan);
+    }
+}
+
+static void test_plans(void **state)
+{
+    static const struct wanted rows[] = {
+        {MARIA_ORDERS_OF_USER, "9", "o", "orders_by_user"},
+        {MARIA_ORDERS_OF_ITEM, "9", "o", "PRIMARY"},
+        {MARIA_ORDERS_BELOW, "9", "o", "PRIMARY"},
+        {MARIA_ORDERS_FIND, "'[[9,\"x\"]]'", "o", "PRIMARY"},
+        {MARIA_HOLDINGS_FIND, "'[[9,1]]'", "h", "PRIMARY"},
+        {MARIA_PAYMENTS_FIND, "'[\"aa\"]'", "p", "PRIMARY"},
+        {MARIA_LOCKED, "9", "o", "PRIMARY"},
+        {MARIA_EVENTS, "9", "events", "PRIMARY"},
+        {MARIA_ORDERS_MOVE, "9", "orders", "PRIMARY"},
+        {MARIA_RELEASE, "9", "holdings", "PRIMARY"},
+        {MARIA_STOCK_MOVE, "9", "stock", "PRIMARY"},
+        {MARIA_SEGMENT_ORDERS, "2", "o", "orders_by_segment"},
+        {MARIA_SEGMENT_BUYERS, "2", "holdings", "holdings_by_segment"},
+        {MARIA_ALLOTMENTS, "2", "a", "PRIMARY"},
+        {MARIA_TRANSFERS_OPEN, "2", "t", "transfers_open"},
+        {MARIA_SEGMENT_ITEM, "2", "a", "PRIMARY"},
+        {MARIA_ITEM_ALLOTMENTS, "9", "allotments", "item_id"},
+        {MARIA_ALLOTMENTS_MOVE, "2", "allotments", "PRIMARY"},
+        {MARIA_KNOWN, "'[[9,\"x\"]]'", "o", "PRIMARY"},
+    };
+    many_orders(*state);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_plan(*state, &rows[i], false);
+    }
+    /* Two ranges, of which no more than a page each is sorted into one. */
+    static const struct wanted events = {MARIA_SEGMENT_EVENTS, "2", "events", "events_by_segment"};
+    assert_plan(*state, &events, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_plans, fixture_setup_shared, fixture_teardown),
+    };
+    return LEDGER_RUN_ON(on_mariadb, tests);
+}

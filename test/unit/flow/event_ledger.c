@@ -1,0 +1,109 @@
+/* See event_ledger.h. */
+#include "event_ledger.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "segments_world.h"
+
+static void run_query(struct event_ledger *ledger, struct ledger_query *query)
+{
+    query->error = ledger->fail;
+    query->count = 0;
+    if (query->kind == QUERY_STATE) {
+        query->last_event = ledger->count;
+        return;
+    }
+    CHECK(query->kind == QUERY_EVENTS);
+    if (ledger->fail_events) {
+        ledger->fail_events = false;
+        query->error = ERR_IO;
+        return;
+    }
+    for (size_t i = query->after; i < ledger->count && query->count < query->limit; i++) {
+        const struct ledger_event *event = &ledger->events[i];
+        if (event->segment == SEGMENT_ALL || event->segment == query->segment) {
+            query->events[query->count++] = *event;
+        }
+    }
+}
+
+static enum ledger_submitted read_events(struct ledger *port, struct ledger_query *query)
+{
+    struct event_ledger *ledger = (struct event_ledger *)port;
+    ledger->reads++;
+    ledger->pending = ledger->is_slow ? query : NULL;
+    if (!ledger->is_slow) {
+        run_query(ledger, query);
+    }
+    return ledger->is_slow ? LEDGER_PENDING : LEDGER_DONE;
+}
+
+static struct ledger_query *collect_query(struct ledger *port)
+{
+    struct event_ledger *ledger = (struct event_ledger *)port;
+    struct ledger_query *query = ledger->pending;
+    ledger->pending = NULL;
+    if (query != NULL) {
+        run_query(ledger, query);
+    }
+    return query;
+}
+
+static const struct ledger_ops ops = {.read = read_events, .collect_query = collect_query};
+
+void event_ledger_init(struct event_ledger *ret_ledger)
+{
+    memset(ret_ledger, 0, sizeof(*ret_ledger));
+    ret_ledger->ledger.ops = &ops;
+}
+
+void event_ledger_commit(struct event_ledger *ledger, struct ledger_event event)
+{
+    CHECK(ledger->count < EVENT_LEDGER_MAX);
+    event.number = ledger->count + 1;
+    ledger->events[ledger->count++] = event;
+}
+
+uint64_t event_ledger_last(const struct event_ledger *ledger, uint32_t segment)
+{
+    for (size_t i = ledger->count; i > 0; i--) {
+        int32_t of = ledger->events[i - 1].segment;
+        if (of == SEGMENT_ALL || of == (int32_t)segment) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+struct ledger_event event_restock(uint32_t segment, uint64_t units)
+{
+    return (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
+                                 .segment = (int32_t)segment,
+                                 .item = WIDE_FREE,
+                                 .a = (int64_t)units};
+}
+
+struct ledger_event event_of_order(enum ledger_event_kind kind, const struct gate_command *buy)
+{
+    return (struct ledger_event){.kind = kind,
+                                 .segment = (int32_t)order_id_segment(buy->id),
+                                 .sale = WIDE_SALE,
+                                 .item = buy->item,
+                                 .user = buy->user,
+                                 .id = buy->id,
+                                 .qty = buy->qty,
+                                 .reason = kind == EVENT_ORDER_FAILED ? REFUSAL_LIMIT_REACHED
+                                                                      : REFUSAL_NONE,
+                                 .a = WIDE_NOW + 60000};
+}
+
+struct ledger_event event_of_sale(enum ledger_event_kind kind)
+{
+    return (struct ledger_event){.kind = kind,
+                                 .segment = SEGMENT_ALL,
+                                 .sale = WIDE_SALE,
+                                 .a = WIDE_NOW,
+                                 .b = WIDE_NOW + WIDE_ENDS_MS};
+}

@@ -1,0 +1,308 @@
+/* A front's gate on other machines, when units run out: here, at the buyer's home, everywhere. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "remote_front.h"
+
+static struct segments_world world;
+static struct remote_front front;
+
+static void set_up_world(uint32_t segments, bool late)
+{
+    segments_world_init(&world, segments, late);
+    for (uint32_t s = 0; s < segments; s++) {
+        segments_world_fill(&world, s, 1, 0);
+    }
+    remote_front_open(&front, &world, 100);
+    remote_front_shelf(&front, WIDE_ONCE, 60);
+    remote_front_shelf(&front, WIDE_FREE, 60);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    set_up_world(3, false);
+    return 0;
+}
+
+static int set_up_late(void **state)
+{
+    (void)state;
+    set_up_world(2, true);
+    return 0;
+}
+
+static int set_up_one(void **state)
+{
+    (void)state;
+    set_up_world(1, false);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    remote_front_close(&front);
+    segments_world_done(&world);
+    return 0;
+}
+
+static struct gate_ask buy_free(struct remote_front *at, struct order_id id, uint64_t user)
+{
+    return remote_front_tell(at, remote_front_buy(at, WIDE_FREE, id, user, 1));
+}
+
+/* ---- sold out ---- */
+
+/* All units of a segment are gone. */
+static void sell_out(uint32_t segment)
+{
+    while (segments_world_item(&world, segment, WIDE_FREE)->available > 0) {
+        (void)segments_world_buy(&world, segment, 1000);
+    }
+}
+
+static void the_flood_on_a_sold_out_item_stays_here(void **state)
+{
+    (void)state;
+    struct order_id ids[10];
+    sell_out(0);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    for (uint64_t i = 0; i < 10; i++) {
+        ids[i] = segments_world_id(&world, WIDE_FREE, 0);
+    }
+    for (int round = 0; round < 5; round++) {
+        for (uint64_t i = 0; i < 10; i++) {
+            struct gate_ask ask = buy_free(&front, ids[i], 50 + i);
+            assert_int_equal(ask.refusal, REFUSAL_SOLD_OUT);
+            assert_int_equal(ask.available, 0);
+            assert_int_equal(ask.locked, 100);
+        }
+    }
+    assert_int_equal(front.counting.asked, 10); /* once for each ticket */
+    /* Another loop has a memory of its own. */
+    struct gate_ask ask = remote_front_buy(&front, WIDE_FREE, ids[0], 50, 1);
+    ask.loop = 1;
+    assert_int_equal(remote_front_tell(&front, ask).refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(front.counting.asked, 11);
+    assert_int_equal(remote_front_numbers(&front).entries, 0);
+}
+
+static void after_a_refill_it_is_asked_again(void **state)
+{
+    (void)state;
+    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    sell_out(0);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    front.counting.asked = 0;
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(front.counting.asked, 1);
+    struct segment_call restock = {
+        .epoch = 1, .command = {.kind = GATE_RESTOCK, .event = 1, .item = WIDE_FREE, .amount = 1}};
+    segments_apply(world.hands, &restock, 1);
+    assert_int_equal(restock.verdict, VERDICT_DONE);
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_SOLD_OUT); /* not heard of yet */
+    remote_front_shelf(&front, WIDE_FREE, 1);
+    remote_front_shelf(&front, WIDE_FREE, 0); /* and gone, as far as this front knows */
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_NONE);
+    assert_int_equal(front.counting.asked, 2);
+}
+
+/* ---- a home that has too little ---- */
+
+static struct gate_ask *collect_after_ms(int64_t ms)
+{
+    fake_clock_pass_ms(&world.clock, ms);
+    (void)gate_flush(front.port, 0);
+    return gate_collect(front.port, 0);
+}
+
+static void refill(uint32_t segment, uint64_t units)
+{
+    struct segment_state now = segments_world_look(&world, segment);
+    struct segment_call call = {
+        .segment = segment,
+        .epoch = now.epoch,
+        .after = now.event,
+        .command = {
+            .kind = GATE_TRANSFER_IN, .event = now.event + 1, .item = WIDE_FREE, .amount = units}};
+    segments_apply(world.hands, &call, 1);
+    assert_int_equal(call.verdict, VERDICT_DONE);
+}
+
+static void a_buy_waits_for_units_that_other_segments_have(void **state)
+{
+    (void)state;
+    struct wish wishes[WISHES_MAX];
+    struct gate_ask asks[2];
+    sell_out(0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+        asks[i] = remote_front_dirty(remote_front_buy(&front, WIDE_FREE, id, 7 + i, 1 + i));
+        assert_int_equal(gate_submit(front.port, &asks[i]), GATE_ASKED);
+    }
+    assert_int_equal(wishes_take(&front.wishes, wishes), 1);
+    assert_int_equal(wishes[0].segment, 0);
+    assert_int_equal(wishes[0].item, WIDE_FREE);
+    assert_int_equal(wishes[0].units, 2);
+    int64_t next_us = gate_flush(front.port, 0) - clock_boot_us(&world.clock.port);
+    assert_in_range(next_us, 1, 100000); /* the loop wakes for it */
+    assert_int_equal(gate_flush(front.port, 1), INT64_MAX);
+    front.counting.asked = 0;
+    assert_null(collect_after_ms(1)); /* not yet its time */
+    assert_int_equal(front.counting.asked, 0);
+    assert_null(collect_after_ms(100));
+    assert_int_equal(front.counting.asked, 2);
+    assert_int_equal(wishes_take(&front.wishes, wishes), 1); /* they want it still */
+    refill(0, 1);
+    struct gate_ask *got = collect_after_ms(100);
+    assert_ptr_equal(got, &asks[0]);
+    assert_null(got->next);
+    assert_int_equal(got->refusal, REFUSAL_NONE);
+    assert_int_equal(got->lsn, 1); /* journalled like any other */
+    refill(0, 2);
+    got = collect_after_ms(100);
+    assert_ptr_equal(got, &asks[1]);
+    assert_int_equal(got->refusal, REFUSAL_NONE);
+    assert_null(collect_after_ms(100));
+    assert_int_equal(gate_flush(front.port, 0), INT64_MAX);
+    assert_int_equal(remote_front_numbers(&front).entries, 2);
+}
+
+static void it_does_not_wait_for_ever(void **state)
+{
+    (void)state;
+    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct gate_ask ask = remote_front_dirty(remote_front_buy(&front, WIDE_FREE, id, 7, 1));
+    sell_out(0);
+    for (int round = 0; round < 2; round++) { /* the same ticket asks anew */
+        int64_t since_ms = clock_wall_ms(&world.clock.port);
+        assert_int_equal(gate_submit(front.port, &ask), GATE_ASKED);
+        while (collect_after_ms(10) == NULL) {
+        }
+        int64_t waited_ms = clock_wall_ms(&world.clock.port) - since_ms;
+        assert_in_range(waited_ms, FRONT_REFILL_MS, FRONT_REFILL_MS + 100);
+        assert_int_equal(ask.refusal, REFUSAL_UNKNOWN_OUTCOME);
+    }
+    assert_int_equal(remote_front_numbers(&front).entries, 0);
+    /* While it waits, the others run dry, too. */
+    assert_int_equal(gate_submit(front.port, &ask), GATE_ASKED);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    assert_ptr_equal(collect_after_ms(100), &ask);
+    assert_int_equal(ask.refusal, REFUSAL_SOLD_OUT);
+}
+
+static void sold_out_is_said_when_all_together_have_too_little(void **state)
+{
+    (void)state;
+    sell_out(0);
+    remote_front_shelf(&front, WIDE_FREE, 2);
+    struct gate_ask ask =
+        remote_front_buy(&front, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 3);
+    ask = remote_front_tell(&front, ask);
+    assert_int_equal(ask.refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(ask.available, 2);
+    assert_int_equal(ask.locked, 98);
+    ask.qty = 2;
+    assert_int_equal(gate_submit(front.port, &ask), GATE_ASKED);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    assert_ptr_equal(collect_after_ms(100), &ask);
+}
+
+/* An item that nobody has looked at yet: others may have it. */
+static void what_is_on_no_shelf_may_be_somewhere(void **state)
+{
+    (void)state;
+    uint64_t user = segments_world_user(&world, 0, 1);
+    struct gate_ask ticket = {.question = ASK_TICKET, .user = user, .item = WIDE_FREE};
+    sell_out(0);
+    shelf_sweep(front.shelf, 77);
+    assert_int_equal(remote_front_tell(&front, ticket).view.available, 50); /* the ledger's */
+    struct gate_ask ask =
+        remote_front_buy(&front, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+    assert_int_equal(gate_submit(front.port, &ask), GATE_ASKED);
+    refill(0, 1);
+    assert_ptr_equal(collect_after_ms(100), &ask);
+    assert_int_equal(ask.refusal, REFUSAL_NONE);
+}
+
+/* The same over a gate whose answers come later. */
+static void a_late_answer_waits_as_well(void **state)
+{
+    (void)state;
+    struct gate_ask asks[2];
+    front.counting.asked = 0;
+    for (uint32_t i = 0; i < WIDE_UNITS + 2; i++) { /* all but the last two get one */
+        static struct gate_ask others[WIDE_UNITS];
+        struct gate_ask *ask = i < WIDE_UNITS ? &others[i] : &asks[i - WIDE_UNITS];
+        *ask = remote_front_buy(&front, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+        assert_int_equal(gate_submit(front.port, ask), GATE_ASKED);
+    }
+    uint32_t answered = 0;
+    for (const struct gate_ask *ask = collect_after_ms(3); ask != NULL; ask = ask->next) {
+        assert_int_equal(ask->refusal, REFUSAL_NONE);
+        answered++;
+    }
+    assert_int_equal(answered, WIDE_UNITS);
+    assert_null(collect_after_ms(30)); /* asked again ... */
+    assert_int_equal(front.counting.asked, WIDE_UNITS + 4);
+    assert_null(collect_after_ms(3)); /* ... too early */
+    refill(0, 1);
+    assert_null(collect_after_ms(30));
+    assert_non_null(collect_after_ms(3));
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    assert_null(collect_after_ms(30));
+    struct gate_ask *last = collect_after_ms(3);
+    assert_non_null(last);
+    assert_int_equal(last->refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(gate_flush(front.port, 0), INT64_MAX);
+}
+
+/* Of a gate with one segment there is nobody to wait for. */
+static void one_segment_waits_for_nobody(void **state)
+{
+    (void)state;
+    sell_out(0);
+    struct gate_ask ask =
+        remote_front_buy(&front, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+    assert_int_equal(remote_front_tell(&front, ask).refusal, REFUSAL_SOLD_OUT);
+}
+
+static void a_ticket_is_given_while_any_segment_has_a_unit(void **state)
+{
+    (void)state;
+    uint64_t user = segments_world_user(&world, 0, 1);
+    struct gate_ask ask = {.question = ASK_TICKET, .user = user, .item = WIDE_FREE};
+    assert_int_equal(remote_front_tell(&front, ask).view.available, WIDE_UNITS);
+    sell_out(0);
+    assert_int_equal(remote_front_tell(&front, ask).view.available, 60);
+    assert_int_equal(remote_front_tell(&front, ask).view.locked, 40);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    assert_int_equal(remote_front_tell(&front, ask).view.available, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_flood_on_a_sold_out_item_stays_here),
+        TEST(after_a_refill_it_is_asked_again),
+        TEST(a_buy_waits_for_units_that_other_segments_have),
+        TEST(it_does_not_wait_for_ever),
+        TEST(sold_out_is_said_when_all_together_have_too_little),
+        cmocka_unit_test_setup_teardown(one_segment_waits_for_nobody, set_up_one, tear_down),
+        TEST(what_is_on_no_shelf_may_be_somewhere),
+        cmocka_unit_test_setup_teardown(a_late_answer_waits_as_well, set_up_late, tear_down),
+        TEST(a_ticket_is_given_while_any_segment_has_a_unit),
+    };
+    return cmocka_run_group_tests_name("remote, stock", tests, NULL, NULL);
+}

@@ -1,0 +1,725 @@
+/* Upkeep: epochs that ledger and segments agree on, and what becomes of a front's promises. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "base/prng.h"
+#include "flow/upkeep.h"
+#include "wide_world.h"
+
+#define SEGMENTS 3
+#define LINE_MS 60000
+
+static struct wide_world world;
+static struct wide_process *process;
+static struct sim_segments *sim;
+static struct upkeep *upkeep;
+static struct shelf *shelf;
+static struct wishes wishes;
+static bool balances_here;
+static uint32_t refills;
+
+static bool refill(void *context, const struct wish *wish)
+{
+    (void)context;
+    (void)wish;
+    refills += balances_here;
+    return balances_here;
+}
+
+static void start(void)
+{
+    struct upkeep_parts parts = {.segments = &process->stage.port,
+                                 .ledger = &process->reader.ledger,
+                                 .gate = process->gate,
+                                 .bookings = &process->bookings,
+                                 .places = &process->places,
+                                 .catalog = process->catalog,
+                                 .spool = process->spool,
+                                 .shelf = shelf,
+                                 .wishes = &wishes,
+                                 .time = &process->time,
+                                 .metrics = metrics_slot(&process->metrics, 1),
+                                 .line_ms = LINE_MS,
+                                 .refill = refill};
+    assert_int_equal(upkeep_new(&parts, &upkeep), 0);
+}
+
+/* A new process on the same disk: it knows nothing yet. */
+static void forget_places(void)
+{
+    for (uint32_t s = 0; s < SEGMENTS; s++) {
+        atomic_store(&process->places.epochs[s], 0);
+        gate_place(process->gate, s, 0);
+    }
+}
+
+static void restart(void)
+{
+    bool wrote;
+    struct prng prng = prng_of(1);
+    assert_int_equal(journal_flush(process->journal, &wrote), 0);
+    upkeep_free(upkeep);
+    wide_down(&world, 0);
+    ram_disk_crash(&process->ram, RAM_DROP, &prng);
+    wide_up(&world, 0);
+    forget_places();
+    start();
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    wide_world_init(&world, SEGMENTS);
+    wide_up(&world, 0);
+    process = &world.processes[0];
+    sim = world.segments.sim;
+    wide_open_sale(process);
+    forget_places();
+    shelf = shelf_new();
+    wishes_init(&wishes);
+    balances_here = false;
+    refills = 0;
+    start();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    upkeep_free(upkeep);
+    shelf_free(shelf);
+    wishes_done(&wishes);
+    wide_world_done(&world);
+    return 0;
+}
+
+static void turn(void)
+{
+    wide_let(process);
+    upkeep_turn(upkeep);
+    wide_halt(process);
+}
+
+static void pass_and_turn(int64_t ms)
+{
+    wide_pass_ms(&world, ms);
+    turn();
+}
+
+static uint64_t epoch_of(uint32_t segment)
+{
+    return places_epoch(&process->places, segment);
+}
+
+/* What a front's ask at the segment meets. */
+static enum refusal ask(uint32_t segment)
+{
+    struct gate_ask look = {.question = ASK_ITEM, .item = WIDE_FREE, .segment = segment};
+    assert_int_equal(gate_submit(process->gate, &look), GATE_ANSWERED);
+    return look.refusal;
+}
+
+static struct spool_numbers numbers(void)
+{
+    struct spool_numbers n;
+    spool_count(process->spool, &n);
+    return n;
+}
+
+static void accept(const struct gate_command *command, uint64_t epoch)
+{
+    uint64_t lsn = 0;
+    assert_int_equal(spool_accept(process->spool, command, epoch, &lsn), 0);
+}
+
+/* A promise that was made here: decided by the segment, in its outbox, and in the spool. */
+static struct decision promise(uint32_t segment, uint64_t user)
+{
+    struct decision decision = wide_decide(&world, segment, user);
+    accept(&decision.command, decision.epoch);
+    return decision;
+}
+
+/* A buyer who stands in line. */
+static struct gate_command stand_in_line(uint32_t segment, uint64_t user)
+{
+    struct gate_command command = {.kind = GATE_RESERVE,
+                                   .now_ms = inside_time_ms(&process->time),
+                                   .id = segments_world_id(&world.segments, WIDE_FREE, segment),
+                                   .user = user,
+                                   .item = WIDE_FREE,
+                                   .qty = 1};
+    accept(&command, 0);
+    return command;
+}
+
+static bool is_promised(struct order_id id, uint64_t *ret_epoch)
+{
+    struct spool_entry entry;
+    bool found = spool_find(process->spool, id, &entry);
+    *ret_epoch = found ? entry.epoch : 0;
+    return found;
+}
+
+static void book(struct decision *decision)
+{
+    wide_let(process);
+    bookings_run(&process->bookings, decision, 1);
+    wide_halt(process);
+    assert_int_equal(decision->booking, BOOKING_SETTLED);
+}
+
+/* ---- epochs ---- */
+
+static void it_finds_the_epochs_that_all_agree_on(void **state)
+{
+    (void)state;
+    assert_false(upkeep_is_ready(upkeep));
+    assert_int_equal(ask(1), REFUSAL_UNKNOWN_OUTCOME);
+    turn();
+    for (uint32_t s = 0; s < SEGMENTS; s++) {
+        assert_int_equal(epoch_of(s), 1);
+        assert_int_equal(ask(s), REFUSAL_NONE); /* asks carry it, too */
+    }
+    assert_true(upkeep_is_ready(upkeep));
+}
+
+static void it_is_ready_when_every_epoch_is_known(void **state)
+{
+    (void)state;
+    sim_segments_away(sim, 2, true);
+    turn();
+    assert_int_equal(epoch_of(0), 1);
+    assert_int_equal(epoch_of(2), 0);
+    assert_false(upkeep_is_ready(upkeep));
+    sim_segments_away(sim, 2, false);
+    pass_and_turn(1000);
+    assert_true(upkeep_is_ready(upkeep));
+    sim_segments_away(sim, 2, true);
+    pass_and_turn(1000);
+    assert_true(upkeep_is_ready(upkeep)); /* once and for all */
+}
+
+static void it_is_ready_when_every_segment_is_open(void **state)
+{
+    (void)state;
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = segments_world_sizes};
+    const struct segment_step open = {.kind = STEP_OPEN};
+    uint64_t epoch = wide_raise_epoch(&world, 1);
+    assert_int_equal(segments_rebuild(world.segments.hands, 1, epoch, 1, &begin, 1), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_int_equal(epoch_of(1), epoch);
+    assert_false(upkeep_is_ready(upkeep));
+    assert_int_equal(segments_rebuild(world.segments.hands, 1, epoch, 1, &open, 1), SEGMENT_DONE);
+    pass_and_turn(10); /* it opens in a moment, so it is looked at again at once */
+    assert_true(upkeep_is_ready(upkeep));
+}
+
+static void where_they_do_not_agree_nothing_is_decided(void **state)
+{
+    (void)state;
+    turn();
+    (void)wide_raise_epoch(&world, 0); /* recovery has begun */
+    pass_and_turn(1000);
+    assert_int_equal(epoch_of(0), 0);
+    assert_int_equal(ask(0), REFUSAL_UNKNOWN_OUTCOME);
+    assert_int_equal(epoch_of(1), 1);
+    /* Closed: it takes what is decided again, and no buyers. */
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = segments_world_sizes};
+    assert_int_equal(segments_rebuild(world.segments.hands, 0, 2, 1, &begin, 1), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_int_equal(epoch_of(0), 2);
+    assert_int_equal(ask(0), REFUSAL_UNKNOWN_OUTCOME);
+    const struct segment_step open = {.kind = STEP_OPEN};
+    assert_int_equal(segments_rebuild(world.segments.hands, 0, 2, 1, &open, 1), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_int_equal(epoch_of(0), 2);
+    assert_int_equal(ask(0), REFUSAL_NO_SUCH_ITEM); /* it answers for itself */
+    /* On another server, or emptied. */
+    (void)sim_segments_failover(sim, 1, 0);
+    sim_segments_empty(sim, 2);
+    pass_and_turn(1000);
+    assert_int_equal(epoch_of(1), 0);
+    assert_int_equal(epoch_of(2), 0);
+}
+
+static void one_that_is_away_stays_what_it_was(void **state)
+{
+    (void)state;
+    turn();
+    sim_segments_away(sim, 0, true);
+    sim_segments_lose(sim, 1, 1);
+    pass_and_turn(1000);
+    assert_int_equal(epoch_of(0), 1);
+    assert_int_equal(epoch_of(1), 1);
+    /* So it does while the ledger is: a sale goes on. */
+    sim_segments_away(sim, 0, false);
+    pass_and_turn(1000);
+    (void)sim_segments_failover(sim, 2, 0);
+    places_doubt(&process->places, 2);
+    world.ledger.fail_read = ERR_IO;
+    pass_and_turn(100);
+    assert_int_equal(epoch_of(2), 1);
+    assert_int_equal(ask(0), REFUSAL_NONE);
+    world.ledger.fail_read = 0;
+    turn(); /* and the doubt was not forgotten */
+    assert_int_equal(epoch_of(2), 0);
+}
+
+static void a_doubt_is_looked_at_at_once(void **state)
+{
+    (void)state;
+    turn();
+    uint64_t looks = process->stage.looks;
+    (void)sim_segments_failover(sim, 1, 0);
+    pass_and_turn(100); /* nobody has said anything */
+    assert_int_equal(process->stage.looks, looks);
+    assert_int_equal(epoch_of(1), 1);
+    places_doubt(&process->places, 1);
+    turn();
+    assert_int_equal(process->stage.looks, looks + 1); /* at that one alone */
+    assert_int_equal(epoch_of(1), 0);
+    pass_and_turn(1000);
+    assert_int_equal(process->stage.looks, looks + 1 + SEGMENTS);
+}
+
+/* ---- the clock ---- */
+
+static bool clock_is_off(void)
+{
+    return atomic_load(&process->places.clock_is_off);
+}
+
+static void with_another_time_than_the_gates_nothing_is_sold(void **state)
+{
+    (void)state;
+    turn();
+    assert_false(clock_is_off());
+    process->stage.ahead_ms[0] = 100;
+    process->stage.ahead_ms[1] = -100;
+    pass_and_turn(1000);
+    assert_false(clock_is_off());
+    process->stage.ahead_ms[0] = 101;
+    pass_and_turn(1000);
+    assert_true(clock_is_off());
+    process->stage.ahead_ms[0] = 0;
+    pass_and_turn(1000);
+    assert_false(clock_is_off());
+    process->stage.ahead_ms[0] = -101;
+    pass_and_turn(1000);
+    assert_true(clock_is_off()); /* though the others agree with us */
+    places_doubt(&process->places, 2);
+    turn();
+    assert_true(clock_is_off());
+    sim_segments_away(sim, 0, true); /* nobody says that it is right again */
+    pass_and_turn(1000);
+    assert_true(clock_is_off());
+    sim_segments_away(sim, 0, false);
+    process->stage.ahead_ms[0] = 0;
+    pass_and_turn(1000);
+    assert_false(clock_is_off());
+}
+
+/* ---- promises ---- */
+
+static void a_promise_is_let_go_when_the_ledger_knows_it(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct decision booked = promise(0, 7);
+    struct decision waiting = promise(1, 8);
+    uint64_t calls = process->stage.calls;
+    pass_and_turn(2000);
+    assert_int_equal(numbers().entries, 2); /* on their way, as they were promised */
+    book(&booked);
+    world.ledger.fail_read = ERR_IO;
+    pass_and_turn(2000);
+    assert_int_equal(numbers().entries, 2); /* nobody can say */
+    world.ledger.fail_read = 0;
+    pass_and_turn(2000);
+    assert_false(is_promised(booked.command.id, &epoch));
+    assert_true(is_promised(waiting.command.id, &epoch));
+    assert_int_equal(epoch, 1);
+    assert_int_equal(process->stage.calls, calls); /* and nobody asked the gate */
+    assert_int_equal(metrics_sum(&process->metrics, METRIC_SPOOL_ENTRIES), 1);
+    assert_int_equal(metrics_sum(&process->metrics, METRIC_SPOOL_UNDECIDED), 0);
+    struct decision copy = waiting;
+    wide_let(process);
+    copy.reason = REFUSAL_DEGRADED;
+    bookings_fail(&process->bookings, &copy, 1); /* failed is known, too */
+    wide_halt(process);
+    pass_and_turn(2000);
+    assert_int_equal(numbers().entries, 0);
+}
+
+static void what_a_rebuilt_segment_lacks_is_decided_again(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct decision promised[2] = {promise(1, 7), promise(1, 8)};
+    struct decision other = promise(0, 9);
+    wide_rebuild(&world, 1); /* without them */
+    forget_places();
+    uint64_t outbox = sim_segments_outbox(sim, 1);
+    pass_and_turn(2000);
+    for (int i = 0; i < 2; i++) {
+        const struct gate_order *order =
+            segments_world_order(&world.segments, 1, promised[i].command.id);
+        assert_non_null(order);
+        assert_int_equal(order->user, 7 + i);
+        assert_int_equal(order->created_at_ms, promised[i].command.now_ms);
+        assert_true(is_promised(promised[i].command.id, &epoch));
+        assert_int_equal(epoch, 2);
+    }
+    assert_int_equal(sim_segments_outbox(sim, 1), outbox + 2);
+    assert_true(is_promised(other.command.id, &epoch));
+    assert_int_equal(epoch, 1);
+    pass_and_turn(2000); /* once */
+    assert_int_equal(sim_segments_outbox(sim, 1), outbox + 2);
+}
+
+/* However long ago he won, and though the sale has ended since. */
+static void a_winner_is_no_buyer_in_line(void **state)
+{
+    (void)state;
+    turn();
+    struct decision early = promise(1, 7);
+    wide_pass_ms(&world, WIDE_ENDS_MS - 1000);
+    struct decision late = promise(1, 8);
+    wide_rebuild(&world, 1);
+    pass_and_turn(2000);
+    assert_null(wide_row(&world, early.command.id));
+    assert_null(wide_row(&world, late.command.id));
+    assert_non_null(segments_world_order(&world.segments, 1, early.command.id));
+    assert_non_null(segments_world_order(&world.segments, 1, late.command.id));
+}
+
+static void while_it_is_being_filled_winners_come_back(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct decision promised = promise(1, 7);
+    (void)wide_raise_epoch(&world, 1);
+    sim_segments_empty(sim, 1);
+    pass_and_turn(2000);
+    assert_true(is_promised(promised.command.id, &epoch));
+    assert_int_equal(epoch, 1); /* nobody to ask yet */
+    const struct segment_step steps[] = {
+        {.kind = STEP_BEGIN, .sizes = segments_world_sizes},
+        {.kind = STEP_SALE,
+         .sale = WIDE_SALE,
+         .starts_at_ms = WIDE_NOW,
+         .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS,
+         .state = SALE_OPEN},
+        {.kind = STEP_ITEM, .sale = WIDE_SALE, .item = WIDE_FREE, .total = 5, .available = 5}};
+    assert_int_equal(segments_rebuild(world.segments.hands, 1, 2, 1, steps, 3), SEGMENT_DONE);
+    places_doubt(&process->places, 1);
+    pass_and_turn(2000);
+    assert_false(sim_segments_open(sim, 1));
+    assert_non_null(segments_world_order(&world.segments, 1, promised.command.id));
+    assert_true(is_promised(promised.command.id, &epoch));
+    assert_int_equal(epoch, 2);
+}
+
+static void one_that_cannot_be_kept_gets_its_row(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct decision promised = promise(1, 7);
+    wide_rebuild(&world, 1);
+    for (uint32_t i = 0; i < WIDE_UNITS; i++) { /* another front's winners were faster */
+        (void)wide_decide(&world, 1, 100 + i);
+    }
+    pass_and_turn(2000);
+    const struct order_row *row = wide_row(&world, promised.command.id);
+    assert_int_equal(row->state, ORDER_FAILED);
+    assert_int_equal(row->reason, REFUSAL_SOLD_OUT);
+    pass_and_turn(2000);
+    assert_false(is_promised(promised.command.id, &epoch));
+}
+
+static void many_promises_are_kept_page_by_page(void **state)
+{
+    (void)state;
+    enum { MANY = 700 };
+    turn();
+    for (uint64_t user = 1; user <= MANY; user++) {
+        struct gate_command command = {.kind = GATE_RESERVE,
+                                       .now_ms = WIDE_NOW,
+                                       .id = order_id_once(WIDE_ONCE, user, 0),
+                                       .user = user,
+                                       .item = WIDE_ONCE,
+                                       .qty = 1};
+        accept(&command, 0);
+    }
+    pass_and_turn(2000);
+    assert_int_equal(numbers().undecided, 0);
+    uint64_t locked = 0;
+    for (uint32_t s = 0; s < SEGMENTS; s++) { /* at their buyers' homes */
+        locked += segments_world_item(&world.segments, s, WIDE_ONCE)->locked;
+    }
+    assert_int_equal(locked, SEGMENTS * WIDE_UNITS);
+    assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_FAILED),
+                     MANY - SEGMENTS * WIDE_UNITS);
+    pass_and_turn(2000);
+    assert_int_equal(numbers().entries, SEGMENTS * WIDE_UNITS);
+}
+
+/* ---- in line ---- */
+
+static void those_in_line_are_decided_when_the_gate_is_back(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    sim_segments_away(sim, 2, true);
+    struct gate_command command = stand_in_line(2, 7);
+    for (int i = 0; i < 20; i++) {
+        pass_and_turn(1000);
+    }
+    assert_true(is_promised(command.id, &epoch));
+    assert_int_equal(epoch, 0);
+    assert_int_equal(metrics_sum(&process->metrics, METRIC_SPOOL_UNDECIDED), 1);
+    sim_segments_away(sim, 2, false);
+    pass_and_turn(2000);
+    const struct gate_order *order = segments_world_order(&world.segments, 2, command.id);
+    assert_non_null(order);
+    assert_int_equal(order->created_at_ms, command.now_ms);
+    assert_true(is_promised(command.id, &epoch));
+    assert_int_equal(epoch, 1);
+    assert_int_equal(metrics_sum(&process->metrics, METRIC_SPOOL_UNDECIDED), 0);
+}
+
+static void who_stood_in_line_too_long_fails(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    sim_segments_away(sim, 2, true);
+    struct gate_command command = stand_in_line(2, 7);
+    pass_and_turn(LINE_MS);
+    assert_null(wide_row(&world, command.id));
+    pass_and_turn(2000);
+    const struct order_row *row = wide_row(&world, command.id);
+    assert_int_equal(row->state, ORDER_FAILED);
+    assert_int_equal(row->reason, REFUSAL_DEGRADED);
+    pass_and_turn(2000);
+    assert_false(is_promised(command.id, &epoch));
+    /* It cannot come to life any more. */
+    sim_segments_away(sim, 2, false);
+    pass_and_turn(5000);
+    assert_null(segments_world_order(&world.segments, 2, command.id));
+}
+
+static void after_the_end_those_in_line_fail(void **state)
+{
+    (void)state;
+    turn();
+    wide_pass_ms(&world, WIDE_ENDS_MS - 5000);
+    sim_segments_away(sim, 2, true);
+    struct gate_command command = stand_in_line(2, 7);
+    pass_and_turn(4999);
+    assert_null(wide_row(&world, command.id));
+    pass_and_turn(2000);
+    assert_int_equal(wide_row(&world, command.id)->reason, REFUSAL_ENDED);
+    assert_int_equal(numbers().entries, 1);
+    pass_and_turn(2000);
+    assert_int_equal(numbers().entries, 0);
+}
+
+static void a_sale_that_is_closed_early_is_over_for_them_too(void **state)
+{
+    (void)state;
+    turn();
+    sim_segments_away(sim, 2, true);
+    struct gate_command command = stand_in_line(2, 7);
+    struct office_op close = wide_sale_op(LEDGER_SALE_MOVE, SALE_CLOSED);
+    wide_do(process, &close);
+    sale_row_free(close.op.sale);
+    pass_and_turn(2000);
+    assert_int_equal(wide_row(&world, command.id)->reason, REFUSAL_ENDED);
+}
+
+static void while_the_ledger_is_away_nobody_is_given_up(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    sim_segments_away(sim, 2, true);
+    struct gate_command command = stand_in_line(2, 7);
+    wide_pass_ms(&world, 2LL * LINE_MS);
+    world.ledger.fail_next = ERR_IO;
+    turn();
+    assert_null(wide_row(&world, command.id));
+    assert_true(is_promised(command.id, &epoch));
+    for (int i = 0; i < 5; i++) {
+        pass_and_turn(1500);
+    }
+    assert_int_equal(wide_row(&world, command.id)->state, ORDER_FAILED);
+}
+
+static void a_promise_of_a_sale_that_is_not_known_here_waits(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct gate_command command = stand_in_line(1, 7);
+    struct gate_command made_up = stand_in_line(SEGMENTS, 8); /* of a gate that was larger */
+    catalog_remove(process->catalog, WIDE_SALE);
+    pass_and_turn(2000);
+    assert_true(is_promised(command.id, &epoch));
+    assert_null(wide_row(&world, command.id));
+    office_refresh(process->office);
+    wide_settle(process);
+    pass_and_turn(2000);
+    assert_non_null(segments_world_order(&world.segments, 1, command.id));
+    assert_true(is_promised(made_up.id, &epoch));
+}
+
+/* ---- a restart ---- */
+
+static void after_a_restart_winners_are_winners(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct decision winner = promise(1, 7);
+    struct gate_command in_line = stand_in_line(1, 8);
+    wide_pass_ms(&world, 2LL * LINE_MS); /* the queue, or the ledger, was away for so long */
+    restart();
+    assert_int_equal(numbers().entries, 2);
+    turn();
+    assert_true(is_promised(winner.command.id, &epoch));
+    assert_int_equal(epoch, 1);
+    assert_null(wide_row(&world, winner.command.id)); /* he did not stand in line */
+    assert_int_equal(wide_row(&world, in_line.id)->state, ORDER_FAILED);
+    book(&winner);
+    assert_int_equal(wide_row(&world, winner.command.id)->state, ORDER_LOCKED);
+}
+
+static void what_was_decided_before_a_restart_is_decided_once(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct gate_command in_line = stand_in_line(1, 8);
+    pass_and_turn(2000);
+    assert_non_null(segments_world_order(&world.segments, 1, in_line.id));
+    uint64_t outbox = sim_segments_outbox(sim, 1);
+    restart();
+    turn();
+    assert_true(is_promised(in_line.id, &epoch));
+    assert_int_equal(epoch, 1);
+    assert_int_equal(sim_segments_outbox(sim, 1), outbox);
+    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->locked, 1);
+}
+
+/* ---- wishes ---- */
+
+static void put_on_shelf(uint32_t richest, uint64_t most)
+{
+    struct shelf_item item = {
+        .view = {.item = WIDE_FREE, .available = most}, .richest = richest, .most = most};
+    assert_int_equal(shelf_put(shelf, &item), 0);
+}
+
+static size_t transfers(struct transfer_row *ret_rows)
+{
+    struct ledger_query query = {
+        .kind = QUERY_TRANSFERS, .segment = SEGMENT_ALL, .limit = 8, .transfers = ret_rows};
+    assert_int_equal(ledger_read(&world.ledger.ledger, &query), LEDGER_DONE);
+    assert_int_equal(query.error, 0);
+    return query.count;
+}
+
+static void a_wish_is_noted_in_the_ledger(void **state)
+{
+    (void)state;
+    struct transfer_row rows[8];
+    turn();
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    turn(); /* the item is on no shelf */
+    put_on_shelf(0, 9);
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    turn(); /* nobody has more than it has itself */
+    put_on_shelf(2, 0);
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    turn(); /* nobody has any */
+    assert_int_equal(transfers(rows), 0);
+    put_on_shelf(2, 9);
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    turn();
+    assert_int_equal(transfers(rows), 1);
+    assert_int_equal(rows[0].item, WIDE_FREE);
+    assert_int_equal(rows[0].segment, 2);
+    assert_int_equal(rows[0].to_segment, 0);
+    assert_int_equal(rows[0].amount, 3);
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    turn(); /* they are on their way */
+    assert_int_equal(transfers(rows), 1);
+    put_on_shelf(2, 2);
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    wishes_add(&wishes, 1, WIDE_FREE, 1);
+    pass_and_turn(150);
+    assert_int_equal(transfers(rows), 3);
+    assert_int_equal(rows[1].amount + rows[2].amount, 2 + 1); /* no more than there is */
+    struct order_id id;
+    assert_int_equal(order_id_parse((struct span){rows[0].key, strlen(rows[0].key)}, &id), 0);
+}
+
+static void a_wish_is_handed_to_whoever_balances_here(void **state)
+{
+    (void)state;
+    struct transfer_row rows[8];
+    turn();
+    put_on_shelf(2, 9);
+    balances_here = true;
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    wishes_add(&wishes, 1, WIDE_FREE, 3);
+    turn();
+    assert_int_equal(refills, 2);
+    assert_int_equal(transfers(rows), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(it_finds_the_epochs_that_all_agree_on),
+        TEST(it_is_ready_when_every_epoch_is_known),
+        TEST(it_is_ready_when_every_segment_is_open),
+        TEST(where_they_do_not_agree_nothing_is_decided),
+        TEST(one_that_is_away_stays_what_it_was),
+        TEST(a_doubt_is_looked_at_at_once),
+        TEST(with_another_time_than_the_gates_nothing_is_sold),
+        TEST(a_promise_is_let_go_when_the_ledger_knows_it),
+        TEST(what_a_rebuilt_segment_lacks_is_decided_again),
+        TEST(a_winner_is_no_buyer_in_line),
+        TEST(while_it_is_being_filled_winners_come_back),
+        TEST(one_that_cannot_be_kept_gets_its_row),
+        TEST(many_promises_are_kept_page_by_page),
+        TEST(those_in_line_are_decided_when_the_gate_is_back),
+        TEST(who_stood_in_line_too_long_fails),
+        TEST(after_the_end_those_in_line_fail),
+        TEST(a_sale_that_is_closed_early_is_over_for_them_too),
+        TEST(while_the_ledger_is_away_nobody_is_given_up),
+        TEST(a_promise_of_a_sale_that_is_not_known_here_waits),
+        TEST(after_a_restart_winners_are_winners),
+        TEST(what_was_decided_before_a_restart_is_decided_once),
+        TEST(a_wish_is_noted_in_the_ledger),
+        TEST(a_wish_is_handed_to_whoever_balances_here),
+    };
+    return cmocka_run_group_tests_name("upkeep", tests, NULL, NULL);
+}

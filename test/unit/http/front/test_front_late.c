@@ -1,0 +1,747 @@
+/*
+ * A front whose gate answers late: every call is answered as it would have been at once; who has
+ * gone is not answered and loses nothing; nothing is shown that is older than what was shown.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "front_world.h"
+
+static struct front_world world;
+
+static int set_up(void **state)
+{
+    (void)state;
+    front_world_up(&world, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    assert_int_equal(world.front->asks_used, 0); /* whatever happened, all have come back */
+    front_world_down(&world);
+    return 0;
+}
+
+/* From here on each ask is answered late; decided when it is asked, or only when it is answered. */
+static void be_late(bool decided_early)
+{
+    world.gate.late = 1000;
+    world.gate.early = decided_early ? 1000 : 0;
+}
+
+static void be_prompt(void)
+{
+    world.gate.late = 0;
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
+        count++;
+    }
+    return count;
+}
+
+#define expect_status(heard, status) assert_int_equal(front_world_status(heard), status)
+#define expect_text(heard, text) assert_non_null(strstr(heard, text))
+#define expect_no_text(heard, text) assert_null(strstr(heard, text))
+
+/* ---- the same answers ---- */
+
+/* What differs from run to run and is not the gate's: jitter. */
+static void without_jitter(const char *heard, FILE *out)
+{
+    const char *at = heard;
+    while (*at != '\0') {
+        static const char *const marks[] = {"Retry-After: ", "\"retry_after_ms\":"};
+        size_t skip = 0;
+        for (size_t i = 0; i < 2; i++) {
+            skip = strncmp(at, marks[i], strlen(marks[i])) == 0 ? strlen(marks[i]) : skip;
+        }
+        (void)fprintf(out, "%.*s", skip > 0 ? (int)skip : 1, at);
+        at += skip > 0 ? skip : 1;
+        at += skip > 0 ? strspn(at, "0123456789") : 0;
+    }
+}
+
+static void say(FILE *out, const char *method, const char *path, uint64_t user, const char *body)
+{
+    without_jitter(front_world_call(&world, method, path, user, body), out);
+}
+
+static void say_payment(FILE *out, struct order_id id, const char *key, int64_t cents)
+{
+    uint32_t connection = front_world_connect(&world);
+    front_world_send_payment(&world, connection, id, key, cents);
+    front_world_answer(&world);
+    without_jitter(front_world_heard(&world, connection), out);
+    memory_net_reset(world.net, connection);
+    front_world_settle(&world);
+}
+
+/* Every call that asks the gate, in good and bad cases; what was heard, as one text. */
+static char *whole_story(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    struct order_id unknown = order_id_once(OFFICE_ONCE, 77, 0);
+    struct order_id mine = front_world_buy(&world, 1, OFFICE_ONCE);
+    struct order_id other = front_world_buy(&world, 2, OFFICE_THREE);
+    struct order_id third = front_world_buy(&world, 1, OFFICE_FREE);
+    say(out, "POST", "/v1/items/11/ticket", 1, NULL);
+    say(out, "POST", "/v1/items/99/ticket", 1, NULL);
+    say(out, "GET", front_world_path(mine, ""), 1, NULL);
+    say(out, "GET", front_world_path(mine, ""), 2, NULL);
+    say(out, "GET", front_world_path(unknown, ""), 1, NULL);
+    say(out, "GET", front_world_path(mine, "?wait_ms=10"), 1, NULL); /* LOCKED: at once */
+    say(out, "GET", front_world_path(mine, "/events"), 1, NULL);
+    say(out, "GET", front_world_path(other, "/events"), 1, NULL);
+    say(out, "POST", front_world_path(other, "/cancel"), 1, NULL);
+    say(out, "POST", front_world_path(other, "/cancel"), 2, NULL);
+    say(out, "POST", front_world_path(other, "/cancel"), 2, NULL);
+    say_payment(out, mine, "p-1", OFFICE_CENTS);
+    say_payment(out, mine, "p-1", OFFICE_CENTS);
+    say_payment(out, unknown, "p-2", OFFICE_CENTS);
+    say(out, "POST", front_world_path(third, "/pay"), 1, NULL);
+    say(out, "POST", front_world_path(third, "/pay"), 2, NULL);
+    say(out, "GET", front_world_path(mine, "/events"), 1, NULL); /* PAID: told, and it ends */
+    say(out, "GET", "/v1/me/orders", 1, NULL);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "/v1/admin%s", front_world_path(mine, "") + 3);
+    say(out, "GET", path, 0, NULL);
+    (void)snprintf(path, sizeof(path), "/v1/admin%s", front_world_path(unknown, "") + 3);
+    say(out, "GET", path, 0, NULL);
+    assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+static void late_answers_are_those_that_would_have_been_given_at_once(void **state)
+{
+    (void)state;
+    const char *given = getenv("SEED");
+    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
+    print_message("SEED=%llu\n", (unsigned long long)seed);
+    char *at_once = whole_story();
+    expect_text(at_once, "\"status\":\"PAID\"");
+    expect_text(at_once, "\"status\":\"CANCELLED\"");
+    assert_int_equal(count_of(at_once, "404 Not Found"), 8);
+    for (uint64_t i = 0; i < 20; i++) {
+        struct prng prng = prng_of(seed + i);
+        front_world_down(&world);
+        front_world_up(&world, seed + i);
+        world.gate.late = i == 0 ? 1000 : 100 + (uint32_t)prng_below(&prng, 900);
+        world.gate.early = (uint32_t)prng_below(&prng, 1001);
+        world.gate.in_order = prng_below(&prng, 2) == 0;
+        char *later = whole_story();
+        assert_string_equal(later, at_once);
+        assert_true(world.gate.made_late > 0);
+        free(later);
+    }
+    free(at_once);
+}
+
+/* ---- who is gone ---- */
+
+/* An order that is durable and not booked. */
+static struct order_id queued_order(uint64_t user)
+{
+    struct order_id id = office_world_bought(&world.office, user);
+    front_world_flush(&world);
+    return id;
+}
+
+static uint32_t watch(struct order_id id, uint64_t user, const char *how)
+{
+    uint32_t connection = front_world_connect(&world);
+    front_world_send(&world, connection, "GET", front_world_path(id, how), user, NULL);
+    front_world_flush(&world);
+    return connection;
+}
+
+/* A ticket for the item, its buy sent and being asked. */
+static uint32_t send_buy(uint64_t user, struct order_id *ret_id)
+{
+    char path[160];
+    struct ticket ticket = {.user = user,
+                            .item = OFFICE_FREE,
+                            .id = order_id_fresh(OFFICE_FREE, OFFICE_NOW, (uint32_t)user),
+                            .expires_at_ms = OFFICE_NOW + 60000};
+    char text[TICKET_TEXT + 1] = "";
+    ticket_sign(&world.settings.ticket_keys, &ticket, text);
+    (void)snprintf(path, sizeof(path), "/v1/buy/%s", text);
+    uint32_t connection = front_world_connect(&world);
+    front_world_send(&world, connection, "POST", path, user, NULL);
+    *ret_id = ticket.id;
+    return connection;
+}
+
+static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state)
+{
+    (void)state;
+    struct order_id id;
+    struct order_id watched = queued_order(2);
+    be_late(false);
+    uint32_t gone = send_buy(1, &id);
+    front_world_flush(&world);
+    assert_int_equal(world.front->asks_used, 1);
+    memory_net_reset(world.net, gone);
+    front_world_flush(&world);
+    /* Another one gets the same number, and waits for something else. */
+    be_prompt();
+    uint32_t next = watch(watched, 2, "?wait_ms=20000");
+    assert_int_equal(next, gone);
+    assert_int_equal(world.front->watchers, 1);
+    front_world_pass(&world);
+    assert_int_equal(world.front->asks_used, 0);
+    assert_int_equal(world.front->watchers, 1);
+    assert_string_equal(front_world_heard(&world, next), "");
+    assert_int_equal(office_world_order(&world.office, id).state, ORDER_QUEUED);
+    front_world_settle(&world);
+    const char *heard = front_world_heard(&world, next);
+    expect_status(heard, 200); /* one answer, and it is his */
+    assert_int_equal(count_of(heard, "HTTP/1.1"), 1);
+    expect_text(heard, "\"status\":\"LOCKED\"");
+    assert_int_equal(office_world_order(&world.office, id).state, ORDER_LOCKED);
+}
+
+static void nothing_is_told_before_it_is_durable(void **state)
+{
+    (void)state;
+    struct order_id id;
+    be_late(true);
+    uint32_t buyer = send_buy(1, &id);
+    (void)front_world_turn(&world);
+    fake_clock_pass_us(&world.gate_clock, world.gate.delay_us * 10);
+    (void)front_world_turn(&world);
+    (void)front_world_turn(&world);
+    assert_int_equal(world.front->asks_used, 0); /* answered, but not durable */
+    assert_string_equal(front_world_heard(&world, buyer), "");
+    be_prompt();
+    uint32_t reader = front_world_connect(&world);
+    front_world_send(&world, reader, "GET", front_world_path(id, ""), 1, NULL);
+    (void)front_world_turn(&world);
+    (void)front_world_turn(&world);
+    assert_string_equal(front_world_heard(&world, reader), "");
+    office_world_flush(&world.office);
+    (void)front_world_turn(&world);
+    expect_status(front_world_heard(&world, buyer), 202);
+    expect_status(front_world_heard(&world, reader), 200);
+}
+
+static void when_all_asks_are_under_way_more_are_refused(void **state)
+{
+    (void)state;
+    struct order_id id;
+    be_late(false);
+    for (uint64_t i = 0; i < FRONT_CONNECTIONS * 2; i++) { /* each goes away, its ask does not */
+        uint32_t connection = send_buy(1 + i, &id);
+        front_world_flush(&world);
+        memory_net_reset(world.net, connection);
+        front_world_flush(&world);
+    }
+    assert_int_equal(world.front->asks_used, FRONT_CONNECTIONS * 2);
+    uint32_t buyer = send_buy(100, &id);
+    uint32_t reader = front_world_connect(&world);
+    front_world_send(&world, reader, "GET", front_world_path(id, ""), 100, NULL);
+    uint32_t taker = front_world_connect(&world);
+    front_world_send(&world, taker, "POST", "/v1/items/13/ticket", 100, NULL);
+    uint32_t payer = front_world_connect(&world);
+    front_world_send_payment(&world, payer, id, "p", OFFICE_CENTS);
+    front_world_flush(&world);
+    uint32_t refused[] = {buyer, reader, taker, payer};
+    for (size_t i = 0; i < 4; i++) {
+        const char *heard = front_world_heard(&world, refused[i]);
+        expect_status(heard, 503);
+        expect_text(heard, "\"code\":\"overloaded\"");
+        expect_text(heard, "\"retry\":\"later\"");
+    }
+    front_world_answer(&world);
+    assert_int_equal(world.front->asks_used, 0);
+    assert_int_equal(office_world_item(&world.office, OFFICE_FREE).locked, FRONT_CONNECTIONS * 2);
+    expect_status(front_world_call(&world, "POST", "/v1/items/13/ticket", 100, NULL), 201);
+}
+
+static void a_front_that_drains_waits_for_its_asks(void **state)
+{
+    (void)state;
+    struct order_id id;
+    be_late(false);
+    uint32_t buyer = send_buy(1, &id);
+    uint32_t gone = send_buy(2, &id);
+    front_world_flush(&world);
+    memory_net_reset(world.net, gone);
+    atomic_store(&world.shared.draining, true);
+    atomic_store(&world.shared.cut_off, true); /* even so: the memory is the gate's meanwhile */
+    for (int i = 0; i < 5; i++) {
+        assert_true(front_world_turn(&world));
+    }
+    fake_clock_pass_us(&world.gate_clock, world.gate.delay_us * 10);
+    bool more = true;
+    for (int i = 0; i < 5 && more; i++) {
+        more = front_world_turn(&world);
+        office_world_flush(&world.office);
+    }
+    assert_false(more);
+    (void)front_world_turn(&world);
+    expect_status(front_world_heard(&world, buyer), 202);
+}
+
+static void the_loop_sleeps_no_longer_than_the_gate_says(void **state)
+{
+    (void)state;
+    struct order_id id;
+    world.gate.clock = &world.office.clock.port; /* the one the front sleeps by */
+    world.gate.in_order = true;
+    (void)front_world_turn(&world);
+    int64_t idle_us = memory_net_timeout_us(world.net);
+    assert_true(idle_us > 100000);
+    be_late(true);
+    world.gate.delay_us = 700;
+    (void)send_buy(1, &id);
+    (void)front_world_turn(&world); /* reads it and asks */
+    int64_t due_us = gate_flush(&world.gate.port, 0) - clock_boot_us(world.gate.clock);
+    assert_true(due_us > 0 && due_us <= 7000);
+    (void)front_world_turn(&world);
+    assert_int_equal(memory_net_timeout_us(world.net), due_us);
+    fake_clock_pass_us(&world.office.clock, due_us - 1);
+    (void)front_world_turn(&world);
+    assert_int_equal(memory_net_timeout_us(world.net), 1);
+    assert_int_equal(world.front->asks_used, 1);
+    fake_clock_pass_us(&world.office.clock, 1);
+    (void)front_world_turn(&world);
+    assert_int_equal(world.front->asks_used, 0);
+    be_prompt();
+    front_world_settle(&world);
+    assert_true(memory_net_timeout_us(world.net) > 100000);
+}
+
+/* ---- watching ---- */
+
+static void a_late_look_is_not_shown_after_something_newer(void **state)
+{
+    (void)state;
+    be_late(true);
+    struct order_id id = queued_order(1);
+    uint32_t stream = watch(id, 1, "/events");
+    assert_string_equal(front_world_heard(&world, stream), "");
+    front_world_pass(&world); /* begun; the second look is under way and has seen QUEUED */
+    const char *heard = front_world_heard(&world, stream);
+    expect_status(heard, 200);
+    expect_text(heard, "id: 1\n");
+    expect_text(heard, "\"status\":\"QUEUED\"");
+    assert_int_equal(world.gate.under_way, 1);
+    front_world_settle(&world); /* booked: a notice */
+    heard = front_world_heard(&world, stream);
+    expect_text(heard, "id: 2\n");
+    expect_text(heard, "\"status\":\"LOCKED\"");
+    assert_int_equal(world.gate.under_way, 1);
+    front_world_answer(&world);
+    assert_string_equal(front_world_heard(&world, stream), "");
+    /* Notices go on without another look. */
+    uint64_t asked = world.gate.made_late;
+    struct office_op *pay = office_op_order(&world.office, LEDGER_PAY, id);
+    pay->loop = 1;
+    office_world_do(&world.office, pay);
+    assert_int_equal(pay->op.refusal, REFUSAL_NONE);
+    office_op_free(pay);
+    front_world_flush(&world);
+    heard = front_world_heard(&world, stream);
+    expect_text(heard, "id: 3\n");
+    expect_text(heard, "\"status\":\"PAID\"");
+    assert_int_equal(world.gate.made_late, asked);
+}
+
+static void a_late_look_does_not_answer_a_poll_with_something_older(void **state)
+{
+    (void)state;
+    be_late(true);
+    struct order_id id = queued_order(1);
+    uint32_t poll = watch(id, 1, "?wait_ms=20000&status=LOCKED");
+    front_world_pass(&world); /* held; the second look has seen QUEUED */
+    assert_int_equal(world.gate.under_way, 1);
+    front_world_settle(&world); /* LOCKED: held on, but seen */
+    assert_string_equal(front_world_heard(&world, poll), "");
+    fake_clock_pass_ms(&world.office.clock, 20000 + WHEEL_STEP_MS);
+    front_world_flush(&world); /* its end: the look that is under way will do */
+    front_world_answer(&world);
+    const char *heard = front_world_heard(&world, poll);
+    expect_status(heard, 200);
+    expect_text(heard, "\"status\":\"LOCKED\"");
+}
+
+static void what_happens_before_it_is_watched_is_not_missed(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"/events", "?wait_ms=20000"};
+    for (uint64_t i = 0; i < 2; i++) {
+        be_late(true);
+        struct order_id id = queued_order(1 + i);
+        uint32_t watcher = watch(id, 1 + i, ways[i]); /* being looked up: it was QUEUED */
+        (void)office_world_settle(&world.office);     /* LOCKED, and nobody here watches it yet */
+        front_world_flush(&world);
+        assert_string_equal(front_world_heard(&world, watcher), "");
+        front_world_answer(&world);
+        const char *heard = front_world_heard(&world, watcher);
+        expect_status(heard, 200);
+        expect_text(heard, "\"status\":\"LOCKED\"");
+        memory_net_reset(world.net, watcher);
+        front_world_answer(&world);
+    }
+}
+
+static void a_watcher_that_has_gone_is_not_mistaken_for_the_next(void **state)
+{
+    (void)state;
+    be_late(true);
+    struct order_id first = queued_order(1);
+    struct order_id second = queued_order(2);
+    uint32_t gone = watch(first, 1, "?wait_ms=20000");
+    front_world_pass(&world); /* held; its second look is under way */
+    assert_int_equal(world.gate.under_way, 1);
+    memory_net_reset(world.net, gone);
+    front_world_flush(&world);
+    uint32_t next = watch(second, 2, "?wait_ms=20000");
+    assert_int_equal(next, gone);
+    front_world_pass(&world); /* the older look comes back, the next one is held */
+    front_world_pass(&world);
+    assert_int_equal(world.front->watchers, 1);
+    assert_string_equal(front_world_heard(&world, next), "");
+    front_world_settle(&world);
+    const char *heard = front_world_heard(&world, next);
+    expect_status(heard, 200);
+    char order[64];
+    char expected[ORDER_ID_TEXT + 1] = "";
+    order_id_text(second, expected);
+    assert_true(front_world_member(heard, "order_id", order, sizeof(order)));
+    assert_string_equal(order, expected);
+    front_world_answer(&world);
+}
+
+static void a_poll_whose_client_says_no_more_is_answered_when_the_gate_is(void **state)
+{
+    (void)state;
+    be_late(true);
+    struct order_id id = queued_order(1);
+    uint32_t poll = watch(id, 1, "?wait_ms=20000");
+    memory_net_fin(world.net, poll); /* while the gate is asked for the first time */
+    front_world_flush(&world);
+    front_world_pass(&world);
+    const char *heard = front_world_heard(&world, poll);
+    expect_status(heard, 200);
+    expect_text(heard, "\"status\":\"QUEUED\"");
+    /* And while it is held. */
+    poll = watch(id, 1, "?wait_ms=20000");
+    front_world_pass(&world);
+    memory_net_fin(world.net, poll);
+    front_world_flush(&world);
+    front_world_pass(&world);
+    front_world_pass(&world);
+    expect_status(front_world_heard(&world, poll), 200);
+}
+
+/* So many orders change at once that the last one's notice is not kept. */
+static void a_watcher_whose_notice_was_one_too_many_looks(void **state)
+{
+    (void)state;
+    enum { MANY = 4096 };
+    struct office_op *restock = office_op_new(&world.office, LEDGER_RESTOCK, 0);
+    restock->op.item = OFFICE_FREE;
+    restock->op.amount = MANY;
+    office_world_do(&world.office, restock);
+    office_op_free(restock);
+    for (uint64_t i = 0; i < MANY; i++) {
+        struct gate_ask look = {.question = ASK_ORDER,
+                                .id = office_world_bought(&world.office, 1000 + i),
+                                .watch = true};
+        assert_int_equal(gate_submit(engine_port(world.office.engine), &look), GATE_ANSWERED);
+        if (i % 500 == 0) {
+            office_world_flush(&world.office);
+        }
+    }
+    be_late(true);
+    struct order_id id = queued_order(1);
+    uint32_t poll = watch(id, 1, "?wait_ms=20000");
+    front_world_pass(&world);
+    assert_int_equal(world.gate.under_way, 1); /* a look that has seen QUEUED */
+    front_world_settle(&world);
+    assert_int_equal(office_world_order(&world.office, id).state, ORDER_LOCKED);
+    assert_string_equal(front_world_heard(&world, poll), "");
+    front_world_answer(&world); /* that look was too early: another one sees it */
+    const char *heard = front_world_heard(&world, poll);
+    expect_status(heard, 200);
+    expect_text(heard, "\"status\":\"LOCKED\"");
+}
+
+/* ---- a gate that cannot be asked ---- */
+
+static void expect_not_looked(const char *heard)
+{
+    expect_status(heard, 503);
+    expect_text(heard, "\"retry\":\"later\"");
+    expect_text(heard, "Retry-After: ");
+}
+
+static void nobody_says_404_who_could_not_look(void **state)
+{
+    (void)state;
+    struct order_id mine = front_world_buy(&world, 1, OFFICE_FREE);
+    struct order_id never = order_id_once(OFFICE_ONCE, 1, 0);
+    struct order_id ids[] = {mine, never};
+    for (int lost = 0; lost < 2; lost++) {
+        world.gate.nobody = lost ? 0 : 1000;
+        world.gate.late = world.gate.lost = lost ? 1000 : 0;
+        for (size_t i = 0; i < 2; i++) {
+            char path[128];
+            expect_not_looked(
+                front_world_call(&world, "GET", front_world_path(ids[i], ""), 1, NULL));
+            expect_not_looked(
+                front_world_call(&world, "GET", front_world_path(ids[i], "/events"), 1, NULL));
+            expect_not_looked(
+                front_world_call(&world, "POST", front_world_path(ids[i], "/cancel"), 1, NULL));
+            expect_not_looked(
+                front_world_call(&world, "POST", front_world_path(ids[i], "/pay"), 1, NULL));
+            (void)snprintf(path, sizeof(path), "/v1/admin%s", front_world_path(ids[i], "") + 3);
+            const char *heard = front_world_call(&world, "GET", path, 0, NULL);
+            if (i == 0) {
+                expect_status(heard, 200); /* the ledger has it */
+            } else {
+                expect_not_looked(heard);
+            }
+        }
+        expect_not_looked(front_world_call(&world, "GET", "/v1/me/orders", 1, NULL));
+        expect_not_looked(front_world_call(&world, "POST", "/v1/items/13/ticket", 1, NULL));
+    }
+}
+
+static void payments_do_not_need_the_gate(void **state)
+{
+    (void)state;
+    struct order_id booked = front_world_buy(&world, 1, OFFICE_FREE);
+    world.gate.nobody = 1000;
+    uint32_t connection = front_world_connect(&world);
+    front_world_send_payment(&world, connection, booked, "p-1", OFFICE_CENTS);
+    front_world_settle(&world);
+    expect_status(front_world_heard(&world, connection), 200);
+    /* One that the ledger does not have: it may be on its way there. */
+    struct order_id unknown = order_id_once(OFFICE_ONCE, 5, 0);
+    front_world_send_payment(&world, connection, unknown, "p-2", OFFICE_CENTS);
+    front_world_settle(&world);
+    expect_not_looked(front_world_heard(&world, connection));
+    world.gate.nobody = 0;
+    front_world_send_payment(&world, connection, unknown, "p-2", OFFICE_CENTS);
+    front_world_settle(&world);
+    expect_status(front_world_heard(&world, connection), 404);
+}
+
+static void a_buy_says_what_is_known_of_its_outcome(void **state)
+{
+    (void)state;
+    struct order_id id;
+    world.gate.nobody = 1000;
+    uint32_t refused = send_buy(1, &id);
+    front_world_settle(&world);
+    const char *heard = front_world_heard(&world, refused);
+    expect_status(heard, 503);
+    expect_text(heard, "\"retry\":\"later\""); /* nothing was asked */
+    world.gate.nobody = 0;
+    world.gate.late = world.gate.lost = 1000;
+    uint32_t lost = send_buy(2, &id);
+    front_world_answer(&world);
+    heard = front_world_heard(&world, lost);
+    expect_status(heard, 503);
+    expect_text(heard, "\"retry\":\"same-ticket\"");
+    be_prompt();
+    uint32_t again = send_buy(2, &id);
+    front_world_settle(&world);
+    int status = front_world_status(front_world_heard(&world, again));
+    assert_true(status == 200 || status == 202); /* decided then, or now */
+}
+
+static void a_poll_that_ends_blind_is_told_what_was_seen_last(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    uint32_t poll = watch(id, 1, "?wait_ms=5000");
+    assert_string_equal(front_world_heard(&world, poll), "");
+    world.gate.nobody = 1000;
+    fake_clock_pass_ms(&world.office.clock, 5000 + WHEEL_STEP_MS);
+    front_world_flush(&world);
+    const char *heard = front_world_heard(&world, poll);
+    expect_status(heard, 200);
+    expect_text(heard, "\"status\":\"QUEUED\"");
+}
+
+static void a_stream_outlives_a_gate_that_cannot_be_asked(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    uint32_t stream = watch(id, 1, "/events");
+    expect_text(front_world_heard(&world, stream), "\"status\":\"QUEUED\"");
+    world.gate.nobody = 1000;
+    for (int i = 0; i < 40; i++) {
+        fake_clock_pass_ms(&world.office.clock, 1000);
+        front_world_flush(&world);
+    }
+    expect_no_text(front_world_heard(&world, stream), "data:"); /* heartbeats alone */
+    assert_false(memory_net_closed(world.net, stream));
+    world.gate.nobody = 0;
+    front_world_settle(&world);
+    expect_text(front_world_heard(&world, stream), "\"status\":\"LOCKED\"");
+}
+
+/* ---- what asks carry, and what answers may ---- */
+
+/* Passes on to the engine, and notes or changes what goes through. */
+static struct {
+    struct gate_port port;
+    uint64_t users[16]; /* of ORDER asks */
+    size_t users_count;
+    enum refusal reason; /* of orders that are QUEUED */
+} spy;
+
+static enum gate_submitted spy_submit(struct gate_port *port, struct gate_ask *ask)
+{
+    (void)port;
+    if (ask->question == ASK_ORDER && spy.users_count < 16) {
+        spy.users[spy.users_count++] = ask->user;
+    }
+    enum gate_submitted said = gate_submit(engine_port(world.office.engine), ask);
+    if (ask->has_order && ask->order.state == ORDER_QUEUED) {
+        ask->order.reason = (uint8_t)spy.reason;
+    }
+    return said;
+}
+
+static struct gate_ask *spy_collect(struct gate_port *port, uint32_t loop)
+{
+    (void)port;
+    (void)loop;
+    return NULL;
+}
+
+static int64_t spy_flush(struct gate_port *port, uint32_t loop)
+{
+    (void)port;
+    (void)loop;
+    return INT64_MAX;
+}
+
+static void spy_in(enum refusal reason)
+{
+    static const struct gate_ops ops = {spy_submit, spy_collect, spy_flush, NULL};
+    memset(&spy, 0, sizeof(spy));
+    spy.port.ops = &ops;
+    spy.reason = reason;
+    world.gate.inner = &spy.port;
+}
+
+static void asks_for_orders_say_who_asks(void **state)
+{
+    (void)state;
+    struct order_id id = front_world_buy(&world, 7, OFFICE_FREE);
+    spy_in(REFUSAL_NONE);
+    (void)front_world_call(&world, "GET", front_world_path(id, ""), 7, NULL);
+    (void)front_world_call(&world, "POST", front_world_path(id, "/cancel"), 8, NULL);
+    (void)front_world_call(&world, "GET", "/v1/me/orders", 7, NULL);
+    uint32_t stream = watch(id, 7, "/events"); /* twice: it begins to watch */
+    uint32_t shop = front_world_connect(&world);
+    front_world_send_payment(&world, shop, id, "p", OFFICE_CENTS);
+    (void)front_world_turn(&world);
+    static const uint64_t users[] = {7, 8, 7, 7, 7, 0};
+    assert_int_equal(spy.users_count, 6);
+    assert_memory_equal(spy.users, users, sizeof(users));
+    front_world_settle(&world);
+    expect_text(front_world_heard(&world, stream), "\"status\":\"PAID\"");
+}
+
+static void an_order_in_line_is_shown_as_undecided(void **state)
+{
+    (void)state;
+    struct order_id id;
+    char path[128];
+    spy_in(REFUSAL_UNDECIDED);
+    uint32_t buyer = send_buy(1, &id);
+    front_world_flush(&world);
+    const char *heard = front_world_heard(&world, buyer);
+    expect_status(heard, 202);
+    expect_text(heard, "\"status\":\"QUEUED\",\"reason\":\"undecided\",\"held\":1}");
+    front_world_send(&world, buyer, "GET", front_world_path(id, ""), 1, NULL);
+    front_world_flush(&world);
+    expect_text(front_world_heard(&world, buyer), "\"status\":\"QUEUED\",\"reason\":\"undecided\"");
+    (void)snprintf(path, sizeof(path), "/v1/admin%s", front_world_path(id, "") + 3);
+    front_world_send(&world, buyer, "GET", path, 0, NULL);
+    front_world_flush(&world);
+    expect_text(front_world_heard(&world, buyer), "\"status\":\"QUEUED\",\"reason\":\"undecided\"");
+    front_world_settle(&world); /* decided and booked: nothing of it is left */
+    front_world_send(&world, buyer, "GET", front_world_path(id, ""), 1, NULL);
+    front_world_settle(&world);
+    expect_text(front_world_heard(&world, buyer), "\"status\":\"LOCKED\",\"reason\":null");
+}
+
+static void a_list_follows_the_board(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    front_world_settle(&world);
+    be_late(true);
+    /* The ledger is ahead: it has this order as PAID, the board shows it LOCKED. */
+    for (size_t i = 0; i < world.office.ledger.orders_count; i++) {
+        world.office.ledger.orders[i].state = ORDER_PAID;
+    }
+    const char *heard = front_world_call(&world, "GET", "/v1/me/orders", 1, NULL);
+    expect_status(heard, 200);
+    expect_text(heard, "\"status\":\"LOCKED\"");
+    expect_no_text(heard, "PAID");
+    /* Whoever has left meanwhile is not waited for. */
+    uint32_t gone = front_world_connect(&world);
+    front_world_send(&world, gone, "GET", "/v1/me/orders", 1, NULL);
+    front_world_settle(&world);
+    assert_int_equal(world.gate.under_way, 1);
+    assert_int_equal(world.front->calls[BUDGET_BUYER], 1);
+    memory_net_reset(world.net, gone);
+    front_world_answer(&world);
+    assert_int_equal(world.front->calls[BUDGET_BUYER], 0);
+    assert_int_equal(office_world_order(&world.office, id).state, ORDER_LOCKED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(late_answers_are_those_that_would_have_been_given_at_once),
+        TEST(a_buy_whose_connection_has_gone_is_decided_all_the_same),
+        TEST(nothing_is_told_before_it_is_durable),
+        TEST(when_all_asks_are_under_way_more_are_refused),
+        TEST(a_front_that_drains_waits_for_its_asks),
+        TEST(the_loop_sleeps_no_longer_than_the_gate_says),
+        TEST(a_late_look_is_not_shown_after_something_newer),
+        TEST(a_late_look_does_not_answer_a_poll_with_something_older),
+        TEST(what_happens_before_it_is_watched_is_not_missed),
+        TEST(a_watcher_that_has_gone_is_not_mistaken_for_the_next),
+        TEST(a_poll_whose_client_says_no_more_is_answered_when_the_gate_is),
+        TEST(a_watcher_whose_notice_was_one_too_many_looks),
+        TEST(nobody_says_404_who_could_not_look),
+        TEST(payments_do_not_need_the_gate),
+        TEST(a_buy_says_what_is_known_of_its_outcome),
+        TEST(a_poll_that_ends_blind_is_told_what_was_seen_last),
+        TEST(a_stream_outlives_a_gate_that_cannot_be_asked),
+        TEST(asks_for_orders_say_who_asks),
+        TEST(an_order_in_line_is_shown_as_undecided),
+        TEST(a_list_follows_the_board),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
