@@ -8,7 +8,7 @@
 
 Each test/mutants/NN-name.patch plants one bug in a copy of the source (build/mutants/tree); its
 first line says which promise of the design it breaks and how. The copy is built, and the simulator
-runs seeds 1, 2, 3 ... until one fails. A patch that does not apply any more, does not build, or is
+(of the distributed engine, where the name says so) runs seeds 1, 2, 3 ... until one fails. A patch that does not apply any more, does not build, or is
 not caught is a failure, and so is a copy without any patch that fails on the same seeds: then what
 was caught was not the bug. Prints a table, also into build/mutants/report.txt. Exit 0 or 1.
 """
@@ -28,7 +28,7 @@ WORK = ROOT / "build" / "mutants"
 TREE, BUILD = WORK / "tree", WORK / "build"
 PATCHES = ROOT / "test" / "mutants"
 # What the simulator is built from.
-COPIED = ("CMakeLists.txt", "CMakePresets.json", "cmake", "src", "web", "test")
+COPIED = ("CMakeLists.txt", "CMakePresets.json", "cmake", "src", "lua", "web", "test")
 NOT_COPIED = {"node_modules", "__pycache__", "mutants"}
 CLEAN_SEEDS_LEAST = 50
 
@@ -70,17 +70,17 @@ def run(*command, cwd=TREE):
                           stderr=subprocess.STDOUT)
 
 
-def build():
+def build(target="simulate"):
     """The program; Failed with the compiler's first complaint."""
     if not (BUILD / "build.ninja").exists():
         done = run("cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release")
         if done.returncode != 0:
             raise Failed("cmake failed: " + done.stdout[-1000:])
-    done = run("ninja", "-C", BUILD, "simulate")
+    done = run("ninja", "-C", BUILD, target)
     if done.returncode != 0:
         errors = re.findall(r"^.*error: .*$", done.stdout, re.M) or [done.stdout[-1000:]]
         raise Failed("does not build: " + errors[0])
-    return BUILD / "test/simulate"
+    return BUILD / "test" / target
 
 
 def simulate(program, seeds):
@@ -100,6 +100,7 @@ class Mutant:
         text = path.read_text()
         self.says = text.split("\n--- ", 1)[0].replace("\n", " ")
         self.files = re.findall(r"^\+\+\+ b/(\S+)", text, re.M)
+        self.target = "simulate_distributed" if "-distributed-" in self.name else "simulate"
         self.before = {}
         self.seeds = self.promise = None
         self.what = ""
@@ -125,7 +126,7 @@ class Mutant:
         started = time.monotonic()
         try:
             self.apply()
-            told = simulate(build(), seeds)
+            told = simulate(build(self.target), seeds)
             if not told["failures"]:
                 raise Failed(f"not caught by {told['seeds']} seeds")
             first = told["failures"][0]
@@ -145,10 +146,10 @@ class Mutant:
         return f"{self.name:34} {seeds:>6} {promise:>8} {self.seconds:6.1f}  {what}"
 
 
-def clean_run(seeds):
+def clean_run(target, seeds):
     """What is wrong without any patch, or ''."""
     try:
-        told = simulate(build(), seeds)
+        told = simulate(build(target), seeds)
     except Failed as failure:
         return str(failure)
     if told["failures"]:
@@ -185,10 +186,14 @@ def main():
         lines.append(mutant.row())
         print(lines[-1], flush=True)
     caught = [mutant for mutant in mutants if mutant.caught]
-    clean_seeds = max([mutant.seeds for mutant in caught] + [CLEAN_SEEDS_LEAST])
-    clean = clean_run(clean_seeds)
-    lines.append(f"{len(caught)} of {len(mutants)} caught; without a patch {clean_seeds} seeds: "
-                 f"{clean or 'clean'}")
+    clean = ""
+    for target in sorted({mutant.target for mutant in mutants}):
+        clean_seeds = max([mutant.seeds for mutant in caught if mutant.target == target]
+                          + [CLEAN_SEEDS_LEAST])
+        clean = clean or clean_run(target, clean_seeds)
+        lines.append(f"{target} without a patch, {clean_seeds} seeds: {clean or 'clean'}")
+        print(lines[-1], flush=True)
+    lines.append(f"{len(caught)} of {len(mutants)} caught")
     print(lines[-1], flush=True)
     (WORK / "report.txt").write_text("\n".join(lines) + "\n")
     if options.json:
