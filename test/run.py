@@ -9,12 +9,16 @@ as one failure, too. Where a part fails, the end of its log is printed.
 
 import argparse
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -106,17 +110,103 @@ def ctest_counts(junit):
     return counts
 
 
+def start_redis(program, folder, log):
+    """(process, port) of a Redis of our own; None where it did not come up."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # By its full path: DEBUG RESTART, which a test uses, starts it again by that.
+    process = subprocess.Popen(
+        [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "",
+         "--appendonly", "no", "--enable-debug-command", "local"],
+        cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    for _ in range(1000):
+        if process.poll() is not None:
+            return None
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as s:
+            s.sendall(b"PING\r\n")
+            if s.recv(16).startswith(b"+PONG"):
+                return process, port
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    return None
+
+
+@contextlib.contextmanager
+def private_redis(part):
+    """Environment that names a Redis for the tests; empty where there is none, and then they say
+    that they were skipped."""
+    program = shutil.which("redis-server")
+    if program is None:
+        part.note = "no redis-server"
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-redis-") as folder, \
+            (LOGS / f"{part.name}.redis.log").open("w") as log:
+        started = start_redis(program, folder, log) or start_redis(program, folder, log)
+        if started is None:
+            raise RuntimeError(f"redis-server did not start, see {log.name}")
+        process, port = started
+        try:
+            yield {"SLUICE_TEST_REDIS": f"127.0.0.1:{port}"}
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def mariadb(part):
+    """A server for the tests of the MariaDB ledger, or None: they say then that they were skipped."""
+    sys.path.insert(0, str(ROOT / "test/integration"))
+    import marialib 
+    if marialib.missing():
+        part.note = f"no MariaDB: {marialib.missing()} missing"
+        return None
+    return marialib.MariaDB()
+
+
+def rabbitmq(part):
+    """A broker for the tests of the queue, which start it when they need it; or none, then they say
+    that they were skipped."""
+    sys.path.insert(0, str(ROOT / "test/integration"))
+    import rabbitlib
+    if rabbitlib.missing():
+        part.note = f"no RabbitMQ: {rabbitlib.missing()} missing"
+        return contextlib.nullcontext({})
+    return rabbitlib.Control()
+
+
 def unit(part, preset, *ctest_options):
+    server = mariadb(part)
+    if server is None:
+        return run_ctest(part, preset, {}, *ctest_options)
+    with server:
+        return run_ctest(part, preset, {"SLUICE_TEST_MARIADB": server.address()}, *ctest_options)
+
+
+def run_ctest(part, preset, env, *ctest_options):
     junit = LOGS / f"{part.name}.xml"
     junit.unlink(missing_ok=True)
-    code = part.run("setarch", "-R", "ctest", "--preset", preset, "-j", os.cpu_count() or 1,
-                    "--test-output-size-passed", "1000000", "--test-output-size-failed", "1000000",
-                    "--output-junit", junit, *ctest_options,
-                    env={**SANITIZERS, **({"SLUICE_LONG": "1"} if part.options.long else {})})
+    long = {"SLUICE_LONG": "1"} if part.options.long else {}
+    with private_redis(part) as redis, rabbitmq(part) as rabbit:
+        code = part.run("setarch", "-R", "ctest", "--preset", preset, "-j", os.cpu_count() or 1,
+                        "--test-output-size-passed", "1000000",
+                        "--test-output-size-failed", "1000000", "--output-junit", junit,
+                        *ctest_options, env={**SANITIZERS, **long, **redis, **rabbit, **env})
     return part.result(ctest_counts(junit) if junit.exists() else Counts(), code)
 
 
-def pytest(part, preset, *markers):
+def distributed(part, preset):
+    """The contract and the rush on the distributed engine, whose servers the tests start."""
+    return pytest(part, preset, "not embedded", files=("test_contract_*.py", "test_rush.py"),
+                  extra={"SLUICE_ENGINE": "distributed"})
+
+
+def pytest(part, preset, *markers, files=("test_*.py",), extra=None):
     """The tests with these markers; those marked slow only with --long."""
     if not list((ROOT / "test/integration").glob("test_*.py")):
         part.note = "no tests yet"
@@ -134,7 +224,9 @@ def pytest(part, preset, *markers):
         markers += ("not slow",)
     code = part.run("setarch", "-R", PYTHON, "-m", "pytest", "-q", "-ra", "--tb=short",
                     f"--junit-xml={junit}", "-m", " and ".join(markers),
-                    "test/integration", env=env)
+                    *sorted(str(path.relative_to(ROOT)) for pattern in files
+                            for path in (ROOT / "test/integration").glob(pattern)),
+                    env={**env, **(extra or {})})
     counts = Counts()
     if junit.exists():
         for suite in xml.parse(junit).getroot().iter("testsuite"):
@@ -218,18 +310,25 @@ def tidy(part):
     return counts
 
 
+def known_seeds(name):
+    lines = (ROOT / "test/simulation" / name).read_text().splitlines()
+    return [("--seeds", 1, "--first", line.split()[0]) for line in lines
+            if not line.startswith("#")]
+
+
 def simulate(part, preset, seeds, twice):
-    """One test for the seeds, one for those that run twice and must be the same, and one for each
-    that found something once."""
+    """Of each engine: one test for the seeds, one for those that run twice and must be the same, and
+    one for each that found something once."""
     program = f"build/{preset}/test/simulate"
     # A killed server frees nothing, the simulated one either: leaks say nothing here.
     env = {"ASAN_OPTIONS": SANITIZERS["ASAN_OPTIONS"] + ":detect_leaks=0"}
     runs = [("--seeds", seeds * (20 if part.options.long else 1))]
     runs += [("--determinism", twice)] if twice else []
-    for line in (ROOT / "test/simulation/seeds.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            runs.append(("--seeds", 1, "--first", line.split()[0]))
-    codes = [part.run("setarch", "-R", program, *run, env=env) for run in runs]
+    runs = [(program, *run) for run in runs + known_seeds("seeds.txt")]
+    runs += [(program + "_distributed", "--seeds", seeds // 2 * (20 if part.options.long else 1))]
+    runs += [(program + "_distributed", "--determinism", twice)] if twice else []
+    runs += [(program + "_distributed", *run) for run in known_seeds("seeds_distributed.txt")]
+    codes = [part.run("setarch", "-R", *run, env=env) for run in runs]
     return Counts(codes.count(0), len(codes) - codes.count(0))
 
 
@@ -271,6 +370,21 @@ def fuzz(part):
     return part.result(Counts(number("ok"), number("FAILED")), code)
 
 
+def drill(part):
+    """One test for each drill of the short form: a sale under load while a fault strikes."""
+    verdicts = LOGS / "drill.jsonl"
+    with verdicts.open("w") as file:
+        short = [] if part.options.long else ["--short"]
+        code = part.run(PYTHON, "script/drill", "--json", *short, stdout=file,
+                        env={"SLUICE": str(ROOT / "build/release/sluice")})
+    counts = Counts()
+    for line in verdicts.read_text().splitlines():
+        told = json.loads(line)
+        part.log.write(json.dumps(told, indent=1) + "\n")
+        counts += Counts(int(told["ok"]), int(not told["ok"]))
+    return part.result(counts, code)
+
+
 # name: (function, the build it needs, in --quick?)
 PARTS = {
     "layers": (layers, None, True),
@@ -279,6 +393,8 @@ PARTS = {
     "unit-release": (lambda part: unit(part, "release"), "release", True),
     "tidy": (tidy, "release", False),
     "integration": (lambda part: pytest(part, "release"), "release", True),
+    "distributed": (lambda part: distributed(part, "release"), "release", True),
+    "drill": (drill, "release", False),
     "browser": (browser, "release", False),
     "simulate": (lambda part: simulate(part, "release", 500, 20), "release", True),
     "fuzz": (fuzz, None, False),

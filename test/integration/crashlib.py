@@ -102,7 +102,7 @@ Order = collections.namedtuple("Order", "id user item qty status")
 
 def may_follow(before, now):
     """May an order told as `before` be `now` later?"""
-    return before == now or RANK[now] > RANK[before]
+    return before == now or (RANK[now] > RANK[before] and (before, now) != ("LOCKED", "FAILED"))
 
 
 class Told:
@@ -170,33 +170,46 @@ class TellFile:
 
 # ---------------------------------------------------------------- the ledger, by itself
 
-class Ledger:
-    """The truth as SQLite holds it, read beside the running server in one transaction."""
+class SqliteSnapshot:
+    """One state of a SQLite ledger, beside the running server."""
 
     def __init__(self, data):
         self.base = sqlite3.connect(f"file:{data}/ledger.db?mode=ro", uri=True, timeout=60,
                                     isolation_level=None)
+        self.base.execute("BEGIN")
+
+    def rows(self, sql):
+        return self.base.execute(sql).fetchall()
+
+    def close(self):
+        self.base.close()
+
+
+class Ledger:
+    """The truth as the database holds it, read beside the running server in one transaction."""
+
+    def __init__(self, server):
+        self.base = server.database.snapshot() if server.database else SqliteSnapshot(server.data)
 
     def __enter__(self):
-        self.base.execute("BEGIN")
         return self
 
     def __exit__(self, *unused):
         self.base.close()
 
     def orders(self):
-        rows = self.base.execute("SELECT id, user_id, item_id, qty, status FROM orders")
+        rows = self.base.rows("SELECT id, user_id, item_id, qty, status FROM orders")
         return [Order(*row) for row in rows]
 
     def stock(self, item):
         """(available, locked, sold) as the ledger keeps them."""
-        query = "SELECT available, locked, sold FROM stock WHERE item_id = ?"
-        return self.base.execute(query, (item,)).fetchone()
+        return self.base.rows(
+            f"SELECT available, locked, sold FROM stock WHERE item_id = {item}")[0]
 
     def sums(self, lot):
         """(available, locked, sold) as the orders add up."""
-        query = "SELECT status, sum(qty) FROM orders WHERE item_id = ? GROUP BY status"
-        units = collections.Counter(dict(self.base.execute(query, (lot.item,))))
+        units = collections.Counter(dict(self.base.rows(
+            f"SELECT status, sum(qty) FROM orders WHERE item_id = {lot.item} GROUP BY status")))
         return lot.total - units["LOCKED"] - units["PAID"], units["LOCKED"], units["PAID"]
 
     def problems(self):
@@ -205,23 +218,23 @@ class Ledger:
         for order in self.orders():
             if order.status in ALIVE:
                 held[order.item, order.user] += order.qty
-        holdings = self.base.execute("SELECT item_id, user_id, held FROM holdings").fetchall()
+        holdings = self.base.rows("SELECT item_id, user_id, held FROM holdings")
         wrong_holdings = [(item, user, units, held[item, user]) for item, user, units in holdings
                           if units != held[item, user]]
         wrong_holdings += [(*key, None, held[key])
                            for key in held.keys() - {(i, u) for i, u, _ in holdings}]
-        wrong_payments = self.base.execute("""
-            SELECT o.id, o.payment_id, p.order_id FROM orders o
-            LEFT JOIN payments p ON p.payment_id = o.payment_id
-            WHERE o.status = 'PAID' AND p.order_id IS NOT o.id""").fetchall()
+        wrong_payments = self.base.rows(
+            "SELECT o.id, o.payment_id, p.order_id FROM orders o"
+            " LEFT JOIN payments p ON p.payment_id = o.payment_id"
+            " WHERE o.status = 'PAID' AND (p.order_id IS NULL OR p.order_id <> o.id)")
         return [f"item {item}: user {user} holds {held}, by orders {orders}"
                 for item, user, held, orders in wrong_holdings] + \
             [f"{order} was paid by {payment}, which paid {other}"
              for order, payment, other in wrong_payments]
 
     def last_deadline_ms(self, item):
-        query = "SELECT max(pay_by_ms) FROM orders WHERE item_id = ? AND status = 'LOCKED'"
-        return self.base.execute(query, (item,)).fetchone()[0]
+        return self.base.rows(f"SELECT max(pay_by_ms) FROM orders WHERE item_id = {item}"
+                              " AND status = 'LOCKED'")[0][0]
 
 
 def admin_orders(server, **filters):
@@ -326,7 +339,7 @@ def wait_settled(server, lots):
     seen = {}
 
     def agrees(lot):
-        with Ledger(server.data) as ledger:
+        with Ledger(server) as ledger:
             stock, orders = ledger.stock(lot.item), ledger.sums(lot)
         gate = gate_counters(server, lot)
         seen[lot.item] = dict(gate=gate, stock=stock, orders=orders)
@@ -345,7 +358,7 @@ def check_rush(server, lot, report, told):
     report is the JSON of a crowd that asks again until it knows. The item's rows are returned.
     """
     wait_settled(server, [lot])
-    with Ledger(server.data) as ledger:
+    with Ledger(server) as ledger:
         rows = [row for row in ledger.orders() if row.item == lot.item]
         assert ledger.problems() == []
     assert sorted(admin_orders(server, item=lot.item)) == sorted(rows)
@@ -512,7 +525,8 @@ class Prober(Beside):
 class CrashLoop:
     """Rush, kill, restart, check, on one data folder. Reproducible by its seed as far as timing is.
 
-    forget: the disk that forgets what was not synced; skip_sync: syncs that are taken out of it.
+    forget: the disk that forgets what was not synced; skip_sync: syncs that are taken out of it;
+    database: the ledger is there (marialib), not in the data folder.
     """
 
     UNITS = 150  # what each item gains in a loop
@@ -521,9 +535,10 @@ class CrashLoop:
     KEEP = (0.0, 0.0, 0.3, 0.7)  # chances that an unsynced page survives a power cut
     RUSH = dict(connections=48, duplicates=10, drops=3, pay=40, cancel=20, retries=20)
 
-    def __init__(self, seed, forget=False, skip_sync=None, threads=2, progress=None):
+    def __init__(self, seed, forget=False, skip_sync=None, threads=2, progress=None,
+                 database=None):
         self.seed, self.rng = seed, random.Random(seed)
-        self.server = FragileServer(forget=forget, skip_sync=skip_sync,
+        self.server = FragileServer(forget=forget, skip_sync=skip_sync, database=database,
                                     sets=["keeper.tick_ms=20", f"server.threads={threads}",
                                           "journal.segment_mib=1"])
         self.shop = sluicelib.Shop(self.server)
@@ -662,7 +677,7 @@ class CrashLoop:
 
     def check(self):
         wait_settled(self.server, self.lots)
-        with Ledger(self.server.data) as ledger:
+        with Ledger(self.server) as ledger:
             rows = ledger.orders()
             problems = ledger.problems()
         problems += self.told.problems + compare(self.told.all(), rows, self.lots)

@@ -11,7 +11,6 @@ Nothing here waits for time to pass: it waits for conditions, and GUARD_S only t
 failure. Every port is locked between test processes, so tests may run in parallel.
 """
 import copy
-import fcntl
 import itertools
 import json
 import os
@@ -28,14 +27,16 @@ from collections import namedtuple
 
 from signlib import (b64url, compact, ed25519_public, ed25519_sign, hs256, mint, sign_jwt, unb64url,
                      webhook_signature)
+from waitlib import GUARD_S, Lately, eventually, private_port
 
 __all__ = ["b64url", "compact", "ed25519_public", "ed25519_sign", "hs256", "mint", "sign_jwt",
-           "unb64url", "webhook_signature"]
+           "unb64url", "webhook_signature", "GUARD_S", "Lately", "eventually", "private_port"]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BINARY = os.path.abspath(os.environ.get("SLUICE") or os.path.join(ROOT, "build/release/sluice"))
-GUARD_S = 60
+# Every server runs the distributed engine, on servers that enginelib starts.
+DISTRIBUTED = os.environ.get("SLUICE_ENGINE") == "distributed"
 MAX_ID = 2**53 - 1
 
 FINAL = ("PAID", "EXPIRED", "CANCELLED", "FAILED")
@@ -55,19 +56,6 @@ CODES = {
     429: ("rate_limited",),
     503: ("overloaded", "degraded", "draining"),
 }
-
-
-# ---------------------------------------------------------------- waiting
-
-def eventually(condition, what="the condition", guard_s=GUARD_S, every_s=0.02):
-    """Poll until condition() is truthy and return its value."""
-    end = time.monotonic() + guard_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"gave up waiting for {what}"
-        time.sleep(every_s)
 
 
 # ---------------------------------------------------------------- one connection
@@ -373,39 +361,24 @@ class Events:
 
 # ---------------------------------------------------------------- the server
 
-_port_locks = []
-
-
-def private_port():
-    """A port below the ephemeral range, locked against other test processes until we exit."""
-    folder = os.path.join(tempfile.gettempdir(), f"sluice-ports-{os.getuid()}")
-    os.makedirs(folder, exist_ok=True)
-    while True:
-        port = random.SystemRandom().randrange(20000, 32000)
-        lock = os.open(os.path.join(folder, str(port)), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            os.close(lock)
-            continue
-        _port_locks.append(lock)
-        return port
-
-
 running = []
 
 
 class Server:
-    """One `sluice serve` with a private port and data folder."""
+    """One `sluice serve` with a private port and data folder (or its ledger in a database)."""
 
-    def __init__(self, data=None, demo=False, sets=(), extra=(), port=None):
+    def __init__(self, data=None, demo=False, sets=(), extra=(), port=None, database=None):
         self.owns_data = data is None
         self.data = data or tempfile.mkdtemp(prefix="sluice-it-")
         self.port = port or private_port()
         self.address = ("127.0.0.1", self.port)
-        self.demo, self.sets, self.extra = demo, list(sets), list(extra)
+        self.demo, self.sets, self.extra, self.database = demo, list(sets), list(extra), database
+        if DISTRIBUTED and not database:
+            import enginelib
+            engine, self.database = enginelib.shared().settings()
+            self.sets = engine + self.sets
+            database = self.database
+        self.sets += [f"ledger.url={database.url}"] if database else []
         self.process = None
         self.log_fd, self.log_path = tempfile.mkstemp(prefix="sluice-it-", suffix=".log")
         self.client = Client(self.address)
@@ -662,6 +635,11 @@ class Shop:
     # buyers
 
     def item(self, item):
+        if DISTRIBUTED:
+            time.sleep(1.0)  # its numbers may be a second old
+        return self.item_now(item)
+
+    def item_now(self, item):
         response = self.server.get(f"/v1/items/{item}")
         assert response.status == 200, response
         body = response.json()
@@ -669,7 +647,12 @@ class Shop:
         return body
 
     def counters(self, item):
-        body = self.item(item)
+        if DISTRIBUTED:
+            return Lately(lambda: self.counters_now(item))
+        return self.counters_now(item)
+
+    def counters_now(self, item):
+        body = self.item_now(item)
         return body["available"], body["locked"], body["sold"]
 
     def wait_counters(self, item, available, locked, sold):

@@ -254,6 +254,7 @@ def test_checks_come_in_the_order_of_the_contract(server, shop):
     assert shop.buy(user, ticket).status in (200, 202)
 
 
+@pytest.mark.embedded
 def test_the_window_comes_before_sold_out(server, shop):
     lot = shop.lot(total=1)
     late, buyer = shop.user(), shop.user()

@@ -108,6 +108,7 @@ def test_counters_include_every_decision_answered_before(server, shop):
     assert shop.counters(lot.item) == (11, 2, 2)
 
 
+@pytest.mark.embedded
 def test_the_listing_counts_like_the_item(server, shop):
     lot = shop.lot(total=3, limit=0)
     shop.order_locked(shop.user(), lot.item, 2)

@@ -374,6 +374,7 @@ def test_a_deleted_draft_stays_deleted(make_server):
     problem(server.admin("GET", f"/sales/{lot.sale}"), 404, "not_found")
 
 
+@pytest.mark.embedded
 def test_a_moved_copy_of_the_data_is_the_same_shop(make_server):
     server = make_server()
     shop = Shop(server)

@@ -7,7 +7,7 @@ import pytest
 
 from sluicelib import Server, Shop, problem
 
-SERVER = dict(demo=True)
+SERVER = dict(demo=True, sets=["reconcile.bound_s=1"])
 
 # The calls of the contract that exist; parameter names are the document's own business.
 CALLS = """
@@ -37,13 +37,14 @@ GET /v1/admin/orders
 GET /v1/admin/orders/{}
 GET /v1/admin/events
 GET /v1/admin/sales/{}/report
+POST /v1/admin/reconcile
 GET /v1/admin/live
 GET /metrics
 GET /livez
 GET /readyz
 """.split("\n")[1:-1]
 
-ABSENT = ("challenge", "blocks", "switches", "reconcile")
+ABSENT = ("challenge", "blocks", "switches")
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def lock_orders(server, tmp_path, count):
 
 
 def wait_until_all_are_due(server, lot):
-    with Ledger(server.data) as ledger:
+    with Ledger(server) as ledger:
         last_ms = ledger.last_deadline_ms(lot.item)
     sluicelib.eventually(lambda: time.time() * 1000 > last_ms + 100, "the deadlines",
                          guard_s=120)
@@ -66,7 +66,7 @@ def weather_the_storm(server, lot):
 def check_all_returned_once(server, lot):
     wait_settled(server, [lot])
     assert crashlib.gate_counters(server, lot) == (lot.total, 0, 0)
-    with Ledger(server.data) as ledger:
+    with Ledger(server) as ledger:
         rows = ledger.orders()
     assert collections.Counter(row.status for row in rows) == {"EXPIRED": lot.total}
     events = admin_events(server)

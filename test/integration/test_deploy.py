@@ -1,0 +1,113 @@
+"""What deploy/ offers is what the program and nginx take, and script/cluster does what it says."""
+import glob
+import os
+import signal
+import subprocess
+
+import pytest
+
+import clusterlib
+import proclib
+import serverlib
+import sluicelib
+
+FOLDER = os.path.join(sluicelib.ROOT, "deploy")
+CONFIGURATIONS = sorted(glob.glob(f"{FOLDER}/*.conf") + glob.glob(f"{FOLDER}/many/*.conf"))
+CONFIGURATIONS.remove(f"{FOLDER}/nginx.conf")
+CLUSTER = os.path.join(sluicelib.ROOT, "script/cluster")
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=os.path.basename)
+def test_an_example_is_a_configuration(path):
+    code, out, err = sluicelib.run("check-config", path)
+    assert code == 0, out + err
+
+
+def test_every_role_has_an_example():
+    roles = {os.path.basename(path) for path in glob.glob(f"{FOLDER}/many/*.conf")}
+    assert roles == {"front.conf", "relay.conf", "booker.conf", "keeper.conf"}
+
+
+@pytest.mark.skipif(not proclib.NGINX, reason="no nginx")
+def test_nginx_speaks_for_a_front_that_is_gone(make_server, tmp_path):
+    """Its refusal is one of the contract: a buyer may come again with the same ticket."""
+    server = make_server()
+    lot = sluicelib.Shop(server).lot(total=5)
+    nginx = proclib.Nginx("nginx", str(tmp_path / "nginx"), [server.address])
+    try:
+        nginx.start()
+        door = clusterlib.Door(nginx.address, server.data)
+        shop = sluicelib.Shop(door)
+        ticket = shop.ticket(1, lot.item)
+        assert shop.order_locked(2, lot.item)["status"] == "LOCKED"
+        server.kill()
+        sluicelib.problem(shop.buy(1, ticket), 503, "degraded", "same-ticket")
+        sluicelib.problem(door.get(f"/v1/items/{lot.item}"), 503, "degraded", "later")
+        server.start()
+        answer = sluicelib.eventually(lambda: (a := shop.buy(1, ticket)).status != 503 and a,
+                                      "the front to be asked again")
+        assert answer.status in (200, 202), answer
+    finally:
+        nginx.discard()
+
+
+# ---------------------------------------------------------------- script/cluster
+
+def cluster(what, folder, *more):
+    done = subprocess.run([CLUSTER, what, "--dir", str(folder), *map(str, more)], text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=300,
+                          env=dict(os.environ, SLUICE=sluicelib.BINARY))
+    return done.returncode, done.stdout, done.stderr
+
+
+def pids(folder):
+    """name -> pid of every member that has a pid file."""
+    found = {}
+    for path in glob.glob(f"{folder}/*/member.pid"):
+        with open(path, encoding="ascii") as file:
+            found[os.path.basename(os.path.dirname(path))] = int(file.read().split()[0])
+    return found
+
+
+def sells(door, item):
+    """Whether the front that nginx chooses this time has the item on sale."""
+    answer = door.get(f"/v1/items/{item}")
+    return answer.status == 200 and answer.json()["state"] == "open"
+
+
+@pytest.mark.skipif(serverlib.missing() != "", reason=f"not installed: {serverlib.missing()}")
+def test_a_cluster_goes_up_and_down(tmp_path):
+    folder = tmp_path / "cluster"
+    code, out, _ = cluster("status", folder)
+    assert code == 1 and "nothing in" in out
+    assert cluster("down", folder)[0] == 0
+    try:
+        port = sluicelib.private_port()
+        code, out, err = cluster("up", folder, "--port", port)
+        assert code == 0, out + err
+        assert err == "" and f"http://127.0.0.1:{port}/" in out and "admin.token" in out
+        code, out, _ = cluster("status", folder)
+        assert code == 0 and len(out.splitlines()) == 17, out
+        assert all(line.split()[-1] == "ready" for line in out.splitlines()), out
+        # Any front sells.
+        door = clusterlib.Door(("127.0.0.1", port), f"{folder}/secrets")
+        lot = sluicelib.Shop(door).lot(total=5)
+        # The other front hears of it a moment later.
+        sluicelib.eventually(lambda: all(sells(door, lot.item) for _ in range(4)), "both fronts")
+        for user in range(1, 6):
+            sluicelib.Shop(door).order_locked(user, lot.item)
+        # Again: nothing is started twice; one that died is started again.
+        before = pids(folder)
+        assert cluster("up", folder)[0] == 0 and pids(folder) == before
+        os.killpg(before["relay1"], signal.SIGKILL)
+        code, out, _ = cluster("status", folder)
+        assert code == 1 and out.count("ready") == 16, out
+        assert cluster("up", folder)[0] == 0
+        after = pids(folder)
+        assert {name for name in after if after[name] != before[name]} == {"relay1"}
+    finally:
+        code, out, err = cluster("down", folder)
+    assert code == 0, out + err
+    states = [(proclib.process_state(pid) or "X")[0] for pid in after.values()]
+    assert pids(folder) == {} and set(states) <= {"X", "Z"}, states  # an orphan is reaped late
+    assert cluster("clean", folder)[0] == 0 and not folder.exists()

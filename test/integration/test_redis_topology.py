@@ -1,0 +1,479 @@
+"""The gate on real Redis topologies: one server, Sentinels, a Cluster, while servers die, freeze and
+hand slots over in the middle of a rush; and WAIT.
+
+A front without HTTP (test/probe/redis_probe.c) buys; what its buyers were told is held against what
+the servers have. Whatever happens, of the orders of one epoch:
+  - whoever was told that nothing ran has none;
+  - nobody has one who was not told that he won, or that the outcome is not known;
+  - each is in the outbox once, and units, orders and outbox say the same number.
+Where no server lost its memory, whoever was told that he won has one, besides.
+"""
+import json
+import os
+import select
+import subprocess
+
+import pytest
+
+import redislib
+import sluicelib
+from sluicelib import eventually
+
+PROBE = os.path.join(os.path.dirname(sluicelib.BINARY), "test", "redis_probe")
+ITEM, STOCK = 11, 1000000
+
+pytestmark = pytest.mark.skipif(redislib.missing() != "",
+                                reason=f"not installed: {redislib.missing()}")
+
+
+class Probe:
+    """A front of its own keys; ended with its test."""
+
+    made = 0
+
+    def __init__(self, url, segments=0, wait_replicas=0, wait_timeout_ms=0, password_file=None):
+        Probe.made += 1
+        self.prefix = f"probe{os.getpid()}-{Probe.made}"
+        self.process = subprocess.Popen(
+            [PROBE, url, str(segments), self.prefix, str(wait_replicas), str(wait_timeout_ms),
+             *([password_file] if password_file else [])],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.segments = self.ask("segments")["segments"]
+        self.epochs = {}
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        if not select.select([self.process.stdout], [], [], 2 * sluicelib.GUARD_S)[0]:
+            self.process.kill()
+        line = self.process.stdout.readline()
+        assert line, f"the probe ended: {self.process.wait()}"
+        return json.loads(line)
+
+    def close(self):
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+        self.process.stdout.close()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def ready(self):
+        assert self.ask("ready")["ready"], "the links are not ready"
+
+    def where(self, segment):
+        return self.ask("where", segment)
+
+    def port(self, segment):
+        return self.where(segment)["port"]
+
+    def slot(self, segment):
+        return self.where(segment)["slot"]
+
+    def rebuild(self, *segments):
+        for segment in segments or range(self.segments):
+            epoch = self.epochs[segment] = self.epochs.get(segment, 0) + 1
+            done = self.ask("rebuild", segment, epoch)
+            assert done["outcome"] == "done", done
+
+    def open(self):
+        self.ready()
+        self.rebuild()
+        return self
+
+    def told(self):
+        """What buyers were told since the last time."""
+        return [Told(*row) for row in self.ask("told")]
+
+    def buy(self, count):
+        self.ask("buy", count)
+        return self.told()
+
+    # ------------------------------------------------------------ what the servers have
+
+    def check(self, server, segment, epoch, told, kept=True):
+        """Holds what one epoch of a segment has against what was told; the buyers with an order."""
+        key = f"{self.prefix}{{{self.where(segment)['tag']}}}"
+        users = []
+        for name in server.ask("KEYS", f"{key}:{epoch}:o:{ITEM}:*"):
+            users += [int(value.split()[0]) for value in server.ask("HVALS", name)]
+        outbox = [dict(zip(*[iter(fields)] * 2))["reserve"].split()
+                  for _, fields in server.ask("XRANGE", f"{key}:out", "-", "+")]
+        decided = [int(words[3]) for words in outbox if int(words[1]) == epoch]
+        assert sorted(decided) == sorted(users), "outbox and orders differ"
+        assert len(set(users)) == len(users)
+        item = server.ask("HMGET", f"{key}:{epoch}:i:{ITEM}", "available", "locked")
+        if kept or item != [None, None]:  # a replica may know nothing of the epoch yet
+            assert [int(number) for number in item] == [STOCK - len(users), len(users)]
+        mine = [one for one in told if one.segment == segment and one.epoch == epoch]
+        by = {fate: {one.user for one in mine if one.fate == fate}
+              for fate in ("won", "refused", "unknown")}
+        assert sum(map(len, by.values())) == len(mine), "somebody was told nothing"
+        assert not by["refused"] & set(users), "ran, and was told that nothing did"
+        assert set(users) <= by["won"] | by["unknown"], "orders of nobody"
+        if kept:
+            assert by["won"] <= set(users), "orders that were promised are gone"
+        return set(users)
+
+
+class Told:
+    def __init__(self, user, segment, epoch, fate):
+        self.user, self.segment, self.epoch, self.fate = user, segment, epoch, fate
+
+
+def fates(told, segment=None):
+    """{fate: how many}"""
+    counts = {}
+    for one in told:
+        if segment is None or one.segment == segment:
+            counts[one.fate] = counts.get(one.fate, 0) + 1
+    return counts
+
+
+@pytest.fixture
+def make_probe():
+    made = []
+
+    def make(*args, **options):
+        made.append(Probe(*args, **options))
+        return made[-1]
+
+    yield make
+    try:
+        for probe in made:
+            probe.close()
+    finally:
+        for probe in made:
+            probe.kill()
+
+
+@pytest.fixture(scope="module")
+def sentinels():
+    with redislib.Sentinels() as group:
+        yield group
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with redislib.Cluster() as group:
+        yield group
+
+
+def meanwhile(probe, least, fate="won", segment=None):
+    """Lets buyers go on until so many of them were told this; what all of them were told."""
+    told = []
+
+    def enough():
+        told.extend(probe.told())
+        return fates(told, segment).get(fate, 0) >= least
+    eventually(enough, f"{least} buyers to be told: {fate}")
+    return told
+
+
+# ---------------------------------------------------------------- one server
+
+@pytest.mark.asan
+def test_one_server(make_probe):
+    with redislib.Redis() as server:
+        probe = make_probe(server.url.replace("127.0.0.1", "localhost"))
+        assert probe.segments == 1
+        probe.open()
+        told = probe.buy(500)
+        assert fates(told) == {"won": 500}
+        assert probe.check(server, 0, 1, told) == {one.user for one in told}
+        server.kill()
+        assert set(fates(probe.buy(50))) <= {"refused", "unknown"}
+        server.start()
+        probe.ready()
+        assert fates(probe.buy(50)) == {"unknown": 50}
+        probe.rebuild()
+        told = probe.buy(50)
+        assert fates(told) == {"won": 50}
+        probe.check(server, 0, 2, told)
+
+
+# ---------------------------------------------------------------- who may ask
+
+def buys(probe, server):
+    probe.open()
+    told = probe.buy(20)
+    assert fates(told) == {"won": 20}
+    probe.check(server, 0, 1, told)
+
+
+def test_one_server_with_a_user(make_probe):
+    with redislib.Redis() as server:
+        server.ask("ACL", "SETUSER", "shop", "on", ">p@ss/1", "allkeys", "allchannels", "+@all")
+        server.ask("ACL", "SETUSER", "default", "off")
+        buys(make_probe(f"redis://shop:p%40ss%2f1@127.0.0.1:{server.port}"), server)
+
+
+def test_a_cluster_with_a_password(make_probe):
+    """Of one node."""
+    with redislib.Redis(["--cluster-enabled", "yes", "--cluster-port", sluicelib.private_port()],
+                        password="pass word") as node:
+        node.ask("CLUSTER", "ADDSLOTSRANGE", 0, redislib.SLOTS - 1)
+        eventually(lambda: "cluster_state:ok" in node.ask("CLUSTER", "INFO"), "the Cluster")
+        probe = make_probe(f"cluster://:pass%20word@127.0.0.1:{node.port}")
+        assert probe.segments == 1
+        buys(probe, node)
+
+
+def test_a_sentinel_with_a_password(make_probe, tmp_path):
+    secret = tmp_path / "sentinel.password"
+    secret.write_text("sesame\n")
+    with redislib.Redis(password="pass word") as master, redislib.Redis(
+            password="sesame", sentinel=f"sentinel monitor shop 127.0.0.1 {master.port} 1\n"
+                                        'sentinel auth-pass shop "pass word"\n') as watcher:
+        url = f"sentinel://:pass%20word@127.0.0.1:{watcher.port}/shop"
+        buys(make_probe(url, password_file=str(secret)), master)
+        assert make_probe(url, segments=1).port(0) == 0  # nobody tells him
+
+
+# ---------------------------------------------------------------- Sentinels
+
+@pytest.mark.asan
+def test_a_killed_master_is_left_for_the_new_one(sentinels, make_probe):
+    probe = make_probe(sentinels.url).open()
+    old = sentinels.master()
+    assert probe.segments == 1 and probe.port(0) == old.port
+    told = probe.buy(500)
+    assert fates(told) == {"won": 500}
+    probe.ask("start")
+    told += meanwhile(probe, 100)
+    old.kill()
+    new = sentinels.failed_over(old)
+    eventually(lambda: probe.port(0) == new.port, "the topology to follow")
+    probe.ask("stop")
+    probe.ready()
+    during = probe.told()
+    assert fates(during).get("refused", 0) + fates(during).get("unknown", 0) > 0
+    told += during
+    probe.check(new, 0, 1, told, kept=False)  # replication may have been behind
+    # The new master has the segment of another server: nobody decides until it is rebuilt.
+    assert fates(probe.buy(50)) == {"unknown": 50}
+    assert probe.ask("look", 0)["outcome"] == "stale"
+    probe.rebuild()
+    told = probe.buy(300)
+    assert fates(told) == {"won": 300}
+    # The old one comes back and takes itself for a master for a while.
+    old.start()
+    assert old.role() == "master"
+    told += probe.buy(100)
+    assert probe.port(0) == new.port
+    assert fates(told) == {"won": 400}
+    probe.check(new, 0, 2, told)
+    sentinels.rejoin(old, new)
+
+
+def test_a_frozen_master_is_not_believed_when_it_wakes(sentinels, make_probe):
+    """And a Sentinel that slept through the failover is not, either."""
+    probe = make_probe(sentinels.url).open()
+    old, sleeper = sentinels.master(), sentinels.watchers[0]
+    probe.ask("start")
+    told = meanwhile(probe, 100)
+    old.freeze()
+    sleeper.freeze()
+    watchers, sentinels.watchers = sentinels.watchers, sentinels.watchers[1:]
+    try:
+        new = sentinels.failed_over(old)
+    finally:
+        sentinels.watchers = watchers
+        sleeper.thaw()
+        old.thaw()
+    eventually(lambda: probe.port(0) == new.port, "the topology to follow")
+    probe.ask("stop")
+    probe.ready()
+    told += probe.told()
+    probe.check(new, 0, 1, told, kept=False)
+    probe.rebuild()
+    told = probe.buy(300)
+    assert fates(told) == {"won": 300}
+    assert probe.port(0) == new.port
+    probe.check(new, 0, 2, told)
+    sentinels.rejoin(old, new)
+
+
+def test_a_sentinel_that_knows_less_is_not_believed(sentinels, make_probe):
+    """It was set up anew, and names another server; first beside the others, then alone."""
+    if sentinels.epoch() == 0:
+        sentinels.hand_over()
+    master = sentinels.master()
+    with redislib.Redis() as other, redislib.Redis(
+            sentinel=f"sentinel monitor {sentinels.NAME} 127.0.0.1 {other.port} 2\n") as lone:
+        probe = make_probe(sentinels.url.replace("//", f"//127.0.0.1:{lone.port},")).open()
+        assert probe.port(0) == master.port
+        for watcher in sentinels.watchers:
+            watcher.kill()
+        try:
+            eventually(lambda: probe.ask("numbers")["looks_failed"] > 0, "a look at it alone")
+            assert probe.port(0) == master.port
+            assert fates(probe.buy(50)) == {"won": 50}
+        finally:
+            for watcher in sentinels.watchers:
+                watcher.start()
+        eventually(sentinels.settled, "the Sentinels to find each other again")
+
+
+# ---------------------------------------------------------------- WAIT
+
+@pytest.mark.asan
+def test_a_promise_waits_for_replicas(sentinels, make_probe):
+    master, replica = sentinels.master(), sentinels.replica()
+    probe = make_probe(sentinels.url, wait_replicas=1, wait_timeout_ms=200).open()
+    told = probe.buy(300)
+    assert fates(told) == {"won": 300}
+    numbers = probe.ask("numbers")
+    assert 0 < numbers["waits"] <= 300 and numbers["waits_short"] == 0
+    # One WAIT stands for many promises.
+    assert probe.check(replica, 0, 1, told) == {one.user for one in told}
+    replica.freeze()
+    try:
+        probe.ask("buy", 20)
+    finally:
+        replica.thaw()
+    numbers = probe.ask("numbers")
+    assert numbers["waits_short"] > 0
+    assert probe.ask("again", 0)["left"] == 0
+    late = probe.told()
+    assert fates(late) == {"won": 20}
+    probe.check(master, 0, 1, told + late)
+
+
+def test_too_few_replicas_undo_nothing(sentinels, make_probe):
+    master = sentinels.master()
+    probe = make_probe(sentinels.url, wait_replicas=2, wait_timeout_ms=10).open()
+    probe.ask("buy", 100)
+    assert probe.ask("again", 1)["left"] == 100  # who asks again waits again
+    told = probe.told()
+    assert fates(told) == {"unknown": 100}
+    assert len(probe.check(master, 0, 1, told)) == 100
+
+
+# ---------------------------------------------------------------- Cluster
+
+def ports(probe):
+    return [probe.port(segment) for segment in range(probe.segments)]
+
+
+def server_at(cluster, port):
+    return next(server for server in cluster.servers if server.port == port)
+
+
+@pytest.mark.asan
+def test_every_master_has_a_segment(cluster, make_probe):
+    probe = make_probe(cluster.url).open()
+    assert probe.segments == 3
+    assert len(set(ports(probe))) == 3
+    told = probe.buy(600)
+    assert fates(told) == {"won": 600}
+    for segment, port in enumerate(ports(probe)):
+        users = probe.check(server_at(cluster, port), segment, 1, told)
+        assert users == {one.user for one in told if one.segment == segment}
+        assert len(users) > 100
+
+
+@pytest.mark.asan
+def test_a_slot_that_moved_is_followed(cluster, make_probe):
+    probe = make_probe(cluster.url).open()
+    before = ports(probe)
+    cluster.reshard(probe.slot(1), server_at(cluster, before[0]))
+    told = probe.buy(300)
+    assert probe.ask("numbers")["redirects"] > 0
+    assert ports(probe) == [before[0], before[0], before[2]]
+    assert fates(told, 0) == {"won": len([one for one in told if one.segment == 0])}
+    # Its keys came along, but they are another server's: no decision until it is rebuilt.
+    assert set(fates(told, 1)) == {"unknown"}
+    probe.rebuild(1)
+    told = probe.buy(300)
+    assert fates(told) == {"won": 300}
+    probe.check(server_at(cluster, before[0]), 1, 2, told)
+    cluster.reshard(probe.slot(1), server_at(cluster, before[1]))
+    cluster.wait()
+
+
+@pytest.mark.asan
+def test_a_slot_is_moved_while_buyers_buy(cluster, make_probe):
+    probe = make_probe(cluster.url).open()
+    before = ports(probe)
+    source, target = server_at(cluster, before[2]), server_at(cluster, before[0])
+    slot = probe.slot(2)
+    probe.ask("start")
+    told = meanwhile(probe, 300)
+    cluster.begin_move(slot, target)
+    told += meanwhile(probe, 300)
+    while cluster.move_keys(slot, source, target, most=3) == 3:
+        told += meanwhile(probe, 20)
+    # All keys are there: ASK leads to them, and they are another server's.
+    told += meanwhile(probe, 20, "unknown", segment=2)
+    cluster.end_move(slot, target)
+    eventually(lambda: probe.port(2) == before[0], "the topology to follow")
+    probe.ask("stop")
+    told += probe.told()
+    numbers = probe.ask("numbers")
+    assert numbers["redirects"] > 0 and numbers["stale"] > 0
+    assert fates(told, 2).get("refused", 0) > 0
+    for segment in (0, 1):
+        assert set(fates(told, segment)) == {"won"}
+    assert len(probe.check(target, 2, 1, told)) > 0
+    probe.rebuild(2)
+    told = probe.buy(300)
+    assert fates(told) == {"won": 300}
+    probe.check(target, 2, 2, told)
+    cluster.reshard(slot, source)
+    cluster.wait()
+
+
+@pytest.mark.asan
+def test_a_killed_master_stops_its_own_segment_only(cluster, make_probe):
+    probe = make_probe(cluster.url).open()
+    before = ports(probe)
+    old = server_at(cluster, before[1])
+    probe.ask("start")
+    told = meanwhile(probe, 300)
+    old.kill()
+    new = cluster.failed_over(probe.slot(1), old)
+    eventually(lambda: probe.port(1) == new.port, "the topology to follow")
+    probe.ask("stop")
+    probe.ready()
+    told += probe.told()
+    for segment in (0, 2):
+        assert set(fates(told, segment)) == {"won"}
+        probe.check(server_at(cluster, before[segment]), segment, 1, told)
+    assert set(fates(told, 1)) - {"won"}
+    probe.check(new, 1, 1, told, kept=False)
+    probe.rebuild(1)
+    told = probe.buy(300)
+    assert fates(told) == {"won": 300}
+    probe.check(new, 1, 2, told)
+    old.start()
+    cluster.wait()
+
+
+def test_a_planned_failover(cluster, make_probe):
+    """Nothing is lost by it, and it is another server nevertheless."""
+    probe = make_probe(cluster.url).open()
+    old = server_at(cluster, probe.port(0))
+    new = cluster.replica_of(old)
+    probe.ask("start")
+    told = meanwhile(probe, 300)
+    cluster.hand_over(new)
+    eventually(lambda: probe.port(0) == new.port, "the topology to follow")
+    probe.ask("stop")
+    probe.ready()
+    told += probe.told()
+    probe.check(new, 0, 1, told)
+    assert set(fates(probe.buy(100), 0)) == {"unknown"}
+    probe.rebuild(0)
+    assert fates(probe.buy(100)) == {"won": 100}
+    cluster.wait()
+
+
+def test_more_segments_than_masters(cluster, make_probe):
+    probe = make_probe(cluster.url, segments=7).open()
+    told = probe.buy(700)
+    assert fates(told) == {"won": 700}
+    for segment, port in enumerate(ports(probe)):
+        assert probe.check(server_at(cluster, port), segment, 1, told)

@@ -1,0 +1,67 @@
+"""Waiting for conditions, never for time; and ports that no other test process takes."""
+import fcntl
+import os
+import random
+import socket
+import tempfile
+import time
+
+GUARD_S = 60
+
+
+def eventually(condition, what="the condition", guard_s=GUARD_S, every_s=0.02):
+    """Poll until condition() is truthy and return its value."""
+    end = time.monotonic() + guard_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"gave up waiting for {what}"
+        time.sleep(every_s)
+
+
+class Lately:
+    """A value that the contract allows to be a moment old: equal once it has become so. Taken apart,
+    it is what it is after that moment."""
+
+    def __init__(self, look, age_s=1.0):
+        self.look, self.age_s = look, age_s
+
+    def __eq__(self, other):
+        end = time.monotonic() + 10 * self.age_s
+        while self.look() != other:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def __iter__(self):
+        time.sleep(self.age_s)
+        return iter(self.look())
+
+    def __getitem__(self, at):
+        return tuple(self)[at]
+
+    def __repr__(self):
+        return f"lately {self.look()}"
+
+
+_port_locks = []
+
+
+def private_port():
+    """A port below the ephemeral range, locked against other test processes until we exit."""
+    folder = os.path.join(tempfile.gettempdir(), f"sluice-ports-{os.getuid()}")
+    os.makedirs(folder, exist_ok=True)
+    while True:
+        port = random.SystemRandom().randrange(20000, 32000)
+        lock = os.open(os.path.join(folder, str(port)), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            os.close(lock)
+            continue
+        _port_locks.append(lock)
+        return port
