@@ -39,24 +39,42 @@ function(sluice_room name)
     endif()
 endfunction()
 
-# sluice_files(NAME dir TABLE)
+# sluice_files(NAME dir TABLE [NPM path=file...])
 #
 # Every file under dir, in the read-only data of the binary, behind a table TABLE and its TABLE_count
 # (rows as in http/assets.h and backend/redis/scripts.c, which the last section repeats). The
 # assembler includes the bytes themselves: no converter to build or trust, and a changed file is
-# assembled again.
+# assembled again. Of what npm brought into dir only the files named by NPM are taken, under the path
+# before the equals sign; without npm's they are left out, and the build says so.
 function(sluice_files name folder table)
+    cmake_parse_arguments(files "" "" "NPM" ${ARGN})
     set(dir "${PROJECT_SOURCE_DIR}/${folder}")
     set(assembly "${PROJECT_BINARY_DIR}/${table}.s")
     file(GLOB_RECURSE files CONFIGURE_DEPENDS LIST_DIRECTORIES false RELATIVE "${dir}" "${dir}/*")
-    list(SORT files)
-    list(LENGTH files count)
+    list(FILTER files EXCLUDE REGEX "^(node_modules/|package(-lock)?\\.json$)")
+    foreach(file IN LISTS files)
+        list(APPEND pairs "${file}=${file}")
+    endforeach()
+    foreach(pair IN LISTS files_NPM)
+        string(REGEX REPLACE "^[^=]*=" "" file "${pair}")
+        if(EXISTS "${dir}/${file}")
+            list(APPEND pairs "${pair}")
+        else()
+            message(WARNING "${folder}/${file} is missing; script/bootstrap brings it")
+        endif()
+    endforeach()
+    list(SORT pairs)
+    list(LENGTH pairs count)
     set(bytes "    .section .rodata\n")
     set(rows "    .section .data.rel.ro, \"aw\", %progbits\n    .balign 8\n"
              "    .global ${table}\n${table}:\n")
     set(index 0)
-    foreach(file IN LISTS files)
-        string(APPEND bytes "path_${index}:\n    .asciz \"${file}\"\n    .balign 16\n"
+    set(sources "")
+    foreach(pair IN LISTS pairs)
+        string(REGEX REPLACE "=.*" "" path "${pair}")
+        string(REGEX REPLACE "^[^=]*=" "" file "${pair}")
+        list(APPEND sources "${dir}/${file}")
+        string(APPEND bytes "path_${index}:\n    .asciz \"${path}\"\n    .balign 16\n"
                "data_${index}:\n    .incbin \"${dir}/${file}\"\nend_${index}:\n    .byte 0\n")
         string(APPEND rows "    .8byte path_${index}, data_${index}, end_${index} - data_${index}\n")
         math(EXPR index "${index} + 1")
@@ -66,8 +84,7 @@ function(sluice_files name folder table)
            "${table}_count:\n    .8byte ${count}\n"
            "    .section .note.GNU-stack, \"\", %progbits\n")
     file(CONFIGURE OUTPUT "${assembly}" CONTENT "${text}" @ONLY)
-    list(TRANSFORM files PREPEND "${dir}/")
-    set_source_files_properties("${assembly}" PROPERTIES OBJECT_DEPENDS "${files}")
+    set_source_files_properties("${assembly}" PROPERTIES OBJECT_DEPENDS "${sources}")
     add_library(${name} STATIC "${assembly}")
     set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
 endfunction()

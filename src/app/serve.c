@@ -601,14 +601,17 @@ static void say_where(const struct server *server)
     uint16_t port = net_listener_port(server->listener);
     log_event(LOG_INFO, "server.ready", LOG_STR("listen", listen), LOG_U64("port", port),
               LOG_U64("threads", server->loops_count), LOG_STR("data", server->config.data_dir));
-    printf("Sluice serves http://%.*s:%u/\n"
-           "  the page      http://%.*s:%u/\n"
-           "  the contract  http://%.*s:%u/openapi.json\n"
-           "  metrics       http://%.*s:%u/metrics\n"
-           "  admin token   %s/admin.token   (sluice token --admin --data %s)\n"
+    static const char *const places[][2] = {{"the page", "/"},
+                                            {"the console", "/console"},
+                                            {"the contract", "/openapi.json"},
+                                            {"metrics", "/metrics"}};
+    printf("Sluice serves http://%.*s:%u/\n", address_len, listen, port);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        printf("  %-13s http://%.*s:%u%s\n", places[i][0], address_len, listen, port, places[i][1]);
+    }
+    printf("  admin token   %s/admin.token   (sluice token --admin --data %s)\n"
            "Stop it with Ctrl-C or SIGTERM.\n",
-           address_len, listen, port, address_len, listen, port, address_len, listen, port,
-           address_len, listen, port, server->config.data_dir, server->config.data_dir);
+           server->config.data_dir, server->config.data_dir);
     (void)fflush(stdout);
 }
 

@@ -133,7 +133,13 @@ static int rewrite_file(struct file *file)
     return 0;
 }
 
-/* "/" is the page; "a/b.js" becomes "/assets/a/b.<hash>.js". */
+static bool is_page(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strcmp(slash == NULL ? path : slash + 1, "index.html") == 0;
+}
+
+/* "index.html" is "/", "a/index.html" is "/a"; "a/b.js" becomes "/assets/a/b.<hash>.js". */
 static int name_file(struct file *file, bool page, const char *hash)
 {
     const char *path = file->asset->path;
@@ -141,7 +147,9 @@ static int name_file(struct file *file, bool page, const char *hash)
     size_t stem = dot == NULL ? strlen(path) : (size_t)(dot - path);
     struct out out = out_over(file->path, sizeof(file->path));
     if (page) {
+        size_t folder = strlen(path) - (sizeof("index.html") - 1);
         out_lit(&out, "/");
+        out_bytes(&out, path, folder == 0 ? 0 : folder - 1);
     } else {
         out_lit(&out, PREFIX);
         out_bytes(&out, path, stem);
@@ -196,7 +204,7 @@ static int finish(struct file *file)
     file->etag[0] = file->etag[HASH_TEXT + 1] = '"';
     memcpy(file->etag + 1, text, HASH_TEXT);
     file->etag[HASH_TEXT + 2] = '\0';
-    bool page = strcmp(file->asset->path, "index.html") == 0;
+    bool page = is_page(file->asset->path);
     err = name_file(file, page, text);
     head_file(file, page);
     file->state = FILE_DONE;

@@ -96,7 +96,7 @@ export async function openPage(server, options = {}, path = '/') {
     page.on('console', (message) => { if (message.type() === 'error') errors.push(message.text()); });
     page.on('pageerror', (error) => errors.push(String(error)));
     await page.goto(server.url + path);
-    await page.locator('.card').first().waitFor();
+    await page.locator(path === '/console' ? '#token' : '.card').first().waitFor();
     return { page, errors, card: (item) => page.locator(`article[data-item="${item.id}"]`) };
 }
 
@@ -110,9 +110,11 @@ async function json(answer) {
     return body;
 }
 
+export const adminToken = (server) => readFileSync(join(server.data, 'admin.token'), 'utf8').trim();
+
 // The operator creates a sale of one item and warms or opens it.
 export async function makeSale(server, { startsInMs = -1000, payWithinS = 600, move = 'open', ...item }) {
-    const token = readFileSync(join(server.data, 'admin.token'), 'utf8').trim();
+    const token = adminToken(server);
     const post = (path, body) => fetch(server.url + path, {
         method: 'POST',
         headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) },

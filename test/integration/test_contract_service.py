@@ -225,15 +225,16 @@ class Links(html.parser.HTMLParser):
                 self.found.append(value)
 
 
-def assets(server):
-    page = server.get("/").body.decode("utf-8")
+def assets(server, page="/"):
+    page = server.get(page).body.decode("utf-8")
     paths = [urllib.parse.urljoin("/", link) for link in Links(page).found
              if not link.startswith(("data:", "http:", "https:", "//", "#"))]
     return [p for p in paths if not p.startswith("/v1/")]
 
 
-def test_the_page_is_html_and_can_be_asked_again(server):
-    response = server.get("/")
+@pytest.mark.parametrize("page", ["/", "/console"])
+def test_the_pages_are_html_and_can_be_asked_again(server, page):
+    response = server.get(page)
     assert response.status == 200
     assert response.get("content-type").lower().replace(" ", "") == "text/html;charset=utf-8"
     assert "immutable" not in (response.get("cache-control") or "")
@@ -241,15 +242,16 @@ def test_the_page_is_html_and_can_be_asked_again(server):
     etag = response.get("etag")
     assert re.fullmatch(r'(W/)?"[^"]*"', etag)
     for given in (etag, f'"other", {etag}', "*", f"W/{etag}" if etag[0] != "W" else etag):
-        again = server.get("/", headers={"If-None-Match": given})
+        again = server.get(page, headers={"If-None-Match": given})
         assert again.status == 304, (given, again)
         assert again.get("etag") == etag
-    assert server.get("/", headers={"If-None-Match": '"other"'}).status == 200
+    assert server.get(page, headers={"If-None-Match": '"other"'}).status == 200
 
 
 @pytest.mark.asan
-def test_assets_have_hashed_names_and_live_for_ever(server):
-    found = assets(server)
+@pytest.mark.parametrize("page", ["/", "/console"])
+def test_assets_have_hashed_names_and_live_for_ever(server, page):
+    found = assets(server, page)
     assert found, "the page should bring its script or style as a file"
     for path in found:
         response = server.get(path)

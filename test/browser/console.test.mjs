@@ -1,0 +1,226 @@
+/*
+ * The console against the real server, as an operator meets it at the worst minute of the year: signing in, making a
+ * sale, moving it, watching it, finding an order, comparing accounts, reading the report; and what it does with bad
+ * input, hostile names and a server that is gone.
+ */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { after, before, test } from 'node:test';
+import { adminToken, buyer, getItem, getSales, makeSale, openPage, startServer, stopAll, until } from './harness.mjs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+let server;
+
+before(async () => { server = await startServer(); });
+after(stopAll);
+
+async function openConsole(options) {
+    const opened = await openPage(server, options, '/console');
+    await opened.page.fill('#token', adminToken(server));
+    await opened.page.keyboard.press('Enter');
+    await opened.page.locator('.figures').waitFor();
+    return opened;
+}
+
+async function goTo(page, path, heading) {
+    await page.evaluate((where) => { location.hash = `#/${where}`; }, path);
+    await page.getByRole('heading', { level: 1, name: heading }).waitFor();
+}
+
+const dialog = (page) => page.getByRole('dialog');
+const cell = (page, row, column) => page.getByRole('row', { name: row }).locator('td').nth(column);
+
+test('a wrong token is explained, the right one is kept for this tab only', async () => {
+    const { page, errors } = await openPage(server, {}, '/console');
+    assert.equal(await page.getByRole('navigation').count(), 0, 'nothing is offered before');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByText('Type the admin token.').waitFor();
+    await page.fill('#token', 'not-the-token');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByText('The server does not know this token.').waitFor();
+    await page.fill('#token', adminToken(server));
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.locator('.figures').waitFor();
+    await page.reload();
+    await page.locator('.figures').waitFor();
+    assert.equal(await page.evaluate(() => localStorage.length), 0);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.locator('#token').waitFor();
+    await page.reload();
+    await page.locator('#token').waitFor();
+    // The browser itself writes a line for the refused call.
+    assert.deepEqual(errors.filter((text) => !/401/.test(text)), []);
+    await page.context().close();
+});
+
+test('from an empty form to the report: create, warm, open, sell, restock, pause, resume, close', async () => {
+    const { page, errors } = await openConsole();
+    await goTo(page, 'sales', 'Sales');
+    await page.getByRole('link', { name: 'New sale' }).click();
+    await page.getByRole('heading', { level: 1, name: 'New sale' }).waitFor();
+    const top = page.locator('.fields');
+    const first = page.getByRole('group', { name: 'Item 1' });
+    await top.getByLabel('Name').fill('Noon');
+    await first.getByLabel('Name').fill('Kettle');
+    await first.getByLabel('Price').fill('19.90');
+    await first.getByLabel('Total').fill('3');
+    await first.getByLabel('Limit each').fill('2');
+    await page.getByRole('button', { name: 'Add an item' }).click();
+    const second = page.getByRole('group', { name: 'Item 2' });
+    await second.getByLabel('Name').fill('Cup');
+    await second.getByLabel('Price').fill('5');
+    await second.getByLabel('Total').fill('100');
+    await second.getByLabel('Limit each').fill('0');
+    await page.getByRole('button', { name: 'Create the draft' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Noon draft' }).waitFor();
+    assert.equal(await cell(page, /Kettle/, 1).innerText(), '¥19.90');
+    assert.ok(!(await getSales(server)).some((sale) => sale.name === 'Noon'), 'buyers do not see a draft');
+
+    await page.getByRole('button', { name: 'Warm up' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Noon warm' }).waitFor();
+    await page.getByRole('button', { name: 'Open now' }).click();
+    await dialog(page).getByText('Open “Noon” now?').waitFor();
+    await dialog(page).getByRole('button', { name: 'Leave it' }).click();
+    await dialog(page).waitFor({ state: 'hidden' });
+    const kettle = (await getSales(server)).find((sale) => sale.name === 'Noon').items[0];
+    assert.equal((await getItem(server, kettle)).state, 'upcoming', 'nothing happened yet');
+    await page.getByRole('button', { name: 'Open now' }).click();
+    await dialog(page).getByRole('button', { name: 'Open now' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Noon open' }).waitFor();
+
+    await buyer(server, 101).buy(kettle, 2);
+    const order = await buyer(server, 102).buy(kettle, 1);
+    await buyer(server, 102).cancel(order);
+    await goTo(page, 'live', 'Live');
+    await until('the bar to show it', async () => (await page.getByRole('img', { name: /^Kettle: 1 available, 2 being paid/ }).count()) === 1);
+
+    await page.getByRole('link', { name: 'Kettle' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Noon open' }).waitFor();
+    await page.getByLabel('Add units: Kettle').fill('7');
+    await page.getByRole('row', { name: /Kettle/ }).getByRole('button', { name: 'Restock' }).click();
+    await dialog(page).getByText('Add 7 units of “Kettle”?').waitFor();
+    await dialog(page).getByRole('button', { name: 'Restock' }).click();
+    await until('ten in all', async () => (await cell(page, /Kettle/, 2).innerText()) === '10');
+    assert.equal((await getItem(server, kettle)).available, 8);
+
+    for (const [act, state] of [['Pause', 'paused'], ['Resume', 'open'], ['Close for good', 'closed']]) {
+        await page.getByRole('button', { name: act }).click();
+        await dialog(page).getByRole('button', { name: act }).click();
+        await page.getByRole('heading', { level: 1, name: `Noon ${state}` }).waitFor();
+    }
+    await page.getByRole('link', { name: 'Report' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Report: Noon' }).waitFor();
+    const panel = page.locator('section', { has: page.getByRole('heading', { name: 'Kettle' }) });
+    assert.match(await panel.innerText(), /units taken\s+2 \/ 10/);
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'The same as JSON' }).click()]);
+    const report = JSON.parse(readFileSync(await download.path(), 'utf8'));
+    assert.equal(report.items[0].units.CANCELLED, 1);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('the form explains while one types, and sends nothing that is wrong', async () => {
+    const { page, errors } = await openConsole();
+    let sent = 0;
+    page.on('request', (request) => { sent += request.method() === 'POST' ? 1 : 0; });
+    await goTo(page, 'sales/new', 'New sale');
+    const item = page.getByRole('group', { name: 'Item 1' });
+    const wrong = async (field, value, text) => {
+        await field.fill(value);
+        await field.blur();
+        const id = (await field.getAttribute('aria-describedby')).split(' ')[0];
+        await until(`${value}: ${text}`, async () => (await page.locator(`#${id}`).innerText()) === text);
+        assert.equal(await field.getAttribute('aria-invalid'), 'true');
+    };
+    await wrong(item.getByLabel('Price'), '19.999', 'An amount like 19.90.');
+    await wrong(item.getByLabel('Price'), '-1', 'An amount like 19.90.');
+    await wrong(item.getByLabel('Total'), '0', 'A whole number from 1 to 2147483647.');
+    await wrong(item.getByLabel('Total'), '2.5', 'A whole number from 1 to 2147483647.');
+    await wrong(item.getByLabel('Picture'), 'javascript:alert(1)', 'An address that begins with https://, http:// or /.');
+    await wrong(page.getByLabel('Currency'), 'yuan', 'Three capital letters, like CNY.');
+    await wrong(page.getByLabel('Pay page'), 'https://shop.example/pay', 'It must contain {order_id}.');
+    await wrong(page.getByLabel('Ends'), '2020-01-01T00:00:01', 'The end must lie after the start.');
+    await page.getByRole('button', { name: 'Create the draft' }).click();
+    await page.getByText('Something is not right yet.').waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute('aria-invalid')), 'true', 'the first of them has the focus');
+    assert.equal(sent, 0);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('orders are found by buyer and status, one is shown with what happened to it', async () => {
+    const { item } = await makeSale(server, { name: 'Radio', total: 5 });
+    const order = await buyer(server, 7001).buy(item);
+    await buyer(server, 7001).cancel(order);
+    await buyer(server, 7002).buy(item);
+    const { page, errors } = await openConsole();
+    await goTo(page, 'orders', 'Orders');
+    await page.getByLabel('Buyer').fill('7001');
+    await page.getByLabel('Status').selectOption('CANCELLED');
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByRole('link', { name: order.order_id }).click();
+    await page.getByRole('heading', { level: 1, name: `Order ${order.order_id}` }).waitFor();
+    assert.match(await page.locator('section').innerText(), /in the queue[\s\S]*to be paid[\s\S]*cancelled/);
+    await goTo(page, 'orders?user=7001&status=PAID', 'Orders');
+    await page.getByText('No order matches.').waitFor();
+    await goTo(page, 'orders/nosuchorder', 'That did not work');
+    await page.getByText('There is no such thing.').waitFor();
+    assert.deepEqual(errors.filter((text) => !/404/.test(text)), []);
+    await page.context().close();
+});
+
+test('the accounts are compared, and agree', async () => {
+    const { page, errors } = await openConsole();
+    await goTo(page, 'check', 'Do the accounts agree?');
+    await page.getByRole('button', { name: 'Compare now' }).click();
+    await page.getByText(/^They agree: \d+ items/).waitFor();
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('a hostile name is text everywhere', async () => {
+    const name = '<img src=x onerror="globalThis.harmed=1"><b>"\'&{n}';
+    const { sale } = await makeSale(server, { name });
+    const { page, errors } = await openConsole();
+    await page.getByRole('link', { name, exact: true }).waitFor();
+    await goTo(page, `sales/${sale.id}`, `Sale of ${name}`);
+    await goTo(page, `sales/${sale.id}/report`, `Report: Sale of ${name}`);
+    await goTo(page, `sales/${sale.id}/edit`, 'Edit the sale');
+    assert.equal(await page.evaluate(() => globalThis.harmed), undefined);
+    assert.equal(await page.locator('main img[src="x"]').count(), 0);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('the live screen says when its figures are old, and goes on when the server is back', async () => {
+    const { page } = await openConsole();
+    await page.locator('.stock').first().waitFor();
+    assert.equal(await page.locator('.alarm').isVisible(), false);
+    await page.locator('.uplot canvas').waitFor();
+    await server.stop('SIGKILL');
+    await page.getByText(/No news from the server for \d+ s/).waitFor();
+    await server.start();
+    await page.locator('.alarm').waitFor({ state: 'hidden' });
+    await page.context().close();
+});
+
+test('every screen in both languages and both schemes has no serious fault of accessibility', async () => {
+    const { sale } = await makeSale(server, { name: 'Desk' });
+    const screens = ['live', 'sales', 'sales/new', `sales/${sale.id}`, `sales/${sale.id}/report`, 'orders', 'check'];
+    for (const look of [{ locale: 'zh-CN', colorScheme: 'dark' }, { locale: 'en-US', colorScheme: 'light', viewport: { width: 390, height: 800 } }]) {
+        const { page } = await openConsole(look);
+        assert.equal(await page.evaluate(() => document.documentElement.lang), look.locale);
+        for (const screen of screens) {
+            await page.evaluate((where) => { location.hash = `#/${where}`; }, screen);
+            await until(screen, () => page.evaluate(() => !document.querySelector('main [aria-busy]') && document.querySelector('main h1')));
+            await page.evaluate(axe);
+            const { violations } = await page.evaluate(() => globalThis.axe.run());
+            const serious = violations.filter((one) => ['serious', 'critical'].includes(one.impact));
+            assert.deepEqual(serious.map((one) => `${screen}: ${one.id} ${one.nodes[0].html}`), []);
+        }
+        await page.context().close();
+    }
+});

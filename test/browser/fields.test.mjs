@@ -1,0 +1,49 @@
+/* What may be typed into the console's forms, without a browser; and that the console's two languages say the same. */
+
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { test } from 'node:test';
+import * as fields from '../../web/console/fields.js';
+
+const folder = new URL('../../web/console/', import.meta.url);
+
+test('amounts are exact, and never rounded', () => {
+    const good = [['19.9', 2, 1990], ['19,90', 2, 1990], ['0', 2, 0], ['5', 0, 5], ['0.07', 2, 7], ['1.005', 3, 1005], ['21474836.47', 2, 2147483647]];
+    for (const [text, digits, cents] of good) assert.deepEqual(fields.amount(text, digits), { value: cents }, text);
+    for (const [text, digits] of [['', 2], ['1.005', 2], ['5.0', 0], ['-1', 2], ['1e3', 2], ['1.', 2], ['.5', 2], ['21474836.48', 2], ['١', 2]]) {
+        assert.ok(fields.amount(text, digits).fault, text);
+    }
+    assert.deepEqual(fields.amount('', 2, { optional: true }), { value: undefined });
+});
+
+test('what is shown of an amount or a time reads back as the same', () => {
+    for (const cents of [0, 7, 1990, 2147483647]) assert.equal(fields.amount(fields.amountText(cents, 2), 2).value, cents);
+    const at = Date.UTC(2026, 10, 11, 12, 0, 1);
+    assert.equal(fields.moment(fields.momentText(at)).value, at);
+});
+
+test('names are bounded in bytes, as at the server', () => {
+    assert.deepEqual(fields.label('  Kettle '), { value: 'Kettle' });
+    assert.ok(fields.label('   ').fault);
+    assert.equal(fields.label('茶'.repeat(66)).value.length, 66);
+    assert.equal(fields.label('茶'.repeat(67)).fault, 'v_long');
+});
+
+test('addresses lead to the web or to this server', () => {
+    for (const text of ['https://a.example/x', 'http://a.example', '/pictures/1.webp', '']) assert.equal(fields.webAddress(text).fault, undefined, text);
+    for (const text of ['javascript:alert(1)', 'a.example', 'data:text/html,x', 'https://a b']) assert.equal(fields.webAddress(text).fault, 'v_url', text);
+});
+
+test('both languages have the same keys and fill in the same values', async () => {
+    const { default: en } = await import(new URL('en.js', folder));
+    const { default: zh } = await import(new URL('zh.js', folder));
+    const values = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((found) => found[1]).sort();
+    assert.deepEqual(Object.keys(zh), Object.keys(en));
+    for (const key of Object.keys(en)) assert.deepEqual(values(zh[key]), values(en[key]), key);
+    const code = readdirSync(folder).filter((name) => /^(?!en|zh).*\.(js|html)$/.test(name)).map((name) => readFileSync(new URL(name, folder), 'utf8')).join('\n');
+    for (const [, key] of code.matchAll(/\bt\('(\w+)'/g)) assert.ok(key in en, `${key} exists`);
+    for (const [, key] of code.matchAll(/data-t="(\w+)"/g)) assert.ok(key in en, `${key} exists`);
+    for (const key of Object.keys(en)) {
+        assert.ok(/^(c|s|st|is|v|f)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
+    }
+});

@@ -1,0 +1,184 @@
+/*
+ * The operator's console: who is asking, which screen is shown, and what every screen shares.
+ *
+ * Happy path: an admin token is typed once (kept for this tab only), the address behind `#` names a screen,
+ * its module draws it into <main> and is told when it leaves.
+ *
+ * What can go wrong: a refused token leads back to signing in, with the reason; any other refusal is told in words
+ * by the screen that asked. What stays true: one screen at a time, and a screen that was left changes nothing any
+ * more; nothing that may hurt a running sale happens without a second question.
+ */
+
+import { Refusal, ask, clock } from '/assets/net.js';
+import { el, memory, setText } from '/assets/tools.js';
+import { LOCALE, t, problemText, translate } from '/assets/console/words.js';
+import { liveScreen } from '/assets/console/live.js';
+import { saleForm, saleScreen, salesScreen } from '/assets/console/sales.js';
+import { orderScreen, ordersScreen } from '/assets/console/orders.js';
+import { checkScreen } from '/assets/console/check.js';
+import { reportScreen } from '/assets/console/report.js';
+
+const $ = (id) => document.getElementById(id);
+
+const console_ = {
+    token: memory.get('sessionStorage', 'admin'),
+
+    // As the operator; a refused token ends the session.
+    async call(method, path, options = {}) {
+        try {
+            return await ask(method, path, { ...options, token: this.token });
+        } catch (refusal) {
+            if (refusal.status === 401 || refusal.status === 403) signOut(problemText(refusal));
+            throw refusal;
+        }
+    },
+
+    notice(text) {
+        setText($('notice'), text ?? '');
+        $('notice').hidden = !text;
+    },
+
+    announce(text) {
+        $('announce').textContent = text;
+    },
+
+    // The second question. Resolves to true only where it was answered with the named act.
+    sure(title, text, yes) {
+        setText($('ask-title'), title);
+        setText($('ask-text'), text);
+        setText($('ask-yes'), yes);
+        $('ask').returnValue = 'no';
+        $('ask').showModal();
+        return new Promise((done) => {
+            $('ask').addEventListener('close', () => done($('ask').returnValue === 'yes'), { once: true });
+        });
+    },
+
+    go(path) {
+        location.hash = `#/${path}`;
+    },
+};
+
+// ---------------------------------------------------------------- signing in
+
+function signOut(why) {
+    console_.token = null;
+    memory.set('sessionStorage', 'admin', null);
+    console_.notice(why ?? '');
+    route();
+}
+
+function signInScreen(main) {
+    const field = el('input', {
+        id: 'token', type: 'password', required: true, autocomplete: 'off', spellcheck: 'false',
+        'aria-describedby': 'token-help token-error',
+    });
+    const error = el('p', { id: 'token-error', class: 'field-error', role: 'alert' });
+    const button = el('button', { type: 'submit' }, t('signIn'));
+    const form = el('form', { class: 'panel sign-in', novalidate: true },
+        el('h1', {}, t('signInTitle')),
+        el('label', { for: 'token' }, t('adminToken')), field,
+        el('p', { id: 'token-help', class: 'help' }, t('tokenHelp'), ' ', el('code', {}, 'sluice token --admin')),
+        error, button);
+    form.addEventListener('submit', async (event) => {
+        event.preventDefault();
+        const token = field.value.trim();
+        if (!token) {
+            setText(error, t('tokenMissing'));
+            field.focus();
+            return;
+        }
+        button.disabled = true;
+        try {
+            await ask('GET', '/v1/admin/sales?limit=1', { token });
+            console_.token = token;
+            memory.set('sessionStorage', 'admin', token);
+            console_.notice('');
+            route();
+        } catch (refusal) {
+            const bad = refusal.status === 401 || refusal.status === 403;
+            setText(error, bad ? t('tokenRefused') : problemText(refusal));
+            button.disabled = false;
+            field.focus();
+        }
+    });
+    main.replaceChildren(form);
+    field.focus();
+    return null;
+}
+
+// ---------------------------------------------------------------- which screen
+
+const SCREENS = [
+    [/^live$/, liveScreen],
+    [/^sales$/, salesScreen],
+    [/^sales\/new$/, saleForm],
+    [/^sales\/(\d+)\/edit$/, saleForm],
+    [/^sales\/(\d+)$/, saleScreen],
+    [/^sales\/(\d+)\/report$/, reportScreen],
+    [/^orders$/, ordersScreen],
+    [/^orders\/([A-Za-z0-9_-]+)$/, orderScreen],
+    [/^check$/, checkScreen],
+];
+
+let leave = null;       // of the screen that is shown
+let visit = 0;          // a screen that was left draws nothing
+
+async function route() {
+    visit += 1;
+    const mine = visit;
+    leave?.();
+    leave = null;
+    const main = $('main');
+    $('nav').hidden = $('sign-out').hidden = !console_.token;
+    if (!console_.token) {
+        document.title = t('signInTitle');
+        signInScreen(main);
+        return;
+    }
+    const [path, query] = (location.hash.slice(2) || 'live').split('?');
+    for (const link of $('nav').querySelectorAll('a')) {
+        const here = path.split('/')[0] === link.hash.slice(2);
+        if (here) link.setAttribute('aria-current', 'page');
+        else link.removeAttribute('aria-current');
+    }
+    const [pattern, screen] = SCREENS.find(([where]) => where.test(path)) ?? [/^/, lostScreen];
+    main.replaceChildren(el('p', { class: 'empty', 'aria-busy': 'true' }, t('loading')));
+    const context = {
+        console: console_, query: new URLSearchParams(query), isHere: () => mine === visit, main,
+    };
+    try {
+        const left = await screen(context, ...pattern.exec(path).slice(1));
+        if (mine === visit) leave = left ?? null;
+        else left?.();
+    } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        if (mine === visit && console_.token) troubleScreen(main, error);
+    }
+    if (mine === visit) document.title = `${main.querySelector('h1')?.textContent ?? ''} · Sluice`;
+}
+
+function lostScreen({ main }) {
+    main.replaceChildren(el('h1', {}, t('lost')), el('p', { class: 'help' }, el('a', { href: '#/live' }, t('toLive'))));
+}
+
+function troubleScreen(main, refusal) {
+    main.replaceChildren(el('section', { class: 'panel trouble' }, el('h1', {}, t('trouble')),
+        el('p', {}, problemText(refusal)),
+        el('button', { type: 'button', onclick: route }, t('tryAgain'))));
+}
+
+function tick() {
+    $('clock').textContent = new Intl.DateTimeFormat(LOCALE, { timeStyle: 'medium' }).format(clock.now());
+}
+
+translate(document.body);
+document.documentElement.lang = LOCALE;
+$('sign-out').addEventListener('click', () => signOut());
+window.addEventListener('hashchange', () => {
+    console_.notice('');
+    route().then(() => $('main').focus({ preventScroll: true }));
+});
+clock.sync().catch(() => {}).finally(tick);
+setInterval(tick, 1000);
+route();

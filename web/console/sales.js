@@ -1,0 +1,246 @@
+/*
+ * Sales: the list, one sale with its stock and its acts, and the form that makes and changes one.
+ *
+ * Acts that buyers feel (open, pause, close, restock) ask first. A restock carries an id of its own from the moment it is
+ * asked for, so that trying again after a lost answer adds nothing twice. The form says what is wrong while one
+ * types, field by field; what the server refuses in spite of that is shown in its own words.
+ */
+
+import { Refusal } from '/assets/net.js';
+import { el, setAttr, setText } from '/assets/tools.js';
+import { t, dateTime, minorDigits, money, number, problemText } from '/assets/console/words.js';
+import { amountText, momentText, readChange, readSale, units } from '/assets/console/fields.js';
+
+const stateChip = (state) => el('span', { class: `chip sale-${state}` }, t(`st_${state}`));
+
+export async function salesScreen({ main, console: desk }) {
+    const rows = [];
+    for (let after = ''; ;) {
+        const page = await desk.call('GET', `/v1/admin/sales${after && `?after=${encodeURIComponent(after)}`}`);
+        rows.push(...page.sales);
+        if (!page.next || rows.length >= 1000) break;
+        after = String(page.next);
+    }
+    rows.sort((a, b) => b.starts_at_ms - a.starts_at_ms);
+    const heads = [['name'], ['state'], ['starts'], ['ends'], ['items', 'right']];
+    main.replaceChildren(
+        el('div', { class: 'head-row' }, el('h1', {}, t('sales')), el('a', { class: 'button', href: '#/sales/new' }, t('newSale'))),
+        rows.length === 0 ? el('p', { class: 'empty' }, t('noSales')) : el('div', { class: 'panel scroll' },
+            el('table', { class: 'list' },
+                el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))))),
+                el('tbody', {}, ...rows.map((sale) => el('tr', {},
+                    el('th', { scope: 'row' }, el('a', { href: `#/sales/${sale.id}` }, sale.name)),
+                    el('td', {}, stateChip(sale.state)),
+                    el('td', {}, dateTime(sale.starts_at_ms)),
+                    el('td', {}, dateTime(sale.ends_at_ms)),
+                    el('td', { class: 'right' }, number(sale.items.length))))))));
+}
+
+// ---------------------------------------------------------------- one sale
+
+// act -> [states it is offered in, the label's key, what is asked first (or nothing)]
+const ACTS = [
+    ['warm', ['draft'], () => 'warm', null],
+    ['open', ['draft', 'warm', 'paused'], (sale) => (sale.state === 'paused' ? 'resume' : 'open'), 'sureOpen'],
+    ['pause', ['open', 'warm'], () => 'pause', 'surePause'],
+    ['close', ['warm', 'open', 'paused'], () => 'close', 'sureClose'],
+];
+
+export async function saleScreen(context, id) {
+    const { main, console: desk, isHere } = context;
+    const sale = await desk.call('GET', `/v1/admin/sales/${id}`);
+    const again = () => isHere() && saleScreen(context, id);
+
+    async function act(name, label, ask) {
+        if (ask && !(await desk.sure(t(ask, { name: sale.name }), t(`${ask}Text`), t(label)))) return;
+        try {
+            const now = await desk.call('POST', `/v1/admin/sales/${id}/${name}`);
+            desk.notice('');
+            desk.announce(t('moved', { state: t(`st_${now.state}`) }));
+        } catch (error) {
+            if (!(error instanceof Refusal)) throw error;
+            desk.notice(problemText(error));
+        }
+        await again();
+    }
+
+    async function remove() {
+        if (!(await desk.sure(t('sureDelete', { name: sale.name }), t('sureDeleteText'), t('delete')))) return;
+        try {
+            await desk.call('DELETE', `/v1/admin/sales/${id}`);
+            desk.go('sales');
+            desk.announce(t('deleted'));
+        } catch (error) {
+            if (!(error instanceof Refusal)) throw error;
+            desk.notice(problemText(error));
+        }
+    }
+
+    const buttons = ACTS.filter(([, states]) => states.includes(sale.state)).map(([name, , label, ask]) => el('button', {
+        type: 'button', class: name === 'close' ? 'danger' : 'plain', onclick: () => act(name, label(sale), ask),
+    }, t(label(sale))));
+    if (sale.state !== 'closed') buttons.unshift(el('a', { class: 'button plain', href: `#/sales/${id}/edit` }, t('edit')));
+    if (sale.state === 'draft') buttons.push(el('button', { type: 'button', class: 'danger', onclick: remove }, t('delete')));
+    else buttons.push(el('a', { class: 'button plain', href: `#/sales/${id}/report` }, t('report')));
+
+    const heads = [['name'], ['state'], ...['price', 'total', 'available', 'locked', 'sold', 'limit'].map((key) => [key, 'right'])];
+    main.replaceChildren(
+        el('p', { class: 'crumbs' }, el('a', { href: '#/sales' }, t('sales'))),
+        el('div', { class: 'head-row' }, el('h1', {}, sale.name, ' ', stateChip(sale.state)), el('div', { class: 'acts' }, ...buttons)),
+        el('p', { class: 'help' }, `${t('starts')}: ${dateTime(sale.starts_at_ms)} · ${t('ends')}: ${dateTime(sale.ends_at_ms)}`),
+        el('div', { class: 'panel scroll' }, el('table', { class: 'list' },
+            el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))), el('td', {}))),
+            el('tbody', {}, ...sale.items.map((item) => el('tr', {},
+                el('th', { scope: 'row' }, el('a', { href: `#/orders?item=${item.id}` }, item.name), item.sku ? el('span', { class: 'help' }, ` ${item.sku}`) : ''),
+                el('td', {}, t(`is_${item.state}`)),
+                el('td', { class: 'right' }, money(item.price_cents, sale.currency)),
+                ...['total', 'available', 'locked', 'sold'].map((key) => el('td', { class: 'right' }, number(item[key]))),
+                el('td', { class: 'right' }, item.limit_per_user ? number(item.limit_per_user) : t('noLimit')),
+                el('td', {}, ['draft', 'closed'].includes(sale.state) ? '' : restockForm(desk, item, again))))))));
+}
+
+function restockForm(desk, item, again) {
+    const field = el('input', { type: 'text', inputmode: 'numeric', class: 'short', 'aria-label': `${t('restockAdd')}: ${item.name}` });
+    const button = el('button', { type: 'submit', class: 'plain' }, t('restock'));
+    const form = el('form', { class: 'inline', novalidate: true }, field, button);
+    let pending = null;     // { add, id } of an answer that did not come
+    form.addEventListener('submit', async (event) => {
+        event.preventDefault();
+        const read = units(field.value);
+        setAttr(field, 'aria-invalid', read.fault ? 'true' : null);
+        desk.notice(read.fault ? t(read.fault, read.values) : '');
+        if (read.fault) return field.focus();
+        const add = read.value;
+        if (!(await desk.sure(t('sureRestock', { n: number(add), name: item.name }), t('sureRestockText'), t('restock')))) return;
+        if (pending?.add !== add) pending = { add, id: `console-${crypto.randomUUID?.() ?? `${Date.now()}-${Math.random().toString(36).slice(2)}`}` };
+        button.disabled = true;
+        try {
+            await desk.call('POST', `/v1/admin/items/${item.id}/restock`, { body: { add, request_id: pending.id } });
+            desk.announce(t('restocked', { n: number(add), name: item.name }));
+            await again();
+        } catch (error) {
+            if (!(error instanceof Refusal)) throw error;
+            desk.notice(problemText(error));
+            button.disabled = false;
+        }
+    });
+    return form;
+}
+
+// ---------------------------------------------------------------- the form
+
+let ids = 0;
+
+// A labelled field with room for what is wrong with it; `name` is what fields.js calls it.
+function entry(label, name, attributes = {}, help = null) {
+    ids += 1;
+    const id = `f${ids}`;
+    const input = el('input', { id, name, 'aria-describedby': `${id}-error${help ? ` ${id}-help` : ''}`, ...attributes });
+    const error = el('span', { id: `${id}-error`, class: 'field-error' });
+    const node = el('p', { class: 'field' }, el('label', { for: id }, label), input,
+        ...(help ? [el('span', { id: `${id}-help`, class: 'help' }, help)] : []), error);
+    return { node, input, error, name };
+}
+
+function itemEntries(item, digits) {
+    return {
+        id: item?.id,
+        name: entry(t('name'), 'name', { value: item?.name ?? '', required: true }),
+        sku: entry(t('sku'), 'sku', { value: item?.sku ?? '' }),
+        price: entry(t('price'), 'price', { value: amountText(item?.price_cents, digits), inputmode: 'decimal', required: true }),
+        was: entry(t('was'), 'was', { value: amountText(item?.was_cents, digits), inputmode: 'decimal' }),
+        total: entry(t('total'), 'total', { value: item?.total ?? '', inputmode: 'numeric', required: true }),
+        limit: entry(t('limit'), 'limit', { value: item?.limit_per_user ?? 1, inputmode: 'numeric', required: true }, t('limitHelp')),
+        image: entry(t('image'), 'image', { value: item?.image_url ?? '', inputmode: 'url' }),
+    };
+}
+
+const ITEM_FIELDS = ['name', 'sku', 'price', 'was', 'total', 'limit', 'image'];
+
+export async function saleForm({ main, console: desk }, id) {
+    const sale = id ? await desk.call('GET', `/v1/admin/sales/${id}`) : null;
+    const draft = !sale || sale.state === 'draft';
+    const noon = new Date();
+    noon.setHours(noon.getHours() + 1, 0, 0, 0);
+    const digits = () => minorDigits(top.currency.input.value.trim() || 'CNY');
+    const top = {
+        name: entry(t('name'), 'name', { value: sale?.name ?? '', required: true }),
+        starts: entry(t('starts'), 'starts', { type: 'datetime-local', step: 1, value: momentText(sale?.starts_at_ms ?? noon.getTime()), required: true, disabled: !draft }),
+        ends: entry(t('ends'), 'ends', { type: 'datetime-local', step: 1, value: momentText(sale?.ends_at_ms ?? noon.getTime() + 3600000), required: true }),
+        pay_within: entry(t('payWithin'), 'pay_within', { value: sale?.pay_within_s ?? 900, inputmode: 'numeric', required: true, disabled: !draft }),
+        currency: entry(t('currency'), 'currency', { value: sale?.currency ?? 'CNY', maxlength: 3, required: true, disabled: !draft }),
+        pay_url: entry(t('payUrl'), 'pay_url', { value: sale?.pay_url ?? '', inputmode: 'url', disabled: !draft }, t('payUrlHelp', { order_id: '{order_id}' })),
+    };
+    const bar = el('input', { type: 'checkbox', id: 'bar-unpaid', checked: sale?.bar_unpaid ?? false, disabled: !draft });
+    const list = el('div', { class: 'item-forms' });
+    const said = el('p', { class: 'field-error', role: 'alert' });
+    let items = (draft ? sale?.items ?? [null] : []).map((item) => itemEntries(item, minorDigits(sale?.currency ?? 'CNY')));
+
+    function drawItems() {
+        list.replaceChildren(...items.map((item, i) => el('fieldset', { class: 'panel item-form' },
+            el('legend', {}, t('item', { n: i + 1 })), ...ITEM_FIELDS.map((key) => item[key].node),
+            items.length > 1 ? el('button', { type: 'button', class: 'plain', onclick: () => {
+                items = items.filter((other) => other !== item);
+                drawItems();
+            } }, t('removeItem', { n: i + 1 })) : '')));
+    }
+
+    const texts = () => ({
+        ...Object.fromEntries(Object.entries(top).map(([key, one]) => [key, one.input.value])),
+        bar_unpaid: bar.checked,
+        items: items.map((item) => ({ id: item.id, ...Object.fromEntries(ITEM_FIELDS.map((key) => [key, item[key].input.value])) })),
+    });
+
+    // Marks what is wrong: of every field once somebody tried to save, of those that were touched before.
+    const touched = new Set();
+    let tried = false;
+    function judge() {
+        const read = draft ? readSale(texts(), digits()) : readChange(texts());
+        const entries = [...Object.values(top).map((one) => [one.name, one]),
+            ...items.flatMap((item, i) => ITEM_FIELDS.map((key) => [`item${i}.${key}`, item[key]]))];
+        for (const [name, one] of entries) {
+            const wrong = (tried || touched.has(one.input)) && read.faults?.get(name);
+            setText(one.error, wrong ? t(wrong.fault, wrong.values) : '');
+            setAttr(one.input, 'aria-invalid', wrong ? 'true' : null);
+        }
+        setText(said, tried && read.faults ? t('fixFirst') : '');
+        return read;
+    }
+
+    const button = el('button', { type: 'submit' }, t(sale ? 'save' : 'create'));
+    const form = el('form', { class: 'sale-form', novalidate: true },
+        draft ? '' : el('p', { class: 'help' }, t('onlyNameEnd')),
+        el('div', { class: 'panel fields' }, ...Object.values(top).map((one) => one.node),
+            el('p', { class: 'field check' }, bar, el('label', { for: 'bar-unpaid' }, t('barUnpaid')))),
+        list,
+        draft ? el('p', {}, el('button', { type: 'button', class: 'plain', onclick: () => {
+            items.push(itemEntries(null, digits()));
+            drawItems();
+            items.at(-1).name.input.focus();
+        } }, t('addItem'))) : '',
+        said, el('p', { class: 'acts' }, button, el('a', { class: 'button plain', href: sale ? `#/sales/${id}` : '#/sales' }, t('back'))));
+    form.addEventListener('input', judge);
+    form.addEventListener('change', (event) => {
+        touched.add(event.target);
+        judge();
+    });
+    form.addEventListener('submit', async (event) => {
+        event.preventDefault();
+        tried = true;
+        const read = judge();
+        if (read.faults) return form.querySelector('[aria-invalid]')?.focus();
+        button.disabled = true;
+        try {
+            const now = sale ? await desk.call('PUT', `/v1/admin/sales/${id}`, { body: read.sale })
+                : await desk.call('POST', '/v1/admin/sales', { body: read.sale });
+            desk.go(`sales/${now.id}`);
+            desk.announce(t(sale ? 'saved' : 'created'));
+        } catch (error) {
+            if (!(error instanceof Refusal)) throw error;
+            setText(said, problemText(error));
+            button.disabled = false;
+        }
+    });
+    drawItems();
+    main.replaceChildren(el('h1', {}, t(sale ? 'editSale' : 'newSale')), form);
+}

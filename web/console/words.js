@@ -1,0 +1,60 @@
+/*
+ * What the console says: one file per language, chosen by the browser, and how it writes numbers, money and time. A key
+ * that is missing shows itself, so a gap is seen and nothing breaks.
+ */
+
+const CHINESE = (navigator.language || 'en').toLowerCase().startsWith('zh');
+const { default: WORDS } = await import(CHINESE ? '/assets/console/zh.js' : '/assets/console/en.js');
+
+export const LOCALE = CHINESE ? 'zh-CN' : (navigator.language || '').startsWith('en') ? navigator.language : 'en';
+
+export function t(key, values = {}) {
+    return (WORDS[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ''));
+}
+
+// A refusal in the operator's language; the server's own words where it says which field, or a code is new.
+export function problemText(refusal) {
+    const known = WORDS[`c_${refusal.code}`];
+    if (known && refusal.detail) return `${known} ${refusal.detail}`;
+    return known ?? (refusal.detail || t('c_no_answer'));
+}
+
+// Every element below `root` with data-t shows that text.
+export function translate(root) {
+    for (const node of root.querySelectorAll('[data-t]')) node.textContent = t(node.dataset.t);
+}
+
+const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat(LOCALE, { notation: 'compact', maximumFractionDigits: 1 });
+const stamp = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
+
+export const number = (n) => whole.format(n);
+export const compact = (n) => (Math.abs(n) < 10000 ? whole.format(n) : short.format(n));
+export const dateTime = (ms) => (ms ? stamp.format(ms) : '—');
+
+export function money(cents, currency, options = {}) {
+    const whole = cents / 10 ** minorDigits(currency);
+    try {
+        return new Intl.NumberFormat(LOCALE, { style: 'currency', currency, currencyDisplay: 'narrowSymbol', ...options }).format(whole);
+    } catch {
+        return `${whole.toFixed(2)} ${currency}`;
+    }
+}
+
+// For a headline: without the small change.
+export const wholeMoney = (cents, currency) => money(cents, currency, { maximumFractionDigits: 0 });
+
+// How many minor units make one of the currency: 2 digits for CNY, none for JPY.
+export function minorDigits(currency) {
+    try {
+        return new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions().maximumFractionDigits;
+    } catch {
+        return 2;
+    }
+}
+
+export function micros(us) {
+    if (us >= 1e6) return `${(us / 1e6).toFixed(1)} s`;
+    if (us >= 1e4) return `${Math.round(us / 1e3)} ms`;
+    return us >= 1e3 ? `${(us / 1e3).toFixed(1)} ms` : `${Math.round(us)} µs`;
+}
