@@ -23,7 +23,8 @@ import sluicelib
 BIN = "/usr/lib/rabbitmq/bin"  # those on the PATH change the user
 USER, PASSWORD = "sluice", "pass:word/1"
 URL_LOGIN = "sluice:pass%3aword%2f1"
-START_GUARD_S = 120  # Erlang starts slowly where others use the cores, too
+START_GUARD_S = 240  # Erlang starts slowly where others use the cores, too
+CTL_GUARD_S = 120
 
 
 def missing():
@@ -51,10 +52,13 @@ class RabbitMQ:
             "RABBITMQ_CONFIG_FILE": f"{self.folder}/rabbitmq.conf",
             "RABBITMQ_CONF_ENV_FILE": f"{self.folder}/none.conf",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{self.folder}/plugins",
-            # Idle schedulers do not spin, and nothing listens on another address than loopback.
+            # Idle schedulers do not spin, and nothing listens on another address than loopback. A
+            # node that starts may move dead letters before it knows their exchange, and tries again
+            # after so long (three minutes unless told).
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS":
                 "+sbwt none +sbwtdcpu none +sbwtdio none"
-                " -kernel inet_dist_use_interface {127,0,0,1}",
+                " -kernel inet_dist_use_interface {127,0,0,1}"
+                " -rabbit dead_letter_worker_publisher_confirm_timeout 2000",
             # The program is Erlang itself then, not a shell that waits for it.
             "RUNNING_UNDER_SYSTEMD": "true",
         }
@@ -81,6 +85,9 @@ class RabbitMQ:
             self.process = subprocess.Popen([f"{BIN}/rabbitmq-server"], cwd=self.folder,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=self.environment, start_new_session=True)
+        return self.wait()
+
+    def wait(self):
         sluicelib.eventually(self.answers, "RabbitMQ to answer", START_GUARD_S, every_s=0.05)
         return self
 
@@ -155,7 +162,8 @@ class RabbitMQ:
     def ctl(self, *words):
         """What rabbitmqctl prints; it takes a second or two."""
         done = subprocess.run([f"{BIN}/rabbitmqctl", "--quiet", *words], text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, env=self.environment)
+                              stdin=subprocess.DEVNULL, capture_output=True, env=self.environment,
+                              timeout=CTL_GUARD_S)
         assert done.returncode == 0, f"rabbitmqctl {words}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -204,10 +212,11 @@ class Control:
                     return f"no such word: {word}"
                 elif word == "start" and self.broker.running():
                     self.broker.thaw()
+                    self.broker.wait()
                 else:
                     getattr(self.broker, word)()
                 return "ok"
-            except (AssertionError, OSError) as error:
+            except (AssertionError, OSError, subprocess.SubprocessError) as error:
                 return f"{type(error).__name__}: {error}".replace("\n", " ")
 
     def environment(self):

@@ -4,12 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A message that was taken so often without being settled is put aside by the broker itself: it may
- * be what kills its takers. */
-#define DELIVERY_LIMIT 20
-/* Looking at a parked message counts as a delivery. RabbitMQ 4 has a limit of 20 where none is
- * named, and throws the message away behind it. */
-#define PARKED_DELIVERY_LIMIT 1000000
+/* RabbitMQ 4 has a limit of 20 deliveries where none is named, and throws the message away behind
+ * it. Looking at a parked message counts as one; of the others, takers put aside what comes too
+ * often, and know that it has arrived, which the broker does not. */
+#define DELIVERY_LIMIT 1000000
 
 void layout_name(struct layout *t)
 {
@@ -101,12 +99,27 @@ static void ask_queue(const struct layout *t, const char *name, struct layout_st
     add_text(step, "x-queue-type", t->classic ? "classic" : "quorum");
 }
 
-/* Where its dead letters go. A quorum queue keeps them until they have arrived there. */
-static void add_dead_letters(const struct layout *t, struct layout_step *step, const char *exchange,
-                             const char *key)
+static void add_delivery_limit(const struct layout *t, struct layout_step *step)
+{
+    if (!t->classic) {
+        add_number(step, "x-delivery-limit", DELIVERY_LIMIT);
+    }
+}
+
+static void add_dead_letters(struct layout_step *step, const char *exchange, const char *key)
 {
     add_text(step, "x-dead-letter-exchange", exchange);
     add_text(step, "x-dead-letter-routing-key", key);
+}
+
+/*
+ * The queue keeps dead letters until they have arrived. Only where it has to be: a node keeps one
+ * supervisor for all queues of this kind, and when one of them is deleted before its leader has
+ * settled in, that supervisor may end, and all such queues of the node with it until it restarts
+ * (rabbitmq-server #16652).
+ */
+static void add_at_least_once(const struct layout *t, struct layout_step *step)
+{
     if (!t->classic) {
         add_text(step, "x-dead-letter-strategy", "at-least-once");
         add_text(step, "x-overflow", "reject-publish"); /* the strategy demands it */
@@ -153,19 +166,15 @@ static bool queue_step(const struct layout *t, uint32_t index, struct layout_ste
         return true;
     case 2:
         ask_queue(t, t->parked, step);
-        if (!t->classic) {
-            add_number(step, "x-delivery-limit", PARKED_DELIVERY_LIMIT);
-        }
+        add_delivery_limit(t, step);
         return true;
     case 3:
         ask_binding(t->parked, t->dead, step);
         return true;
     case 4:
         ask_queue(t, t->queue, step);
-        add_dead_letters(t, step, t->dead, t->parked);
-        if (!t->classic) {
-            add_number(step, "x-delivery-limit", DELIVERY_LIMIT);
-        }
+        add_dead_letters(step, t->dead, t->parked);
+        add_delivery_limit(t, step);
         return true;
     case 5:
         ask_binding(t->queue, t->exchange, step);
@@ -180,7 +189,8 @@ static bool queue_step(const struct layout *t, uint32_t index, struct layout_ste
     }
     if (index % 2 == 0) {
         ask_queue(t, t->retry[which], step);
-        add_dead_letters(t, step, t->exchange, t->queue);
+        add_dead_letters(step, t->exchange, t->queue);
+        add_at_least_once(t, step);
         add_number(step, "x-message-ttl", (int64_t)t->retry_s[which] * 1000);
     } else {
         ask_binding(t->retry[which], t->exchange, step);

@@ -6,6 +6,9 @@
  *   exchange E (direct) --key Q--> queue Q --dead letters--> exchange Q.dead --> queue Q.parked
  *                       --key Q.retry.5s--> queue Q.retry.5s --after 5 s--> exchange E, key Q
  *
+ * The broker moves on its own only what waits in a retry queue: at least once, where it is a quorum
+ * queue. What is parked we send there ourselves; the dead letters of Q are a last resort.
+ *
  * docs/RABBITMQ.md says why each is as it is.
  */
 #ifndef SLUICE_BACKEND_AMQP_LAYOUT_H
@@ -20,6 +23,9 @@
 #define LAYOUT_RETRIES_MAX 8
 #define LAYOUT_ARGUMENTS_MAX 8
 #define LAYOUT_NAME_ROOM (LAYOUT_NAME_MAX + 24)
+/* A message that was taken so often without being settled is put aside: it may be what kills its
+ * takers. */
+#define LAYOUT_DELIVERIES_MAX 20
 
 enum layout_channel {
     CHANNEL_WORK = 1, /* publisher: messages; consumer: deliveries and their acks */

@@ -19,6 +19,7 @@
 #define PREFETCH_DEFAULT 2048
 #define PREFETCH_MAX 65535 /* what the protocol's 16 bits hold */
 #define CONNECT_TIMEOUT_DEFAULT_MS 5000
+#define CONFIRM_TIMEOUT_DEFAULT_MS 30000
 #define HEARTBEAT_DEFAULT_S 20
 #define PAUSE_MIN_DEFAULT_MS 100
 #define PAUSE_MAX_DEFAULT_MS 5000
@@ -43,7 +44,7 @@ static int refuse(const char *what)
 static bool can_publish(struct session *s)
 {
     if (!broker_is_ready(s->broker)) {
-        (void)broker_turn(s->broker, 0, false);
+        (void)session_turn(s, 0, false);
     }
     return broker_is_ready(s->broker) && !s->unroutable && broker_blocked(s->broker)[0] == '\0' &&
            broker_unsent(s->broker) < UNSENT_MAX &&
@@ -87,10 +88,10 @@ static int amqp_outcomes(struct queue *queue, struct queue_outcome *ret_outcomes
     struct session *s = session_of(queue);
     CHECK(s->layout.publisher);
     int64_t until_ms = broker_now_ms() + wait_ms;
-    bool woken = broker_turn(s->broker, 0, false);
+    bool woken = session_turn(s, 0, false);
     for (int64_t left_ms = wait_ms; s->outcome_count == 0 && left_ms > 0 && !woken;
          left_ms = until_ms - broker_now_ms()) {
-        woken = broker_turn(s->broker, left_ms, true);
+        woken = session_turn(s, left_ms, true);
     }
     size_t count = 0;
     while (count < max && s->outcome_count > 0) {
@@ -115,10 +116,10 @@ static int amqp_take(struct queue *queue, struct queue_message *ret_messages, si
     int64_t until_ms = broker_now_ms() + wait_ms;
     s->wants_messages = true;
     session_consume(s);
-    bool woken = broker_turn(s->broker, 0, false);
+    bool woken = session_turn(s, 0, false);
     for (int64_t left_ms = wait_ms; (s->taken_count == 0 || max == 0) && left_ms > 0 && !woken;
          left_ms = until_ms - broker_now_ms()) {
-        woken = broker_turn(s->broker, left_ms, true);
+        woken = session_turn(s, left_ms, true);
     }
     size_t count = 0;
     while (count < max && s->taken_count > 0) {
@@ -254,6 +255,7 @@ static int read_options(const struct queue_amqp_options *o, enum queue_amqp_role
         return refuse("routing key and content type have at most 255 bytes");
     }
     s->answer_ms = or_default(o->connect_timeout_ms, CONNECT_TIMEOUT_DEFAULT_MS);
+    s->confirm_ms = or_default(o->confirm_timeout_ms, CONFIRM_TIMEOUT_DEFAULT_MS);
     int error = read_retries(o, t);
     layout_name(t);
     return error;
@@ -307,7 +309,7 @@ static int first_connection(struct session *s)
     for (int64_t left_ms = s->answer_ms;
          left_ms > 0 && !broker_is_ready(s->broker) && !broker_is_away(s->broker);
          left_ms = until_ms - broker_now_ms()) {
-        (void)broker_turn(s->broker, left_ms, false);
+        (void)session_turn(s, left_ms, false);
     }
     int error = broker_error(s->broker, &text);
     if (broker_is_ready(s->broker) || error == ERR_IO || error == 0) {
@@ -342,10 +344,10 @@ int queue_amqp_wait(struct queue *queue, int64_t wait_ms)
 {
     struct session *s = session_of(queue);
     int64_t until_ms = broker_now_ms() + wait_ms;
-    (void)broker_turn(s->broker, 0, false);
+    (void)session_turn(s, 0, false);
     for (int64_t left_ms = wait_ms; !broker_is_ready(s->broker) && left_ms > 0;
          left_ms = until_ms - broker_now_ms()) {
-        (void)broker_turn(s->broker, left_ms, false);
+        (void)session_turn(s, left_ms, false);
     }
     return broker_is_ready(s->broker) ? 0 : ERR_AGAIN;
 }
@@ -361,7 +363,7 @@ void queue_amqp_close(struct queue *queue)
         for (int64_t left_ms = GOODBYE_MS;
              left_ms > 0 && broker_is_ready(s->broker) && s->window.waiting > 0;
              left_ms = until_ms - broker_now_ms()) {
-            (void)broker_turn(s->broker, left_ms, false);
+            (void)session_turn(s, left_ms, false);
         }
         broker_close(s->broker, GOODBYE_MS);
     }

@@ -4,12 +4,13 @@
  *
  * publish gathers messages and outcomes sends them: whoever publishes asks for outcomes, too. What
  * the broker did not confirm is UNCONFIRMED: nacked, returned as unroutable, or under way when the
- * connection ended.
+ * connection ended. A broker that keeps the connection and does not confirm (a queue of it has lost
+ * its leader) loses the connection after confirm_timeout_ms, so that nothing waits for ever.
  *
  * retry and park publish the message to where it waits, and ack the original when the broker has
  * confirmed the copy: nothing is lost in between, a message may come twice. They do not wait for
- * it; the next calls see to it. A message that others put there and that is too long to be ours is
- * parked by itself.
+ * it; the next calls see to it. A message that others put there and that is too long to be ours, or
+ * that was taken 20 times and never settled (quorum queues count), is parked by itself.
  *
  * Nothing waits longer than it was told; depths and parked wait for the broker's answers, at most
  * connect_timeout_ms without one. An instance that nobody calls cannot keep its heartbeat: call it
@@ -38,6 +39,8 @@ struct queue_amqp_options {
     const uint32_t *retry_s;  /* pauses before the first, second ... retry; NULL: 1, 5, 30, 120 */
     size_t retry_count;       /* 1 to 8 */
     uint32_t connect_timeout_ms; /* until ready to work; 0: 5000 */
+    uint32_t confirm_timeout_ms; /* a message not confirmed for so long ends the connection, unless
+                                    the broker said that it takes none for now; 0: 30000 */
     uint32_t heartbeat_s;        /* a broker silent for so long is gone; at least 2; 0: 20 */
     uint32_t pause_min_ms;       /* before the first try to connect again; 0: 100 */
     uint32_t pause_max_ms;       /* before later ones, which doubles; 0: 5000 */

@@ -32,7 +32,7 @@ int parked_depths(struct queue *queue, struct queue_depths *ret_depths)
     if (t->events) {
         return ERR_INVALID; /* its messages are others' */
     }
-    (void)broker_turn(s->broker, 0, false);
+    (void)session_turn(s, 0, false);
     if (!broker_is_ready(s->broker)) {
         return ERR_AGAIN;
     }
@@ -99,7 +99,7 @@ static int all_settled(struct session *s)
         if (left_ms <= 0) {
             broker_fail(s->broker, ERR_IO, "the broker did not confirm a message in time");
         }
-        (void)broker_turn(s->broker, left_ms < 0 ? 0 : left_ms, false);
+        (void)session_turn(s, left_ms < 0 ? 0 : left_ms, false);
     }
     return ERR_AGAIN;
 }
@@ -164,7 +164,7 @@ int parked_look(struct queue *queue, struct queue_message *ret_messages, size_t 
 {
     struct session *s = session_of(queue);
     CHECK(!s->layout.publisher);
-    (void)broker_turn(s->broker, 0, false);
+    (void)session_turn(s, 0, false);
     if (!broker_is_ready(s->broker)) {
         return ERR_AGAIN;
     }

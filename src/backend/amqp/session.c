@@ -13,6 +13,41 @@
 
 #define DELIVERY_PERSISTENT 2
 #define ATTEMPTS_HEADER "attempts"
+#define DELIVERIES_HEADER "x-delivery-count" /* a quorum queue's, on what comes again */
+
+/* ---- time ---- */
+
+/* When the oldest message under way is late; INT64_MAX: none is under way, or the broker has said
+ * that it takes none for now, and has all the time then. */
+static int64_t confirm_due_ms(struct session *s)
+{
+    int64_t oldest_ms = window_oldest_ms(&s->window);
+    if (broker_blocked(s->broker)[0] != '\0') {
+        s->blocked_ms = broker_now_ms();
+        return INT64_MAX;
+    }
+    if (oldest_ms == INT64_MAX) {
+        return INT64_MAX;
+    }
+    return (oldest_ms > s->blocked_ms ? oldest_ms : s->blocked_ms) + s->confirm_ms;
+}
+
+bool session_turn(struct session *s, int64_t wait_ms, bool wakeable)
+{
+    int64_t due_ms = confirm_due_ms(s);
+    int64_t left_ms = due_ms == INT64_MAX ? INT64_MAX : due_ms - broker_now_ms();
+    left_ms = left_ms < 0 ? 0 : left_ms;
+    bool woken = broker_turn(s->broker, left_ms < wait_ms ? left_ms : wait_ms, wakeable);
+    /* Only after reading: we may have been the ones who slept. */
+    if (broker_is_ready(s->broker) && broker_now_ms() >= confirm_due_ms(s)) {
+        broker_fail(s->broker, ERR_IO,
+                    "the broker has not confirmed a message within %" PRId64
+                    " ms: what is under way is sent again",
+                    s->confirm_ms);
+        (void)broker_turn(s->broker, 0, false); /* it ends */
+    }
+    return woken;
+}
 
 /* ---- sending ---- */
 
@@ -34,7 +69,7 @@ void session_publish(struct session *s, uint16_t channel, const char *exchange, 
         .headers = {1, &header}};
     /* A returned message tells its properties, not its tag: it has to carry it. */
     struct out out = out_over(id, sizeof(id));
-    out_u64(&out, window_add(&s->window, number));
+    out_u64(&out, window_add(&s->window, number, broker_now_ms()));
     properties.correlation_id = (amqp_bytes_t){out.len, id};
     broker_method(s->broker, channel, AMQP_BASIC_PUBLISH_METHOD, &publish);
     broker_content(s->broker, channel, &properties, body);
@@ -82,7 +117,7 @@ int session_answers(struct session *s)
                         s->answer_ms);
             left_ms = 0;
         }
-        (void)broker_turn(s->broker, left_ms, false);
+        (void)session_turn(s, left_ms, false);
     }
     return ERR_AGAIN;
 }
@@ -119,8 +154,9 @@ static void refused(struct session *s, const amqp_channel_close_t *why)
     (void)layout_step(&s->layout, s->step, &step);
     if (why->reply_code == AMQP_PRECONDITION_FAILED) {
         broker_fail(s->broker, ERR_EXISTS,
-                    "%s %s exists with other arguments (%.*s): let it run empty and delete it, or "
-                    "choose another name or kind of queue",
+                    "%s %s exists with other arguments, made by an earlier version or somebody "
+                    "else: let it run empty and delete it (it is declared anew), or choose another "
+                    "name or kind of queue; the broker says: %.*s",
                     step.what, step.name, words, text);
     } else if (why->reply_code == AMQP_ACCESS_REFUSED) {
         broker_fail(s->broker, ERR_INVALID, "the broker refuses %s %s to our user: %.*s", step.what,
@@ -223,7 +259,8 @@ static void settled(struct session *s, uint64_t tag, bool multiple, bool confirm
 
 /* ---- messages that come in ---- */
 
-static uint32_t attempts_of(const amqp_basic_properties_t *properties)
+/* A header that counts something; 0: it is missing. */
+static uint32_t count_of(const amqp_basic_properties_t *properties, const char *name)
 {
     if ((properties->_flags & AMQP_BASIC_HEADERS_FLAG) == 0) {
         return 0;
@@ -231,7 +268,7 @@ static uint32_t attempts_of(const amqp_basic_properties_t *properties)
     for (int i = 0; i < properties->headers.num_entries; i++) {
         const amqp_table_entry_t *entry = &properties->headers.entries[i];
         struct span key = {entry->key.bytes, entry->key.len};
-        if (!span_is(key, ATTEMPTS_HEADER)) {
+        if (!span_is(key, name)) {
             continue;
         }
         int64_t n = entry->value.kind == AMQP_FIELD_KIND_I64   ? entry->value.value.i64
@@ -240,6 +277,21 @@ static uint32_t attempts_of(const amqp_basic_properties_t *properties)
         return n < 0 ? 0 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
     }
     return 0;
+}
+
+/* It came too often; nobody sees it. The original goes when the broker has confirmed the copy. */
+static void put_aside(struct session *s, const struct incoming *in)
+{
+    if (!window_has_room(&s->window)) {
+        broker_fail(s->broker, ERR_IO, "too many messages wait to be sent again");
+        return;
+    }
+    session_publish(s, CHANNEL_AGAIN, s->layout.dead, s->layout.parked, in->message.tag,
+                    in->message.attempts, (struct span){in->message.body, in->message.len});
+    broker_note(s->broker,
+                "a message in queue %s was taken %" PRIu32
+                " times and never settled; it has been parked",
+                s->layout.queue, in->deliveries);
 }
 
 static void delivered(struct session *s, const struct incoming *in)
@@ -252,6 +304,8 @@ static void delivered(struct session *s, const struct incoming *in)
                     s->layout.queue);
     } else if (s->taken_count == s->layout.prefetch) {
         broker_fail(s->broker, ERR_IO, "the broker sends more messages than it was asked for");
+    } else if (in->deliveries >= LAYOUT_DELIVERIES_MAX) {
+        put_aside(s, in);
     } else {
         uint32_t at = (s->taken_first + s->taken_count++) % s->layout.prefetch;
         s->taken[at] = in->message;
@@ -291,7 +345,8 @@ static void content_begins(struct session *s, uint16_t channel, const amqp_frame
     }
     in->left = size;
     in->too_long = size > QUEUE_BODY_MAX;
-    in->message.attempts = attempts_of(properties);
+    in->message.attempts = count_of(properties, ATTEMPTS_HEADER);
+    in->deliveries = count_of(properties, DELIVERIES_HEADER);
     if ((properties->_flags & AMQP_BASIC_CORRELATION_ID_FLAG) != 0) {
         struct span id = {properties->correlation_id.bytes, properties->correlation_id.len};
         (void)span_parse_u64(id, UINT64_MAX, &in->returned);
@@ -325,6 +380,7 @@ static void message_begins(struct session *s, uint16_t channel, amqp_method_numb
     in->method = method;
     in->left = 0;
     in->returned = 0;
+    in->deliveries = 0;
     in->message.tag = tag;
     in->message.session = broker_session(s->broker);
     in->message.redelivered = redelivered;

@@ -21,6 +21,7 @@ struct incoming {
     amqp_method_number_t method; /* 0: none */
     uint64_t left;               /* bytes of the body that have not come */
     uint64_t returned;           /* its tag, when it was ours */
+    uint32_t deliveries;         /* before this one, as far as the queue counts them */
     bool too_long;
     struct queue_message message;
 };
@@ -32,7 +33,9 @@ struct session {
     char name[NAME_ROOM];
     char routing_key[NAME_ROOM];
     char content_type[NAME_ROOM];
-    int64_t answer_ms; /* how long an answer may take */
+    int64_t answer_ms;  /* how long an answer may take */
+    int64_t confirm_ms; /* how long a confirm may take */
+    int64_t blocked_ms; /* when the broker was last known to take no messages */
 
     uint32_t step; /* OPENED: the request that waits for its answer */
     bool consuming;
@@ -67,6 +70,8 @@ static inline struct session *session_of(struct queue *queue)
 }
 
 struct broker_owner session_owner(struct session *session);
+/* broker_turn; and ends a connection on which a message was not confirmed in time. */
+bool session_turn(struct session *session, int64_t wait_ms, bool wakeable);
 /* Starts consuming, if it is connected and does not yet. */
 void session_consume(struct session *session);
 /* Publishes on a channel with confirms; the window has room. attempts 0: no header. */

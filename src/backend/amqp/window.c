@@ -24,12 +24,18 @@ static struct window_entry *entry_of(struct window *window, uint64_t tag)
     return &window->entries[tag % window->capacity];
 }
 
-uint64_t window_add(struct window *window, uint64_t number)
+uint64_t window_add(struct window *window, uint64_t number, int64_t now_ms)
 {
     CHECK(window_has_room(window));
-    *entry_of(window, window->next) = (struct window_entry){.number = number};
+    *entry_of(window, window->next) = (struct window_entry){.number = number, .sent_ms = now_ms};
     window->waiting++;
     return window->next++;
+}
+
+int64_t window_oldest_ms(const struct window *window)
+{
+    return window->waiting == 0 ? INT64_MAX
+                                : window->entries[window->first % window->capacity].sent_ms;
 }
 
 /* NULL: not one that waits. */

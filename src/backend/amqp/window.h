@@ -12,6 +12,7 @@
 
 struct window_entry {
     uint64_t number; /* the caller's */
+    int64_t sent_ms;
     bool settled;
     bool returned;
 };
@@ -34,7 +35,9 @@ static inline bool window_has_room(const struct window *window)
     return window->next - window->first < window->capacity;
 }
 /* It has room. The tag that the broker will name. */
-uint64_t window_add(struct window *window, uint64_t number);
+uint64_t window_add(struct window *window, uint64_t number, int64_t now_ms);
+/* When the oldest that waits was added; INT64_MAX: none waits. */
+int64_t window_oldest_ms(const struct window *window);
 /* False: no such message is under way; the broker and we disagree. */
 bool window_returned(struct window *window, uint64_t tag);
 /* multiple: all up to tag, or all if tag is 0. False: no such message is under way. */

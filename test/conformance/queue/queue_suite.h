@@ -48,10 +48,22 @@ struct queue_backend {
 /* Runs the suite; where the backend is missing its tests are skipped, and say so. */
 int suite_run(const struct queue_backend *backend);
 
-/* For other tests. One that waits: up to a guard, until n messages have come. */
+/* ---- queue_steps.c: for other tests, too ---- */
+
 #define SUITE_STEP_MS 20
-#define SUITE_GUARD_STEPS 6000
 void suite_use(const struct queue_backend *backend, struct suite_place *place);
+/* A wait that is not told to end: the test fails after a minute and a half of it, and says what it
+ * waited for. Called each time round. */
+struct suite_wait {
+    const char *what;
+    int64_t until_ms;
+};
+struct suite_wait suite_wait_for(const char *what);
+void suite_waits(const struct suite_wait *wait);
+/* Lets SUITE_STEP_MS pass, or time go by. */
+void suite_step(void);
+struct span suite_body(uint64_t number, char *memory, size_t cap);
+void suite_publish_one(struct queue *publisher, uint64_t number);
 /* Publishes numbers from to to-1, each with its number as body, until all are confirmed, as a relay
  * does; how often it had to send one again. */
 uint32_t suite_publish(struct queue *publisher, uint64_t from, uint64_t to);

@@ -32,6 +32,10 @@ struct rabbit_place {
 };
 /* The broker runs then. */
 struct rabbit_place *rabbit_place_new(void);
+/* Its queues, if they are there, have leaders and move their messages: one went through each. Nobody
+ * takes from them meanwhile. A quorum queue that is deleted before it has settled in may stop others
+ * like it (rabbitmq-server #16652). */
+void rabbit_settle_in(const struct rabbit_place *place);
 /* The queues and exchanges of that name are gone afterwards. */
 void rabbit_place_free(struct rabbit_place *place);
 /* The test fails, and says why, where it cannot be opened. */
@@ -39,7 +43,8 @@ struct queue *rabbit_open(const struct rabbit_place *place, enum queue_amqp_role
 /* Ends the connections of this process to the broker, as a network would; how many. */
 int rabbit_cut(const struct rabbit_place *place);
 
-/* Besides the backend, with plain librabbitmq: what somebody else does at the broker. */
+/* Besides the backend, with plain librabbitmq: what somebody else does at the broker. A cut
+ * connection is made again; the test fails where the broker says no, or nothing for a minute. */
 void rabbit_delete_queue(const char *name);
 void rabbit_publish(const char *exchange, const char *key, struct span body);
 void rabbit_declare_classic(const char *queue);

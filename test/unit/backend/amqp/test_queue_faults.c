@@ -80,8 +80,9 @@ static size_t gather(struct queue *publisher, struct fates *fates, int64_t wait_
 
 static void gather_until(struct queue *publisher, struct fates *fates, uint32_t told)
 {
-    for (int i = 0; fates->confirmed + fates->unconfirmed < told; i++) {
-        assert_true(i < SUITE_GUARD_STEPS);
+    struct suite_wait wait = suite_wait_for("outcomes");
+    while (fates->confirmed + fates->unconfirmed < told) {
+        suite_waits(&wait);
         (void)gather(publisher, fates, 20);
     }
 }
@@ -100,12 +101,14 @@ static uint32_t take_each(struct queue *consumer, struct fates *fates, uint64_t 
 {
     uint64_t left = 0;
     uint32_t doubles = 0;
+    struct suite_wait wait = suite_wait_for("each message");
     for (uint64_t i = 0; i < count; i++) {
         left += fates->taken[i] == 0;
     }
     while (left > 0) {
         struct queue_message messages[64];
         size_t got = suite_take(consumer, messages, 64);
+        suite_waits(&wait);
         for (size_t i = 0; i < got; i++) {
             uint64_t number = suite_number(&messages[i]);
             assert_true(number < count);
@@ -121,6 +124,21 @@ static bool says(struct queue *queue, const char *word)
 {
     return strstr(queue_amqp_error(queue), word) != NULL;
 }
+
+/* Nothing comes to the consumer until it says so. */
+static void wait_until_says(struct queue *consumer, const char *word)
+{
+    struct suite_wait wait = suite_wait_for(word);
+    while (!says(consumer, word)) {
+        struct queue_message message;
+        size_t count = 0;
+        assert_int_equal(queue_take(consumer, &message, 1, 20, &count), ERR_AGAIN);
+        suite_waits(&wait);
+    }
+}
+
+/* Longer than a busy broker may be silent. */
+#define HEARTBEAT_S 6
 
 /* ---- the broker is killed ---- */
 
@@ -140,12 +158,19 @@ static void a_killed_broker_loses_nothing_that_it_confirmed(void **state)
         uint64_t next = 0;
         assert_non_null(fates);
         /* Some are confirmed, the rest of the window is somewhere between here and the disk. */
+        struct suite_wait wait = suite_wait_for("confirms");
         while (fates->confirmed < MESSAGES / 2) {
             publish_all(publisher, &next, MESSAGES);
             (void)gather(publisher, fates, 20);
+            suite_waits(&wait);
+        }
+        /* It stops in the middle, with some that it has not read. */
+        rabbit_do("freeze");
+        while (gather(publisher, fates, 0) > 0) {
         }
         publish_all(publisher, &next, MESSAGES);
         assert_true(next > fates->confirmed);
+        (void)gather(publisher, fates, 0);
         rabbit_do("kill");
         gather_until(publisher, fates, (uint32_t)next);
         assert_true(fates->unconfirmed > 0); /* it struck */
@@ -168,7 +193,9 @@ static void a_killed_broker_loses_nothing_that_it_confirmed(void **state)
 static void a_killed_broker_gives_back_what_was_taken(void **state)
 {
     WITH_BROKER;
+    static const uint32_t pauses_s[] = {10, 11}; /* so long that they can be seen waiting */
     struct rabbit_place *place = rabbit_place_new();
+    place->options.retry_s = pauses_s;
     struct queue *publisher = rabbit_open(place, QUEUE_AMQP_PUBLISHER);
     struct queue *consumer = rabbit_open(place, QUEUE_AMQP_CONSUMER);
     struct fates *fates = calloc(1, sizeof(*fates));
@@ -198,8 +225,12 @@ static void a_killed_broker_gives_back_what_was_taken(void **state)
     size_t none = 0;
     assert_int_equal(queue_take(consumer, messages, 1, 20, &none), ERR_AGAIN);
     rabbit_do("start");
-    for (int i = 0; queue_parked(consumer, messages, 100, true, &none) != 0 || none < 20; i++) {
-        assert_true(i < SUITE_GUARD_STEPS); /* those of the last moment may lie there, too */
+    struct suite_wait wait = suite_wait_for("the parked messages");
+    for (size_t sent = 0; sent < 20;
+         sent += none) { /* those of the last moment may lie there, too */
+        none = 0;
+        (void)queue_parked(consumer, messages, 100, true, &none);
+        suite_waits(&wait);
         rest();
     }
     (void)take_each(consumer, fates, 100);
@@ -223,7 +254,9 @@ static void an_idle_queue_outlives_a_restart(void **state)
     assert_int_equal(queue_publish(publisher, 1, span_of("x")), 0); /* it has not heard of it yet */
     rabbit_do("start");
     struct queue_outcome outcome;
+    struct suite_wait wait = suite_wait_for("the outcome");
     while (queue_outcomes(publisher, &outcome, 1, 100, &count) != 0) {
+        suite_waits(&wait);
         rest();
     }
     assert_int_equal(outcome.kind, QUEUE_UNCONFIRMED);
@@ -242,7 +275,7 @@ static void a_frozen_broker_is_noticed(void **state)
 {
     WITH_BROKER;
     struct rabbit_place *place = rabbit_place_new();
-    place->options.heartbeat_s = 2;
+    place->options.heartbeat_s = HEARTBEAT_S;
     struct queue *publisher = rabbit_open(place, QUEUE_AMQP_PUBLISHER);
     struct queue *consumer = rabbit_open(place, QUEUE_AMQP_CONSUMER);
     struct fates *fates = calloc(1, sizeof(*fates));
@@ -262,9 +295,7 @@ static void a_frozen_broker_is_noticed(void **state)
     gather_until(publisher, fates, 500);
     assert_true(fates->unconfirmed >= 1);
     assert_true(says(publisher, "has said nothing for"));
-    while (!says(consumer, "has said nothing for")) {
-        assert_int_equal(queue_take(consumer, &message, 1, 20, &count), ERR_AGAIN);
-    }
+    wait_until_says(consumer, "has said nothing for");
     assert_int_equal(queue_ack(consumer, &taken), ERR_CLOSED);
     assert_int_equal(queue_depths(consumer, &depths), ERR_AGAIN);
     assert_int_equal(queue_parked(consumer, &message, 1, false, &count), ERR_AGAIN);
@@ -289,7 +320,7 @@ static void a_broker_that_does_not_read_stops_nobody(void **state)
     struct rabbit_place events = *place;
     events.options.exchange = exchange;
     events.options.events = true;
-    events.options.heartbeat_s = 2;
+    events.options.heartbeat_s = HEARTBEAT_S;
     struct queue *publisher = rabbit_open(&events, QUEUE_AMQP_PUBLISHER);
     char *body = calloc(1, QUEUE_AMQP_EVENT_MAX);
     struct queue_outcome outcomes[64];
@@ -300,8 +331,11 @@ static void a_broker_that_does_not_read_stops_nobody(void **state)
         sent++;
         assert_true(sent < 1024); /* the window is not what stops it */
     }
+    assert_true(sent > 0);
+    struct suite_wait wait = suite_wait_for("outcomes");
     for (uint64_t told = 0; told < sent;) {
         size_t count = 0;
+        suite_waits(&wait);
         if (queue_outcomes(publisher, outcomes, 64, 20, &count) != 0) {
             continue;
         }
@@ -326,8 +360,9 @@ static void a_broker_without_memory_is_waited_for(void **state)
     uint64_t next = 0;
     assert_non_null(fates);
     rabbit_do("ctl set_vm_memory_high_watermark absolute 1");
-    for (int i = 0; !says(publisher, "takes no messages for now"); i++) {
-        assert_true(i < SUITE_GUARD_STEPS);
+    struct suite_wait wait = suite_wait_for("the broker to say that it takes no messages");
+    while (!says(publisher, "takes no messages for now")) {
+        suite_waits(&wait);
         publish_all(publisher, &next, next < 100 ? next + 1 : next);
         (void)gather(publisher, fates, 20);
     }
@@ -420,7 +455,9 @@ static void lost_confirms_are_told_as_such(void **state)
     assert_non_null(fates);
     road_mode(road, PROXY_DROP_ANSWERS);
     publish_all(publisher, &next, 200);
+    struct suite_wait wait = suite_wait_for("a confirm to be lost");
     while (road_dropped(road) == 0) {
+        suite_waits(&wait);
         assert_int_equal(gather(publisher, fates, 5), 0);
     }
     suite_wait_depths(consumer, NULL, (struct queue_depths){.ready = 200});
@@ -451,13 +488,13 @@ static void cuts_anywhere_lose_nothing(void **state)
     struct fates *fates = calloc(1, sizeof(*fates));
     uint64_t left = 300;
     uint32_t closed = 0;
-    int guard = 0;
+    struct suite_wait wait = suite_wait_for("each message");
     assert_non_null(fates);
     (void)suite_publish(publisher, 0, 300);
     while (left > 0) {
         struct queue_message messages[16];
         size_t got = 0;
-        assert_true(guard++ < SUITE_GUARD_STEPS);
+        suite_waits(&wait);
         (void)queue_take(consumer, messages, 16, 10, &got);
         road_mode(road, prng_below(&prng, 4) == 0 ? PROXY_DRIP : PROXY_PASS);
         for (size_t i = 0; i < got; i++) {
@@ -492,20 +529,18 @@ static void a_silent_network_is_noticed(void **state)
     WITH_BROKER;
     struct rabbit_place *place = rabbit_place_new();
     struct road *road = road_new(place);
-    place->options.heartbeat_s = 2;
+    place->options.heartbeat_s = HEARTBEAT_S;
     struct queue *consumer = rabbit_open(place, QUEUE_AMQP_CONSUMER);
     struct queue_message message;
     size_t count = 0;
     /* While it is quiet but whole, heartbeats keep it: no new connection in several of them. */
-    time_t until = time(NULL) + 6;
+    time_t until = time(NULL) + (time_t)HEARTBEAT_S * 3;
     while (time(NULL) < until) {
         assert_int_equal(queue_take(consumer, &message, 1, 1000, &count), ERR_AGAIN);
         assert_string_equal(queue_amqp_error(consumer), "");
     }
     road_mode(road, PROXY_HOLD);
-    while (!says(consumer, "has said nothing for")) {
-        assert_int_equal(queue_take(consumer, &message, 1, 100, &count), ERR_AGAIN);
-    }
+    wait_until_says(consumer, "has said nothing for");
     road_cut(road);
     assert_int_equal(queue_amqp_wait(consumer, 60000), 0);
     queue_amqp_close(consumer);
@@ -517,14 +552,15 @@ static void full_hands_keep_their_connection(void **state)
 {
     WITH_BROKER;
     struct rabbit_place *place = rabbit_place_new();
-    place->options.heartbeat_s = 2;
+    place->options.heartbeat_s = HEARTBEAT_S;
     struct queue *publisher = rabbit_open(place, QUEUE_AMQP_PUBLISHER);
     struct queue *consumer = rabbit_open(place, QUEUE_AMQP_CONSUMER);
     (void)suite_publish(publisher, 1, 2);
     struct queue_message message = suite_take_one(consumer);
     struct queue_message none;
     size_t count = 0;
-    time_t until = time(NULL) + 7; /* three times as long as a broker waits for a silent client */
+    time_t until =
+        time(NULL) + (time_t)HEARTBEAT_S * 2; /* longer than a broker waits for a silent client */
     while (time(NULL) < until) {
         assert_int_equal(queue_take(consumer, &none, 0, 500, &count), ERR_AGAIN);
     }
@@ -544,8 +580,8 @@ static void a_deleted_queue_is_made_again(void **state)
     struct queue *consumer = rabbit_open(place, QUEUE_AMQP_CONSUMER);
     struct fates *fates = calloc(1, sizeof(*fates));
     uint64_t next = 0;
-    size_t count = 0;
     assert_non_null(fates);
+    rabbit_settle_in(place);
     rabbit_delete_queue(place->name);
     publish_all(publisher, &next, 10);
     gather_until(publisher, fates, 10);
@@ -557,9 +593,7 @@ static void a_deleted_queue_is_made_again(void **state)
     suite_wait_depths(publisher, consumer, (struct queue_depths){0});
     struct queue_message message;
     rabbit_delete_queue(place->name);
-    while (!says(consumer, "ended our use")) {
-        assert_int_equal(queue_take(consumer, &message, 1, 20, &count), ERR_AGAIN);
-    }
+    wait_until_says(consumer, "ended our use");
     assert_int_equal(queue_amqp_wait(consumer, 60000), 0);
     (void)suite_publish(publisher, 20, 21);
     message = suite_take_one(consumer);
@@ -628,7 +662,9 @@ static void a_message_that_kills_its_takers_is_parked(void **state)
     int deaths = 0;
     size_t count = 0;
     (void)suite_publish(publisher, 1, 2);
+    struct suite_wait wait = suite_wait_for("the message to be parked");
     while (queue_depths(publisher, &depths) != 0 || depths.parked == 0) {
+        suite_waits(&wait);
         if (queue_take(consumer, &message, 1, 20, &count) == 0) {
             deaths++;
             assert_true(deaths < 100);

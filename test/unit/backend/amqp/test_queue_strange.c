@@ -23,6 +23,7 @@
 #include "backend/amqp/queue_amqp.h"
 #include "base/bytes.h"
 #include "base/err.h"
+#include "conformance/queue/queue_suite.h"
 
 #define ID(class, method) ((class) << 16 | (method))
 #define START ID(10, 10)
@@ -45,6 +46,7 @@
 #define ACK ID(60, 80)
 #define NACK ID(60, 120)
 #define CONFIRM_SELECT ID(85, 10)
+#define BLOCKED ID(10, 60)
 #define GREETING 1 /* no method: before anything was said */
 
 /* ---- bytes ---- */
@@ -122,10 +124,12 @@ typedef void strange_words(struct out *out);
 struct strange {
     int listener;
     pthread_t thread;
-    uint32_t when; /* the method it answers strangely, once */
-    strange_words *words;
+    _Atomic uint32_t when; /* the method it answers strangely, once */
+    strange_words *_Atomic words;
     atomic_bool said;
     atomic_int logins;
+    atomic_int published;
+    atomic_int acked;
 };
 
 static bool read_all(int fd, void *memory, size_t bytes)
@@ -225,6 +229,8 @@ static void serve(struct strange *strange, int fd)
             id = be32toh(id);
         }
         published += id == PUBLISH;
+        atomic_fetch_add(&strange->published, id == PUBLISH);
+        atomic_fetch_add(&strange->acked, id == ACK);
         if (strikes(strange, id)) {
             strange->words(&out);
         } else {
@@ -366,6 +372,34 @@ static void small_frames(struct out *out)
     put_method(out, 0, TUNE, "242", (uint64_t)0, (uint64_t)4096, (uint64_t)0);
 }
 
+static void nothing(struct out *out)
+{
+    (void)out;
+}
+static void not_now(struct out *out)
+{
+    put_method(out, 0, BLOCKED, "s", "low on memory");
+}
+static void a_delivery_that_killed_its_takers(struct out *out)
+{
+    static const char name[] = "x-delivery-count";
+    char memory[1024];
+    struct out payload = out_over(memory, sizeof(memory));
+    put_method(out, 1, DELIVER, "s81ss", "tag", (uint64_t)1, (uint64_t)1, "e", "k");
+    put(&payload, 60, 2);
+    put(&payload, 0, 2);
+    put(&payload, 5, 8);
+    put(&payload, 1 << 13, 2); /* headers: a table with one number of 64 bits */
+    put(&payload, 1 + sizeof(name) - 1 + 1 + 8, 4);
+    put_short(&payload, name);
+    out_text(&payload, "l");
+    put(&payload, 20, 8);
+    put_frame(out, 2, 1, &payload);
+    payload.len = 0;
+    out_text(&payload, "hello");
+    put_frame(out, 3, 1, &payload);
+}
+
 /* ---- meeting it ---- */
 
 static struct strange *strange_new(uint32_t when, strange_words *words, char url[64])
@@ -414,7 +448,9 @@ static enum queue_outcome_kind publish_and_hear(struct queue *queue)
     while (queue_publish(queue, 5, span_of("hello")) != 0) {
         assert_int_equal(queue_amqp_wait(queue, 60000), 0);
     }
-    while (queue_outcomes(queue, &outcome, 1, 60000, &count) != 0) {
+    struct suite_wait wait = suite_wait_for("an outcome");
+    while (queue_outcomes(queue, &outcome, 1, 1000, &count) != 0) {
+        suite_waits(&wait);
     }
     assert_int_equal(outcome.number, 5);
     return outcome.kind;
@@ -443,7 +479,9 @@ static void to_a_consumer(strange_words *words, const char *says)
     struct queue_message messages[4];
     size_t count = 0;
     assert_int_equal(queue_amqp_open(&options, QUEUE_AMQP_CONSUMER, &queue), 0);
+    struct suite_wait wait = suite_wait_for(says);
     while (strstr(queue_amqp_error(queue), says) == NULL) {
+        suite_waits(&wait);
         assert_int_equal(queue_take(queue, messages, 4, 10, &count), ERR_AGAIN);
     }
     struct queue_depths depths;
@@ -539,6 +577,121 @@ static void what_a_broker_offers_is_enough(void **state)
     }
 }
 
+/* Its connection is as lively as ever, and the message stays where it is. */
+static void a_confirm_that_never_comes_ends_the_connection(void **state)
+{
+    (void)state;
+    char url[64];
+    struct strange *strange = strange_new(PUBLISH, nothing, url);
+    struct queue_amqp_options options = options_for(url);
+    struct queue *queue = NULL;
+    struct queue_outcome outcome;
+    struct suite_wait wait = suite_wait_for("the outcomes");
+    uint32_t confirmed = 0;
+    options.confirm_timeout_ms = 300;
+    assert_int_equal(queue_amqp_open(&options, QUEUE_AMQP_PUBLISHER, &queue), 0);
+    assert_int_equal(queue_publish(queue, 1, span_of("hello")), 0);
+    /* Those behind it are confirmed, and do not make it young again. */
+    for (uint64_t number = 2;; number++) {
+        size_t count = 0;
+        (void)queue_publish(queue, number, span_of("hello"));
+        while (queue_outcomes(queue, &outcome, 1, 10, &count) == 0 &&
+               outcome.kind == QUEUE_CONFIRMED) {
+            confirmed++;
+        }
+        if (count == 1 && outcome.kind == QUEUE_UNCONFIRMED) {
+            break;
+        }
+        suite_waits(&wait);
+    }
+    assert_int_equal(outcome.number, 1);
+    assert_true(confirmed > 0);
+    assert_says(queue, "has not confirmed a message within 300 ms");
+    assert_int_equal(atomic_load(&strange->logins), 1);
+    queue_amqp_close(queue);
+    strange_free(strange);
+}
+
+/* The same for the copy of a message that is to come later: the message comes again. */
+static void a_retry_that_is_not_confirmed_ends_the_connection(void **state)
+{
+    (void)state;
+    char url[64];
+    struct strange *strange = strange_new(CONSUME, a_delivery, url);
+    struct queue_amqp_options options = options_for(url);
+    struct queue *queue = NULL;
+    struct queue_message message;
+    size_t count = 0;
+    options.confirm_timeout_ms = 300;
+    assert_int_equal(queue_amqp_open(&options, QUEUE_AMQP_CONSUMER, &queue), 0);
+    struct suite_wait wait = suite_wait_for("a message");
+    while (queue_take(queue, &message, 1, 10, &count) != 0) {
+        suite_waits(&wait);
+    }
+    atomic_store(&strange->words, nothing);
+    atomic_store(&strange->when, PUBLISH);
+    atomic_store(&strange->said, false);
+    assert_int_equal(queue_retry(queue, &message), 0);
+    wait = suite_wait_for("the end of the connection");
+    while (strstr(queue_amqp_error(queue), "has not confirmed a message within 300 ms") == NULL) {
+        assert_int_equal(queue_take(queue, &message, 1, 10, &count), ERR_AGAIN);
+        suite_waits(&wait);
+    }
+    assert_int_equal(queue_ack(queue, &message), ERR_CLOSED);
+    assert_int_equal(queue_amqp_wait(queue, 60000), 0);
+    queue_amqp_close(queue);
+    strange_free(strange);
+}
+
+/* A broker that has said so takes its time. */
+static void a_blocked_broker_may_confirm_late(void **state)
+{
+    (void)state;
+    char url[64];
+    struct strange *strange = strange_new(PUBLISH, not_now, url);
+    struct queue_amqp_options options = options_for(url);
+    struct queue *queue = NULL;
+    struct queue_outcome outcome;
+    size_t count = 0;
+    options.confirm_timeout_ms = 100;
+    assert_int_equal(queue_amqp_open(&options, QUEUE_AMQP_PUBLISHER, &queue), 0);
+    assert_int_equal(queue_publish(queue, 1, span_of("hello")), 0);
+    struct suite_wait wait = suite_wait_for("the broker to be blocked");
+    while (strstr(queue_amqp_error(queue), "takes no messages for now") == NULL) {
+        assert_int_equal(queue_outcomes(queue, &outcome, 1, 1, &count), ERR_AGAIN);
+        suite_waits(&wait);
+    }
+    for (int i = 0; i < 20; i++) { /* at least five times as long */
+        assert_int_equal(queue_outcomes(queue, &outcome, 1, 25, &count), ERR_AGAIN);
+    }
+    assert_int_equal(atomic_load(&strange->logins), 1);
+    assert_says(queue, "takes no messages for now");
+    queue_amqp_close(queue);
+    strange_free(strange);
+}
+
+/* What came so often is put aside unseen, and its original goes when the copy is safe. */
+static void what_kills_its_takers_is_put_aside(void **state)
+{
+    (void)state;
+    char url[64];
+    struct strange *strange = strange_new(CONSUME, a_delivery_that_killed_its_takers, url);
+    struct queue_amqp_options options = options_for(url);
+    struct queue *queue = NULL;
+    struct queue_message message;
+    size_t count = 0;
+    assert_int_equal(queue_amqp_open(&options, QUEUE_AMQP_CONSUMER, &queue), 0);
+    struct suite_wait wait = suite_wait_for("the original to be acked");
+    while (atomic_load(&strange->acked) == 0) {
+        assert_int_equal(queue_take(queue, &message, 1, 10, &count), ERR_AGAIN);
+        suite_waits(&wait);
+    }
+    assert_says(queue, "was taken 20 times and never settled");
+    assert_int_equal(atomic_load(&strange->published), 1);
+    queue_amqp_close(queue);
+    strange_free(strange);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +699,10 @@ int main(void)
         cmocka_unit_test(nonsense_ends_a_consumers_connection),
         cmocka_unit_test(nonsense_ends_a_setting_up),
         cmocka_unit_test(what_a_broker_offers_is_enough),
+        cmocka_unit_test(a_confirm_that_never_comes_ends_the_connection),
+        cmocka_unit_test(a_retry_that_is_not_confirmed_ends_the_connection),
+        cmocka_unit_test(a_blocked_broker_may_confirm_late),
+        cmocka_unit_test(what_kills_its_takers_is_put_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void fill(struct window *window, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         assert_true(window_has_room(window));
         uint64_t tag = window->next;
-        assert_int_equal(window_add(window, tag), tag);
+        assert_int_equal(window_add(window, tag, (int64_t)tag * 10), tag);
     }
 }
 
@@ -53,10 +53,12 @@ static void one_by_one_and_all_up_to_one(void **state)
     assert_false(window_has_room(&window));
     assert_true(window_settle(&window, 3, false, true, tell, &told));
     assert_false(window_has_room(&window)); /* 1 still waits */
+    assert_int_equal(window_oldest_ms(&window), 10);
     assert_int_equal(window.waiting, 7);
     assert_true(window_settle(&window, 5, true, true, tell, &told));
     assert_int_equal(told.count, 5);
     assert_int_equal(told.times[3], 1); /* not once more */
+    assert_int_equal(window_oldest_ms(&window), 60);
     assert_int_equal(window.waiting, 3);
     fill(&window, 5);
     assert_false(window_has_room(&window));
@@ -65,6 +67,7 @@ static void one_by_one_and_all_up_to_one(void **state)
     assert_true(told.confirmed[5]);
     assert_false(told.confirmed[6]);
     assert_int_equal(window.waiting, 0);
+    assert_int_equal(window_oldest_ms(&window), INT64_MAX);
     window_free(&window);
 }
 
@@ -114,7 +117,8 @@ static void a_lost_channel_tells_the_rest_and_starts_anew(void **state)
     assert_int_equal(told.count, 4);
     assert_true(told.confirmed[2] && !told.confirmed[1] && !told.confirmed[3]);
     assert_int_equal(window.waiting, 0);
-    assert_int_equal(window_add(&window, 7), 1);
+    assert_int_equal(window_add(&window, 7, 5), 1);
+    assert_int_equal(window_oldest_ms(&window), 5);
     window_free(&window);
 }
 
