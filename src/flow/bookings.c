@@ -129,11 +129,26 @@ static bool is_for_now(const struct segment_call *call)
             (call->refusal == REFUSAL_OVERLOADED || call->refusal == REFUSAL_NO_SUCH_ITEM));
 }
 
+/* An item that the gate has not got: it is being filled, or the sale was forgotten, long after its
+ * end. Nobody will ever decide it again. */
+static bool is_of_forgotten_sale(struct bookings *bookings, const struct decision *decision,
+                                 const struct segment_call *call)
+{
+    return call->outcome == SEGMENT_DONE && call->verdict == VERDICT_REFUSED &&
+           call->refusal == REFUSAL_NO_SUCH_ITEM &&
+           office_forgot(bookings->office, decision->command.item, decision->command.now_ms);
+}
+
 static void again(struct bookings *bookings, struct decision *decision,
                   const struct segment_call *call)
 {
     if (call->outcome == SEGMENT_STALE || call->outcome == SEGMENT_BROKEN) {
         places_doubt(bookings->places, decision->segment);
+    }
+    if (is_of_forgotten_sale(bookings, decision, call)) {
+        decision->reason = REFUSAL_ENDED;
+        decision->booking = BOOKING_POISON;
+        return;
     }
     if (is_for_now(call)) {
         decision->booking = BOOKING_LATER;

@@ -4,7 +4,8 @@
  *
  * A decision of the present epoch is booked by the office. One of an older epoch is decided again at
  * the gate, never booked directly: if the gate takes it, its new outbox entry carries it on; if not,
- * it gets its FAILED row. An order that has a row already is settled, whatever else.
+ * it gets its FAILED row; so does one whose sale was forgotten meanwhile. An order that has a row
+ * already is settled, whatever else.
  *
  * What can go wrong: ledger or gate cannot be reached: LATER, nothing was settled.
  */

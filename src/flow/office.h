@@ -93,6 +93,10 @@ void office_refresh(struct office *office);
  * segments now. Any thread. */
 void office_hurry(struct office *office);
 
+/* Whether the item's sale is gone for good: it is not among the ledger's sales, although these were
+ * read after `since_ms`, when it was sold from. Any thread. */
+bool office_forgot(struct office *office, uint64_t item, int64_t since_ms);
+
 /* Any thread. */
 uint64_t office_booked_lsn(const struct office *office);
 uint64_t office_pending_deadlines(const struct office *office);

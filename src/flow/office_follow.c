@@ -10,6 +10,8 @@
 /* Sales are read again not more often, and not less. */
 #define REFRESH_LEAST_MS 100
 #define REFRESH_MOST_MS 5000
+/* Clocks of this process and of whoever sold may differ by so much: more, and they do not sell. */
+#define CLOCKS_APART_MS 1000
 /* Pages of events in one turn. */
 #define FOLLOW_PAGES_MAX 64
 
@@ -59,6 +61,7 @@ int office_load_sales(struct office *office, size_t *ret_count)
 {
     struct sale_row *rows[64];
     struct ledger_query query = {.kind = QUERY_SALES, .limit = 64, .sales = rows};
+    int64_t begun_ms = inside_time_ms(office->time);
     size_t count = 0;
     do {
         query.count = 0;
@@ -79,8 +82,19 @@ int office_load_sales(struct office *office, size_t *ret_count)
             return error;
         }
     } while (query.count == query.limit);
+    atomic_store(&office->sales_as_of_ms, begun_ms);
     *ret_count = count;
     return 0;
+}
+
+bool office_forgot(struct office *office, uint64_t item, int64_t since_ms)
+{
+    const struct sale_row *sale = NULL;
+    int64_t as_of_ms = atomic_load(&office->sales_as_of_ms); /* before the look */
+    catalog_lock(office->catalog);
+    bool known = catalog_item(office->catalog, item, &sale) != NULL;
+    catalog_unlock(office->catalog);
+    return !known && as_of_ms > since_ms + CLOCKS_APART_MS;
 }
 
 int office_refresh_sales(struct office *office, int64_t now_ms)

@@ -48,7 +48,8 @@ struct office {
     _Atomic bool hurry;
     _Atomic bool refresh;
     int64_t refreshed_ms;
-    uint64_t kept_token; /* deadlines were loaded under it; 0: not the keeper */
+    _Atomic int64_t sales_as_of_ms; /* the catalog shows the ledger's sales as of then, or later */
+    uint64_t kept_token;            /* deadlines were loaded under it; 0: not the keeper */
     uint64_t followed_event;
     bool kept_last; /* the batch before this one was the keeper's */
     _Atomic uint64_t booked_lsn;

@@ -187,9 +187,18 @@ static enum deed deed_of(struct upkeep *upkeep, const struct spool_entry *entry,
     struct upkeep_parts *parts = &upkeep->parts;
     int64_t ends_ms = 0;
     *ret_decision = (struct decision){.command = entry->command};
-    if (!segment_of(upkeep, &entry->command, &ret_decision->segment, &ends_ms) ||
-        ret_decision->segment >= parts->places->count) {
+    bool known = segment_of(upkeep, &entry->command, &ret_decision->segment, &ends_ms);
+    bool forgotten = !known && office_forgot(parts->bookings->office, entry->command.item,
+                                             entry->command.now_ms);
+    if (forgotten) { /* how many homes it had nobody knows any more, nor does it matter */
+        ret_decision->segment = remote_segment(entry->command.id, parts->places->count);
+    }
+    if ((!known && !forgotten) || ret_decision->segment >= parts->places->count) {
         return DEED_NOTHING;
+    }
+    if (forgotten) {
+        ret_decision->reason = REFUSAL_ENDED;
+        return DEED_FAIL;
     }
     uint64_t epoch = places_epoch(parts->places, ret_decision->segment);
     if (epoch == entry->epoch && epoch != 0) {
@@ -202,6 +211,24 @@ static enum deed deed_of(struct upkeep *upkeep, const struct spool_entry *entry,
     }
     ret_decision->epoch = epoch;
     return epoch != 0 ? DEED_AGAIN : DEED_NOTHING;
+}
+
+static void give_up(struct upkeep *upkeep, size_t count)
+{
+    static struct log_limit limit;
+    bookings_fail(upkeep->parts.bookings, upkeep->decisions, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct decision *decision = &upkeep->decisions[i];
+        char id[ORDER_ID_TEXT];
+        if (decision->booking != BOOKING_POISON) {
+            continue;
+        }
+        order_id_text(decision->command.id, id);
+        log_event_limited(&limit, 10000, LOG_ERROR, "upkeep.cannot_fail",
+                          LOG_SPAN("order", ((struct span){id, sizeof(id)})),
+                          LOG_U64("item", decision->command.item),
+                          LOG_STR("what", "the ledger has no such item; the promise is kept"));
+    }
 }
 
 /* Decides a page of them again, or gives them up: all of one kind together. */
@@ -218,7 +245,7 @@ static void decide(struct upkeep *upkeep, enum deed deed, size_t count, int64_t 
         }
     }
     if (deed == DEED_FAIL) {
-        bookings_fail(parts->bookings, upkeep->decisions, found);
+        give_up(upkeep, found);
         return;
     }
     bookings_again(parts->bookings, upkeep->decisions, found);

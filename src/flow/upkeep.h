@@ -4,7 +4,7 @@
  *
  * A promise is looked for in the ledger; found, it is let go. One that the gate that decided it has
  * forgotten (another epoch), or that no gate has decided (the buyer stands in line), is decided
- * again; refused, or too old, it gets its FAILED row.
+ * again; refused, too old, or of a sale that was forgotten meanwhile, it gets its FAILED row.
  *
  * It also asks for transfers where buyers' homes lack units that others have.
  *

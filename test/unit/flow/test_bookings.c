@@ -187,6 +187,29 @@ static void one_that_is_refused_when_it_is_decided_again_fails(void **state)
     assert_row(once[1].command.id, ORDER_FAILED, REFUSAL_DIFFERENT_REQUEST);
 }
 
+/* A message that was parked until its sale had left the board. */
+static void one_of_a_sale_that_was_forgotten_fails(void **state)
+{
+    (void)state;
+    struct decision kept = wide_decide(&world, 1, 7);
+    struct decision decision = kept;
+    wide_rebuild(&world, 1);
+    wide_pass_ms(&world, 2000);
+    wide_forget_sale(process);
+    run(&decision, 1);
+    assert_int_equal(decision.booking,
+                     BOOKING_LATER); /* the sales were read before it was decided */
+    assert_null(wide_row(&world, kept.command.id));
+    wide_pass_ms(&world, 6000);
+    wide_settle(process); /* they are read now and then */
+    decision = kept;
+    run(&decision, 1);
+    assert_int_equal(decision.booking, BOOKING_SETTLED);
+    assert_row(kept.command.id, ORDER_FAILED, REFUSAL_ENDED);
+    wide_settle(process); /* and its gate, which has no such order, goes on */
+    assert_int_equal(segments_world_look(&world.segments, 1).event, world.ledger.events_count);
+}
+
 static void some_of_a_batch_are_of_an_older_epoch(void **state)
 {
     (void)state;
@@ -372,6 +395,7 @@ int main(void)
         TEST(as_many_as_there_may_be),
         TEST(a_decision_of_an_older_epoch_is_decided_again_and_taken),
         TEST(one_that_is_refused_when_it_is_decided_again_fails),
+        TEST(one_of_a_sale_that_was_forgotten_fails),
         TEST(some_of_a_batch_are_of_an_older_epoch),
         TEST(while_its_segment_cannot_decide_it_waits),
         TEST(a_gate_that_is_full_is_asked_later),

@@ -449,6 +449,40 @@ static void one_that_cannot_be_kept_gets_its_row(void **state)
     assert_false(is_promised(promised.command.id, &epoch));
 }
 
+/* Nobody can decide it again: it must end all the same, or it stands in the journal for ever. */
+static void one_of_a_sale_that_was_forgotten_gets_its_row(void **state)
+{
+    (void)state;
+    uint64_t epoch = 0;
+    turn();
+    struct gate_command once = {.kind = GATE_RESERVE,
+                                .now_ms = inside_time_ms(&process->time),
+                                .id = order_id_once(WIDE_ONCE, 9, 0),
+                                .user = 9,
+                                .item = WIDE_ONCE,
+                                .qty = 1};
+    struct gate_command ids[] = {promise(1, 7).command, stand_in_line(2, 8), once};
+    accept(&once, 1);
+    wide_rebuild(&world, 1);
+    sim_segments_away(sim, 2, true);
+    wide_forget_sale(process);
+    turn(); /* the sales were read before it was sold from */
+    assert_int_equal(world.ledger.orders_count, 0);
+    wide_pass_ms(&world, 6000);
+    wide_settle(process);
+    pass_and_turn(2000);
+    for (int i = 0; i < 3; i++) {
+        const struct order_row *row = wide_row(&world, ids[i].id);
+        assert_non_null(row);
+        assert_int_equal(row->state, ORDER_FAILED);
+        assert_int_equal(row->reason, REFUSAL_ENDED);
+    }
+    pass_and_turn(2000);
+    for (int i = 0; i < 3; i++) {
+        assert_false(is_promised(ids[i].id, &epoch));
+    }
+}
+
 static void many_promises_are_kept_page_by_page(void **state)
 {
     (void)state;
@@ -709,6 +743,7 @@ int main(void)
         TEST(a_winner_is_no_buyer_in_line),
         TEST(while_it_is_being_filled_winners_come_back),
         TEST(one_that_cannot_be_kept_gets_its_row),
+        TEST(one_of_a_sale_that_was_forgotten_gets_its_row),
         TEST(many_promises_are_kept_page_by_page),
         TEST(those_in_line_are_decided_when_the_gate_is_back),
         TEST(who_stood_in_line_too_long_fails),

@@ -285,6 +285,17 @@ void wide_open_sale(struct wide_process *process)
     sale_row_free(open.op.sale);
 }
 
+void wide_forget_sale(struct wide_process *process)
+{
+    static const enum ledger_kind kinds[] = {LEDGER_SALE_MOVE, LEDGER_SALE_FORGET};
+    for (int i = 0; i < 2; i++) {
+        struct office_op op = wide_sale_op(kinds[i], SALE_CLOSED);
+        wide_do(process, &op);
+        CHECK(op.error == 0 && op.op.refusal == REFUSAL_NONE);
+        sale_row_free(op.op.sale);
+    }
+}
+
 /* ---- epochs ---- */
 
 uint64_t wide_raise_epoch(struct wide_world *world, uint32_t segment)

@@ -88,6 +88,8 @@ void wide_halt(struct wide_process *process);
 void wide_do(struct wide_process *process, struct office_op *op);
 /* A sale with two items, WIDE_UNITS of each on every segment: created and opened here. */
 void wide_open_sale(struct wide_process *process);
+/* Closed, and off the board: the gate forgets it, and this process hears of it a second later. */
+void wide_forget_sale(struct wide_process *process);
 struct office_op wide_sale_op(enum ledger_kind kind, enum sale_state target);
 
 /* The segment begins a new life in the ledger: its new epoch. */
