@@ -152,6 +152,7 @@ static void again(struct bookings *bookings, struct decision *decision,
     }
     if (is_for_now(call)) {
         decision->booking = BOOKING_LATER;
+        decision->gate_away = true;
         return;
     }
     if (call->verdict != VERDICT_REFUSED) {
@@ -170,6 +171,7 @@ void bookings_again(struct bookings *bookings, struct decision *decisions, size_
     for (size_t i = 0; i < count; i++) {
         decisions[i].booking = BOOKING_POISON;
         decisions[i].reason = REFUSAL_NONE;
+        decisions[i].gate_away = false;
         if (decisions[i].segment < bookings->places->count) { /* else it is nobody's to decide */
             bookings->calls[asked++] =
                 (struct segment_call){.segment = decisions[i].segment,

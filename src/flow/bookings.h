@@ -27,6 +27,7 @@ struct decision {
     struct gate_command command; /* the RESERVE */
     enum refusal reason;         /* bookings_fail: why */
     enum booking booking;        /* out */
+    bool gate_away;              /* out: LATER, because its segment cannot decide now */
 };
 
 #define BOOKINGS_MAX 1024

@@ -9,6 +9,8 @@
 #include "obs/log.h"
 
 #define HELD_MAX 512
+/* Of them, those whose segment cannot decide now. */
+#define WAITING_MAX 128
 
 struct porter {
     struct queue *queue;
@@ -18,6 +20,7 @@ struct porter {
     /* taken and not settled, in step */
     struct queue_message *messages;
     struct backoff *backoffs; /* of each: one that has to wait holds up no other */
+    bool *waits;              /* of each: its segment could not decide */
     size_t held;
     struct decision *decisions; /* those that are being booked */
     size_t *at;                 /* which of the held ones they are */
@@ -52,6 +55,7 @@ static void take(struct porter *porter, int64_t wait_ms)
             continue;
         }
         porter->backoffs[porter->held] = (struct backoff){0};
+        porter->waits[porter->held] = false;
         porter->messages[porter->held++] = *message;
     }
 }
@@ -83,23 +87,40 @@ static size_t gather(struct porter *porter)
     return count;
 }
 
+/* Whether it is held until it is tried again. While the ledger is away there is nothing better to
+ * take instead. Messages of a segment that is away must not keep out those of the others: a few are
+ * held for a moment, the rest go back to the queue for its pauses, and so do those that have been
+ * there already. */
+static bool is_held(const struct porter *porter, size_t i, bool gate_away, size_t waiting)
+{
+    return !gate_away || (porter->messages[i].attempts == 0 && waiting < WAITING_MAX &&
+                          porter->backoffs[i].pause_ms < BACKOFF_MOST_MS);
+}
+
 static void settle(struct porter *porter, size_t count)
 {
     int64_t now_ms = inside_time_ms(porter->time);
     size_t kept = 0;
     size_t next = 0;
+    size_t waiting = 0;
     for (size_t i = 0; i < porter->held; i++) {
         bool tried = next < count && porter->at[next] == i;
+        bool gate_away = tried ? porter->decisions[next].gate_away : porter->waits[i];
         enum booking booking = tried ? porter->decisions[next++].booking : BOOKING_LATER;
-        if (booking == BOOKING_LATER) {
+        if (booking == BOOKING_LATER && (!tried || is_held(porter, i, gate_away, waiting))) {
             if (tried) {
                 backoff_failed(&porter->backoffs[i], now_ms);
             }
+            waiting += gate_away;
             porter->messages[kept] = porter->messages[i];
+            porter->waits[kept] = gate_away;
             porter->backoffs[kept++] = porter->backoffs[i];
             continue;
         }
-        let_go(porter, &porter->messages[i], booking == BOOKING_SETTLED ? QUEUE_ACK : QUEUE_RETRY);
+        let_go(porter, &porter->messages[i],
+               booking == BOOKING_SETTLED  ? QUEUE_ACK
+               : booking == BOOKING_POISON ? QUEUE_RETRY
+                                           : QUEUE_LATER);
         metrics_add(porter->metrics,
                     booking == BOOKING_SETTLED ? METRIC_PORTER_BOOKED_TOTAL
                                                : METRIC_PORTER_RETRIED_TOTAL,
@@ -131,10 +152,11 @@ int porter_new(struct queue *queue, struct bookings *bookings, struct inside_tim
     porter->metrics = metrics;
     porter->messages = calloc(HELD_MAX, sizeof(*porter->messages));
     porter->backoffs = calloc(HELD_MAX, sizeof(*porter->backoffs));
+    porter->waits = calloc(HELD_MAX, sizeof(*porter->waits));
     porter->decisions = calloc(HELD_MAX, sizeof(*porter->decisions));
     porter->at = calloc(HELD_MAX, sizeof(*porter->at));
-    if (porter->messages == NULL || porter->backoffs == NULL || porter->decisions == NULL ||
-        porter->at == NULL) {
+    if (porter->messages == NULL || porter->backoffs == NULL || porter->waits == NULL ||
+        porter->decisions == NULL || porter->at == NULL) {
         porter_free(porter);
         return ERR_NOMEM;
     }
@@ -149,6 +171,7 @@ void porter_free(struct porter *porter)
     }
     free(porter->messages);
     free(porter->backoffs);
+    free(porter->waits);
     free(porter->decisions);
     free(porter->at);
     free(porter);

@@ -3,8 +3,10 @@
  * acknowledged. Several porters may run; what one holds when it dies is delivered to another, and
  * what was booked already is known by its id.
  *
- * What can go wrong: ledger or gate are away: the messages are held, and tried again with growing
- * pauses. A message that cannot be read is parked; one that the ledger takes in no form goes round
+ * What can go wrong: the ledger is away: the messages are held, and tried again with growing pauses.
+ * A segment is away that has to decide some of them again: a bounded number is held for a moment,
+ * the others go back to the queue for its pauses, so that messages of other segments are not kept
+ * out; they come again until it is back. A message that cannot be read is parked; one that the ledger takes in no form goes round
  * through the queue's pauses and is parked after the last.
  *
  * One thread.

@@ -10,7 +10,9 @@
  * unroutable) is the publisher's to send again: outcomes say which. A message taken and not
  * settled when the connection ends comes again. retry() gives a message back for later, each time
  * after a longer pause; after the last pause, or with park(), it lies in the parking queue, where
- * operators see it and from where it is sent again hourly or when asked.
+ * operators see it and from where it is sent again hourly or when asked. later() is retry() for a
+ * message that nothing is wrong with: after the last pause it waits for that once more, and is never
+ * parked.
  */
 #ifndef SLUICE_PORT_QUEUE_H
 #define SLUICE_PORT_QUEUE_H
@@ -30,10 +32,10 @@ struct queue_outcome {
 };
 
 struct queue_message {
-    uint64_t tag;      /* for ack, retry and park; of this connection only */
+    uint64_t tag;      /* for ack, retry, later and park; of this connection only */
     uint64_t session;  /* changes with each connection: settling an older one's says ERR_CLOSED */
     bool redelivered;  /* it may have been taken before */
-    uint32_t attempts; /* how often it was given back with retry */
+    uint32_t attempts; /* how often it was given back, up to the number of pauses */
     uint32_t len;
     char body[QUEUE_BODY_MAX];
 };
@@ -69,7 +71,7 @@ struct queue_ops {
     void (*wake)(struct queue *queue);
 };
 
-enum { QUEUE_ACK, QUEUE_RETRY, QUEUE_PARK };
+enum { QUEUE_ACK, QUEUE_RETRY, QUEUE_PARK, QUEUE_LATER };
 
 struct queue {
     const struct queue_ops *ops;
@@ -96,6 +98,10 @@ static inline int queue_ack(struct queue *q, const struct queue_message *message
 static inline int queue_retry(struct queue *q, const struct queue_message *message)
 {
     return q->ops->settle(q, message, QUEUE_RETRY);
+}
+static inline int queue_later(struct queue *q, const struct queue_message *message)
+{
+    return q->ops->settle(q, message, QUEUE_LATER);
 }
 static inline int queue_park(struct queue *q, const struct queue_message *message)
 {

@@ -297,9 +297,11 @@ static void settle_message(struct sim_broker *broker, struct sim_message *messag
     message->deliveries = 0;
     message->order = broker->next_order++;
     message->place = AT_PARKED;
-    if (how == QUEUE_RETRY && message->attempts < broker->retry_count) {
-        message->due_ms = broker->now_ms + broker->retry_s[message->attempts] * 1000LL;
-        message->attempts++;
+    bool last = message->attempts >= broker->retry_count;
+    if (how == QUEUE_LATER || (how == QUEUE_RETRY && !last)) {
+        uint32_t pause = last ? broker->retry_count - 1 : message->attempts;
+        message->due_ms = broker->now_ms + broker->retry_s[pause] * 1000LL;
+        message->attempts = pause + 1;
         message->place = AT_RETRY;
     }
     if (strikes(broker, broker->faults.duplicate)) {

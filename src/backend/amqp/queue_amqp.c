@@ -135,19 +135,21 @@ static int amqp_take(struct queue *queue, struct queue_message *ret_messages, si
 }
 
 /* Publishes a copy where it waits; again_settled acks the original. */
-static int send_again(struct session *s, const struct queue_message *message, bool park)
+static int send_again(struct session *s, const struct queue_message *message, int how)
 {
     const struct layout *t = &s->layout;
     struct span body = {message->body, message->len};
+    bool last = message->attempts >= t->retry_count;
+    uint32_t pause = last ? t->retry_count - 1 : message->attempts;
     if (!window_has_room(&s->window)) {
         return ERR_IO; /* it was settled twice: no more than prefetch are out */
     }
-    if (park || message->attempts >= t->retry_count) {
+    if (how == QUEUE_PARK || (how == QUEUE_RETRY && last)) {
         session_publish(s, CHANNEL_AGAIN, t->dead, t->parked, message->tag, message->attempts,
                         body);
     } else {
-        session_publish(s, CHANNEL_AGAIN, t->exchange, t->retry[message->attempts], message->tag,
-                        message->attempts + 1, body);
+        session_publish(s, CHANNEL_AGAIN, t->exchange, t->retry[pause], message->tag, pause + 1,
+                        body);
     }
     return 0;
 }
@@ -163,7 +165,7 @@ static int amqp_settle(struct queue *queue, const struct queue_message *message,
     if (how == QUEUE_ACK) {
         session_ack(s, CHANNEL_WORK, message->tag);
     } else {
-        error = send_again(s, message, how == QUEUE_PARK);
+        error = send_again(s, message, how);
     }
     if (broker_unsent(s->broker) >= GATHER_BYTES) {
         broker_flush(s->broker);

@@ -82,6 +82,10 @@ static void turn(uint32_t at)
 
 static void send_text(struct span text)
 {
+    struct queue_outcome outcomes[64]; /* so that there is room in its window */
+    size_t count = 0;
+    while (queue_outcomes(publisher, outcomes, 64, 0, &count) == 0) {
+    }
     assert_int_equal(queue_publish(publisher, ++number, text), 0);
 }
 
@@ -299,14 +303,15 @@ static void a_segment_in_recovery_holds_up_no_other(void **state)
     }
     assert_int_equal(sim_broker_messages(broker), 3);
     uint64_t calls = world.processes[0].stage.calls;
-    for (int i = 0; i < 10000; i += 10) { /* ten seconds, in growing pauses */
+    for (int i = 0; i < 10000;
+         i += 10) { /* ten seconds, in growing pauses, here and in the queue */
         pass_ms(10);
         turn(0);
     }
     assert_in_range(world.processes[0].stage.calls - calls, 3 * 3, 3 * 12);
     segments_world_fill(&world.segments, 1, 2, world.ledger.events_count);
     wide_place_all(&world);
-    pass_ms(2000);
+    pass_ms(10000);
     turn(0);
     assert_int_equal(sim_broker_messages(broker), 0);
     for (uint32_t i = 0; i < 3; i++) { /* decided again: new entries carry them on */
@@ -314,6 +319,51 @@ static void a_segment_in_recovery_holds_up_no_other(void **state)
         assert_non_null(segments_world_order(&world.segments, 1, old[i].command.id));
     }
     assert_int_equal(sim_segments_outbox(world.segments.sim, 1), 3);
+}
+
+/* More of them than it can hold: the rest goes back to the queue for a while, again and again. */
+static void a_segment_that_is_away_does_not_fill_it(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 1000 };
+    for (uint64_t user = 1; user <= MESSAGES; user++) {
+        struct decision old = {.segment = 1,
+                               .epoch = 1,
+                               .command = {.kind = GATE_RESERVE,
+                                           .now_ms = WIDE_NOW,
+                                           .id = segments_world_id(&world.segments, WIDE_FREE, 1),
+                                           .user = user,
+                                           .item = WIDE_FREE,
+                                           .qty = 1}};
+        send(&old);
+    }
+    (void)wide_raise_epoch(&world, 1);
+    sim_segments_away(world.segments.sim, 1, true);
+    struct decision other = decide_and_send(0, 7);
+    for (int i = 0; i < 3 && wide_row(&world, other.command.id) == NULL; i++) {
+        turn(0);
+        pass_ms(1);
+    }
+    assert_non_null(wide_row(&world, other.command.id));
+    for (int i = 0; i < 600; i++) { /* ten minutes; nothing is wrong with them */
+        pass_ms(1000);
+        turn(0);
+        other = decide_and_send(0, 8);
+        turn(0);
+        assert_non_null(wide_row(&world, other.command.id));
+        assert_int_equal(depths().parked, 0);
+        assert_int_equal(sim_broker_messages(broker), MESSAGES);
+        if (i % WIDE_UNITS == WIDE_UNITS - 2) { /* all sold: begin anew */
+            wide_rebuild(&world, 0);
+        }
+    }
+    sim_segments_away(world.segments.sim, 1, false);
+    wide_rebuild(&world, 1);
+    for (int i = 0; i < 30; i++) {
+        pass_ms(1000);
+        turn(0);
+    }
+    assert_int_equal(sim_broker_messages(broker), 0);
 }
 
 /* ---- others ---- */
@@ -427,6 +477,7 @@ int main(void)
         TEST(what_cannot_be_read_is_parked),
         TEST(poison_goes_round_and_is_parked_at_last),
         TEST(a_segment_in_recovery_holds_up_no_other),
+        TEST(a_segment_that_is_away_does_not_fill_it),
         TEST(what_a_dead_porter_held_is_booked_once),
         TEST(duplicates_and_reordered_deliveries_are_booked_once),
     };
