@@ -168,6 +168,9 @@ struct refusal_text {
 };
 const struct refusal_text *refusal_text(enum refusal refusal);
 
+/* QUEUED is the first version, and there are at most two moves: LOCKED, and a final state. */
+#define ORDER_VERSION_MAX 3
+
 /* What a buyer is told of an order; the gate's record gives it complete. */
 struct order_view {
     struct order_id id;
@@ -176,7 +179,7 @@ struct order_view {
     uint32_t qty;
     uint8_t state;    /* enum order_state */
     uint8_t reason;   /* enum refusal */
-    uint16_t version; /* grows with each change; the SSE id */
+    uint16_t version; /* grows with each change, up to ORDER_VERSION_MAX; the SSE id */
     int64_t created_at_ms;
     int64_t pay_by_ms; /* 0 until LOCKED */
     uint64_t lsn;      /* of the last change: shown only once it is durable */

@@ -140,7 +140,7 @@ enum http_outcome handle_order_events(struct asking *asking)
     }
     /* An id we did not give is as good as none. */
     if (asking->request->last_event_id.at != NULL &&
-        span_parse_u64(asking->request->last_event_id, UINT16_MAX, &told) != 0) {
+        span_parse_u64(asking->request->last_event_id, ORDER_VERSION_MAX, &told) != 0) {
         told = 0;
     }
     ask->version_told = (uint16_t)told;

@@ -215,7 +215,8 @@ def test_last_event_id_of_the_present_state_is_not_told_again(server, shop):
         assert events.next() is None
 
 
-@pytest.mark.parametrize("last", ["", "abc", "-1", "99999999999999999999999", "0"])
+@pytest.mark.parametrize("last", ["", "abc", "-1", "99999999999999999999999", "0", "4",
+                                  "65535"])
 def test_a_strange_last_event_id_gets_the_present_state(server, shop, last):
     lot = shop.lot()
     user = shop.user()

@@ -182,14 +182,15 @@ static void send_request(struct front_world *world, uint32_t connection, const c
 void front_world_send(struct front_world *world, uint32_t connection, const char *method,
                       const char *path, uint64_t user, const char *body)
 {
-    char headers[TOKEN_MAX_BYTES + 64];
+    char headers[TOKEN_MAX_BYTES + 128];
     char token[TOKEN_MAX_BYTES + 1] = FRONT_ADMIN;
     if (user != 0) {
         int64_t expires_s = inside_time_ms(&world->office.time) / 1000 + 1000;
         size_t len = token_sign(&world->settings.token_keys.keys[0], user, expires_s, token);
         token[len] = '\0';
     }
-    (void)snprintf(headers, sizeof(headers), "Authorization: Bearer %s\r\n", token);
+    (void)snprintf(headers, sizeof(headers), "Authorization: Bearer %s\r\n%s", token,
+                   world->headers != NULL ? world->headers : "");
     send_request(world, connection, method, path, headers, body);
 }
 

@@ -30,6 +30,7 @@ struct front_world {
     struct late_gate gate;
     struct net *net;
     struct front *front;
+    const char *headers; /* sent with every request, each with its CRLF; NULL: none */
 };
 
 /* A sale is open (office_world.h). The gate answers at once until told otherwise. */

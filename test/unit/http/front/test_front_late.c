@@ -364,6 +364,28 @@ static void a_late_look_is_not_shown_after_something_newer(void **state)
     assert_int_equal(world.gate.made_late, asked);
 }
 
+/* Another front has shown it as LOCKED already; here it is still QUEUED, as far as can be seen. */
+static void a_stream_goes_on_behind_what_its_buyer_was_told(void **state)
+{
+    (void)state;
+    be_prompt();
+    struct order_id id = queued_order(1);
+    world.headers = "Last-Event-ID: 2\r\n";
+    uint32_t stream = watch(id, 1, "/events");
+    world.headers = NULL;
+    const char *heard = front_world_heard(&world, stream);
+    expect_status(heard, 200);
+    assert_null(strstr(heard, "QUEUED"));
+    front_world_settle(&world);
+    assert_null(strstr(front_world_heard(&world, stream), "event:")); /* LOCKED: he knows */
+    struct office_op *pay = office_op_order(&world.office, LEDGER_PAY, id);
+    pay->loop = 1;
+    office_world_do(&world.office, pay);
+    office_op_free(pay);
+    front_world_flush(&world);
+    expect_text(front_world_heard(&world, stream), "\"status\":\"PAID\"");
+}
+
 static void a_late_look_does_not_answer_a_poll_with_something_older(void **state)
 {
     (void)state;
@@ -730,6 +752,7 @@ int main(void)
         TEST(the_loop_sleeps_no_longer_than_the_gate_says),
         TEST(a_late_look_is_not_shown_after_something_newer),
         TEST(a_late_look_does_not_answer_a_poll_with_something_older),
+        TEST(a_stream_goes_on_behind_what_its_buyer_was_told),
         TEST(what_happens_before_it_is_watched_is_not_missed),
         TEST(a_watcher_that_has_gone_is_not_mistaken_for_the_next),
         TEST(a_poll_whose_client_says_no_more_is_answered_when_the_gate_is),
