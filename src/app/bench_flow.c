@@ -223,6 +223,9 @@ static void job_tell(struct bench_worker *worker, const struct bench_job *job, i
                      struct span status)
 {
     struct span id = {job->order_id, job->order_id_len};
+    if (id.len == 0) {
+        id = (struct span){"-", 1}; /* no ticket yet */
+    }
     if (tell_line(&worker->tell, id, job->user, job->item, worker->options->qty, http_status,
                   status) != 0) {
         bench_fail(worker->shared, "out of memory");
@@ -294,9 +297,7 @@ static enum bench_verdict refusal_digest(struct bench_worker *worker,
     char memory[32];
     struct span code = answer_code(answer, memory, sizeof(memory));
     refused_count(&worker->stats, code);
-    if (request->step != STEP_TICKET) {
-        job_tell(worker, job, answer->status, code);
-    }
+    job_tell(worker, job, answer->status, code);
     bool passing = answer->status == 503 || answer->status == 429 || span_is(code, "queued");
     if (request->step == STEP_BUY) {
         struct span retry;

@@ -250,16 +250,26 @@ static enum http_outcome give_ticket(struct asking *asking, const struct gate_as
     return front_json(front, asking->exchange, 201, "", NULL, out_span(&body));
 }
 
-/* An item the gate does not know: not warmed yet, or nobody's. */
+/* An item the gate does not know: not warmed yet, off the board, or nobody's. Or it was warmed a
+ * moment ago, and a gate on another machine has not heard of it: who was told that the sale is open
+ * must not be told that it is not. */
 static enum http_outcome not_at_the_gate(struct asking *asking, uint64_t id)
 {
     struct catalog *catalog = asking->front->shared->catalog;
     const struct sale_row *sale = NULL;
     catalog_lock(catalog);
-    bool draft = catalog_item(catalog, id, &sale) != NULL;
+    bool known = catalog_item(catalog, id, &sale) != NULL;
+    enum sale_state state = known ? sale->state : SALE_DRAFT;
     catalog_unlock(catalog);
-    if (!draft) {
+    if (!known) {
         return no_such_item(asking);
+    }
+    if (state == SALE_CLOSED) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_ENDED, NULL);
+    }
+    if (state != SALE_DRAFT) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_DEGRADED,
+                                   "the sale was warmed a moment ago; nothing has changed");
     }
     return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_OPEN,
                                "the sale is not warmed yet");

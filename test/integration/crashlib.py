@@ -164,6 +164,17 @@ class TellFile:
         self.path, self.offset = path, 0
         open(path, "w").close()
 
+    def without_order(self, users):
+        """Buyers 1 to `users` who were never shown an order, and what they were told instead: who is
+        missing in the ledger was refused, or knows nothing, or his order is lost."""
+        answers = collections.defaultdict(list)
+        with open(self.path) as file:
+            for line in file:
+                _, user, _, _, http_status, status = line.split()
+                answers[int(user)].append(f"{http_status} {status}")
+        return {user: answers[user] for user in range(1, users + 1)
+                if not any(one.split()[1] in RANK for one in answers[user])}
+
     def size(self):
         return os.path.getsize(self.path)
 

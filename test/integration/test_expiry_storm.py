@@ -33,6 +33,7 @@ def lock_orders(server, tmp_path, count):
     tell = TellFile(str(tmp_path / "tell"))
     report = Rush(server, [lot.item], tell.path, users=count, connections=128,
                   retries=20, no_audit=True).result()
+    assert tell.without_order(count) == {}, report
     assert report["orders"] == count, report
     wait_settled(server, [lot])
     counters = crashlib.gate_counters(server, lot)

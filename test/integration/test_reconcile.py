@@ -91,14 +91,19 @@ def test_a_sale_leaves_no_difference(make_server):
 @distributed
 def test_a_rush_raises_no_alarm(make_server, tmp_path):
     engine = Engine(make_server)
-    lot = engine.shop.lot(total=3000, limit=1)
+    users, units = 20000, 3000
+    lot = engine.shop.lot(total=units, limit=1)
     tell = TellFile(str(tmp_path / "tell"))
-    rush = Rush(engine.server, [lot.item], tell.path, seed=1, users=20000, connections=64,
+    rush = Rush(engine.server, [lot.item], tell.path, seed=1, users=users, connections=64,
                 duplicates=20, drops=5, retries=20)
     watch = [sluicelib.Background(lambda: reconcile(engine.server)) for _ in range(3)]
-    rush.result()
+    report = rush.result()
     for one in watch:
         assert one.result()["differences"] == []
+    # Whoever has no order was told at last that there is none left, and nobody anything else.
+    losers = tell.without_order(users)
+    odd = {user: told for user, told in losers.items() if not told or told[-1] != "409 sold_out"}
+    assert odd == {} and len(losers) == users - units, (len(losers), report)
 
     def settled():
         found = reconcile(engine.server)

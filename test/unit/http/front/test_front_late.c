@@ -328,6 +328,45 @@ static void the_loop_sleeps_no_longer_than_the_gate_says(void **state)
     assert_true(memory_net_timeout_us(world.net) > 100000);
 }
 
+/* ---- a gate that is behind the ledger ---- */
+
+/* A sale of one item, as the ledger has it; the gate has not heard of it. */
+static void put_in_catalog(uint64_t sale, uint64_t item, enum sale_state sale_state)
+{
+    struct sale_row *row = calloc(1, sizeof(*row));
+    assert_non_null(row);
+    *row = (struct sale_row){.id = sale,
+                             .state = sale_state,
+                             .starts_at_ms = OFFICE_NOW,
+                             .ends_at_ms = OFFICE_NOW + 1000000,
+                             .items_count = 1,
+                             .items = calloc(1, sizeof(struct item_row))};
+    assert_non_null(row->items);
+    row->items[0] = (struct item_row){.id = item, .sale = sale, .total = 5, .available = 5};
+    assert_int_equal(catalog_put(world.office.catalog, row), 0);
+}
+
+/* Whoever opened it was told so: its first buyers are not told that it is not open. */
+static void a_sale_that_the_gate_has_not_heard_of_is_asked_for_again(void **state)
+{
+    (void)state;
+    put_in_catalog(801, 811, SALE_OPEN);
+    put_in_catalog(802, 812, SALE_WARM);
+    put_in_catalog(803, 813, SALE_DRAFT);
+    put_in_catalog(804, 814, SALE_CLOSED);
+    const char *heard = front_world_call(&world, "POST", "/v1/items/811/ticket", 1, NULL);
+    expect_status(heard, 503);
+    expect_text(heard, "\"retry\":\"later\"");
+    expect_status(front_world_call(&world, "POST", "/v1/items/812/ticket", 1, NULL), 503);
+    heard = front_world_call(&world, "POST", "/v1/items/813/ticket", 1, NULL);
+    expect_status(heard, 409);
+    expect_text(heard, "not_open");
+    heard = front_world_call(&world, "POST", "/v1/items/814/ticket", 1, NULL);
+    expect_status(heard, 409);
+    expect_text(heard, "ended");
+    expect_status(front_world_call(&world, "POST", "/v1/items/899/ticket", 1, NULL), 404);
+}
+
 /* ---- watching ---- */
 
 static void a_late_look_is_not_shown_after_something_newer(void **state)
@@ -750,6 +789,7 @@ int main(void)
         TEST(when_all_asks_are_under_way_more_are_refused),
         TEST(a_front_that_drains_waits_for_its_asks),
         TEST(the_loop_sleeps_no_longer_than_the_gate_says),
+        TEST(a_sale_that_the_gate_has_not_heard_of_is_asked_for_again),
         TEST(a_late_look_is_not_shown_after_something_newer),
         TEST(a_late_look_does_not_answer_a_poll_with_something_older),
         TEST(a_stream_goes_on_behind_what_its_buyer_was_told),
