@@ -117,8 +117,10 @@ static bool tell_own(struct remote *remote, struct gate_ask *ask)
     return true;
 }
 
-/* Whether a buy may wait for a gate that is away: everything that can be known here says yes. */
-static enum refusal may_stand_in_line(struct remote *remote, const struct gate_ask *ask)
+/* Whether a buy may wait for a gate that is away, or behind others (gate_is_there): everything that
+ * can be known here says yes. */
+static enum refusal may_stand_in_line(struct remote *remote, struct gate_ask *ask,
+                                      bool gate_is_there)
 {
     struct shelf_item item;
     struct shelf_item known;
@@ -142,6 +144,11 @@ static enum refusal may_stand_in_line(struct remote *remote, const struct gate_a
     if (ask->now_ms < view->starts_at_ms) {
         return REFUSAL_TOO_EARLY;
     }
+    if (item.sold_out && gate_is_there) {
+        ask->available = 0;
+        ask->locked = item.view.locked;
+        return REFUSAL_SOLD_OUT;
+    }
     if (item.sold_out) {
         return REFUSAL_DEGRADED; /* units may have come back since; the gate would know */
     }
@@ -149,7 +156,7 @@ static enum refusal may_stand_in_line(struct remote *remote, const struct gate_a
                                                                         : REFUSAL_NONE;
 }
 
-static void stand_in_line(struct remote *remote, struct gate_ask *ask)
+static void stand_in_line(struct remote *remote, struct gate_ask *ask, bool gate_is_there)
 {
     struct gate_command command;
     uint64_t lsn = 0;
@@ -162,17 +169,38 @@ static void stand_in_line(struct remote *remote, struct gate_ask *ask)
         ask->refusal = REFUSAL_UNKNOWN_OUTCOME; /* its buyer has seen more than a place in line */
         return;
     }
-    ask->refusal = may_stand_in_line(remote, ask);
+    ask->refusal = may_stand_in_line(remote, ask, gate_is_there);
     if (ask->refusal != REFUSAL_NONE) {
         return;
     }
     reserve_of(ask, ask->now_ms, &command);
-    if (spool_accept(remote->spool, &command, 0, &lsn) != 0 ||
+    if (spool_stand_in_line(remote->spool, &command, ask->segment, &lsn) != 0 ||
         !spool_find(remote->spool, ask->id, &entry)) {
         ask->refusal = REFUSAL_DEGRADED;
         return;
     }
     show_in_line(&entry, ask);
+}
+
+/* Others stand before this segment's gate. Whether there is such an order is asked all the same,
+ * with a ticket that is over: an order is answered whatever else, and nothing is taken. */
+static void look_first(struct gate_ask *ask)
+{
+    ask->looks_first = true;
+    ask->expires_ms = ask->ticket_expires_ms;
+    ask->ticket_expires_ms = 0;
+}
+
+/* True: there is no such order, and the buy has joined the line, or was refused. */
+static bool looked(struct remote *remote, struct gate_ask *ask)
+{
+    ask->looks_first = false;
+    ask->ticket_expires_ms = ask->expires_ms;
+    if (ask->refusal != REFUSAL_BAD_TICKET) {
+        return false;
+    }
+    stand_in_line(remote, ask, true);
+    return true;
 }
 
 /* ---- refills ---- */
@@ -244,6 +272,9 @@ static void keep(struct remote *remote, struct gate_ask *ask)
 /* False: it is not answered after all, and waits. */
 static bool answered(struct remote *remote, struct gate_ask *ask)
 {
+    if (ask->looks_first && looked(remote, ask)) {
+        return true;
+    }
     if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME) {
         places_doubt(remote->places, ask->segment);
     }
@@ -259,7 +290,7 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
             keep(remote, ask);
         } else if (ask->refusal == REFUSAL_DEGRADED) {
             places_doubt(remote->places, ask->segment);
-            stand_in_line(remote, ask);
+            stand_in_line(remote, ask, false);
         } else if (ask->refusal == REFUSAL_SOLD_OUT && waits_for_refill(remote, ask)) {
             return false;
         } else if (ask->refusal == REFUSAL_SOLD_OUT && ask->available == 0) {
@@ -374,6 +405,10 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
         return GATE_ANSWERED;
     }
     ask->give_up_us = 0;
+    ask->looks_first = false;
+    if (ask->question == ASK_BUY && spool_before(remote->spool, ask->segment) > 0) {
+        look_first(ask);
+    }
     if (gate_submit(remote->gate, ask) == GATE_ASKED || !answered(remote, ask)) {
         return GATE_ASKED;
     }

@@ -12,6 +12,8 @@
  *                           asked again for a while, then UNKNOWN_OUTCOME. Sold out is said only
  *                           when all segments together, and what is on its way, have too little
  *   the gate is away        the buy is spooled undecided (QUEUED, `undecided`), up to a bound
+ *   others stand in line    a new buy joins the line of its segment's gate behind them, though the
+ *                           gate is back; only an order that there is already is told first
  *   no answer, stale epoch  UNKNOWN_OUTCOME: the same ticket tells; the segment is looked at
  *   journal full or latched nothing new is promised: OVERLOADED, DEGRADED
  *   an item that is not in the catalog while the shelf is old: DEGRADED, for nobody can say that

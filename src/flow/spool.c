@@ -1,8 +1,9 @@
-/* See spool.h. Entries are chained by hash and, in the order of their LSNs, from first to last; links
- * are index + 1, and 0 ends a chain. */
+/* See spool.h. Entries are chained by hash and, in the order of their LSNs, from first to last; those
+ * who stand in line in a chain of their line besides. Links are index + 1, and 0 ends a chain. */
 #include "flow/spool.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -15,6 +16,13 @@ struct slot {
     struct spool_entry entry;
     uint32_t next_hash; /* or of the free list */
     uint32_t next, previous;
+    uint32_t line; /* in_line: which, and its neighbours there */
+    uint32_t line_next, line_previous;
+};
+
+struct line {
+    uint32_t first, last;
+    _Atomic uint32_t count; /* written under the lock */
 };
 
 struct spool {
@@ -30,6 +38,7 @@ struct spool {
     uint32_t count;
     uint32_t undecided;
     bool overflowed; /* while the journal was read */
+    struct line lines[SEGMENTS_MAX + 1];
 };
 
 static void lock(struct spool *spool)
@@ -57,8 +66,41 @@ static struct slot *find(struct spool *spool, struct order_id id)
     return link == 0 ? NULL : &spool->slots[link - 1];
 }
 
+/* Puts it behind those who came before it: that is at the end, but for one that is placed late. */
+static void join_line(struct spool *spool, struct slot *slot, uint32_t segment)
+{
+    struct line *line = &spool->lines[segment];
+    uint32_t link = (uint32_t)(slot - spool->slots) + 1;
+    uint32_t before = line->last;
+    while (before != 0 && spool->slots[before - 1].entry.lsn > slot->entry.lsn) {
+        before = spool->slots[before - 1].line_previous;
+    }
+    slot->entry.in_line = true;
+    slot->line = segment;
+    slot->line_previous = before;
+    slot->line_next = before != 0 ? spool->slots[before - 1].line_next : line->first;
+    *(before != 0 ? &spool->slots[before - 1].line_next : &line->first) = link;
+    *(slot->line_next != 0 ? &spool->slots[slot->line_next - 1].line_previous : &line->last) = link;
+    (void)atomic_fetch_add(&line->count, 1);
+}
+
+static void leave_line(struct spool *spool, struct slot *slot)
+{
+    struct line *line = &spool->lines[slot->line];
+    if (!slot->entry.in_line) {
+        return;
+    }
+    *(slot->line_previous != 0 ? &spool->slots[slot->line_previous - 1].line_next : &line->first) =
+        slot->line_next;
+    *(slot->line_next != 0 ? &spool->slots[slot->line_next - 1].line_previous : &line->last) =
+        slot->line_previous;
+    slot->entry.in_line = false;
+    (void)atomic_fetch_sub(&line->count, 1);
+}
+
+/* segment: whose line it joins if it is undecided. */
 static struct slot *add(struct spool *spool, const struct gate_command *command, uint64_t epoch,
-                        uint64_t lsn)
+                        uint32_t segment, uint64_t lsn)
 {
     uint32_t link = spool->free;
     if (link != 0) {
@@ -81,6 +123,9 @@ static struct slot *add(struct spool *spool, const struct gate_command *command,
     spool->last = link;
     spool->count++;
     spool->undecided += epoch == 0;
+    if (epoch == 0) {
+        join_line(spool, slot, segment);
+    }
     return slot;
 }
 
@@ -88,6 +133,7 @@ static void drop(struct spool *spool, struct slot *slot)
 {
     uint32_t link = (uint32_t)(slot - spool->slots) + 1;
     uint32_t *at = bucket_of(spool, slot->entry.command.id);
+    leave_line(spool, slot);
     while (*at != link) {
         at = &spool->slots[*at - 1].next_hash;
     }
@@ -144,7 +190,10 @@ void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
     }
     struct slot *known = find(spool, command->id);
     if (known != NULL) { /* it stood in line, and was decided */
-        spool->undecided -= known->entry.epoch == 0 && command->event != 0;
+        if (known->entry.epoch == 0 && command->event != 0) {
+            spool->undecided--;
+            leave_line(spool, known);
+        }
         known->entry.epoch =
             command->event > known->entry.epoch ? command->event : known->entry.epoch;
         return;
@@ -155,7 +204,7 @@ void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
         spool->overflowed = true;
         return;
     }
-    struct slot *slot = add(spool, &noted, command->event, lsn);
+    struct slot *slot = add(spool, &noted, command->event, SPOOL_UNPLACED, lsn);
     slot->entry.looked_at_ms = 0; /* to be looked at at once */
 }
 
@@ -177,7 +226,7 @@ bool spool_has_room(struct spool *spool)
 
 /* Who stood in line has won: a restart must know it, or he might be given up as too late. Best effort:
  * deciding again is safe, too. */
-static void note_decided(struct spool *spool, const struct slot *slot, uint64_t epoch)
+static void note_decided(struct spool *spool, struct slot *slot, uint64_t epoch)
 {
     struct gate_command record = slot->entry.command;
     uint64_t lsn = 0;
@@ -187,10 +236,11 @@ static void note_decided(struct spool *spool, const struct slot *slot, uint64_t 
     record.event = epoch;
     (void)journal_append(spool->journal, &record, &lsn);
     spool->undecided--;
+    leave_line(spool, slot);
 }
 
-int spool_accept(struct spool *spool, const struct gate_command *command, uint64_t epoch,
-                 uint64_t *ret_lsn)
+static int accept(struct spool *spool, const struct gate_command *command, uint64_t epoch,
+                  uint32_t segment, uint64_t *ret_lsn)
 {
     int error = 0;
     lock(spool);
@@ -208,12 +258,24 @@ int spool_accept(struct spool *spool, const struct gate_command *command, uint64
         /* Under the lock: the list is in the journal's order. */
         error = journal_append(spool->journal, &record, &lsn);
         if (error == 0) {
-            (void)add(spool, command, epoch, lsn);
+            (void)add(spool, command, epoch, segment, lsn);
             *ret_lsn = lsn;
         }
     }
     unlock(spool);
     return error;
+}
+
+int spool_accept(struct spool *spool, const struct gate_command *command, uint64_t epoch,
+                 uint64_t *ret_lsn)
+{
+    return accept(spool, command, epoch, SPOOL_UNPLACED, ret_lsn);
+}
+
+int spool_stand_in_line(struct spool *spool, const struct gate_command *command, uint32_t segment,
+                        uint64_t *ret_lsn)
+{
+    return accept(spool, command, 0, segment, ret_lsn);
 }
 
 bool spool_find(struct spool *spool, struct order_id id, struct spool_entry *ret_entry)
@@ -234,6 +296,30 @@ void spool_decided(struct spool *spool, struct order_id id, uint64_t epoch)
     if (slot != NULL) {
         note_decided(spool, slot, epoch);
         slot->entry.epoch = epoch;
+    }
+    unlock(spool);
+}
+
+void spool_served(struct spool *spool, struct order_id id)
+{
+    lock(spool);
+    struct slot *slot = find(spool, id);
+    if (slot != NULL) {
+        leave_line(spool, slot);
+    }
+    unlock(spool);
+}
+
+void spool_place(struct spool *spool, struct order_id id, uint32_t segment)
+{
+    lock(spool);
+    struct slot *slot = find(spool, id);
+    if (slot != NULL && slot->entry.in_line && slot->line == SPOOL_UNPLACED) {
+        /* Counted at the one before it is not at the other: no loop may see the way free. */
+        (void)atomic_fetch_add(&spool->lines[segment].count, 1);
+        leave_line(spool, slot);
+        join_line(spool, slot, segment);
+        (void)atomic_fetch_sub(&spool->lines[segment].count, 1);
     }
     unlock(spool);
 }
@@ -283,6 +369,26 @@ size_t spool_list(struct spool *spool, int64_t before_ms, size_t at,
         } else {
             ret_entries[count++] = *entry;
         }
+    }
+    unlock(spool);
+    return count;
+}
+
+uint32_t spool_before(const struct spool *spool, uint32_t segment)
+{
+    uint32_t unplaced =
+        atomic_load(&spool->lines[SPOOL_UNPLACED].count); /* first: see spool_place */
+    return unplaced + atomic_load(&spool->lines[segment].count);
+}
+
+size_t spool_line(struct spool *spool, uint32_t segment, struct spool_entry *ret_entries,
+                  size_t max)
+{
+    size_t count = 0;
+    lock(spool);
+    for (uint32_t link = spool->lines[segment].first; link != 0 && count < max;
+         link = spool->slots[link - 1].line_next) {
+        ret_entries[count++] = spool->slots[link - 1].entry;
     }
     unlock(spool);
     return count;

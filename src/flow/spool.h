@@ -8,14 +8,20 @@
  * who stood in line too long because the front was restarted. One that was decided later is
  * undecided again after a restart: deciding it again changes nothing, the gate knows the order's id.
  *
+ * The undecided stand in line, each at its segment, in the order they came, until somebody has asked
+ * the gate for them (or has given them up). Whose segment is not known (after a restart, until the
+ * sales have been read) stands before all segments.
+ *
  * What can go wrong: the table is full or the journal latched: nothing more is promised.
  *
- * Any thread; one lock, held for a look-up and one append.
+ * Any thread; one lock, held for a look-up and one append. Whether anyone stands in line is known
+ * without it.
  */
 #ifndef SLUICE_FLOW_SPOOL_H
 #define SLUICE_FLOW_SPOOL_H
 
 #include "flow/journal.h"
+#include "port/segments.h"
 
 struct spool;
 
@@ -24,7 +30,11 @@ struct spool_entry {
     uint64_t lsn;
     uint64_t epoch;       /* of the gate that decided it; 0: undecided */
     int64_t looked_at_ms; /* when somebody last asked what became of it */
+    bool in_line;         /* and the gate has not been asked */
 };
+
+/* The line of those whose segment is not known yet. */
+#define SPOOL_UNPLACED SEGMENTS_MAX
 
 /* ERR_NOMEM. spool_each is options.each of the journal that is opened next; then spool_begin. */
 int spool_new(uint32_t capacity, struct spool **ret_spool);
@@ -41,9 +51,17 @@ bool spool_has_room(struct spool *spool);
  */
 int spool_accept(struct spool *spool, const struct gate_command *command, uint64_t epoch,
                  uint64_t *ret_lsn);
+/* The same of a buyer who stands in line, at this segment. */
+int spool_stand_in_line(struct spool *spool, const struct gate_command *command, uint32_t segment,
+                        uint64_t *ret_lsn);
 bool spool_find(struct spool *spool, struct order_id id, struct spool_entry *ret_entry);
 /* The gate has decided it (again) under this epoch. */
 void spool_decided(struct spool *spool, struct order_id id, uint64_t epoch);
+/* It has been asked for at the gate, or was given up: it stands in line no more. It stays undecided
+ * until somebody says more. */
+void spool_served(struct spool *spool, struct order_id id);
+/* The segment of one that is not placed is known now. Those behind it stay behind it. */
+void spool_place(struct spool *spool, struct order_id id, uint32_t segment);
 /* The ledger knows what became of it. */
 void spool_resolve(struct spool *spool, struct order_id id);
 
@@ -57,6 +75,12 @@ size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms, bool 
  * first; nothing is marked. */
 size_t spool_list(struct spool *spool, int64_t before_ms, size_t at,
                   struct spool_entry *ret_entries, size_t max);
+/* How many stand before the segment's gate: those in its line, and those who are not placed. Zero:
+ * a new buy may go straight to it. */
+uint32_t spool_before(const struct spool *spool, uint32_t segment);
+/* The first of a segment's line (or of the unplaced), at most max; nothing is marked. */
+size_t spool_line(struct spool *spool, uint32_t segment, struct spool_entry *ret_entries,
+                  size_t max);
 /* Everything up to this LSN may be trimmed from the journal. */
 uint64_t spool_trim_lsn(struct spool *spool);
 

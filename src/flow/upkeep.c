@@ -12,6 +12,8 @@
 #define PROMISE_EVERY_MS 1000
 #define PAGE 256
 #define PAGES_A_TURN 16
+/* Of one segment's line: short ones, mostly, for it is to end though new buyers join it. */
+#define LINE_PAGES_A_TURN 256
 /* A wish that was granted is not granted again for so long: the units are on their way. */
 #define WISH_PAUSE_MS 150
 #define GRANTED_MAX 64
@@ -29,6 +31,7 @@ struct upkeep {
     size_t granted_next;
     int64_t look_ms;
     uint64_t open;       /* a bit for each segment that lets fronts in */
+    uint64_t serves;     /* and for each that did so when it was last asked anything */
     uint64_t clocks_off; /* a bit for each segment whose server's time is not ours */
     _Atomic bool ready;
     struct spool_entry entries[PAGE];
@@ -97,12 +100,14 @@ static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
     int64_t before_ms = inside_time_ms(upkeep->parts.time);
     segments_look(upkeep->parts.segments, segment, &state);
     int64_t after_ms = inside_time_ms(upkeep->parts.time);
+    upkeep->serves &= ~(1ULL << segment);
     if (state.outcome == SEGMENT_NOT_ASKED || state.outcome == SEGMENT_NOT_KNOWN) {
         return; /* away: what it was is what it is, as far as anyone can tell */
     }
     check_clock(upkeep, segment, &state, before_ms, after_ms);
     bool agree = state.outcome == SEGMENT_DONE && state.epoch == ledger_epoch && ledger_epoch != 0;
     place(upkeep, segment, agree ? ledger_epoch : 0, agree && state.open);
+    upkeep->serves |= (uint64_t)(agree && state.open) << segment;
 }
 
 static void look_at_segments(struct upkeep *upkeep, int64_t now_ms)
@@ -231,30 +236,118 @@ static void give_up(struct upkeep *upkeep, size_t count)
     }
 }
 
-/* Decides a page of them again, or gives them up: all of one kind together. */
-static void decide(struct upkeep *upkeep, enum deed deed, size_t count, int64_t now_ms)
+/* What came of those that were decided again or given up: whether the gate could be asked for all. */
+static bool decided(struct upkeep *upkeep, enum deed deed, const uint64_t *epochs, size_t count)
+{
+    struct spool *spool = upkeep->parts.spool;
+    bool all = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct decision *decision = &upkeep->decisions[i];
+        if (decision->booking == BOOKING_SETTLED && deed == DEED_AGAIN) {
+            spool_decided(spool, decision->command.id, epochs[i]);
+        } else if (decision->booking == BOOKING_SETTLED || decision->reason != REFUSAL_NONE) {
+            /* Refused or given up; while the ledger cannot note it, it is no one else's turn to
+             * wait for that. */
+            spool_served(spool, decision->command.id);
+        } else {
+            all = false;
+        }
+    }
+    return all;
+}
+
+/* Decides a page of them again, or gives them up: all of one kind together. in_line: only those who
+ * are, or are not; whose time is over is given up in any case. False: some could not be asked for. */
+static bool decide(struct upkeep *upkeep, enum deed deed, bool in_line, size_t count,
+                   int64_t now_ms)
 {
     struct upkeep_parts *parts = &upkeep->parts;
     uint64_t epochs[PAGE];
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         struct decision decision;
-        if (deed_of(upkeep, &upkeep->entries[i], now_ms, &decision) == deed) {
+        bool its_turn = upkeep->entries[i].in_line == in_line || deed == DEED_FAIL;
+        if (its_turn && deed_of(upkeep, &upkeep->entries[i], now_ms, &decision) == deed) {
             epochs[found] = decision.epoch;
             upkeep->decisions[found++] = decision;
         }
     }
     if (deed == DEED_FAIL) {
         give_up(upkeep, found);
-        return;
+    } else {
+        bookings_again(parts->bookings, upkeep->decisions, found);
     }
-    bookings_again(parts->bookings, upkeep->decisions, found);
-    for (size_t i = 0; i < found; i++) {
-        if (upkeep->decisions[i].booking == BOOKING_SETTLED) {
-            spool_decided(parts->spool, upkeep->decisions[i].command.id, epochs[i]);
+    return decided(upkeep, deed, epochs, found);
+}
+
+/* ---- the line ---- */
+
+/* After a restart nobody knows where they stood, until their sales have been read. */
+static bool place_in_line(struct upkeep *upkeep, const struct gate_command *command)
+{
+    struct upkeep_parts *parts = &upkeep->parts;
+    uint32_t segment = 0;
+    int64_t ends_ms = 0;
+    bool known = segment_of(upkeep, command, &segment, &ends_ms);
+    if (known && segment < parts->places->count) {
+        spool_place(parts->spool, command->id, segment);
+    } else if (known || inside_time_ms(parts->time) - command->now_ms > parts->line_ms) {
+        spool_served(parts->spool, command->id); /* there is no gate to ask for it */
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void place_line(struct upkeep *upkeep)
+{
+    bool placed = true;
+    while (placed) {
+        size_t count = spool_line(upkeep->parts.spool, SPOOL_UNPLACED, upkeep->entries, PAGE);
+        placed = false;
+        for (size_t i = 0; i < count; i++) {
+            placed = place_in_line(upkeep, &upkeep->entries[i].command) || placed;
         }
     }
 }
+
+/* The first of a segment's line. False: nobody stands there, or it cannot be asked now. */
+static bool serve_page(struct upkeep *upkeep, uint32_t segment)
+{
+    int64_t now_ms = inside_time_ms(upkeep->parts.time);
+    size_t count = spool_line(upkeep->parts.spool, segment, upkeep->entries, PAGE);
+    if (count == 0) {
+        return false;
+    }
+    bool asked = decide(upkeep, DEED_AGAIN, true, count, now_ms);
+    (void)decide(upkeep, DEED_FAIL, true, count, now_ms);
+    for (size_t i = 0; i < count; i++) {
+        struct decision decision;
+        if (deed_of(upkeep, &upkeep->entries[i], now_ms, &decision) == DEED_NOTHING) {
+            spool_served(upkeep->parts.spool, decision.command.id); /* its sale is gone */
+        }
+    }
+    if (!asked) {
+        upkeep->serves &= ~(1ULL << segment);
+        places_doubt(upkeep->parts.places, segment); /* looked at again before it is asked again */
+    }
+    return asked;
+}
+
+/* Before new buys, which join it as long as it is there: so until nobody is left. */
+static void serve_line(struct upkeep *upkeep)
+{
+    place_line(upkeep);
+    for (uint32_t s = 0; s < upkeep->parts.places->count; s++) {
+        for (int page = 0; page < LINE_PAGES_A_TURN && (upkeep->serves >> s & 1) != 0; page++) {
+            if (!serve_page(upkeep, s)) {
+                break;
+            }
+        }
+    }
+}
+
+/* ---- all promises ---- */
 
 static void keep_promises(struct upkeep *upkeep, int64_t now_ms)
 {
@@ -265,8 +358,8 @@ static void keep_promises(struct upkeep *upkeep, int64_t now_ms)
         if (count == 0 || drop_known(upkeep, &count) != 0) {
             break;
         }
-        decide(upkeep, DEED_AGAIN, count, now_ms);
-        decide(upkeep, DEED_FAIL, count, now_ms);
+        (void)decide(upkeep, DEED_AGAIN, false, count, now_ms);
+        (void)decide(upkeep, DEED_FAIL, false, count, now_ms);
         look_at_segments(upkeep, now_ms); /* what raised a doubt meanwhile does not wait for all */
         if (taken < PAGE) {
             break;
@@ -320,6 +413,7 @@ void upkeep_turn(struct upkeep *upkeep)
 {
     int64_t now_ms = inside_time_ms(upkeep->parts.time);
     look_at_segments(upkeep, now_ms);
+    serve_line(upkeep);
     grant_wishes(upkeep, now_ms);
     keep_promises(upkeep, now_ms);
     bool ready = true;

@@ -4,7 +4,9 @@
  *
  * A promise is looked for in the ledger; found, it is let go. One that the gate that decided it has
  * forgotten (another epoch), or that no gate has decided (the buyer stands in line), is decided
- * again; refused, too old, or of a sale that was forgotten meanwhile, it gets its FAILED row.
+ * again; refused, too old, or of a sale that was forgotten meanwhile, it gets its FAILED row. Those
+ * who stand in line are decided as soon as their segment is seen to be open, first come, first
+ * served; new buys wait behind them (remote.h).
  *
  * It also asks for transfers where buyers' homes lack units that others have.
  *

@@ -50,6 +50,8 @@ struct gate_ask {
     void *owner;
     int64_t again_us;   /* of an engine that asks more than once: when next ... */
     int64_t give_up_us; /* ... and until when */
+    bool looks_first;   /* of a BUY: it only looks for its order, with a ticket that is over ... */
+    int64_t expires_ms; /* ... in the place of this */
 };
 
 enum gate_submitted { GATE_ANSWERED, GATE_ASKED };

@@ -186,6 +186,7 @@ bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int6
     CHECK(call != NULL);
     const struct model_order *order = model_find(&world->model, ask->id);
     enum order_state shown = order != NULL ? order->shown : ORDER_QUEUED;
+    int64_t sent_us = world_now_us(world);
     call->ask = *ask;
     if (ask->question == ASK_BUY) {
         model_asked(world, ask);
@@ -201,6 +202,7 @@ bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int6
     world_note(world, texts[ask->question], process * 100 + ask->refusal,
                ask->has_order ? ask->order.state : 99, ask->id.lo);
     if (!unread || ask->refusal != REFUSAL_NOT_FOUND) {
+        line_told(world, process, ask, sent_us);
         model_told(world, process, ask, shown);
     } /* KNOWN: else it had not read of the sale yet, and says that there is no such order */
     return true;

@@ -27,6 +27,8 @@ struct model_order {
     bool asked;             /* a client has sent this buy */
     bool told;              /* a client was told that it exists */
     bool undecided;         /* a client was told that it stands in line */
+    int64_t in_line_us[8];  /* when first, by each process; 0: never */
+    bool asked_for;         /* a segment was asked for it since, or has decided it */
     uint64_t forgot;        /* how often its segment had forgotten something at its first ask */
     enum order_state shown; /* the furthest that was told */
     int shown_by[8];        /* the furthest rank that each process has told, in its present life */
@@ -124,6 +126,9 @@ void promise_08_end(struct world *world);
 void promise_10_event(struct world *world, const struct ledger_event *event);
 void promise_11_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void promise_11_rebuilt(struct world *world, uint32_t segment, uint64_t fence);
+/* Of whoever stood in line: a stage has called a segment; a buy that was sent then was answered. */
+void line_asked_for(struct world *world, const struct segment_call *call);
+void line_told(struct world *world, uint32_t process, const struct gate_ask *buy, int64_t sent_us);
 /* What is still to be done; NULL: nothing. */
 const char *promise_13_left(struct world *world);
 

@@ -174,6 +174,9 @@ static void apply_way(struct segments *segments, struct segment_call *calls, siz
         lose_one(own->world, calls[0].segment);
     }
     segments_apply(own->inner, calls, count);
+    for (size_t i = 0; i < count; i++) {
+        line_asked_for(own->world, &calls[i]);
+    }
     if (count > 0) {
         world_note(own->world, "segment call", calls[0].segment, calls[0].command.kind,
                    calls[0].outcome);

@@ -360,8 +360,12 @@ static void the_line_has_an_end(void **state)
     struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
     assert_int_equal(buy_free(&front, id, 9).refusal, REFUSAL_DEGRADED);
     assert_int_equal(remote_front_numbers(&front).entries, FRONT_LINE_MAX);
-    away(false); /* the line is no obstacle to those who can be served */
+    away(false); /* those who stand in line come first, at their segment */
+    assert_int_equal(buy_free(&front, id, 9).refusal, REFUSAL_DEGRADED);
+    assert_null(segments_world_order(&world, 0, id));
+    id = segments_world_id(&world, WIDE_FREE, 1);
     assert_int_equal(buy_free(&front, id, 9).refusal, REFUSAL_NONE);
+    assert_non_null(segments_world_order(&world, 1, id));
     assert_int_equal(remote_front_numbers(&front).undecided, FRONT_LINE_MAX);
 }
 
