@@ -93,6 +93,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Distributed: decisions under way from the outboxes to the queue.")                          \
     X(relay, direct_after_s, NUMBER, 0, 1000000000, 10, "s", RESTART,                              \
       "Distributed: how long the queue may be away before decisions go straight to the ledger.")   \
+    X(relay, stale_s, NUMBER, 0, 1000000, 0, "s", RESTART,                                         \
+      "Distributed: an order that is not booked so long after its buyer asked fails (overloaded), " \
+      "and its units are sold again. Longer than spool.line_s. 0: never, it waits.")               \
     X(redis, url, REDIS, 0, 1000, "", "", RESTART,                                                 \
       "Redis as the gate of a shop of several machines: one server, a master that Sentinels know " \
       "(the login is the master's), or a Cluster. It needs ledger.url. Empty: the gate is in this " \

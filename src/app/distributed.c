@@ -55,6 +55,7 @@ struct distributed {
     struct clock_port *clock;
     struct engines engines;
     struct places places;
+    struct dials dials;
     struct shelf *shelf;
     struct wishes wishes;
     struct spool *spool;
@@ -209,6 +210,14 @@ static int64_t await_now_ms(void *context)
 
 /* ---- making it ---- */
 
+static void set_dials(struct dials *dials, const struct config *config)
+{
+    atomic_store(&dials->line, config->spool_line);
+    atomic_store(&dials->line_ms, config->spool_line_s * 1000);
+    atomic_store(&dials->stale_ms, config->relay_stale_s * 1000);
+    atomic_store(&dials->direct_after_ms, config->relay_direct_after_s * 1000);
+}
+
 int distributed_open(const struct config *config, uint32_t loops, struct clock_port *clock,
                      struct distributed **ret_distributed)
 {
@@ -224,6 +233,7 @@ int distributed_open(const struct config *config, uint32_t loops, struct clock_p
     wishes_init(&distributed->wishes);
     atomic_store(&distributed->places.clock_is_off, true); /* until it has been compared */
     distributed->config = config;
+    set_dials(&distributed->dials, config);
     distributed->roles = config_roles(config->server_roles);
     distributed->loops = loops;
     distributed->clock = clock;
@@ -262,10 +272,9 @@ int distributed_fd(const struct distributed *distributed, uint32_t loop)
 int distributed_join(struct distributed *distributed, struct assembly *parts,
                      struct ledgers *ledgers)
 {
-    const struct config *config = distributed->config;
     distributed->parts = parts;
     struct remote_options options = {.loops = distributed->loops,
-                                     .undecided_max = (uint32_t)config->spool_line,
+                                     .dials = &distributed->dials,
                                      .refill_ms = REFILL_MS,
                                      .wishes = &distributed->wishes,
                                      .clock = distributed->clock};
@@ -294,11 +303,17 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
 static int make_desk(struct distributed *distributed, int desk, enum thread_kind thread,
                      const char *name)
 {
+    struct bookings *bookings = &distributed->bookings[desk];
     int error = engines_new_segments(&distributed->engines, name, &distributed->segments[thread]);
-    return error != 0 ? error
-                      : bookings_init(&distributed->bookings[desk], distributed->parts->office,
-                                      distributed->segments[thread], &distributed->places,
-                                      distributed->loops, (uint32_t)desk);
+    if (error == 0) {
+        error = bookings_init(bookings, distributed->parts->office, distributed->segments[thread],
+                              &distributed->places, distributed->loops, (uint32_t)desk);
+    }
+    if (error == 0) {
+        bookings->dials = &distributed->dials;
+        bookings->time = &distributed->parts->time;
+    }
+    return error;
 }
 
 static bool refill(void *context, const struct wish *wish)
@@ -329,7 +344,7 @@ static int make_upkeep(struct distributed *distributed)
         .wishes = &distributed->wishes,
         .time = &parts->time,
         .metrics = metrics_slot(&parts->metrics, distributed->loops + SLOT_UPKEEP),
-        .line_ms = distributed->config->spool_line_s * 1000,
+        .dials = &distributed->dials,
         .refill = refill,
         .context = distributed,
     };
@@ -377,7 +392,7 @@ static int make_relay(struct distributed *distributed)
         return error;
     }
     struct relay_options options = {.window = (uint32_t)config->relay_window,
-                                    .direct_after_ms = config->relay_direct_after_s * 1000};
+                                    .dials = &distributed->dials};
     return relay_new(distributed->segments[THREAD_RELAY], distributed->publisher,
                      &distributed->bookings[DESK_RELAY], &parts->time,
                      metrics_slot(&parts->metrics, distributed->loops + SLOT_RELAY), options,

@@ -189,12 +189,33 @@ void bookings_again(struct bookings *bookings, struct decision *decisions, size_
     fail_marked(bookings, decisions, count);
 }
 
+/* Those that have waited too long are not to be booked but to fail. */
+static void fail_stale(struct bookings *bookings, size_t count)
+{
+    static struct log_limit limit;
+    uint64_t stale = 0;
+    int64_t now_ms = bookings->dials != NULL ? inside_time_ms(bookings->time) : 0;
+    for (size_t i = 0; bookings->dials != NULL && i < count; i++) {
+        struct ledger_op *op = &bookings->ops[i].op;
+        if (dials_is_stale(bookings->dials, op->command.now_ms, now_ms)) {
+            op->kind = LEDGER_FAIL;
+            op->reason = REFUSAL_OVERLOADED;
+            stale++;
+        }
+    }
+    if (stale > 0) {
+        log_event_limited(&limit, 10000, LOG_WARN, "bookings.stale", LOG_U64("decisions", stale),
+                          LOG_STR("what", "older than relay.stale_s: failed, their units go back"));
+    }
+}
+
 void bookings_run(struct bookings *bookings, struct decision *decisions, size_t count)
 {
     CHECK(count <= BOOKINGS_MAX);
     for (size_t i = 0; i < count; i++) {
         prepare(&bookings->ops[i], LEDGER_BOOK, &decisions[i]);
     }
+    fail_stale(bookings, count);
     post_all(bookings, count);
     for (size_t i = 0; i < count; i++) {
         decisions[i].booking = outcome_of(&bookings->ops[i]);

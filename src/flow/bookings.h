@@ -6,12 +6,16 @@
  * the gate, never booked directly: if the gate takes it, its new outbox entry carries it on; if not,
  * it gets its FAILED row; so does one whose sale was forgotten meanwhile. An order that has a row
  * already is settled, whatever else.
+ * One that is older than dials say is not booked any more: it gets a FAILED row in the place of its
+ * booking (the first row wins, so none that comes again revives it), and the ledger's event returns
+ * its unit to the gate. Without the ledger nothing is released.
  *
  * What can go wrong: ledger or gate cannot be reached: LATER, nothing was settled.
  */
 #ifndef SLUICE_FLOW_BOOKINGS_H
 #define SLUICE_FLOW_BOOKINGS_H
 
+#include "flow/dials.h"
 #include "flow/office.h"
 #include "flow/places.h"
 
@@ -41,6 +45,9 @@ struct bookings {
     struct office_op *ops; /* BOOKINGS_MAX */
     struct segment_call *calls;
     uint32_t posted; /* ops that are the office's now */
+    /* The owner's to set: how old a decision may be. NULL: as old as it is. */
+    const struct dials *dials;
+    struct inside_time *time;
 };
 
 int bookings_init(struct bookings *ret_bookings, struct office *office, struct segments *segments,

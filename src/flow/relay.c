@@ -246,7 +246,8 @@ static void choose_way(struct relay *relay, int64_t now_ms)
     if (relay->used == relay->safe && !relay->direct) {
         relay->confirmed_ms = now_ms; /* nothing was there to be confirmed */
     }
-    bool direct = now_ms - relay->confirmed_ms > relay->options.direct_after_ms;
+    bool direct =
+        now_ms - relay->confirmed_ms > atomic_load(&relay->options.dials->direct_after_ms);
     if (direct != relay->direct) {
         log_event(direct ? LOG_WARN : LOG_INFO, direct ? "relay.queue_away" : "relay.queue_back",
                   LOG_STR("what", direct ? "decisions go straight to the ledger" : ""));

@@ -3,7 +3,7 @@
  * confirmed, and only then marked done. Several relays may run, in several processes; each owns what
  * it has taken, and what a dead one held another claims.
  *
- * What can go wrong: the queue is away. Then the outboxes grow; after a while (direct_after_ms), and
+ * What can go wrong: the queue is away. Then the outboxes grow; after a while (dials), and
  * always where there is no queue, decisions go straight to the office, which books them in the
  * same way. What is neither confirmed nor booked is never marked done.
  *
@@ -13,14 +13,15 @@
 #define SLUICE_FLOW_RELAY_H
 
 #include "flow/bookings.h"
+#include "flow/dials.h"
 #include "flow/inside_time.h"
 #include "port/queue.h"
 
 struct relay;
 
 struct relay_options {
-    uint32_t window;         /* decisions under way to the queue at most */
-    int64_t direct_after_ms; /* how long the queue may be away; INT64_MAX: for ever */
+    uint32_t window;           /* decisions under way to the queue at most */
+    const struct dials *dials; /* direct_*; stays the caller's */
 };
 
 /* All stay the caller's. queue NULL: straight to the office. bookings: this thread's desk. */

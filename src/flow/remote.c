@@ -126,8 +126,9 @@ static enum refusal may_stand_in_line(struct remote *remote, struct gate_ask *as
     struct shelf_item known;
     struct spool_numbers numbers;
     spool_count(remote->spool, &numbers);
-    if (numbers.undecided >= remote->options.undecided_max || !spool_has_room(remote->spool) ||
-        !shelf_find(remote->shelf, ask->item, &item) || !find_item(remote, ask->item, &known)) {
+    if (numbers.undecided >= atomic_load(&remote->options.dials->line) ||
+        !spool_has_room(remote->spool) || !shelf_find(remote->shelf, ask->item, &item) ||
+        !find_item(remote, ask->item, &known)) {
         return REFUSAL_DEGRADED;
     }
     /* The ledger's word on the sale: the shelf stands still while the gate is away. */

@@ -25,6 +25,7 @@
 #define SLUICE_FLOW_REMOTE_H
 
 #include "flow/catalog.h"
+#include "flow/dials.h"
 #include "flow/places.h"
 #include "flow/shelf.h"
 #include "flow/spool.h"
@@ -37,9 +38,9 @@ struct remote;
 
 struct remote_options {
     uint32_t loops;
-    uint32_t undecided_max; /* buyers in line while the gate is away; 0: none */
-    int64_t refill_ms;      /* how long a buy waits for a refill of its home */
-    struct wishes *wishes;  /* for refills; stays the caller's */
+    const struct dials *dials; /* line: buyers in line; stays the caller's */
+    int64_t refill_ms;         /* how long a buy waits for a refill of its home */
+    struct wishes *wishes;     /* for refills; stays the caller's */
     struct clock_port *clock;
 };
 

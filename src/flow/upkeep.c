@@ -205,11 +205,15 @@ static enum deed deed_of(struct upkeep *upkeep, const struct spool_entry *entry,
         ret_decision->reason = REFUSAL_ENDED;
         return DEED_FAIL;
     }
+    if (entry->epoch != 0 && dials_is_stale(parts->dials, entry->command.now_ms, now_ms)) {
+        ret_decision->reason = REFUSAL_OVERLOADED;
+        return DEED_FAIL;
+    }
     uint64_t epoch = places_epoch(parts->places, ret_decision->segment);
     if (epoch == entry->epoch && epoch != 0) {
         return DEED_NOTHING; /* on its way, as it was promised */
     }
-    bool too_old = entry->epoch == 0 && now_ms - entry->command.now_ms > parts->line_ms;
+    bool too_old = now_ms - entry->command.now_ms > atomic_load(&parts->dials->line_ms);
     if (entry->epoch == 0 && (too_old || now_ms >= ends_ms)) {
         ret_decision->reason = now_ms >= ends_ms ? REFUSAL_ENDED : REFUSAL_DEGRADED;
         return DEED_FAIL;
@@ -291,7 +295,8 @@ static bool place_in_line(struct upkeep *upkeep, const struct gate_command *comm
     bool known = segment_of(upkeep, command, &segment, &ends_ms);
     if (known && segment < parts->places->count) {
         spool_place(parts->spool, command->id, segment);
-    } else if (known || inside_time_ms(parts->time) - command->now_ms > parts->line_ms) {
+    } else if (known || inside_time_ms(parts->time) - command->now_ms >
+                            atomic_load(&parts->dials->line_ms)) {
         spool_served(parts->spool, command->id); /* there is no gate to ask for it */
     } else {
         return false;

@@ -7,6 +7,8 @@
  * again; refused, too old, or of a sale that was forgotten meanwhile, it gets its FAILED row. Those
  * who stand in line are decided as soon as their segment is seen to be open, first come, first
  * served; new buys wait behind them (remote.h).
+ * One that nobody has booked for too long (dials.stale_ms) gets its FAILED row, too, wherever it got
+ * stuck: the first row wins, and the unit goes back when the gate hears of it.
  *
  * It also asks for transfers where buyers' homes lack units that others have.
  *
@@ -19,6 +21,7 @@
 
 #include "flow/bookings.h"
 #include "flow/catalog.h"
+#include "flow/dials.h"
 #include "flow/inside_time.h"
 #include "flow/shelf.h"
 #include "flow/spool.h"
@@ -37,7 +40,7 @@ struct upkeep_parts {
     struct wishes *wishes;
     struct inside_time *time;
     struct metrics_slot *metrics;
-    int64_t line_ms; /* how long a buyer may stand in line */
+    const struct dials *dials; /* line_ms, stale_ms */
     /* Hands a wish to whoever balances, if that is in this process. NULL, false: it is not, and the
      * wish is noted in the ledger. */
     bool (*refill)(void *context, const struct wish *wish);

@@ -238,10 +238,12 @@ static void make_front(struct process *process)
 {
     struct world *world = process->world;
     process->places.count = world->plan.segments;
+    process->dials = (struct dials){
+        .line = 20, .line_ms = 20000, .stale_ms = world->plan.stale_ms, .direct_after_ms = 3000};
     atomic_store(&process->places.clock_is_off, true); /* until it has been compared */
     process->gate = sim_segments_front(world->segments, LANES);
     struct remote_options options = {.loops = LOOPS,
-                                     .undecided_max = 20,
+                                     .dials = &process->dials,
                                      .refill_ms = REFILL_MS,
                                      .wishes = &process->wishes,
                                      .clock = &process->clock.port};
@@ -271,6 +273,8 @@ static void make_office(struct process *process)
         CHECK(bookings_init(&process->bookings[desk], process->office,
                             &process->segments[threads[desk]].segments, &process->places, LOOPS,
                             desk) == 0);
+        process->bookings[desk].dials = &process->dials;
+        process->bookings[desk].time = &process->time;
     }
     process->janitor = (struct janitor){.journal = process->journal,
                                         .office = process->office,
@@ -294,7 +298,7 @@ static void make_stages(struct process *process)
                                   .wishes = &process->wishes,
                                   .time = &process->time,
                                   .metrics = metrics_slot(&process->metrics, 2),
-                                  .line_ms = 20000,
+                                  .dials = &process->dials,
                                   .refill = refill,
                                   .context = process};
     CHECK(upkeep_new(&upkeep, &process->upkeep) == 0);
@@ -310,7 +314,7 @@ static void make_stages(struct process *process)
                                       .sales_changed = sales_changed,
                                       .context = process};
     CHECK(follower_new(&follower, &process->follower) == 0);
-    struct relay_options relay = {.window = 64, .direct_after_ms = 3000};
+    struct relay_options relay = {.window = 64, .dials = &process->dials};
     CHECK(relay_new(&process->segments[THREAD_RELAY].segments,
                     world->plan.queue ? &process->publisher.queue : NULL,
                     &process->bookings[DESK_RELAY], &process->time,

@@ -158,6 +158,14 @@ static void draw_plan(struct world *world)
     }
 }
 
+/* What came later is drawn from a stream of its own: seeds without it keep their histories. */
+static void draw_dials(struct world *world)
+{
+    static const int64_t stale_ms[] = {0, 0, 0, 1200, 5000, 25000};
+    struct prng prng = prng_of(world->options.seed * 0x9e3779b97f4a7c15ULL + 7);
+    world->plan.stale_ms = stale_ms[prng_below(&prng, 6)];
+}
+
 static int64_t ask_delay_us(void *context)
 {
     struct world *world = context;
@@ -270,6 +278,7 @@ void sim_run(const struct sim_options *options, struct sim_result *ret_result, v
     world->prng = prng_of(options->seed * 0x9e3779b97f4a7c15ULL);
     world->fibers = fibers_new();
     draw_plan(world);
+    draw_dials(world);
     open_world(world);
     crowd_start(world);
     strike_start(world);

@@ -132,6 +132,7 @@ struct process {
     struct shelf *shelf;
     struct wishes wishes;
     struct places places;
+    struct dials dials;
     struct gate_port *gate;
     struct remote *remote;
     struct world_ledger writer;
@@ -189,6 +190,7 @@ struct plan {
     int64_t call_us; /* a port's way, on average */
     int64_t upkeep_us, keeper_us;
     int64_t claim_ms;
+    int64_t stale_ms; /* decisions that lag so much fail; 0: they wait */
 };
 
 struct world {

@@ -76,8 +76,9 @@ void remote_front_open(struct remote_front *ret_front, struct segments_world *se
     ret_front->counting = (struct remote_counting){
         .port = {&counting_ops}, .gate = sim_segments_front(segments->sim, FRONT_LOOPS)};
     wishes_init(&ret_front->wishes);
+    atomic_store(&ret_front->dials.line, FRONT_LINE_MAX);
     struct remote_options remote = {.loops = FRONT_LOOPS,
-                                    .undecided_max = FRONT_LINE_MAX,
+                                    .dials = &ret_front->dials,
                                     .refill_ms = FRONT_REFILL_MS,
                                     .wishes = &ret_front->wishes,
                                     .clock = &segments->clock.port};

@@ -30,6 +30,7 @@ struct remote_front {
     struct catalog *catalog;
     struct places places;
     struct wishes wishes;
+    struct dials dials;
     struct remote_counting counting;
     struct remote *remote;
     struct gate_port *port;

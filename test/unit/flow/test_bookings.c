@@ -68,6 +68,42 @@ static void assert_row(struct order_id id, enum order_state state, enum refusal 
     assert_int_equal(row->reason, reason);
 }
 
+/* ---- too late ---- */
+
+static void what_is_stale_fails_and_returns_its_unit(void **state)
+{
+    (void)state;
+    const struct dials dials = {.stale_ms = 5000};
+    process->bookings.dials = &dials;
+    process->bookings.time = &process->time;
+    struct decision decisions[] = {wide_decide(&world, 0, 7), wide_decide(&world, 1, 8)};
+    wide_pass_ms(&world, 5000);
+    struct decision fresh = wide_decide(&world, 0, 9);
+    run(decisions, 1); /* old, and not too old */
+    assert_row(decisions[0].command.id, ORDER_LOCKED, REFUSAL_NONE);
+    wide_pass_ms(&world, 1);
+    world.ledger.fail_next = ERR_IO;
+    run(&decisions[1], 1);
+    assert_int_equal(decisions[1].booking, BOOKING_LATER);
+    assert_null(wide_row(&world, decisions[1].command.id));
+    wide_pass_ms(&world, 2000);
+    struct decision both[] = {fresh, decisions[1], decisions[0]};
+    run(both, 3);
+    wide_settle(process);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(both[i].booking, BOOKING_SETTLED);
+    }
+    assert_row(fresh.command.id, ORDER_LOCKED, REFUSAL_NONE);
+    assert_row(decisions[0].command.id, ORDER_LOCKED, REFUSAL_NONE); /* it had its row */
+    assert_row(decisions[1].command.id, ORDER_FAILED, REFUSAL_OVERLOADED);
+    assert_int_equal(segments_world_order(&world.segments, 1, decisions[1].command.id)->state,
+                     ORDER_FAILED);
+    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->available, WIDE_UNITS);
+    process->bookings.dials = NULL;
+    run(&decisions[1], 1); /* delivered again, to somebody with more patience */
+    assert_row(decisions[1].command.id, ORDER_FAILED, REFUSAL_OVERLOADED);
+}
+
 /* ---- booked ---- */
 
 static void decisions_are_booked(void **state)
@@ -390,6 +426,7 @@ static void a_failure_gets_its_row_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(what_is_stale_fails_and_returns_its_unit),
         TEST(decisions_are_booked),
         TEST(a_duplicate_is_booked_once),
         TEST(as_many_as_there_may_be),

@@ -25,6 +25,7 @@ static struct upkeep *upkeep;
 static struct remote *remote;
 static struct shelf *shelf;
 static struct wishes wishes;
+static struct dials dials;
 
 static void start(void)
 {
@@ -39,9 +40,9 @@ static void start(void)
                                  .wishes = &wishes,
                                  .time = &process->time,
                                  .metrics = metrics_slot(&process->metrics, 1),
-                                 .line_ms = LINE_MS};
+                                 .dials = &dials};
     struct remote_options options = {.loops = WIDE_LOOPS,
-                                     .undecided_max = LINE_MAX,
+                                     .dials = &dials,
                                      .wishes = &wishes,
                                      .clock = &world.segments.clock.port};
     assert_int_equal(upkeep_new(&parts, &upkeep), 0);
@@ -89,6 +90,8 @@ static int set_up(void **state)
     put_on_shelf(WIDE_ONCE, 40);
     put_on_shelf(WIDE_FREE, 40);
     wishes_init(&wishes);
+    atomic_store(&dials.line, LINE_MAX);
+    atomic_store(&dials.line_ms, LINE_MS);
     start();
     turn();
     return 0;

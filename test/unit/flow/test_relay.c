@@ -42,7 +42,8 @@ static void start(uint32_t name)
     worker = sim_segments_worker(world.sim, name);
     publisher = sim_queue_open(broker, true, 0, 0);
     bookings = (struct bookings){.segments = worker, .places = &places};
-    struct relay_options options = {.window = WINDOW, .direct_after_ms = INT64_MAX};
+    static const struct dials dials = {.direct_after_ms = INT64_MAX};
+    struct relay_options options = {.window = WINDOW, .dials = &dials};
     assert_int_equal(relay_new(worker, publisher, &bookings, &inside, metrics_slot(&metrics, 0),
                                options, &relay),
                      0);

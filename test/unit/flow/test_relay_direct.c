@@ -25,10 +25,12 @@ static struct sim_broker *broker;
 static struct queue *publisher;
 static struct queue *consumer; /* of the test that looks at what arrives */
 static struct relay *relay;
+static struct dials dials;
 
 static void start(struct queue *queue)
 {
-    struct relay_options options = {.window = WINDOW, .direct_after_ms = DIRECT_AFTER_MS};
+    struct relay_options options = {.window = WINDOW, .dials = &dials};
+    dials = (struct dials){.direct_after_ms = DIRECT_AFTER_MS};
     assert_int_equal(relay_new(&process->stage.port, queue, &process->bookings, &process->time,
                                metrics_slot(&process->metrics, 1), options, &relay),
                      0);

@@ -22,6 +22,7 @@ static struct sim_segments *sim;
 static struct upkeep *upkeep;
 static struct shelf *shelf;
 static struct wishes wishes;
+static struct dials dials;
 static bool balances_here;
 static uint32_t refills;
 
@@ -46,7 +47,7 @@ static void start(void)
                                  .wishes = &wishes,
                                  .time = &process->time,
                                  .metrics = metrics_slot(&process->metrics, 1),
-                                 .line_ms = LINE_MS,
+                                 .dials = &dials,
                                  .refill = refill};
     assert_int_equal(upkeep_new(&parts, &upkeep), 0);
 }
@@ -84,6 +85,8 @@ static int set_up(void **state)
     forget_places();
     shelf = shelf_new();
     wishes_init(&wishes);
+    atomic_store(&dials.line_ms, LINE_MS);
+    atomic_store(&dials.stale_ms, 0);
     balances_here = false;
     refills = 0;
     start();
@@ -510,6 +513,53 @@ static void many_promises_are_kept_page_by_page(void **state)
     assert_int_equal(numbers().entries, SEGMENTS * WIDE_UNITS);
 }
 
+/* ---- stuck ---- */
+
+/* Its message lies in a queue that nobody reads: the front that promised it ends the waiting. */
+static void a_decision_that_nobody_books_fails_in_the_end(void **state)
+{
+    (void)state;
+    turn();
+    struct decision stuck = promise(1, 7);
+    pass_and_turn(60000);
+    assert_null(wide_row(&world, stuck.command.id)); /* by default it waits */
+    atomic_store(&dials.stale_ms, 90000);            /* turned while it runs */
+    pass_and_turn(29000);
+    assert_null(wide_row(&world, stuck.command.id));
+    world.ledger.fail_next = ERR_IO; /* nothing is released without the ledger */
+    pass_and_turn(3000);
+    assert_null(wide_row(&world, stuck.command.id));
+    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->locked, 1);
+    for (int i = 0; i < 5; i++) {
+        pass_and_turn(1500);
+    }
+    const struct order_row *row = wide_row(&world, stuck.command.id);
+    assert_int_equal(row->state, ORDER_FAILED);
+    assert_int_equal(row->reason, REFUSAL_OVERLOADED);
+    wide_settle(process);
+    const struct gate_item *item = segments_world_item(&world.segments, 1, WIDE_FREE);
+    assert_int_equal(item->locked, 0); /* and the unit is for sale again */
+    assert_int_equal(item->available, WIDE_UNITS);
+    assert_int_equal(numbers().entries, 0);
+    /* The queue is read after all: it stays as it is. */
+    book(&stuck);
+    wide_settle(process);
+    assert_int_equal(wide_row(&world, stuck.command.id)->state, ORDER_FAILED);
+    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->available, WIDE_UNITS);
+}
+
+static void one_that_was_booked_in_time_is_left_alone(void **state)
+{
+    (void)state;
+    turn();
+    struct decision booked = promise(1, 7);
+    book(&booked);
+    atomic_store(&dials.stale_ms, 1000);
+    pass_and_turn(5000);
+    assert_int_equal(wide_row(&world, booked.command.id)->state, ORDER_LOCKED);
+    assert_int_equal(numbers().entries, 0);
+}
+
 /* ---- in line ---- */
 
 static void those_in_line_are_decided_when_the_gate_is_back(void **state)
@@ -745,6 +795,8 @@ int main(void)
         TEST(one_that_cannot_be_kept_gets_its_row),
         TEST(one_of_a_sale_that_was_forgotten_gets_its_row),
         TEST(many_promises_are_kept_page_by_page),
+        TEST(a_decision_that_nobody_books_fails_in_the_end),
+        TEST(one_that_was_booked_in_time_is_left_alone),
         TEST(those_in_line_are_decided_when_the_gate_is_back),
         TEST(who_stood_in_line_too_long_fails),
         TEST(after_the_end_those_in_line_fail),

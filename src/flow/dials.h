@@ -1,0 +1,27 @@
+/*
+ * How far the distributed engine gives way when parts of it fail: settings that an operator may turn
+ * while it runs. Whoever reloads the configuration writes them; the stages read them each time they
+ * count, so a new value is in force with the next buy, the next round. Any thread.
+ */
+#ifndef SLUICE_FLOW_DIALS_H
+#define SLUICE_FLOW_DIALS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct dials {
+    _Atomic int64_t line;     /* buyers in line at a front while the gate is away */
+    _Atomic int64_t line_ms;  /* how long each of them may stand there */
+    _Atomic int64_t stale_ms; /* a decision that was not booked for so long fails; 0: never */
+    _Atomic int64_t direct_after_ms; /* how long the queue may be away; INT64_MAX: for ever */
+};
+
+/* Whether a buyer who asked then has waited too long for his booking. */
+static inline bool dials_is_stale(const struct dials *dials, int64_t asked_ms, int64_t now_ms)
+{
+    int64_t stale_ms = atomic_load(&dials->stale_ms);
+    return stale_ms > 0 && now_ms - asked_ms > stale_ms;
+}
+
+#endif
