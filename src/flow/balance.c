@@ -49,6 +49,7 @@ struct balance {
     uint32_t open_count;
     uint64_t token;
     uint64_t epochs[SEGMENTS_MAX];
+    bool outgrown; /* the ledger has segments that were added since this process began */
     uint32_t sequence;
     struct gate_ask asks[SEGMENTS_MAX];
 };
@@ -159,7 +160,9 @@ static int finish_open(struct balance *balance, struct balance_round *round)
     uint32_t left = 0;
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         struct transfer_row row = balance->open[i];
-        error = finish(balance, &row, &round->units);
+        /* From a segment that was added since this process began: another one's to finish. */
+        error = row.segment < balance->options.segments ? finish(balance, &row, &round->units)
+                                                        : ERR_AGAIN;
         if (error == ERR_AGAIN) { /* its pair stays taken */
             balance->open[left++] = row;
             error = 0;
@@ -383,7 +386,9 @@ static int place_epochs(struct balance *balance)
     struct ledger_query query = {
         .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .segments = rows, .limit = SEGMENTS_MAX};
     int error = await_read(&balance->ports.await, balance->ports.ledger, &query);
+    balance->outgrown = false;
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
+        balance->outgrown = balance->outgrown || rows[i].segment >= balance->options.segments;
         if (rows[i].segment < balance->options.segments) {
             balance->epochs[rows[i].segment] = rows[i].epoch;
             gate_place(balance->ports.gate, rows[i].segment, rows[i].epoch);
@@ -452,6 +457,9 @@ int balance_round(struct balance *balance, struct balance_round *ret_round)
     if (error == 0) {
         see_wishes(balance);
         error = balance_sales(balance, ret_round);
+    }
+    if (balance->outgrown) {
+        lease_drop(balance->ports.lease, LEASE);
     }
     return error;
 }

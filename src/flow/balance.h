@@ -13,8 +13,8 @@
  * id, its epoch and the lease on its two ledger writes are enough.
  *
  * Who gets units: a home with less than a quarter of the fair share gets what it lacks of that share,
- * from those that have more than theirs; segments that are nobody's home give all they have. With
- * fewer units left than homes nothing moves by itself. A segment that asks for a number of units
+ * from those that have more than theirs; segments that are nobody's home (added since the sale was
+ * warmed) give all they have, and get nothing. With fewer units left than homes nothing moves by itself. A segment that asks for a number of units
  * (balance_ask, or a transfer noted in the ledger by anybody) gets them if all segments together have
  * that many; others keep their fair share if that is enough.
  *
@@ -22,6 +22,9 @@
  * more by itself, and an item's last units move once in that time. One transfer for each item and
  * pair of segments at a time, moves_max for an item in a round: the segment that still has units is
  * not emptied by a crowd of dry ones.
+ *
+ * A process that began before a segment was added does not see it: after each of its rounds it gives
+ * the lease up, for one that does.
  *
  * One thread runs the rounds, under the lease "balance"; balance_ask is any thread's.
  */

@@ -102,14 +102,21 @@ static void ask_all(struct follower *follower, const struct known *known, size_t
     }
 }
 
-/* The item's numbers over all segments; false where one of them did not tell. What the ledger has
- * given to the segments and none of them has is on its way between two. */
+/*
+ * The item's numbers over all segments; false where a home did not tell. What the ledger has given to
+ * the segments and none of them has is on its way between two; or it is at one that was added since
+ * the sale was warmed and does not tell, or that this process does not know: nothing is sold there,
+ * so all it has is available.
+ */
 static bool add_up(const struct gate_ask *asks, uint32_t segments, uint64_t ledger_total,
                    struct shelf_item *ret_item)
 {
     struct item_view sum = {0};
     for (uint32_t s = 0; s < segments; s++) {
         const struct item_view *view = &asks[s].view;
+        if (asks[s].refusal != REFUSAL_NONE && s >= ret_item->homes) {
+            continue;
+        }
         if (asks[s].refusal != REFUSAL_NONE) {
             return false;
         }
@@ -156,9 +163,13 @@ static bool refresh_piece(struct follower *follower, const struct known *known, 
         if (!add_up(&follower->asks[i * segments], segments, known[i].total, &item)) {
             keep_on_shelf(follower, known[i].item);
             all = false;
-        } else if (shelf_put(follower->parts.shelf, &item) != 0) {
-            all = false;
+            continue;
         }
+        if (known[i].total > 0 && item.view.total > known[i].total) {
+            /* Restocked since the catalog was read; and perhaps a segment that is not asked. */
+            follower->parts.sales_changed(follower->parts.context);
+        }
+        all = shelf_put(follower->parts.shelf, &item) == 0 && all;
     }
     return all;
 }

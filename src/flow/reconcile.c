@@ -253,8 +253,10 @@ static void read_epochs(struct reconcile *reconcile)
         return;
     }
     for (uint32_t i = 0; i < query.count; i++) {
-        if (rows[i].segment < reconcile->options.segments) {
+        if (rows[i].segment < SEGMENTS_MAX) {
             reconcile->epochs[rows[i].segment] = rows[i].epoch;
+        }
+        if (rows[i].segment < reconcile->options.segments) {
             gate_place(reconcile->ports.gate, rows[i].segment, rows[i].epoch);
         }
     }
@@ -333,6 +335,9 @@ static bool settle(struct reconcile *reconcile, const struct difference *differe
                            .segment = difference->segment,
                            .epoch = call.epoch};
     struct segment_state state;
+    if (call.segment >= reconcile->options.segments) {
+        return false; /* added since this process began: another one's to repair */
+    }
     segments_look(reconcile->ports.segments, call.segment, &state);
     if (state.outcome != SEGMENT_DONE || !state.open) {
         return false;

@@ -170,8 +170,11 @@ void reconcile_ledger(struct reconcile *reconcile)
         return;
     }
     read_stocks(reconcile);
-    for (uint32_t i = 0; reconcile->error == 0 && i < reconcile->options.segments; i++) {
-        read_shares(reconcile, i);
+    /* Those that were added since this process began, too: they hold stock. */
+    for (uint32_t i = 0; reconcile->error == 0 && i < SEGMENTS_MAX; i++) {
+        if (i < reconcile->options.segments || reconcile->epochs[i] != 0) {
+            read_shares(reconcile, i);
+        }
     }
     if (reconcile->error == 0) {
         mark_moved(reconcile, before);

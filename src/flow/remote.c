@@ -208,13 +208,20 @@ static bool looked(struct remote *remote, struct gate_ask *ask)
 
 #define ASK_AGAIN_US 20000
 
+/* Units may be elsewhere than at the buyer's home: there are other segments, or, of one that was added
+ * since this process began, units that no segment it asks has. */
+static bool may_be_elsewhere(const struct remote *remote, const struct shelf_item *item)
+{
+    return remote->places->count > 1 || item->view.available > item->most;
+}
+
 /* The home has too little. True: other segments have, or may have, enough; the ask waits. */
 static bool waits_for_refill(struct remote *remote, struct gate_ask *ask)
 {
-    struct shelf_item item;
+    struct shelf_item item = {0};
     int64_t now_us = clock_boot_us(remote->options.clock);
     bool known = shelf_find(remote->shelf, ask->item, &item);
-    if (remote->places->count < 2) {
+    if (!may_be_elsewhere(remote, &item)) {
         return false;
     }
     if (ask->limit != 0 && (uint64_t)ask->held + ask->qty > ask->limit) {
@@ -246,9 +253,12 @@ static bool waits_for_refill(struct remote *remote, struct gate_ask *ask)
 /* A ticket is given as long as any segment has a unit. */
 static void show_all_segments(struct remote *remote, struct gate_ask *ask)
 {
-    struct shelf_item item;
-    if (ask->view.available == 0 && remote->places->count > 1 &&
-        (shelf_find(remote->shelf, ask->item, &item) || find_item(remote, ask->item, &item))) {
+    struct shelf_item item = {0};
+    if (ask->view.available > 0) {
+        return;
+    }
+    bool known = shelf_find(remote->shelf, ask->item, &item);
+    if (may_be_elsewhere(remote, &item) && (known || find_item(remote, ask->item, &item))) {
         ask->view.available = item.view.available;
         ask->view.locked =
             item.view.locked > ask->view.locked ? item.view.locked : ask->view.locked;

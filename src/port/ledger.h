@@ -142,9 +142,12 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *   FAIL         command (a RESERVE), segment, reason -> order: a FAILED row for a decision that will
  *                not be booked (too old, poison, refused when it was decided again), whatever its
  *                epoch. An id that has a row already: repeated.
+ *   RESTOCK      evenly over all segments that have a share of the item, the rest to the lowest.
  *   EPOCH        segment, epoch (the present one; 0: it has none yet) -> epoch is one higher from
  *                now on, and the segment's transfers that have not left it are void; any other
- *                present epoch: STALE_EPOCH, and op.epoch is the present one.
+ *                present epoch: STALE_EPOCH, and op.epoch is the present one. Of items whose sale was
+ *                warmed before the segment was there it gets a share of nothing: it is nobody's
+ *                home there, and may hold stock.
  *   TRANSFER     item, segment, to_segment, amount, key (its id) -> noted, nothing moved yet. The
  *                same key again: repeated, or for another transfer DIFFERENT_REQUEST. NO_SUCH_ITEM;
  *                BAD_REQUEST where one of the segments has no share of it; BAD_STATE when closed.

@@ -6,7 +6,9 @@
  * allotted; a constraint of the table says so, too.
  *
  * An epoch is one life of a segment. Raising it is how recovery begins: what was decided in the
- * life before can be booked no more.
+ * life before can be booked no more. A segment that was added after a sale had been warmed is nobody's
+ * home in that sale; with its first life it gets a share of nothing of every item, so that restocks
+ * and transfers can bring it some.
  *
  * A transfer is noted here before units leave a gate; then it is said how many left, and the shares
  * change, with an event that brings them to the other gate. In between the units count to the
@@ -61,6 +63,9 @@ int maria_op_epoch(struct maria_write *w, struct ledger_op *op)
     w->epochs_known = false;
     op->order.lsn = epoch + 1;
     err = maria_run(w->maria, MARIA_EPOCH_ADD, v_int(op->segment), v_int((int64_t)epoch + 1));
+    if (err == 0) {
+        err = maria_run(w->maria, MARIA_ALLOTMENTS_FILL, v_int(op->segment), v_int(op->segment));
+    }
     /* What may have left the segment's last life is counted to its new one. */
     return err != 0
                ? err
@@ -93,9 +98,18 @@ int maria_allot(struct maria_write *w, const struct sale_row *sale)
 
 int maria_allot_more(struct maria_write *w, const struct plan_item *item, uint64_t units)
 {
+    struct plan *plan = &w->maria->plan;
+    uint32_t segments = 0;
+    uint32_t given = 0;
     int err = 0;
-    for (uint32_t i = 0; i < item->homes && err == 0; i++) {
-        int64_t share = (int64_t)ledger_share(units, item->homes, i);
+    for (uint32_t i = 0; i < SEGMENTS_MAX; i++) {
+        segments += plan_allotment(plan, item->id, i) != NULL;
+    }
+    for (uint32_t i = 0; given < segments && err == 0; i++) {
+        if (plan_allotment(plan, item->id, i) == NULL) {
+            continue;
+        }
+        int64_t share = (int64_t)ledger_share(units, segments, given++);
         if (share == 0) {
             break; /* the lowest have got all */
         }

@@ -103,6 +103,11 @@
                              " WHERE item_id = ? ORDER BY segment")                                \
     X(MARIA_ALLOTMENTS_ADD, "INSERT INTO allotments(segment, item_id, amount, locked, sold)"       \
                             " VALUES(?, ?, ?, 0, 0)")                                              \
+    X(MARIA_ALLOTMENTS_FILL,                                                                       \
+      "INSERT INTO allotments(segment, item_id, amount, locked, sold)"                             \
+      " SELECT ?, i.id, 0, 0, 0 FROM sales s STRAIGHT_JOIN items i ON i.sale_id = s.id"            \
+      " WHERE s.homes BETWEEN 1 AND ? AND s.forgotten = 0"                                         \
+      " ON DUPLICATE KEY UPDATE allotments.amount = allotments.amount")                            \
     X(MARIA_ALLOTMENTS_MOVE,                                                                       \
       "UPDATE allotments FORCE INDEX(PRIMARY) SET locked = locked + ?, sold = sold + ?"            \
       " WHERE segment = ? AND item_id = ?")                                                        \

@@ -41,6 +41,9 @@ static int open_ledger(struct fixture *f, bool writer, struct ledger **ret_ledge
     struct memory_port *port = calloc(1, sizeof(*port));
     (void)writer;
     assert_non_null(port);
+    if (f->segments > world->ledger.segments) {
+        world->ledger.segments = f->segments; /* as a server's would grow */
+    }
     memory_port_init(port, &world->ledger);
     *ret_ledger = &port->ledger;
     return 0;

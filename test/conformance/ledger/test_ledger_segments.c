@@ -142,6 +142,78 @@ static void test_restocking_spreads_too(void **state)
     sale_row_free(again.sale);
 }
 
+/* ---- a segment added while a sale runs ---- */
+
+static void done_op(struct fixture *f, struct ledger_op op)
+{
+    write_op(f, T0, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    sale_row_free(op.sale);
+}
+
+static struct ledger_op transfer_op(enum ledger_kind kind, uint32_t from, uint32_t to,
+                                    uint64_t units)
+{
+    struct ledger_op op = {.kind = kind,
+                           .item = ITEM,
+                           .segment = from,
+                           .to_segment = to,
+                           .amount = units,
+                           .epoch = 1,
+                           .key = "move"};
+    return op;
+}
+
+static void test_an_added_segment_gets_shares_of_nothing(void **state)
+{
+    struct fixture *f = *state;
+    enum { ADDED = SEGMENTS };
+    sale_open(f, 1, ITEM, 2, 9, 0, false);
+    sale_make(f, 2, 20, 1, 5, 0, false);
+    sale_open(f, 3, 30, 1, 5, 0, false);
+    done_op(f, sale_move(3, SALE_CLOSED));
+    done_op(f, sale_op(LEDGER_SALE_FORGET, 3));
+    struct ledger *old = f->ledger;
+    f->segments = SEGMENTS + 1;
+    assert_int_equal(fixture_backend->open(f, true, &f->ledger), 0);
+    done_op(f, restock(ITEM, 3, "before")); /* it has no life yet: nothing for it */
+    struct ledger_op early = transfer_op(LEDGER_TRANSFER, 0, ADDED, 1);
+    write_op(f, T0, &early);
+    assert_int_equal(early.refusal, REFUSAL_BAD_REQUEST);
+    uint64_t events = event_count(f);
+    done_op(f, raise_epoch(ADDED, 0));
+    assert_int_equal(event_count(f), events); /* its gate is filled from the rows */
+    for (uint64_t item = ITEM; item < ITEM + 2; item++) {
+        assert_allotment(f, ADDED, item, 0, 0, 0);
+    }
+    struct allotment_row rows[8];
+    struct ledger_query q = {
+        .kind = QUERY_ALLOTMENTS, .segment = ADDED, .limit = 8, .allotments = rows};
+    read_one(f, &q);
+    assert_int_equal(q.count, 2); /* neither drafts nor what is forgotten */
+    struct sale_row *sale = sale_read(f, 1);
+    assert_int_equal(sale->homes, SEGMENTS);
+    sale_row_free(sale);
+    /* Restocks reach it, also those of a writer that began before it was there. */
+    struct ledger *new = f->ledger;
+    f->ledger = old;
+    done_op(f, restock(ITEM, 6, "after")); /* 2, 2, 1, 1 */
+    f->ledger = new;
+    assert_allotment(f, 0, ITEM, 6, 0, 0);
+    assert_allotment(f, 2, ITEM, 5, 0, 0);
+    assert_allotment(f, ADDED, ITEM, 1, 0, 0);
+    done_op(f, transfer_op(LEDGER_TRANSFER, 0, ADDED, 2));
+    done_op(f, transfer_op(LEDGER_TRANSFERRED, 0, ADDED, 2));
+    assert_allotment(f, ADDED, ITEM, 3, 0, 0);
+    /* Another life changes nothing about what it has. */
+    done_op(f, raise_epoch(ADDED, 1));
+    assert_allotment(f, ADDED, ITEM, 3, 0, 0);
+    /* Of a sale that is warmed now it is a home. */
+    done_op(f, sale_move(2, SALE_WARM));
+    assert_allotment(f, ADDED, 20, 1, 0, 0);
+    fixture_backend->close(old);
+}
+
 /* ---- epochs ---- */
 
 static void test_epochs(void **state)
@@ -633,6 +705,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_warming_spreads_the_stock),
         TEST(test_restocking_spreads_too),
+        TEST(test_an_added_segment_gets_shares_of_nothing),
         TEST(test_epochs),
         TEST(test_another_life_books_nothing),
         TEST(test_the_share_is_the_limit),

@@ -20,6 +20,7 @@
     X(FAULT_LEDGER_LOST, "ledger committed, answer lost")                                          \
     X(FAULT_LEDGER_SLOW, "ledger slow")                                                            \
     X(FAULT_DRIFT, "clocks differ")                                                                \
-    X(FAULT_PATIENCE, "a client asks again before it was answered")
+    X(FAULT_PATIENCE, "a client asks again before it was answered")                                \
+    X(FAULT_ADDED, "segments added, processes restarted one by one")
 
 #endif

@@ -82,7 +82,7 @@ void model_asked(struct world *world, const struct gate_ask *buy)
     order->user = buy->user;
     order->qty = buy->qty;
     order->segment = order_id_kind(buy->id) == ORDER_ONCE
-                         ? segment_home(buy->user, world->plan.segments)
+                         ? segment_home(buy->user, world->ledger.sales[0]->homes)
                          : order_id_segment(buy->id);
     order->forgot = world->model.forgot[order->segment];
 }

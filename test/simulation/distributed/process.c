@@ -237,7 +237,7 @@ static void open_journal(struct process *process)
 static void make_front(struct process *process)
 {
     struct world *world = process->world;
-    process->places.count = world->plan.segments;
+    process->places.count = world->count;
     process->dials = (struct dials){
         .line = 20, .line_ms = 20000, .stale_ms = world->plan.stale_ms, .direct_after_ms = 3000};
     atomic_store(&process->places.clock_is_off, true); /* until it has been compared */

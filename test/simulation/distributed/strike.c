@@ -4,7 +4,7 @@
 
 static uint32_t some_segment(struct world *world)
 {
-    return (uint32_t)world_below(world, world->plan.segments);
+    return (uint32_t)world_below(world, world->count);
 }
 
 /* ---- processes ---- */
@@ -50,6 +50,26 @@ static void stand_still(struct world *world)
     fibers_hold(world->fibers, index + 1, world_now_us(world) + us);
     if (world_chance(world, 500)) {
         (void)fiber_sleep(us);
+    }
+}
+
+/* The gate gets more segments: processes know them from their next start on, one after the other. */
+static void add_segments(struct world *world)
+{
+    uint32_t first = (uint32_t)world_below(world, PROCESSES);
+    if (world->count == world->plan.segments) {
+        return;
+    }
+    world->count += 1 + (uint32_t)world_below(world, world->plan.segments - world->count);
+    world_struck(world, FAULT_ADDED, world->count);
+    world->ledger.segments = world->count;
+    for (uint32_t i = 0; i < PROCESSES; i++) {
+        uint32_t index = (first + i) % PROCESSES;
+        process_kill(world, index, RAM_DROP);
+        (void)fiber_sleep(world_about(world, 200000));
+        process_start(world, index);
+        world->result->restarts++;
+        (void)fiber_sleep(world_about(world, 1500000)); /* old and new beside each other */
     }
 }
 
@@ -166,7 +186,7 @@ static void (*const strikes[FAULT_COUNT])(struct world *world) = {
     [FAULT_NEWS_LOST] = lose_news,     [FAULT_QUEUE_CUT] = cut_queue,
     [FAULT_QUEUE_DOWN] = queue_down,   [FAULT_QUEUE_UNSURE] = queue_unsure,
     [FAULT_LEDGER_DOWN] = ledger_down, [FAULT_LEDGER_LOST] = ledger_loses,
-    [FAULT_LEDGER_SLOW] = ledger_slow,
+    [FAULT_LEDGER_SLOW] = ledger_slow, [FAULT_ADDED] = add_segments,
 };
 
 /* One of these at a time; what lasts longer than its strike goes on beside the next. */
@@ -185,6 +205,9 @@ static void run_strikes(void *context)
     }
     if (world->result->restarts == 0 && (world->options.faults_allowed >> FAULT_KILL & 1) != 0) {
         kill_some(world); /* no history without one */
+    }
+    while (world->count < world->plan.segments) {
+        add_segments(world);
     }
     strike_heal(world);
 }

@@ -156,6 +156,9 @@ static void draw_plan(struct world *world)
         plan->faults &=
             ~(1ULL << FAULT_QUEUE_CUT | 1ULL << FAULT_QUEUE_DOWN | 1ULL << FAULT_QUEUE_UNSURE);
     }
+    bool adds = (plan->faults >> FAULT_ADDED & 1) != 0;
+    plan->first = adds ? 1 + (uint32_t)world_below(world, plan->segments) : plan->segments;
+    world->count = plan->first;
 }
 
 /* What came later is drawn from a stream of its own: seeds without it keep their histories. */
@@ -193,7 +196,7 @@ static void open_world(struct world *world)
                                                        .delay_us = ask_delay_us});
     world->broker = sim_broker_new(world_below(world, UINT64_MAX), retry_s, 3);
     sim_broker_time(world->broker, WORLD_NOW_MS);
-    memory_ledger_init_shared(&world->ledger, world->plan.segments);
+    memory_ledger_init_shared(&world->ledger, world->count);
     world->ledger.clock = ledger_now_ms;
     world->ledger.clock_context = world;
     model_init(&world->model);

@@ -175,8 +175,9 @@ bool front_post(struct world *world, uint32_t process, struct office_op *op, int
 /* ---- the world ---- */
 
 struct plan {
-    uint64_t faults; /* a bit for each kind */
-    uint32_t segments;
+    uint64_t faults;   /* a bit for each kind */
+    uint32_t segments; /* in the end; FAULT_ADDED adds those behind the first */
+    uint32_t first;
     uint32_t users;
     uint32_t buys; /* of each user, at most */
     uint64_t totals[ITEMS];
@@ -212,6 +213,7 @@ struct world {
     int64_t ledger_down_until_us;
     int64_t ledger_slow_until_us;
     uint32_t ledger_lose; /* of 1,000 commits' answers */
+    uint32_t count;       /* segments that a process which starts now knows */
     bool is_open;         /* the sale */
     uint32_t clients;     /* that have not finished */
     uint32_t sequence;

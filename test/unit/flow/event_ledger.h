@@ -10,9 +10,10 @@ struct event_ledger {
     struct ledger ledger;
     struct ledger_event events[EVENT_LEDGER_MAX]; /* number n at index n - 1 */
     size_t count;
-    int fail;         /* reads say this */
-    bool fail_events; /* the next read of events fails */
-    bool is_slow;     /* reads are pending at first */
+    int fail;          /* reads say this */
+    bool fail_events;  /* the next read of events fails */
+    bool is_slow;      /* reads are pending at first */
+    uint32_t segments; /* that have an epoch */
     uint64_t reads;
     struct ledger_query *pending;
 };

@@ -10,7 +10,28 @@
 #include "base/err.h"
 #include "memory_private.h"
 
+static void add_share(struct memory_ledger *ledger, struct memory_share share)
+{
+    ledger->shares = memory_grown(ledger->shares, ledger->shares_count, sizeof(share));
+    ledger->shares[ledger->shares_count++] = share;
+}
+
 /* ---- epochs ---- */
+
+/* A segment that was added after a sale had been warmed: a share of nothing. */
+static void fill_shares(struct memory_ledger *ledger, uint32_t segment)
+{
+    for (size_t i = 0; i < ledger->sales_count; i++) {
+        const struct sale_row *sale = ledger->sales[i];
+        bool added = sale->homes > 0 && sale->homes <= segment && !sale->forgotten;
+        for (uint32_t k = 0; added && k < sale->items_count; k++) {
+            if (memory_share(ledger, sale->items[k].id, segment) == NULL) {
+                add_share(ledger,
+                          (struct memory_share){.item = sale->items[k].id, .segment = segment});
+            }
+        }
+    }
+}
 
 /* The answer waits in op.order.lsn until it is told: what was asked stays for another try. */
 void memory_epoch(struct memory_write *w, struct ledger_op *op)
@@ -27,6 +48,7 @@ void memory_epoch(struct memory_write *w, struct ledger_op *op)
         return;
     }
     op->order.lsn = ++*epoch;
+    fill_shares(ledger, op->segment);
     for (size_t i = 0; i < ledger->transfers_count; i++) {
         struct ledger_transfer *transfer = &ledger->transfers[i];
         if (transfer->row.segment == op->segment && transfer->state == TRANSFER_OPEN) {
@@ -46,8 +68,7 @@ void memory_allot(struct memory_write *w, const struct sale_row *sale)
                                          .segment = s,
                                          .amount =
                                              ledger_share(sale->items[i].total, sale->homes, s)};
-            ledger->shares = memory_grown(ledger->shares, ledger->shares_count, sizeof(share));
-            ledger->shares[ledger->shares_count++] = share;
+            add_share(ledger, share);
             memory_event(w, ledger_share_loaded(sale, i, s));
         }
     }
@@ -56,10 +77,18 @@ void memory_allot(struct memory_write *w, const struct sale_row *sale)
 void memory_allot_more(struct memory_write *w, const struct sale_row *sale, uint64_t item,
                        uint64_t units)
 {
-    for (uint32_t s = 0; s < sale->homes; s++) {
-        uint64_t more = ledger_share(units, sale->homes, s);
+    uint32_t segments = 0;
+    uint32_t given = 0;
+    for (uint32_t s = 0; s < SEGMENTS_MAX; s++) {
+        segments += memory_share(w->ledger, item, s) != NULL;
+    }
+    CHECK(segments >= sale->homes);
+    for (uint32_t s = 0; given < segments; s++) {
         struct memory_share *share = memory_share(w->ledger, item, s);
-        CHECK(share != NULL);
+        if (share == NULL) {
+            continue;
+        }
+        uint64_t more = ledger_share(units, segments, given++);
         share->amount += more;
         if (more > 0) {
             memory_event(w, (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,

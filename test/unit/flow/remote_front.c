@@ -113,6 +113,7 @@ void remote_front_shelf(struct remote_front *front, uint64_t item, uint64_t avai
                              .starts_at_ms = WIDE_NOW,
                              .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS};
     struct shelf_item put = {.view = view, .homes = front->segments->count, .mark = 1};
+    put.most = front->segments->count == 1 ? available : 0; /* else whoever asks goes elsewhere */
     CHECK(shelf_put(front->shelf, &put) == 0);
 }
 

@@ -106,15 +106,28 @@ static void open_sale(struct segment_world *world)
 
 void seg_init(struct segment_world *ret_world, uint32_t segments, uint64_t seed)
 {
+    seg_init_small(ret_world, segments, segments, seed);
+}
+
+void seg_grow(struct segment_world *world, uint32_t segments)
+{
+    CHECK(segments >= world->segments);
+    world->segments = segments;
+    world->ledger.segments = segments;
+}
+
+void seg_init_small(struct segment_world *ret_world, uint32_t segments, uint32_t most,
+                    uint64_t seed)
+{
     struct segment_world *world = ret_world;
-    *world = (struct segment_world){.segments = segments, .prng = prng_of(seed)};
+    *world = (struct segment_world){.segments = segments, .homes = segments, .prng = prng_of(seed)};
     fake_clock_init(&world->clock, WORLD_NOW);
     memory_ledger_init_shared(&world->ledger, segments);
     world->ledger.clock = database_ms;
     world->ledger.clock_context = world;
     open_sale(world);
     world->sim = sim_segments_new((struct sim_segments_options){
-        .segments = segments, .clock = &world->clock.port, .claim_ms = 1000, .forget_max = 40});
+        .segments = most, .clock = &world->clock.port, .claim_ms = 1000, .forget_max = 40});
     world->front = sim_segments_front(world->sim, 1);
     world->behind = sim_segments_worker(world->sim, 1);
 }
@@ -151,7 +164,7 @@ static void told_add(struct told **list, size_t *count, const struct told *decis
 
 static bool buy(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty, bool told)
 {
-    uint32_t segment = segment_home(user, world->segments);
+    uint32_t segment = segment_home(user, world->homes);
     struct gate_ask ask = {.question = ASK_BUY,
                            .segment = segment,
                            .id = new_id(world, segment, user, item),
@@ -435,9 +448,11 @@ static void audit_item(const struct memory_ledger *ledger, const struct item_row
     uint64_t locked = 0;
     uint64_t sold = 0;
     for (uint32_t s = 0; s < ledger->segments; s++) {
+        static const struct memory_share none = {.amount = 0};
         const struct memory_share *share = memory_share(ledger, item->id, s);
         uint64_t share_locked = 0;
         uint64_t share_sold = 0;
+        share = share != NULL ? share : &none; /* just added */
         for (size_t i = 0; i < ledger->orders_count; i++) {
             const struct order_row *order = &ledger->orders[i];
             if (order->item == item->id && order->segment == s) {

@@ -32,6 +32,7 @@ struct told {
 
 struct segment_world {
     uint32_t segments;
+    uint32_t homes; /* of its sale */
     struct fake_clock clock;
     struct prng prng;
     struct memory_ledger ledger;
@@ -101,6 +102,11 @@ int seg_tell_seed(void **state);
 void seg_seeds(uint64_t *first, uint64_t *last);
 
 void seg_init(struct segment_world *ret_world, uint32_t segments, uint64_t seed);
+/* The same, with servers for as many as `most`; seg_grow adds them. */
+void seg_init_small(struct segment_world *ret_world, uint32_t segments, uint32_t most,
+                    uint64_t seed);
+/* The gate gets more segments: whoever starts from now on knows them. */
+void seg_grow(struct segment_world *world, uint32_t segments);
 void seg_done(struct segment_world *world);
 
 void process_init(struct process *ret_process, struct segment_world *world, uint32_t name);

@@ -671,6 +671,11 @@ static void it_rests_when_all_outboxes_are_empty(void **state)
     assert_int_equal(segments_take(world.hands, UINT64_MAX, &entry, 1, 0, &count), 0);
     assert_int_equal(segments_done(world.hands, &entry, 1), 0);
     assert_true(sink->ops->is_idle(sink, WIDE_SALE));
+    ledger.segments = SEGMENTS;
+    assert_true(sink->ops->is_idle(sink, WIDE_SALE));
+    ledger.segments = SEGMENTS + 1; /* added since: it cannot look there */
+    assert_false(sink->ops->is_idle(sink, WIDE_SALE));
+    ledger.segments = SEGMENTS;
     sim_segments_away(world.sim, 0, true);
     assert_false(sink->ops->is_idle(sink, WIDE_SALE)); /* nobody knows */
 }

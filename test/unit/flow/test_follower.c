@@ -402,6 +402,60 @@ static void a_silent_segment_keeps_the_old_numbers(void **state)
     assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
 }
 
+/* A segment that was added since the sale was warmed may be away, or not know the item yet: what the
+ * ledger gave it is available. */
+static void a_silent_segment_that_is_nobodys_home(void **state)
+{
+    (void)state;
+    static const uint64_t items[] = {WIDE_ONCE, WIDE_FREE};
+    put_sale_of(WIDE_SALE, items, 2, SEGMENTS - 1, SEGMENTS * WIDE_UNITS);
+    begin();
+    assert_int_equal(on_shelf(WIDE_FREE).view.available, SEGMENTS * WIDE_UNITS);
+    for (uint32_t s = 0; s < SEGMENTS - 1; s++) {
+        for (uint32_t i = 0; i < WIDE_UNITS; i++) {
+            (void)segments_world_buy(&world, s, 7);
+        }
+    }
+    sim_segments_away(world.sim, SEGMENTS - 1, true);
+    fake_clock_pass_ms(&world.clock, 6000);
+    turn();
+    struct shelf_item item = on_shelf(WIDE_FREE);
+    assert_int_equal(item.view.available, WIDE_UNITS);
+    assert_int_equal(item.view.total, SEGMENTS * WIDE_UNITS);
+    assert_int_equal(item.view.locked, (SEGMENTS - 1) * WIDE_UNITS);
+    assert_false(item.sold_out);
+    assert_int_equal(item.most, 0);
+    assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
+    sim_segments_away(world.sim, SEGMENTS - 1, false);
+    segments_world_bare(&world, SEGMENTS - 1, 2); /* it knows no item */
+    segments_world_place(&world, &places, gate);
+    put_sale_of(WIDE_SALE, items, 2, SEGMENTS - 1, (SEGMENTS - 1) * WIDE_UNITS);
+    fake_clock_pass_ms(&world.clock, 250);
+    turn();
+    assert_true(on_shelf(WIDE_FREE).sold_out);
+    assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
+}
+
+/* Segments have more than the catalog knows of: somebody restocked, and perhaps a segment, too, that
+ * this process does not ask. */
+static void a_restock_makes_it_read_the_sales(void **state)
+{
+    (void)state;
+    static const uint64_t items[] = {WIDE_ONCE, WIDE_FREE};
+    put_sale_of(WIDE_SALE, items, 2, SEGMENTS, SEGMENTS * WIDE_UNITS);
+    begin();
+    uint32_t before = changes;
+    restock(1, 2);
+    fake_clock_pass_ms(&world.clock, 250);
+    turn();
+    assert_int_equal(changes, before + 1);
+    put_sale_of(WIDE_SALE, items, 2, SEGMENTS, SEGMENTS * WIDE_UNITS + 3);
+    fake_clock_pass_ms(&world.clock, 250);
+    turn();
+    assert_int_equal(changes, before + 1);
+    assert_int_equal(on_shelf(WIDE_FREE).view.total, SEGMENTS * WIDE_UNITS + 3);
+}
+
 static void an_item_that_no_segment_has_yet_is_not_shown(void **state)
 {
     (void)state;
@@ -473,6 +527,8 @@ int main(void)
         TEST(it_looks_several_times_a_second_and_sooner_after_news),
         TEST(units_on_their_way_are_not_sold_out),
         TEST(a_silent_segment_keeps_the_old_numbers),
+        TEST(a_silent_segment_that_is_nobodys_home),
+        TEST(a_restock_makes_it_read_the_sales),
         TEST(an_item_that_no_segment_has_yet_is_not_shown),
         TEST(what_left_the_board_is_swept),
         TEST(many_items_are_asked_for_in_pieces),

@@ -276,6 +276,27 @@ static void one_segment_waits_for_nobody(void **state)
     assert_int_equal(remote_front_tell(&front, ask).refusal, REFUSAL_SOLD_OUT);
 }
 
+/* A segment was added since this process began: what the ledger gave out and the only segment it knows
+ * does not have is there. */
+static void one_segment_waits_for_one_that_was_added(void **state)
+{
+    (void)state;
+    struct shelf_item item;
+    sell_out(0);
+    assert_true(shelf_find(front.shelf, WIDE_FREE, &item));
+    item.most = 0;
+    item.view.available = 5;
+    assert_int_equal(shelf_put(front.shelf, &item), 0);
+    struct gate_ask ticket = {.question = ASK_TICKET, .user = 7, .item = WIDE_FREE};
+    assert_int_equal(remote_front_tell(&front, ticket).view.available, 5);
+    struct gate_ask ask =
+        remote_front_buy(&front, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+    assert_int_equal(gate_submit(front.port, &ask), GATE_ASKED);
+    refill(0, 1);
+    assert_ptr_equal(collect_after_ms(100), &ask);
+    assert_int_equal(ask.refusal, REFUSAL_NONE);
+}
+
 static void a_ticket_is_given_while_any_segment_has_a_unit(void **state)
 {
     (void)state;
@@ -300,6 +321,8 @@ int main(void)
         TEST(it_does_not_wait_for_ever),
         TEST(sold_out_is_said_when_all_together_have_too_little),
         cmocka_unit_test_setup_teardown(one_segment_waits_for_nobody, set_up_one, tear_down),
+        cmocka_unit_test_setup_teardown(one_segment_waits_for_one_that_was_added, set_up_one,
+                                        tear_down),
         TEST(what_is_on_no_shelf_may_be_somewhere),
         cmocka_unit_test_setup_teardown(a_late_answer_waits_as_well, set_up_late, tear_down),
         TEST(a_ticket_is_given_while_any_segment_has_a_unit),

@@ -1,0 +1,98 @@
+"""Segments of a running sale, on a real Redis Cluster of three masters: a third is added to two while
+buyers come, gets its part of a restock, is emptied, and everything is sold exactly.
+"""
+import os
+
+import pytest
+
+import clusterlib
+import crashlib
+import crowdlib
+import serverlib
+import sluicelib
+from sluicelib import eventually
+
+pytestmark = pytest.mark.skipif(serverlib.missing() != "",
+                                reason=f"not installed: {serverlib.missing()}")
+COUNTS = {"front": 2, "relay": 1, "booker": 1, "keeper": 2}
+SETS = ["reconcile.bound_s=1", "reconcile.every_s=0"]
+ADDED = 2
+AUDIT = ("oversold", "lost", "doubled", "wrong")
+
+
+def holder(stage, segment):
+    """The master that has the segment's keys."""
+    for node in stage.masters():
+        if node.call("KEYS", f"sluice{{{segment}[a-z]*"):
+            return node
+    return None
+
+
+def epoch(stage, segment):
+    rows = stage.database.rows(f"SELECT epoch FROM segments WHERE segment = {segment}")
+    return rows[0][0] if rows else 0
+
+
+def restart_with(stage, *sets):
+    """One process after the other, each waited for: keepers first, as they make new segments."""
+    stage.sets += sets
+    for kind in ("keeper", "booker", "relay", "front"):
+        for member in stage.kinds[kind]:
+            assert member.stop(), member.name
+            with open(os.path.join(member.folder, "sluice.conf"), "w", encoding="utf-8") as file:
+                file.write(stage.config_text(member.name))
+            member.start()
+
+
+def assert_audit(report):
+    audit = report.get("audit")
+    assert audit and all(audit[word] == 0 for word in AUDIT), report
+
+
+def test_a_segment_is_added_to_a_running_sale(tmp_path):
+    with clusterlib.Distributed(topology="cluster", amqp=False, counts=COUNTS,
+                                sets=[*SETS, "redis.segments=2"]) as stage:
+        shop = sluicelib.Shop(stage.door())
+        lot = shop.lot(total=2000, limit=1)
+        early = crowdlib.Crowd(stage.door(), [lot.item], str(tmp_path / "early"), 1200, 60, 1,
+                               first_user=1_000_000, cancel=0)
+        assert early.wait_told(100)
+
+        restart_with(stage, "redis.segments=3")
+        assert epoch(stage, ADDED) >= 1
+        assert stage.database.rows(f"SELECT homes FROM sales WHERE id = {lot.sale}") == [(2,)]
+        assert_audit(early.result())
+
+        def amounts():
+            return dict(stage.database.rows("SELECT segment, amount FROM allotments WHERE item_id = "
+                                            f"{lot.item}"))
+
+        assert amounts()[ADDED] == 0
+        assert shop.restock(lot.item, 900).status == 200
+        assert amounts()[ADDED] == 300
+        server = eventually(lambda: holder(stage, ADDED), "the segment's server")
+        before = epoch(stage, ADDED)
+        assert server.call("FLUSHALL") == "OK"
+        eventually(lambda: epoch(stage, ADDED) > before, "the segment rebuilt")
+
+        late = crashlib.Rush(stage.door(), [lot.item], str(tmp_path / "late"), users=6000,
+                             first_user=2_000_000, duplicates=10, drops=3, retries=20,
+                             keep_going=True)
+        assert_audit(late.result())
+
+        def sold_out():
+            with crashlib.Ledger(stage.door()) as ledger:
+                return ledger.stock(lot.item)[0] == 0 and not ledger.problems()
+
+        eventually(sold_out, "everything sold")
+        (alive,), = stage.database.rows("SELECT sum(qty) FROM orders WHERE item_id = "
+                                        f"{lot.item} AND status IN ('LOCKED', 'PAID')")
+        assert alive == 2900 and amounts()[ADDED] == 0
+        (elsewhere,), = stage.database.rows(f"SELECT count(*) FROM orders WHERE segment = {ADDED}")
+        assert elsewhere == 0  # it is nobody's home
+        (moved,), = stage.database.rows(f"SELECT sum(moved) FROM transfers WHERE segment = {ADDED}"
+                                        " AND state = 'done'")
+        assert moved == 300
+        eventually(lambda: shop.item(lot.item)["state"] == "sold_out", "the page says so")
+        answer = stage.door().admin("POST", "/reconcile")
+        assert answer.status == 200 and answer.json()["differences"] == [], answer
