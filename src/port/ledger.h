@@ -19,7 +19,7 @@
 
 /* Events: name, public type, what a, b, c, d mean. qty, item, sale, user, id as named. */
 #define LEDGER_EVENTS(X)                                                                           \
-    X(EVENT_ORDER_LOCKED, "order.locked") /* a: pay_by_ms */                                       \
+    X(EVENT_ORDER_LOCKED, "order.locked") /* a: pay_by_ms, b: 1: it took the item's last unit */   \
     X(EVENT_ORDER_FAILED, "order.failed") /* reason */                                             \
     X(EVENT_ORDER_PAID, "order.paid")                                                              \
     X(EVENT_ORDER_EXPIRED, "order.expired")                                                        \
@@ -135,6 +135,9 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                BAD_STATE, NOT_FOUND.
  *   SALE_FORGET  sale_id; only CLOSED and without LOCKED orders, else BAD_STATE. That no decision of
  *                it is still to be booked is the caller's to know.
+ *   CURSOR       key (a reader's name), amount (an event's number) -> how far that reader of events
+ *                has come. It never goes back: not higher than it is, and it stays (repeated). No
+ *                event. BAD_REQUEST without a name.
  *
  * Of a ledger whose gate has several segments (others say BAD_STATE):
  *   BOOK         also segment and epoch: an epoch that is not the segment's is STALE_EPOCH, and no
@@ -170,6 +173,7 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
     X(LEDGER_SALE_DELETE, "sale_delete")                                                           \
     X(LEDGER_SALE_MOVE, "sale_move")                                                               \
     X(LEDGER_SALE_FORGET, "sale_forget")                                                           \
+    X(LEDGER_CURSOR, "cursor")                                                                     \
     X(LEDGER_FAIL, "fail")                                                                         \
     X(LEDGER_EPOCH, "epoch")                                                                       \
     X(LEDGER_TRANSFER, "transfer")                                                                 \
@@ -207,10 +211,10 @@ struct ledger_op {
     uint64_t user;
     uint64_t item;
     uint64_t sale_id;
-    uint64_t amount; /* RESTOCK, TRANSFER* */
+    uint64_t amount; /* RESTOCK, TRANSFER*, CURSOR */
     int64_t amount_cents;
     uint8_t fingerprint[16];
-    char key[PAYMENT_ID_MAX_BYTES + 1]; /* payment_id or request_id */
+    char key[PAYMENT_ID_MAX_BYTES + 1]; /* payment_id, request_id or a reader's name */
     struct sale_row *sale_in;           /* the caller's */
     uint32_t changes;
     enum sale_state target;
@@ -250,6 +254,8 @@ enum ledger_query_kind {
     QUERY_LOCKED, /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[]
                    */
     QUERY_REPORT, /* sale -> report[] one row per item */
+    QUERY_CURSOR, /* cursor: a reader's name -> last_event: how far it has come; 0: not begun */
+    QUERY_ORDERS_BY_ID, /* ids[limit] -> orders[i]; ORDER_QUEUED where there is no row */
     /* Of a ledger whose gate has several segments; none of them counts forgotten sales. */
     QUERY_SEGMENTS,       /* all that have an epoch; into segments[] */
     QUERY_ALLOTMENTS,     /* of the segment, by item, after = the last item; into allotments[] */
@@ -320,14 +326,15 @@ struct ledger_query {
     struct order_id after_id;
     uint64_t after;
     char cursor[80]; /* QUERY_ORDERS: in, as given by the caller (opaque text); empty: from the
-                        start */
+                        start. QUERY_CURSOR: a reader's name */
     uint32_t limit;
     /* out: error 0, ERR_NOTFOUND, ERR_INVALID (cursor), ERR_IO */
     int error;
     uint32_t count;
     char next[80]; /* QUERY_ORDERS: empty when there is no more */
     uint64_t booked_lsn;
-    uint64_t last_event;     /* QUERY_STATE; QUERY_ALLOTMENTS, QUERY_SEGMENT_ORDERS and _BUYERS:
+    uint64_t
+        last_event; /* QUERY_STATE, QUERY_CURSOR; QUERY_ALLOTMENTS, QUERY_SEGMENT_ORDERS and _BUYERS:
                               * the last one that the segment's gate applies, in the same state */
     int64_t highest_ms;      /* QUERY_STATE: the latest time of any event */
     struct sale_row **sales; /* each freed by the caller with sale_row_free */

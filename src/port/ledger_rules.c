@@ -136,6 +136,15 @@ struct ledger_event ledger_order_event(enum ledger_event_kind kind, const struct
     };
 }
 
+struct ledger_event ledger_booked_event(const struct order_row *order, int64_t available)
+{
+    bool alive = order->state == ORDER_LOCKED;
+    struct ledger_event event =
+        ledger_order_event(alive ? EVENT_ORDER_LOCKED : EVENT_ORDER_FAILED, order);
+    event.b = alive && available == 0;
+    return event;
+}
+
 /* ---- sales ---- */
 
 void ledger_id_pass(uint64_t *next, uint64_t given)

@@ -46,6 +46,8 @@ struct book_state {
 /* The limit, then stock, as the gate does. */
 enum refusal ledger_book_reason(const struct book_state *state);
 struct ledger_event ledger_order_event(enum ledger_event_kind kind, const struct order_row *order);
+/* The event of a new row; `available`: of the item, after it. */
+struct ledger_event ledger_booked_event(const struct order_row *order, int64_t available);
 
 /*
  * Ids that were not given come from counters that never go back. A given id moves its counter past

@@ -445,7 +445,8 @@ static void run_op(struct commit *c, const struct ledger_op *op)
     case LEDGER_SALE_FORGET:
         forget(c, op);
         break;
-    case LEDGER_FAIL: /* of the distributed engine */
+    case LEDGER_CURSOR: /* moves nothing of a sale */
+    case LEDGER_FAIL:   /* of the distributed engine */
     case LEDGER_EPOCH:
     case LEDGER_TRANSFER:
     case LEDGER_TRANSFERRED:

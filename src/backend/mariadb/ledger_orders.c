@@ -77,8 +77,7 @@ static int book_as(struct maria_write *w, struct ledger_op *op, struct plan_item
     if (alive) {
         move_units(w, item, &op->order, op->order.qty, 0);
     }
-    return maria_event(
-        w, ledger_order_event(alive ? EVENT_ORDER_LOCKED : EVENT_ORDER_FAILED, &op->order));
+    return maria_event(w, ledger_booked_event(&op->order, item->available));
 }
 
 /* A decision comes from a segment that there is; to be booked, from its present life. */

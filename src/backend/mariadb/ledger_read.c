@@ -145,6 +145,25 @@ static int query_state(struct maria *s, struct ledger_query *q)
     return 0;
 }
 
+int maria_read_to(struct maria *s, const char *name, uint64_t *ret_number)
+{
+    struct maria_row *row;
+    int err = maria_get(s, MARIA_READ_TO, &row, v_key(name));
+    if (err == 0) {
+        *ret_number = (uint64_t)cell_int(row, 0);
+        maria_done(row);
+    } else if (err == ERR_NOTFOUND) {
+        *ret_number = 0;
+        err = 0;
+    }
+    return err;
+}
+
+static int query_cursor(struct maria *s, struct ledger_query *q)
+{
+    return maria_read_to(s, q->cursor, &q->last_event);
+}
+
 static int query_next_sale(struct maria *s, uint64_t after, uint64_t *ret_id)
 {
     struct maria_row *row;
@@ -484,6 +503,8 @@ static int (*const query_table[])(struct maria *s, struct ledger_query *q) = {
     [QUERY_EVENTS] = query_events,
     [QUERY_LOCKED] = query_locked,
     [QUERY_REPORT] = query_report,
+    [QUERY_CURSOR] = query_cursor,
+    [QUERY_ORDERS_BY_ID] = maria_query_known,
     [QUERY_SEGMENTS] = maria_query_segments,
     [QUERY_ALLOTMENTS] = maria_query_allotments,
     [QUERY_SEGMENT_ORDERS] = maria_query_segment_orders,

@@ -155,10 +155,25 @@ int maria_query_segment_buyers(struct maria *s, struct ledger_query *q)
 
 /* ---- which orders there are ---- */
 
+/* A row of MARIA_ORDERS_BY_ID (the whole order), or of MARIA_KNOWN, into its place: from 1 on. */
+static int known_read(const struct maria_row *row, bool whole, struct order_row *orders,
+                      uint32_t count)
+{
+    uint64_t n = (uint64_t)cell_int(row, whole ? 16 : 0);
+    if (n == 0 || n > count) {
+        return ERR_CORRUPT;
+    }
+    if (whole) {
+        return maria_order_read(row, &orders[n - 1]);
+    }
+    return order_state_parse(cell_span(row, 1), &orders[n - 1].state) == 0 ? 0 : ERR_CORRUPT;
+}
+
 /* Ids from `at` on, `count` of them. */
 static int known_some(struct maria *s, struct ledger_query *q, char *memory, uint32_t at,
                       uint32_t count)
 {
+    bool whole = q->kind == QUERY_ORDERS_BY_ID;
     struct out out = out_over(memory, (size_t)IDS_AT_ONCE * ID_BYTES);
     for (uint32_t i = 0; i < count; i++) {
         struct id_text text = id_text_of(q->ids[at + i]);
@@ -173,13 +188,13 @@ static int known_some(struct maria *s, struct ledger_query *q, char *memory, uin
     out_char(&out, ']');
     CHECK(!out.overflow);
     struct maria_row *row;
-    int err = maria_get(s, MARIA_KNOWN, &row, v_bytes(out.at, out.len));
+    int err =
+        maria_get(s, whole ? MARIA_ORDERS_BY_ID : MARIA_KNOWN, &row, v_bytes(out.at, out.len));
     while (err == 0) {
-        uint64_t n = (uint64_t)cell_int(row, 0); /* from 1 on */
-        if (n == 0 || n > count ||
-            order_state_parse(cell_span(row, 1), &q->orders[at + n - 1].state) != 0) {
+        err = known_read(row, whole, &q->orders[at], count);
+        if (err != 0) {
             maria_done(row);
-            return ERR_CORRUPT;
+            return err;
         }
         err = maria_next(s, row);
     }

@@ -27,6 +27,23 @@
 #define DEADLOCK_TRIES 4
 #define SHARED_TRIES 16
 
+/* A batch is alone, so what was read is still so when it is written. */
+static int op_cursor(struct maria_write *w, struct ledger_op *op)
+{
+    uint64_t number = 0;
+    if (op->key[0] == '\0') {
+        op->refusal = REFUSAL_BAD_REQUEST;
+        return 0;
+    }
+    int err = maria_read_to(w->maria, op->key, &number);
+    if (err != 0 || op->amount <= number) {
+        op->repeated = err == 0;
+        return err;
+    }
+    return maria_run(w->maria, MARIA_READ_TO_SET, v_key(op->key), v_int((int64_t)op->amount),
+                     v_int(w->now_ms));
+}
+
 static const struct {
     int (*run)(struct maria_write *w, struct ledger_op *op);
     bool on_tables;            /* needs an empty plan; all else needs the plan loaded */
@@ -42,6 +59,7 @@ static const struct {
     [LEDGER_SALE_DELETE] = {maria_op_sale_delete, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_MOVE] = {maria_op_sale_move, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_FORGET] = {maria_op_sale_forget, true, REFUSAL_BAD_STATE},
+    [LEDGER_CURSOR] = {op_cursor, true, REFUSAL_BAD_REQUEST},
     [LEDGER_FAIL] = {maria_op_fail, false, REFUSAL_BAD_REQUEST},
     [LEDGER_EPOCH] = {maria_op_epoch, true, REFUSAL_BAD_REQUEST},
     [LEDGER_TRANSFER] = {maria_op_transfer, true, REFUSAL_BAD_REQUEST},

@@ -188,6 +188,8 @@ int maria_ready(struct maria *s);
 /* ledger_read.c: rows, for the write side too. ERR_NOTFOUND where there is none. */
 int maria_order_read(const struct maria_row *row, struct order_row *ret_order);
 int maria_sale_load(struct maria *s, uint64_t id, struct sale_row **ret_sale);
+/* How far a reader of events has come; 0: it has not begun. */
+int maria_read_to(struct maria *s, const char *name, uint64_t *ret_number);
 enum ledger_submitted maria_read(struct ledger *ledger, struct ledger_query *query);
 
 /* ledger_write.c: the transaction. */
@@ -245,7 +247,7 @@ int maria_query_segments(struct maria *s, struct ledger_query *q);
 int maria_query_allotments(struct maria *s, struct ledger_query *q);
 int maria_query_segment_orders(struct maria *s, struct ledger_query *q);
 int maria_query_segment_buyers(struct maria *s, struct ledger_query *q);
-int maria_query_known(struct maria *s, struct ledger_query *q);
+int maria_query_known(struct maria *s, struct ledger_query *q); /* and ORDERS_BY_ID */
 int maria_query_transfers(struct maria *s, struct ledger_query *q);
 void maria_transfer_read(const struct maria_row *row, struct transfer_row *ret_transfer);
 

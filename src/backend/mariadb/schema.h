@@ -209,6 +209,14 @@ static const char *const schema_2[] = {
     "  until_ms BIGINT NOT NULL" TABLE_END,
 };
 
+/* How far each reader of events has come. */
+static const char *const schema_3[] = {
+    "CREATE TABLE IF NOT EXISTS cursors("
+    "  name VARBINARY(64) NOT NULL PRIMARY KEY,"
+    "  number BIGINT NOT NULL CHECK(number >= 0),"
+    "  at_ms BIGINT NOT NULL" TABLE_END,
+};
+
 /* Orders that one segment is read in, from any place on. Only a shared ledger has them: they cost
  * the one writer a third more for each order. */
 #define SEGMENT_INDEXES(X)                                                                         \
@@ -225,6 +233,7 @@ struct maria_step {
 static const struct maria_step maria_steps[] = {
     {schema_1, sizeof(schema_1) / sizeof(schema_1[0])},
     {schema_2, sizeof(schema_2) / sizeof(schema_2[0])},
+    {schema_3, sizeof(schema_3) / sizeof(schema_3[0])},
 };
 #define MARIA_STEPS_COUNT (sizeof(maria_steps) / sizeof(maria_steps[0]))
 

@@ -69,6 +69,9 @@
     X(MARIA_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"               \
                    " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")           \
     X(MARIA_CURSOR_SET, "UPDATE meta SET booked_lsn = ? WHERE id = 1 AND booked_lsn < ?")          \
+    X(MARIA_READ_TO, "SELECT number FROM cursors WHERE name = ?")                                  \
+    X(MARIA_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?, ?, ?)"                \
+                         " ON DUPLICATE KEY UPDATE number = VALUE(number), at_ms = VALUE(at_ms)")  \
     X(MARIA_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                    \
     X(MARIA_IDS_SET, "UPDATE meta SET next_sale_id = ?, next_item_id = ?")                         \
     X(MARIA_EVENTS_ADD, "INSERT INTO events(number, kind, at_ms, sale_id, item_id, user_id,"       \
@@ -141,6 +144,11 @@
       "SELECT k.n, o.status" KEYS(                                                                 \
           "n FOR ORDINALITY, " KEY_ITEM                                                            \
               KEY_ORDER) "orders o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id AND o.id = k.id") \
+    X(MARIA_ORDERS_BY_ID,                                                                          \
+      "SELECT " ORDER_COLUMNS                                                                      \
+      ", k.n" KEYS("n FOR ORDINALITY, " KEY_ITEM KEY_ORDER) "orders o FORCE INDEX(PRIMARY)"        \
+                                                            " ON o.item_id = k.item_id AND "       \
+                                                            "o.id = k.id" ORDER_JOINS)             \
     X(MARIA_ITEM, "SELECT i.sale_id, i.price_cents, i.limit_per_user, s.pay_within_s,"             \
                   " s.bar_unpaid, s.state, s.currency, k.total, k.available, s.homes FROM items i" \
                   " STRAIGHT_JOIN sales s ON s.id = i.sale_id"                                     \

@@ -70,8 +70,7 @@ static int book_as(struct write *w, struct ledger_op *op, struct store_item *ite
         }
         write_stock_move(item, -(int64_t)op->order.qty, op->order.qty, 0);
     }
-    return order_event(w, reason == REFUSAL_NONE ? EVENT_ORDER_LOCKED : EVENT_ORDER_FAILED,
-                       &op->order);
+    return write_event(w, ledger_booked_event(&op->order, item->available));
 }
 
 /* Looks first: the limit, then stock, as the gate does. An order that has a row fails neither. */

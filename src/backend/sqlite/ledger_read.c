@@ -369,10 +369,49 @@ static int query_order(struct store *s, struct ledger_query *q)
     return err;
 }
 
+static int query_orders_by_id(struct store *s, struct ledger_query *q)
+{
+    for (; q->count < q->limit; q->count++) {
+        struct order_row *order = &q->orders[q->count];
+        int err = order_row_load(s, q->ids[q->count], order);
+        if (err == ERR_NOTFOUND) {
+            *order = (struct order_row){.id = q->ids[q->count], .state = ORDER_QUEUED};
+        } else if (err != 0) {
+            return err;
+        }
+    }
+    return 0;
+}
+
+int store_read_to(struct store *s, const char *name, uint64_t *ret_number)
+{
+    sqlite3_stmt *row;
+    int err = store_get(s, SQL_READ_TO, &row, v_text(name));
+    if (err == 0) {
+        *ret_number = (uint64_t)sqlite3_column_int64(row, 0);
+        store_done(row);
+    } else if (err == ERR_NOTFOUND) {
+        *ret_number = 0;
+        err = 0;
+    }
+    return err;
+}
+
+static int query_cursor(struct store *s, struct ledger_query *q)
+{
+    return store_read_to(s, q->cursor, &q->last_event);
+}
+
 static int (*const query_table[])(struct store *s, struct ledger_query *q) = {
-    [QUERY_STATE] = query_state,   [QUERY_SALES] = query_sales,   [QUERY_ORDERS] = query_orders,
-    [QUERY_ORDER] = query_order,   [QUERY_EVENTS] = query_events, [QUERY_LOCKED] = query_locked,
+    [QUERY_STATE] = query_state,
+    [QUERY_SALES] = query_sales,
+    [QUERY_ORDERS] = query_orders,
+    [QUERY_ORDER] = query_order,
+    [QUERY_EVENTS] = query_events,
+    [QUERY_LOCKED] = query_locked,
     [QUERY_REPORT] = query_report,
+    [QUERY_CURSOR] = query_cursor,
+    [QUERY_ORDERS_BY_ID] = query_orders_by_id,
 };
 
 enum ledger_submitted store_read(struct ledger *ledger, struct ledger_query *query)

@@ -35,6 +35,22 @@ static int op_absent(struct write *w, struct ledger_op *op)
     return 0;
 }
 
+static int op_cursor(struct write *w, struct ledger_op *op)
+{
+    uint64_t number = 0;
+    if (op->key[0] == '\0') {
+        op->refusal = REFUSAL_BAD_REQUEST;
+        return 0;
+    }
+    int err = store_read_to(w->store, op->key, &number);
+    if (err != 0 || op->amount <= number) {
+        op->repeated = err == 0;
+        return err;
+    }
+    return store_run(w->store, SQL_READ_TO_SET, v_text(op->key), v_int((int64_t)op->amount),
+                     v_int(w->batch->now_ms));
+}
+
 static const struct {
     int (*run)(struct write *w, struct ledger_op *op);
     bool stock_first;          /* it reads or changes rows that the item cache stands for */
@@ -50,6 +66,7 @@ static const struct {
     [LEDGER_SALE_DELETE] = {op_sale_delete, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_MOVE] = {op_sale_move, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_FORGET] = {op_sale_forget, true, REFUSAL_BAD_STATE},
+    [LEDGER_CURSOR] = {op_cursor, false, REFUSAL_BAD_REQUEST},
     [LEDGER_FAIL] = {op_absent, true, REFUSAL_BAD_STATE},
     [LEDGER_EPOCH] = {op_absent, true, REFUSAL_BAD_STATE},
     [LEDGER_TRANSFER] = {op_absent, true, REFUSAL_BAD_STATE},

@@ -144,6 +144,14 @@
     "  a INTEGER, b INTEGER, c INTEGER, d INTEGER"                                                 \
     ");"
 
+/* How far each reader of events has come. */
+#define SCHEMA_2_CURSORS                                                                           \
+    "CREATE TABLE cursors("                                                                        \
+    "  name TEXT NOT NULL PRIMARY KEY,"                                                            \
+    "  number INTEGER NOT NULL CHECK(number >= 0),"                                                \
+    "  at_ms INTEGER NOT NULL"                                                                     \
+    ") WITHOUT ROWID;"
+
 /* One step of the way; tests bring steps of their own. */
 struct schema_step {
     const char *sql;
@@ -151,6 +159,7 @@ struct schema_step {
 
 static const struct schema_step schema_steps[] = {
     {SCHEMA_1_SALES SCHEMA_1_ORDERS SCHEMA_1_MONEY},
+    {SCHEMA_2_CURSORS},
 };
 #define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
 

@@ -39,6 +39,9 @@
     X(SQL_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"                 \
                  " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")             \
     X(SQL_CURSOR_SET, "UPDATE meta SET booked_lsn = ?1 WHERE booked_lsn < ?1")                     \
+    X(SQL_READ_TO, "SELECT number FROM cursors WHERE name = ?1")                                   \
+    X(SQL_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?1, ?2, ?3)"               \
+                       " ON CONFLICT(name) DO UPDATE SET number = ?2, at_ms = ?3")                 \
     X(SQL_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                      \
     X(SQL_IDS_SET, "UPDATE meta SET next_sale_id = ?1, next_item_id = ?2")                         \
     X(SQL_EVENT_ADD,                                                                               \

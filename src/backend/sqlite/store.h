@@ -147,6 +147,8 @@ struct span column_span(sqlite3_stmt *row, int column);
 int order_row_read(sqlite3_stmt *row, struct order_row *ret_order);
 int order_row_load(struct store *s, struct order_id id, struct order_row *ret_order);
 int sale_row_load(struct store *s, uint64_t id, struct sale_row **ret_sale);
+/* How far a reader of events has come; 0: it has not begun. */
+int store_read_to(struct store *s, const char *name, uint64_t *ret_number);
 enum ledger_submitted store_read(struct ledger *ledger, struct ledger_query *query);
 
 /*

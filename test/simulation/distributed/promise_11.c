@@ -26,6 +26,8 @@ static const char *lease_of(const struct ledger_op *op, char *text, size_t size)
         return text;
     case LEDGER_TRANSFERRED:
         return "balance";
+    case LEDGER_CURSOR:
+        return "events";
     default:
         return NULL;
     }

@@ -137,6 +137,37 @@ int memory_order_compare(const struct order_row *a, uint64_t item, struct order_
     return a->id.lo < id.lo ? -1 : a->id.lo > id.lo;
 }
 
+/* NULL: that reader has not begun. */
+static struct memory_cursor *cursor_find(const struct memory_ledger *ledger, const char *name)
+{
+    for (size_t i = 0; i < ledger->cursors_count; i++) {
+        if (strcmp(ledger->cursors[i].name, name) == 0) {
+            return &ledger->cursors[i];
+        }
+    }
+    return NULL;
+}
+
+static void move_cursor(struct memory_write *w, struct ledger_op *op)
+{
+    struct memory_ledger *ledger = w->ledger;
+    struct memory_cursor *cursor = cursor_find(ledger, op->key);
+    if (op->key[0] == '\0') {
+        op->refusal = REFUSAL_BAD_REQUEST;
+        return;
+    }
+    op->repeated = op->amount <= (cursor != NULL ? cursor->number : 0);
+    if (op->repeated) {
+        return;
+    }
+    if (cursor == NULL) {
+        ledger->cursors = memory_grown(ledger->cursors, ledger->cursors_count, sizeof(*cursor));
+        cursor = &ledger->cursors[ledger->cursors_count++];
+        memcpy(cursor->name, op->key, sizeof(cursor->name));
+    }
+    cursor->number = op->amount;
+}
+
 /* ---- a batch ---- */
 
 static void (*const runs[])(struct memory_write *w, struct ledger_op *op) = {
@@ -150,6 +181,7 @@ static void (*const runs[])(struct memory_write *w, struct ledger_op *op) = {
     [LEDGER_SALE_DELETE] = memory_sale_delete,
     [LEDGER_SALE_MOVE] = memory_sale_move,
     [LEDGER_SALE_FORGET] = memory_sale_forget,
+    [LEDGER_CURSOR] = move_cursor,
     [LEDGER_FAIL] = memory_fail,
     [LEDGER_EPOCH] = memory_epoch,
     [LEDGER_TRANSFER] = memory_transfer,
@@ -293,9 +325,19 @@ static void read_events(const struct memory_ledger *ledger, struct ledger_query 
     }
 }
 
+static void read_by_id(const struct memory_ledger *ledger, struct ledger_query *query)
+{
+    for (; query->count < query->limit; query->count++) {
+        const struct order_row *order = memory_find_order(ledger, query->ids[query->count]);
+        struct order_row none = {.id = query->ids[query->count], .state = ORDER_QUEUED};
+        query->orders[query->count] = order != NULL ? *order : none;
+    }
+}
+
 static void run_query(const struct memory_ledger *ledger, struct ledger_query *query)
 {
     const struct order_row *order;
+    const struct memory_cursor *cursor;
     query->error = ledger->fail_read;
     query->count = 0;
     if (query->error != 0) {
@@ -319,6 +361,13 @@ static void run_query(const struct memory_ledger *ledger, struct ledger_query *q
         return;
     case QUERY_LOCKED:
         read_locked(ledger, query);
+        return;
+    case QUERY_CURSOR:
+        cursor = cursor_find(ledger, query->cursor);
+        query->last_event = cursor != NULL ? cursor->number : 0;
+        return;
+    case QUERY_ORDERS_BY_ID:
+        read_by_id(ledger, query);
         return;
     case QUERY_ORDER:
         order = memory_find_order(ledger, query->id);
@@ -440,6 +489,7 @@ void memory_ledger_done(struct memory_ledger *ledger)
     free(ledger->orders);
     free(ledger->events);
     free(ledger->keys);
+    free(ledger->cursors);
     free(ledger->shares);
     free(ledger->transfers);
     free(ledger->leases);
@@ -469,6 +519,7 @@ void memory_ledger_copy(const struct memory_ledger *from, struct memory_ledger *
     COPY(orders);
     COPY(events);
     COPY(keys);
+    COPY(cursors);
     COPY(shares);
     COPY(transfers);
     COPY(leases);

@@ -19,6 +19,7 @@
 
 struct memory_key; /* a payment_id or a request_id, and what was asked under it */
 struct memory_share;
+struct memory_cursor;
 struct memory_lease;
 struct ledger_transfer;
 struct memory_ledger;
@@ -47,6 +48,8 @@ struct memory_ledger {
     size_t events_count;
     struct memory_key *keys;
     size_t keys_count;
+    struct memory_cursor *cursors;
+    size_t cursors_count;
     uint64_t booked_lsn;
     uint64_t next_sale, next_item;
 

@@ -97,9 +97,7 @@ static void book_as(struct memory_write *w, struct ledger_op *op, enum refusal f
     }
     ledger->orders = memory_grown(ledger->orders, ledger->orders_count, sizeof(op->order));
     ledger->orders[ledger->orders_count++] = op->order;
-    memory_event(
-        w, ledger_order_event(reason == REFUSAL_NONE ? EVENT_ORDER_LOCKED : EVENT_ORDER_FAILED,
-                              &op->order));
+    memory_event(w, ledger_booked_event(&op->order, (int64_t)item->available));
 }
 
 void memory_book(struct memory_write *w, struct ledger_op *op)

@@ -27,6 +27,12 @@ struct memory_lease {
     int64_t until_ms;
 };
 
+/* How far a reader of events has come. */
+struct memory_cursor {
+    char name[PAYMENT_ID_MAX_BYTES + 1];
+    uint64_t number;
+};
+
 /* A batch that is being committed. */
 struct memory_write {
     struct memory_ledger *ledger;
