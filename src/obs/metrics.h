@@ -59,6 +59,12 @@
       "messages of the queue that were settled")                                                   \
     X(COUNTER, PORTER_RETRIED_TOTAL, "sluice_porter_retried_total",                                \
       "messages given back to the queue")                                                          \
+    X(COUNTER, EVENTS_PUBLISHED_TOTAL, "sluice_events_published_total",                            \
+      "events the exchange has confirmed")                                                         \
+    X(COUNTER, EVENTS_AGAIN_TOTAL, "sluice_events_again_total",                                    \
+      "events not confirmed, to be published again")                                               \
+    X(GAUGE, EVENTS_LAG, "sluice_events_lag",                                                      \
+      "events of the ledger that are not published yet, where this process publishes them")        \
     X(GAUGE, SPOOL_ENTRIES, "sluice_spool_entries", "promises the ledger has not confirmed yet")   \
     X(GAUGE, SPOOL_UNDECIDED, "sluice_spool_undecided", "buyers in line because the gate is away") \
     X(GAUGE, RECONCILE_DIFFERENCES, "sluice_reconcile_differences",                                \

@@ -24,6 +24,7 @@
 #include "base/bytes.h"
 
 #define QUEUE_BODY_MAX 512
+#define QUEUE_EVENT_MAX 65536
 
 enum queue_outcome_kind { QUEUE_CONFIRMED, QUEUE_UNCONFIRMED };
 struct queue_outcome {
@@ -69,6 +70,9 @@ struct queue_ops {
                   size_t *ret_count);
     /* Any thread: ends a wait. */
     void (*wake)(struct queue *queue);
+    /* Publisher of events, for whoever asks for them by their keys: as publish, but that nobody may be
+     * there to take it, and that the body may have QUEUE_EVENT_MAX bytes. */
+    int (*announce)(struct queue *queue, uint64_t number, const char *key, struct span body);
 };
 
 enum { QUEUE_ACK, QUEUE_RETRY, QUEUE_PARK, QUEUE_LATER };
@@ -119,6 +123,11 @@ static inline int queue_parked(struct queue *q, struct queue_message *ret_messag
 static inline void queue_wake(struct queue *q)
 {
     q->ops->wake(q);
+}
+static inline int queue_announce(struct queue *q, uint64_t number, const char *key,
+                                 struct span body)
+{
+    return q->ops->announce(q, number, key, body);
 }
 
 #endif

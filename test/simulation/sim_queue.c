@@ -33,6 +33,7 @@ struct sim_outcome {
     struct queue_outcome outcome;
     int64_t due_ms;
     uint64_t id; /* of the message; 0: it is not there */
+    bool event;
 };
 
 struct sim_queue {
@@ -46,6 +47,7 @@ struct sim_queue {
     uint32_t out; /* taken and not settled */
     struct sim_outcome *outcomes;
     uint32_t outcome_count;
+    uint64_t answered; /* the newest event that has its outcome */
 };
 
 struct sim_broker {
@@ -58,6 +60,8 @@ struct sim_broker {
     struct sim_message *messages; /* in no order */
     size_t count;
     size_t room;
+    struct sim_event *events;
+    size_t events_count;
     uint64_t next_id;
     uint64_t next_order;
     uint64_t next_session;
@@ -130,11 +134,61 @@ static void end_pauses(struct sim_broker *broker)
     }
 }
 
+/* ---- events ---- */
+
+static void event_add(struct sim_broker *broker, uint64_t id, const char *key, struct span body)
+{
+    size_t count = broker->events_count;
+    if (count == 0 || (count >= 16 && (count & (count - 1)) == 0)) {
+        size_t room = count == 0 ? 16 : 2 * count;
+        broker->events = realloc(broker->events, room * sizeof(*broker->events));
+        CHECK(broker->events != NULL);
+    }
+    struct sim_event *event = &broker->events[broker->events_count++];
+    *event = (struct sim_event){.id = id, .len = body.len, .body = malloc(body.len + 1)};
+    CHECK(event->body != NULL && strlen(key) < sizeof(event->key));
+    memcpy(event->key, key, strlen(key) + 1);
+    memcpy(event->body, body.at, body.len);
+    event->body[body.len] = '\0';
+}
+
+/* All that came of one announcement. */
+static void event_drop(struct sim_broker *broker, uint64_t id)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < broker->events_count; i++) {
+        if (broker->events[i].id == id) {
+            free(broker->events[i].body);
+        } else {
+            broker->events[kept++] = broker->events[i];
+        }
+    }
+    broker->events_count = kept;
+}
+
+const struct sim_event *sim_broker_event(const struct sim_broker *broker, size_t at)
+{
+    return at < broker->events_count ? &broker->events[at] : NULL;
+}
+
 /* ---- connections ---- */
+
+static void note_answered(struct sim_queue *queue, const struct sim_outcome *outcome)
+{
+    if (outcome->event && outcome->id > queue->answered) {
+        queue->answered = outcome->id;
+    }
+}
 
 static void lose_publisher(struct sim_queue *queue)
 {
     struct sim_broker *broker = queue->broker;
+    bool gone = false; /* a channel is read in order: behind a lost event all are lost ... */
+    for (uint32_t i = 0; i < queue->outcome_count; i++) {
+        if (queue->outcomes[i].due_ms <= broker->now_ms) {
+            note_answered(queue, &queue->outcomes[i]);
+        }
+    }
     for (uint32_t i = 0; i < queue->outcome_count; i++) {
         struct sim_outcome *under_way = &queue->outcomes[i];
         if (under_way->due_ms <= broker->now_ms) {
@@ -144,6 +198,13 @@ static void lose_publisher(struct sim_queue *queue)
         under_way->outcome.kind = QUEUE_UNCONFIRMED;
         /* It may have been lost on the way there, or the answer on the way back. */
         bool lost = prng_below(&broker->prng, 2) == 0;
+        if (under_way->event) {
+            gone = gone || (lost && under_way->id > queue->answered); /* ... and before, none */
+            if (gone) {
+                event_drop(broker, under_way->id);
+            }
+            continue;
+        }
         for (size_t m = 0; lost && under_way->id != 0 && m < broker->count; m++) {
             struct sim_message *message = &broker->messages[m];
             if (message->id == under_way->id && message->place == AT_READY &&
@@ -223,6 +284,35 @@ static int sim_publish(struct queue *port, uint64_t number, struct span body)
     return 0;
 }
 
+static int sim_announce(struct queue *port, uint64_t number, const char *key, struct span body)
+{
+    struct sim_queue *queue = of(port);
+    struct sim_broker *broker = queue->broker;
+    CHECK(queue->publisher);
+    if (body.len > QUEUE_EVENT_MAX) {
+        return ERR_INVALID;
+    }
+    if (!is_up(broker) || queue->outcome_count == queue->limit) {
+        return ERR_AGAIN;
+    }
+    struct sim_outcome *under_way = &queue->outcomes[queue->outcome_count++];
+    *under_way = (struct sim_outcome){
+        .outcome = {.number = number, .kind = QUEUE_CONFIRMED},
+        .due_ms = broker->now_ms +
+                  (int64_t)prng_below(&broker->prng, (uint64_t)broker->faults.outcome_ms + 1),
+        .id = broker->next_id++,
+        .event = true};
+    note(broker, 9, number);
+    bool lost = strikes(broker, broker->faults.lose_message);
+    if (!lost) {
+        event_add(broker, under_way->id, key, body);
+    }
+    if (lost || strikes(broker, broker->faults.lose_confirm)) {
+        under_way->outcome.kind = QUEUE_UNCONFIRMED;
+    }
+    return 0;
+}
+
 static int sim_outcomes(struct queue *port, struct queue_outcome *ret_outcomes, size_t max,
                         int64_t wait_ms, size_t *ret_count)
 {
@@ -232,6 +322,7 @@ static int sim_outcomes(struct queue *port, struct queue_outcome *ret_outcomes, 
     (void)wait_ms;
     for (uint32_t i = 0; i < queue->outcome_count; i++) {
         if (count < max && queue->outcomes[i].due_ms <= queue->broker->now_ms) {
+            note_answered(queue, &queue->outcomes[i]);
             ret_outcomes[count++] = queue->outcomes[i].outcome;
         } else {
             queue->outcomes[kept++] = queue->outcomes[i];
@@ -408,6 +499,10 @@ struct sim_broker *sim_broker_new(uint64_t seed, const uint32_t *retry_s, size_t
 void sim_broker_free(struct sim_broker *broker)
 {
     CHECK(broker->queues == NULL);
+    for (size_t i = 0; i < broker->events_count; i++) {
+        free(broker->events[i].body);
+    }
+    free(broker->events);
     free(broker->messages);
     free(broker);
 }
@@ -455,7 +550,8 @@ struct queue *sim_queue_open(struct sim_broker *broker, bool publisher, uint32_t
                                          .settle = sim_settle,
                                          .depths = sim_depths,
                                          .parked = sim_parked,
-                                         .wake = sim_wake};
+                                         .wake = sim_wake,
+                                         .announce = sim_announce};
     struct sim_queue *queue = calloc(1, sizeof(*queue));
     CHECK(queue != NULL);
     queue->queue.ops = &ops;

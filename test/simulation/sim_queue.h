@@ -37,6 +37,16 @@ void sim_broker_cut(struct sim_broker *broker);
 void sim_broker_down(struct sim_broker *broker, int64_t until_ms);
 /* Messages that exist, wherever. */
 uint64_t sim_broker_messages(const struct sim_broker *broker);
+/* What was announced, in the order it arrived: the at-th of them; NULL: there are no more. An event
+ * that was nacked, or that was on its way when the connection ended, is not there; of several on
+ * their way, those sent last are lost first. */
+struct sim_event {
+    uint64_t id;
+    char key[64];
+    char *body;
+    size_t len;
+};
+const struct sim_event *sim_broker_event(const struct sim_broker *broker, size_t at);
 /* A number that is the same for the same history. */
 uint64_t sim_broker_digest(const struct sim_broker *broker);
 

@@ -188,6 +188,7 @@ static const struct queue_ops ops = {
     .depths = parked_depths,
     .parked = parked_look,
     .wake = amqp_wake,
+    .announce = queue_amqp_publish_key,
 };
 
 static uint32_t or_default(uint32_t value, uint32_t standard)

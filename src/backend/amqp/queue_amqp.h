@@ -47,7 +47,7 @@ struct queue_amqp_options {
 };
 
 /* The longest body of an event. */
-#define QUEUE_AMQP_EVENT_MAX 65536
+#define QUEUE_AMQP_EVENT_MAX QUEUE_EVENT_MAX
 
 /* Whether it is such a URL; ERR_INVALID with the reason in ret_error. */
 int queue_amqp_check_url(const char *url, char *ret_error, size_t capacity);
@@ -64,7 +64,7 @@ void queue_amqp_close(struct queue *queue);
 
 /* 0: connected; ERR_AGAIN: not within wait_ms. */
 int queue_amqp_wait(struct queue *queue, int64_t wait_ms);
-/* Publisher of events: publish with the routing key of this message (at most 255 bytes). */
+/* Publisher of events: queue_announce, with a routing key of at most 255 bytes. */
 int queue_amqp_publish_key(struct queue *queue, uint64_t number, const char *routing_key,
                            struct span body);
 

@@ -283,6 +283,14 @@ static int publish_way(struct queue *queue, uint64_t number, struct span body)
     return error;
 }
 
+static int announce_way(struct queue *queue, uint64_t number, const char *key, struct span body)
+{
+    struct world *world;
+    int error = queue_announce(inner_of(queue, &world), number, key, body);
+    world_note(world, "announced", number, (uint64_t)error, body.len);
+    return error;
+}
+
 static int outcomes_way(struct queue *queue, struct queue_outcome *ret_outcomes, size_t max,
                         int64_t wait_ms, size_t *ret_count)
 {
@@ -340,7 +348,7 @@ static void queue_wake_way(struct queue *queue)
 void world_queue_init(struct world_queue *ret_queue, struct world *world, bool publisher)
 {
     static const struct queue_ops ops = {publish_way, outcomes_way, queue_take_way, settle_way,
-                                         depths_way,  parked_way,   queue_wake_way};
+                                         depths_way,  parked_way,   queue_wake_way, announce_way};
     *ret_queue = (struct world_queue){
         .queue = {&ops}, .inner = sim_queue_open(world->broker, publisher, 0, 0), .world = world};
 }
