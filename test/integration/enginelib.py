@@ -3,6 +3,7 @@ installed, RabbitMQ; one of each for a whole run. Every server under test gets a
 and a queue of its own in them.
 
 With SLUICE_ENGINE=distributed every sluicelib.Server runs on them instead of on its own folder.
+SLUICE_SEGMENTS and SLUICE_DATABASES: of how many segments, and over how many databases.
 """
 import atexit
 import functools
@@ -34,12 +35,12 @@ class Engine:
             if one is not None:
                 one.discard()
 
-    def settings(self):
+    def settings(self, segments=None, databases=None):
         """(settings of one shop, its database)"""
-        database = self.mariadb.database()
+        database = self.mariadb.database(databases or int(os.environ.get("SLUICE_DATABASES", "1")))
         name = f"t{random.SystemRandom().randrange(2**40):x}"
         sets = [f"redis.url={self.redis.url}", f"redis.prefix={name}",
-                f"redis.segments={os.environ.get('SLUICE_SEGMENTS', '1')}"]
+                f"redis.segments={segments or os.environ.get('SLUICE_SEGMENTS', '1')}"]
         if self.rabbit is not None:
             sets += [f"amqp.url={self.rabbit.url()}", f"amqp.queue={name}"]
         return sets, database

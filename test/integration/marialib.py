@@ -10,6 +10,7 @@ import atexit
 import functools
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -138,8 +139,8 @@ class MariaDB:
         assert done.returncode == 0, f"{sql}: {done.stderr}"
         return [tuple(line.split("\t")) for line in done.stdout.splitlines()]
 
-    def database(self):
-        return Database(self)
+    def database(self, databases=1):
+        return Database(self, databases=databases)
 
     def address(self):
         """What SLUICE_TEST_MARIADB wants: the server, without a database."""
@@ -147,17 +148,27 @@ class MariaDB:
 
 
 class Database:
-    def __init__(self, server, name=None):
-        self.server = server
+    def __init__(self, server, name=None, databases=1):
+        """databases: that the ledger splits its orders over; what is asked of `orders` here is
+        asked of all of them."""
+        self.server, self.databases = server, databases
         self.name = name or f"sluice_{random.SystemRandom().randrange(2**40):x}"
         self.url = server.address() + self.name
+        self.url += f"?databases={databases}" if databases > 1 else ""
         server.run(f"CREATE DATABASE IF NOT EXISTS {self.name}")
 
+    def of_all(self, sql):
+        return re.sub(r"\borders\b", "all_orders", sql) if self.databases > 1 else sql
+
     def rows(self, sql):
-        return [value_row(row) for row in self.server.run(sql, self.name)]
+        return [value_row(row) for row in self.server.run(self.of_all(sql), self.name)]
+
+    def part(self, place):
+        """The database of that place, by itself."""
+        return f"{self.name}_{place}" if place > 0 else self.name
 
     def snapshot(self):
-        return Snapshot(self.server, self.name)
+        return Snapshot(self.server, self.name, self.of_all)
 
 
 def value_row(texts):
@@ -175,7 +186,8 @@ class Snapshot:
 
     END = "-- that was all --"
 
-    def __init__(self, server, database):
+    def __init__(self, server, database, of_all=lambda sql: sql):
+        self.of_all = of_all
         self.shell = subprocess.Popen(
             [find("mariadb"), "--no-defaults", "--batch", "--raw", "--skip-column-names",
              "--unbuffered", f"--socket={server.socket}", "--user=root",
@@ -183,7 +195,7 @@ class Snapshot:
         self.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
     def rows(self, sql):
-        self.shell.stdin.write(f"{sql};\nSELECT '{self.END}';\n")
+        self.shell.stdin.write(f"{self.of_all(sql)};\nSELECT '{self.END}';\n")
         self.shell.stdin.flush()
         found = []
         while True:

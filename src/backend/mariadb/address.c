@@ -1,29 +1,46 @@
 /*
  * mariadb://user[:password]@host[:port]/database[?option&option]. User, password, database and the
  * options' values may hold %XX. An IPv6 host stands in brackets. Options: socket=/path instead of
- * TCP; ssl=1: TLS, with a certificate that is valid for the host; ca=/path: whose.
+ * TCP; ssl=1: TLS, with a certificate that is valid for the host; ca=/path: whose; databases=N: the
+ * orders are split over N databases, the one named and those with _1, _2 ... behind its name.
  */
 #include "backend/mariadb/address.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/mariadb/split.h"
 #include "base/err.h"
 #include "base/url.h"
 
 #define SCHEME "mariadb://"
 #define PORT_DEFAULT 3306
+#define DATABASE_NAME_MAX 64
 
 static bool parse_path(struct span value, char *ret_path, size_t capacity)
 {
     return value.len > 0 && value.at[0] == '/' && url_decode(value, ret_path, capacity);
 }
 
+/* A plain number from 1 to SPLIT_MAX. */
+static bool parse_databases(struct span value, uint32_t *ret_databases)
+{
+    uint32_t number = 0;
+    bool good = value.len > 0 && value.len <= 2 && value.at[0] != '0';
+    for (size_t i = 0; i < value.len && good; i++) {
+        good = value.at[i] >= '0' && value.at[i] <= '9';
+        number = 10 * number + (uint32_t)(value.at[i] - '0');
+    }
+    *ret_databases = number;
+    return good && number <= SPLIT_MAX;
+}
+
 /* What is wrong, or NULL. */
 static const char *parse_options(struct span options, struct maria_address *address)
 {
     static const char wrong[] =
-        "the options are socket=/path/of/the/socket, ssl=1 and ca=/path/of/the/certificates";
+        "the options are socket=/path/of/the/socket, ssl=1, ca=/path/of/the/certificates and"
+        " databases=N, 1 to 16";
     bool more = true;
     while (more) {
         struct span option = options;
@@ -36,7 +53,8 @@ static const char *parse_options(struct span options, struct maria_address *addr
         bool good = span_is(name, "socket")
                         ? parse_path(value, address->socket, sizeof(address->socket))
                     : span_is(name, "ca") ? parse_path(value, address->ca, sizeof(address->ca))
-                                          : span_is(name, "ssl") && span_is(value, "1");
+                    : span_is(name, "databases") ? parse_databases(value, &address->databases)
+                                                 : span_is(name, "ssl") && span_is(value, "1");
         if (!good) {
             return wrong;
         }
@@ -79,13 +97,18 @@ static const char *parse(const char *url, struct maria_address *address)
         strchr(address->database, '/') != NULL) {
         return "the database is missing or malformed";
     }
-    return options.at == NULL ? NULL : parse_options(options, address);
+    wrong = options.at == NULL ? NULL : parse_options(options, address);
+    if (wrong == NULL && address->databases > 1 &&
+        strlen(address->database) > DATABASE_NAME_MAX - strlen("_15")) {
+        return "the database's name is too long for _1, _2 ... behind it";
+    }
+    return wrong;
 }
 
 int maria_address_parse(const char *url, struct maria_address *ret_address, char *ret_error,
                         size_t capacity)
 {
-    struct maria_address address = {.port = 0};
+    struct maria_address address = {.databases = 1};
     const char *wrong = parse(url, &address);
     if (wrong != NULL) {
         (void)snprintf(ret_error, capacity,

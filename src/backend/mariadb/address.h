@@ -11,8 +11,9 @@ struct maria_address {
     char password[256];
     char host[256];
     char database[65];
-    char socket[108]; /* empty: TCP */
-    char ca[512];     /* empty: whom the system trusts */
+    char socket[108];   /* empty: TCP */
+    char ca[512];       /* empty: whom the system trusts */
+    uint32_t databases; /* that the orders are split over; 1: they are not */
     uint16_t port;
     bool tls;
 };

@@ -129,6 +129,7 @@ static int failed(struct maria *s, unsigned number, const char *words, const cha
         code = MARIA_AGAIN; /* the other writers' turn is taking long */
     }
     s->lost = s->lost || error_loses(number);
+    s->denied = number == ER_DBACCESS_DENIED_ERROR;
     return maria_say(s, code, "%.160s: %.240s (%u)%s", what, words, number, error_advice(number));
 }
 
@@ -154,12 +155,13 @@ static void row_close(struct maria_row *row)
     }
     free(row->cells);
     free(row->binds);
+    free(row->sql);
     *row = (struct maria_row){.handle = NULL};
 }
 
 void maria_disconnect(struct maria *s)
 {
-    for (int i = 0; i < MARIA_STATEMENT_COUNT; i++) {
+    for (unsigned i = 0; s->statements != NULL && i < MARIA_IN(s->address.databases, 0); i++) {
         row_close(&s->statements[i]);
     }
     if (s->db != NULL) {
@@ -314,16 +316,57 @@ static int bind_result(struct maria *s, struct maria_row *row)
     return mysql_stmt_bind_result(row->handle, row->binds) != 0 ? statement_failed(s, row) : 0;
 }
 
-static int prepared(struct maria *s, enum maria_statement which, struct maria_row **ret_row)
+/* What a word in braces stands for. */
+static void sql_table(const struct maria *s, struct span word, uint32_t place, struct out *out)
+{
+    bool all = span_is(word, "all");
+    CHECK(all || span_is(word, "orders"));
+    if (all) {
+        out_text(out, s->address.databases == 1 ? "orders" : "all_orders");
+        return;
+    }
+    if (place > 0) {
+        char name[SPLIT_NAME_MAX];
+        split_name(s->address.database, place, name);
+        out_text(out, name);
+        out_char(out, '.');
+    }
+    out_text(out, "orders");
+}
+
+char *maria_sql(const struct maria *s, unsigned which)
+{
+    const char *text = statement_texts[which % MARIA_STATEMENT_COUNT];
+    size_t bytes = strlen(text) + SPLIT_NAME_MAX + 1; /* a table is named once */
+    char *sql = malloc(bytes);
+    if (sql == NULL) {
+        return NULL;
+    }
+    struct out out = out_over(sql, bytes);
+    const char *open = strchr(text, '{');
+    if (open != NULL) {
+        struct span word = {open + 1, strcspn(open + 1, "}")};
+        out_bytes(&out, text, (size_t)(open - text));
+        sql_table(s, word, which / MARIA_STATEMENT_COUNT, &out);
+        text = word.at + word.len + 1;
+    }
+    out_text(&out, text);
+    out_char(&out, '\0');
+    CHECK(!out.overflow);
+    return sql;
+}
+
+static int prepared(struct maria *s, unsigned which, struct maria_row **ret_row)
 {
     struct maria_row *row = &s->statements[which];
     *ret_row = row;
     if (row->handle != NULL) {
         return 0;
     }
-    row->sql = statement_texts[which];
-    row->handle = mysql_stmt_init(s->db);
+    row->sql = maria_sql(s, which);
+    row->handle = row->sql == NULL ? NULL : mysql_stmt_init(s->db);
     if (row->handle == NULL) {
+        row_close(row);
         return maria_say(s, ERR_NOMEM, "%s", err_text(ERR_NOMEM));
     }
     int err = mysql_stmt_prepare(row->handle, row->sql, strlen(row->sql)) != 0
@@ -431,8 +474,8 @@ static int bind_values(struct maria *s, struct maria_row *row, const struct valu
     return mysql_stmt_bind_param(row->handle, binds) != 0 ? statement_failed(s, row) : 0;
 }
 
-static int execute(struct maria *s, enum maria_statement which, const struct value *values,
-                   size_t count, size_t rows, struct maria_row **ret_row)
+static int execute(struct maria *s, unsigned which, const struct value *values, size_t count,
+                   size_t rows, struct maria_row **ret_row)
 {
     struct maria_row *row;
     int err = prepared(s, which, &row);
@@ -467,7 +510,7 @@ void maria_done(struct maria_row *row)
     (void)mysql_stmt_free_result(row->handle);
 }
 
-int maria_get_values(struct maria *s, enum maria_statement which, struct maria_row **ret_row,
+int maria_get_values(struct maria *s, unsigned which, struct maria_row **ret_row,
                      const struct value *values, size_t count)
 {
     struct maria_row *row = NULL;
@@ -484,8 +527,8 @@ int maria_get_values(struct maria *s, enum maria_statement which, struct maria_r
     return err;
 }
 
-int maria_run_rows(struct maria *s, enum maria_statement which, const struct value *values,
-                   size_t count, size_t rows, uint64_t *ret_changed)
+int maria_run_rows(struct maria *s, unsigned which, const struct value *values, size_t count,
+                   size_t rows, uint64_t *ret_changed)
 {
     uint64_t changed = 0;
     for (size_t at = 0; at < rows; at += ROWS_AT_ONCE) {
@@ -504,8 +547,7 @@ int maria_run_rows(struct maria *s, enum maria_statement which, const struct val
     return 0;
 }
 
-int maria_run_values(struct maria *s, enum maria_statement which, const struct value *values,
-                     size_t count)
+int maria_run_values(struct maria *s, unsigned which, const struct value *values, size_t count)
 {
     return maria_run_rows(s, which, values, count, 1, NULL);
 }

@@ -209,8 +209,8 @@ static int take_over(struct maria *s)
 
 /* ---- alone or shared ---- */
 
-/* Nobody has bought anything yet: no row depends on the ledger's kind. */
-static int only_drafts(struct maria *s, bool *ret_only)
+/* No row depends on the ledger's kind. */
+int maria_only_drafts(struct maria *s, bool *ret_only)
 {
     int64_t sales = 0;
     int err = maria_number(s, "SELECT count(*) FROM sales WHERE state <> 'draft'", &sales);
@@ -254,7 +254,8 @@ static int make_indexes(struct maria *s)
         SEGMENT_INDEXES(X)
 #undef X
     };
-    return run_all(s, statements, sizeof(statements) / sizeof(statements[0]));
+    int err = run_all(s, statements, sizeof(statements) / sizeof(statements[0]));
+    return err != 0 ? err : maria_split_indexes(s, true);
 }
 
 static int drop_indexes(struct maria *s)
@@ -264,7 +265,8 @@ static int drop_indexes(struct maria *s)
         SEGMENT_INDEXES(X)
 #undef X
     };
-    return run_all(s, statements, sizeof(statements) / sizeof(statements[0]));
+    int err = run_all(s, statements, sizeof(statements) / sizeof(statements[0]));
+    return err != 0 ? err : maria_split_indexes(s, false);
 }
 
 /* Whether the ledger may become what was asked for; how many segments it has now. */
@@ -276,7 +278,7 @@ static int check_kind(struct maria *s, const char *sql, uint32_t *ret_has)
     bool grows = has > 0 && *ret_has < s->segments;
     bool free = grows || *ret_has == s->segments;
     if (err == 0 && !free) {
-        err = only_drafts(s, &free);
+        err = maria_only_drafts(s, &free);
     }
     return err == 0 && !free ? kind_refused(s, *ret_has) : err;
 }
@@ -288,6 +290,9 @@ static int settle_kind(struct maria *s)
     char sql[128];
     uint32_t has = 0;
     int err = check_kind(s, "SELECT segments FROM meta WHERE id = 1 FOR UPDATE", &has);
+    if (err == 0) {
+        err = maria_split_note(s);
+    }
     if (err != 0 || has == s->segments) {
         return err;
     }
@@ -321,16 +326,26 @@ static int is_settled(struct maria *s, bool *ret_settled)
 {
     int64_t version = 0;
     int64_t has = 0;
+    bool split = false;
     int err = read_version(s, &version);
     *ret_settled = false;
     if (err == 0 && version >= (int64_t)s->steps_count) {
         err = check_version(s); /* it may be newer */
         if (err == 0 && !s->settled) {
-            err = maria_number(s, "SELECT segments FROM meta", &has);
+            err = maria_split_check(s, &split);
+            err = err != 0 ? err : maria_number(s, "SELECT segments FROM meta", &has);
         }
-        *ret_settled = err == 0 && (s->settled || (uint32_t)has == s->segments);
+        *ret_settled = err == 0 && (s->settled || (split && (uint32_t)has == s->segments));
     }
     return err == ERR_NOTFOUND ? maria_say(s, ERR_CORRUPT, "meta has no row") : err;
+}
+
+/* The databases that were asked for, if the ledger has none yet. */
+static int split(struct maria *s)
+{
+    bool noted = false;
+    int err = maria_split_check(s, &noted);
+    return err != 0 || noted ? err : maria_split_make(s);
 }
 
 static int ready_shared(struct maria *s)
@@ -346,6 +361,7 @@ static int ready_shared(struct maria *s)
     if (err == 0) {
         err = check_version(s);
         err = err != 0 ? err : check_kind(s, "SELECT segments FROM meta", &has);
+        err = err != 0 ? err : split(s);
         err = err != 0 ? err : make_indexes(s);
         err = err != 0 ? err : settle(s);
         if (!s->lost) {
@@ -369,10 +385,21 @@ static int ready_alone(struct maria *s)
         err = check_version(s);
     }
     if (err == 0 && !s->settled) {
-        err = settle(s);
+        err = split(s);
+        err = err != 0 ? err : settle(s);
         err = err != 0 ? err : drop_indexes(s); /* of the kind it was before */
     }
     return err != 0 ? err : take_over(s);
+}
+
+static int ready_reader(struct maria *s)
+{
+    bool noted = false;
+    int err = check_version(s);
+    err = err != 0 ? err : maria_split_check(s, &noted);
+    return err != 0 || noted ? err
+                             : maria_say(s, ERR_NOTFOUND, "the ledger in %s is not made yet",
+                                         s->address.database);
 }
 
 /* What would break the promise that a commit survives a crash. */
@@ -405,7 +432,7 @@ int maria_ready(struct maria *s)
     }
     int err = maria_connect(s);
     if (err == 0) {
-        err = s->read_only ? check_version(s) : s->segments == 0 ? ready_alone(s) : ready_shared(s);
+        err = s->read_only ? ready_reader(s) : s->segments == 0 ? ready_alone(s) : ready_shared(s);
     }
     if (err == 0) {
         err = look_for_warnings(s);
@@ -465,6 +492,10 @@ static int open_with(struct maria *s, const struct ledger_mariadb_options *optio
     if (err == 0 && options->segments > SEGMENTS_MAX) {
         err = maria_say(s, ERR_INVALID, "a gate has at most %d segments", SEGMENTS_MAX);
     }
+    if (err == 0) {
+        s->statements = calloc(MARIA_IN(s->address.databases, 0), sizeof(*s->statements));
+        err = s->statements == NULL ? maria_say(s, ERR_NOMEM, "%s", err_text(ERR_NOMEM)) : 0;
+    }
     s->segments = s->read_only ? 0 : options->segments;
     s->timeout_s = options->timeout_s == 0 ? TIMEOUT_DEFAULT_S : options->timeout_s;
     return err != 0 ? err : maria_ready(s);
@@ -508,6 +539,7 @@ void ledger_mariadb_close(struct ledger *ledger)
     plan_free(&s->plan);
     free(s->events);
     free(s->scratch);
+    free(s->statements);
     memset(&s->address, 0, sizeof(s->address));
     free(s);
 }

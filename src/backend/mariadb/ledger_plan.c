@@ -26,7 +26,7 @@ struct keys {
     char *memory;
     struct out out;
     size_t count;
-    enum maria_statement which;
+    unsigned which;
     int (*found)(struct maria *s, const struct maria_row *row);
 };
 
@@ -109,12 +109,15 @@ static bool names_order(const struct ledger_op *op, struct order_id *ret_id)
     return !books(op) || op->command.item == order_id_item(op->command.id);
 }
 
-static int load_orders(struct keys *keys, struct ledger_op **ops, size_t count)
+/* Those of one database. */
+static int load_orders_in(struct keys *keys, struct ledger_op **ops, size_t count, uint32_t place)
 {
     struct plan *plan = &keys->maria->plan;
+    keys->which = MARIA_IN(place, MARIA_ORDERS_FIND);
     for (size_t i = 0; i < count; i++) {
         struct order_id id;
-        if (!names_order(ops[i], &id) || plan_order(plan, id) != NULL) {
+        if (!names_order(ops[i], &id) || maria_place(keys->maria, id) != place ||
+            plan_order(plan, id) != NULL) {
             continue;
         }
         int err = plan_order_add(plan, id) == NULL ? ERR_NOMEM : keys_next(keys);
@@ -129,6 +132,15 @@ static int load_orders(struct keys *keys, struct ledger_op **ops, size_t count)
         out_lit(&keys->out, "\"]");
     }
     return keys_send(keys);
+}
+
+static int load_orders(struct keys *keys, struct ledger_op **ops, size_t count)
+{
+    int err = 0;
+    for (uint32_t i = 0; i < keys->maria->address.databases && err == 0; i++) {
+        err = load_orders_in(keys, ops, count, i);
+    }
+    return err;
 }
 
 /* Of those who book: the others' deltas need no look. */
@@ -303,8 +315,7 @@ static struct value rows_id(struct rows *rows, struct order_id id)
     return v_id(text);
 }
 
-static int rows_run(struct maria *s, struct rows *rows, enum maria_statement which,
-                    uint64_t *ret_changed)
+static int rows_run(struct maria *s, struct rows *rows, unsigned which, uint64_t *ret_changed)
 {
     if (ret_changed != NULL) {
         *ret_changed = 0;
@@ -394,16 +405,49 @@ static void put_order(const struct maria *s, struct rows *rows, const struct ord
 }
 
 /* In a shared ledger the statement compares with the database's time, too. */
-static int run_moves(struct maria *s, struct rows *moved)
+static int run_moves(struct maria *s, struct rows *moved, uint32_t place)
 {
     bool timed = s->segments > 0;
     uint64_t changed = 0;
-    int err = rows_run(s, moved, timed ? MARIA_ORDERS_MOVE_TIMED : MARIA_ORDERS_MOVE, &changed);
+    enum maria_statement which = timed ? MARIA_ORDERS_MOVE_TIMED : MARIA_ORDERS_MOVE;
+    int err = rows_run(s, moved, MARIA_IN(place, which), &changed);
     if (err == 0 && changed != moved->count) {
         (void)maria_say(s, ERR_BUSY, "somebody else has moved an order meanwhile");
         err = timed ? MARIA_AGAIN : ERR_BUSY; /* a deadline was met on the way */
     }
     return err;
+}
+
+static void put_move(struct rows *rows, const struct order_row *o)
+{
+    struct value status = v_text(order_state_text(o->state));
+    const struct value row[] = {status,
+                                v_int(o->ended_at_ms),
+                                v_key(o->payment_id),
+                                v_int((int64_t)o->item),
+                                rows_id(rows, o->id),
+                                status};
+    rows_add(rows, row, rows->columns);
+}
+
+/* Those of one database. */
+static int store_orders_in(struct maria *s, struct plan_order *const *list, size_t count,
+                           uint32_t place, struct rows *fresh, struct rows *moved)
+{
+    fresh->count = moved->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct order_row *o = &list[i]->row;
+        if ((!list[i]->fresh && !list[i]->moved) || maria_place(s, o->id) != place) {
+            continue;
+        }
+        if (list[i]->fresh) {
+            put_order(s, fresh, o);
+        } else {
+            put_move(moved, o);
+        }
+    }
+    int err = rows_run(s, fresh, MARIA_IN(place, MARIA_ORDERS_ADD), NULL);
+    return err != 0 ? err : run_moves(s, moved, place);
 }
 
 static int store_orders(struct maria *s)
@@ -412,32 +456,13 @@ static int store_orders(struct maria *s)
     struct plan_order **list = SORTED(s->plan.orders, by_order_id);
     struct rows fresh;
     struct rows moved = {.values = NULL};
-    size_t columns = s->segments > 0 ? 6 : 5;
     int err = rows_init(&fresh, 14, count);
     if (err == 0) {
-        err = rows_init(&moved, columns, count);
+        err = rows_init(&moved, s->segments > 0 ? 6 : 5, count);
     }
     err = list == NULL ? ERR_NOMEM : err;
-    for (size_t i = 0; i < count && err == 0; i++) {
-        const struct order_row *o = &list[i]->row;
-        if (list[i]->fresh) {
-            put_order(s, &fresh, o);
-        } else if (list[i]->moved) {
-            struct value status = v_text(order_state_text(o->state));
-            const struct value row[] = {status,
-                                        v_int(o->ended_at_ms),
-                                        v_key(o->payment_id),
-                                        v_int((int64_t)o->item),
-                                        rows_id(&moved, o->id),
-                                        status};
-            rows_add(&moved, row, columns);
-        }
-    }
-    if (err == 0) {
-        err = rows_run(s, &fresh, MARIA_ORDERS_ADD, NULL);
-    }
-    if (err == 0) {
-        err = run_moves(s, &moved);
+    for (uint32_t i = 0; i < s->address.databases && err == 0; i++) {
+        err = store_orders_in(s, list, count, i, &fresh, &moved);
     }
     rows_done(&fresh);
     rows_done(&moved);

@@ -46,7 +46,8 @@ static int order_load(struct maria *s, struct order_id id, struct order_row *ret
 {
     struct maria_row *row;
     struct id_text text = id_text_of(id);
-    int err = maria_get(s, MARIA_ORDER, &row, v_int((int64_t)order_id_item(id)), v_id(&text));
+    int err = maria_get(s, MARIA_IN(maria_place(s, id), MARIA_ORDER), &row,
+                        v_int((int64_t)order_id_item(id)), v_id(&text));
     if (err == 0) {
         err = maria_order_read(row, ret_order);
         maria_done(row);
@@ -202,26 +203,20 @@ static int query_sales(struct maria *s, struct ledger_query *q)
     return 0;
 }
 
-/* Orders of one statement, behind those that are there, up to the limit and one more. The array
- * has room for the limit alone: the one more only tells that there is a next page. */
-static int orders_take(struct maria *s, struct ledger_query *q, struct maria_row *row, bool *more)
+/* Orders of one statement, behind those that are there, up to the limit. Where one more was asked
+ * for, it only tells that there is a next page. */
+int maria_orders_take(struct maria_merge *merge, struct ledger_query *q, bool *ret_more)
 {
     int err = 0;
-    while (err == 0) {
-        if (q->count == q->limit) {
-            *more = true;
-            maria_done(row);
-            return 0;
-        }
-        err = maria_order_read(row, &q->orders[q->count]);
-        if (err != 0) {
-            maria_done(row);
-            return err;
-        }
-        q->count++;
-        err = maria_next(s, row);
+    while (err == 0 && q->count < q->limit && maria_merge_more(merge)) {
+        err = maria_merge_take(merge, &q->orders[q->count]);
+        q->count += err == 0 ? 1 : 0;
     }
-    return err == ERR_NOTFOUND ? 0 : err;
+    if (err == 0) {
+        *ret_more = maria_merge_more(merge);
+        maria_merge_close(merge);
+    }
+    return err;
 }
 
 static const char *orders_status(const struct ledger_query *q)
@@ -235,12 +230,12 @@ static int orders_of_user(struct maria *s, struct ledger_query *q, int64_t befor
     struct id_text id = id_text_of(before);
     struct value item = v_int((int64_t)order_id_item(before));
     struct value status = v_text(orders_status(q));
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_ORDERS_OF_USER, &row, v_int((int64_t)q->user), v_int(before_ms),
-                        v_int(before_ms), item, item, v_id(&id), v_int((int64_t)q->item),
-                        v_int((int64_t)q->item), v_int((int64_t)q->sale), v_int((int64_t)q->sale),
-                        status, status, v_int((int64_t)q->limit + 1));
-    return err != 0 ? err : orders_take(s, q, row, more);
+    struct maria_merge merge;
+    int err = maria_merge(s, MARIA_ORDERS_OF_USER, MERGE_NEWEST, &merge, v_int((int64_t)q->user),
+                          v_int(before_ms), v_int(before_ms), item, item, v_id(&id),
+                          v_int((int64_t)q->item), v_int((int64_t)q->item), v_int((int64_t)q->sale),
+                          v_int((int64_t)q->sale), status, status, v_int((int64_t)q->limit + 1));
+    return err != 0 ? err : maria_orders_take(&merge, q, more);
 }
 
 /* Of one item, below an id; `before` NULL: from its highest on. */
@@ -250,11 +245,11 @@ static int orders_of_item(struct maria *s, struct ledger_query *q, uint64_t item
     static const struct order_id highest = {UINT64_MAX, UINT64_MAX};
     struct id_text id = id_text_of(before != NULL ? *before : highest);
     struct value status = v_text(orders_status(q));
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_ORDERS_OF_ITEM, &row, v_int((int64_t)item), v_id(&id),
-                        v_int((int64_t)q->sale), v_int((int64_t)q->sale), status, status,
-                        v_int((int64_t)q->limit + 1 - q->count));
-    return err != 0 ? err : orders_take(s, q, row, more);
+    struct maria_merge merge;
+    int err = maria_merge(s, MARIA_ORDERS_OF_ITEM, MERGE_DOWN, &merge, v_int((int64_t)item),
+                          v_id(&id), v_int((int64_t)q->sale), v_int((int64_t)q->sale), status,
+                          status, v_int((int64_t)q->limit + 1 - q->count));
+    return err != 0 ? err : maria_orders_take(&merge, q, more);
 }
 
 /* Item by item downwards, from the one in which the last page ended. */
@@ -275,7 +270,6 @@ static int orders_of_sale(struct maria *s, struct ledger_query *q, struct order_
         maria_done(row);
         bool first = item == top && item == order_id_item(before);
         err = orders_of_item(s, q, item, first ? &before : NULL, more);
-        err = err == ERR_NOTFOUND ? 0 : err;
         item--;
     }
     return err;
@@ -286,12 +280,12 @@ static int orders_of_all(struct maria *s, struct ledger_query *q, struct order_i
 {
     uint64_t item = order_id_item(before);
     int err = orders_of_item(s, q, item, &before, more);
-    if ((err == 0 || err == ERR_NOTFOUND) && !*more) {
+    if (err == 0 && !*more) {
         struct value status = v_text(orders_status(q));
-        struct maria_row *row;
-        err = maria_get(s, MARIA_ORDERS_BELOW, &row, v_int((int64_t)item), status, status,
-                        v_int((int64_t)q->limit + 1 - q->count));
-        err = err != 0 ? err : orders_take(s, q, row, more);
+        struct maria_merge merge;
+        err = maria_merge(s, MARIA_ORDERS_BELOW, MERGE_DOWN, &merge, v_int((int64_t)item), status,
+                          status, v_int((int64_t)q->limit + 1 - q->count));
+        err = err != 0 ? err : maria_orders_take(&merge, q, more);
     }
     return err;
 }
@@ -386,19 +380,11 @@ static int query_events(struct maria *s, struct ledger_query *q)
 static int query_locked_of_item(struct maria *s, struct ledger_query *q, uint64_t item,
                                 const char *after, size_t after_length)
 {
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_LOCKED, &row, v_int((int64_t)item), v_bytes(after, after_length),
-                        v_int(q->limit - q->count));
-    while (err == 0) {
-        err = maria_order_read(row, &q->orders[q->count]);
-        if (err != 0) {
-            maria_done(row);
-            return err;
-        }
-        q->count++;
-        err = maria_next(s, row);
-    }
-    return err == ERR_NOTFOUND ? 0 : err;
+    struct maria_merge merge;
+    bool more = false;
+    int err = maria_merge(s, MARIA_LOCKED, MERGE_UP, &merge, v_int((int64_t)item),
+                          v_bytes(after, after_length), v_int(q->limit - q->count));
+    return err != 0 ? err : maria_orders_take(&merge, q, &more);
 }
 
 /* Item by item, and only those whose stock says that something is locked. */
@@ -437,21 +423,21 @@ static int report_number(struct maria *s, enum maria_statement which, uint64_t i
     return 0;
 }
 
-static int report_states(struct maria *s, struct report_row *report)
+/* Of one database, added to what the others gave. */
+static int report_states(struct maria *s, uint32_t place, struct report_row *report)
 {
     struct maria_row *row;
-    int err = maria_get(s, MARIA_REPORT_STATES, &row, v_int((int64_t)report->item));
+    int err =
+        maria_get(s, MARIA_IN(place, MARIA_REPORT_STATES), &row, v_int((int64_t)report->item));
     while (err == 0) {
         enum order_state state;
         if (order_state_parse(cell_span(row, 0), &state) != 0) {
             maria_done(row);
             return ERR_CORRUPT;
         }
-        report->orders[state] = (uint64_t)cell_int(row, 1);
-        report->units[state] = (uint64_t)cell_int(row, 2);
-        if (state == ORDER_PAID) {
-            report->paid_cents = cell_int(row, 3);
-        }
+        report->orders[state] += (uint64_t)cell_int(row, 1);
+        report->units[state] += (uint64_t)cell_int(row, 2);
+        report->paid_cents += state == ORDER_PAID ? cell_int(row, 3) : 0;
         int64_t first_ms = cell_int(row, 4);
         int64_t last_ms = cell_int(row, 5);
         if (report->first_order_ms == 0 || first_ms < report->first_order_ms) {
@@ -475,7 +461,9 @@ static int query_report(struct maria *s, struct ledger_query *q)
     for (uint32_t i = 0; i < sale->items_count && q->count < q->limit && err == 0; i++) {
         struct report_row *report = &q->report[q->count];
         *report = (struct report_row){.item = sale->items[i].id};
-        err = report_states(s, report);
+        for (uint32_t place = 0; place < s->address.databases && err == 0; place++) {
+            err = report_states(s, place, report);
+        }
         if (err == 0) {
             err = report_number(s, MARIA_REPORT_PEAK, report->item, &report->peak_orders_per_s);
         }

@@ -90,21 +90,13 @@ int maria_query_transfers(struct maria *s, struct ledger_query *q)
 
 static int take_orders(struct maria *s, struct ledger_query *q, uint64_t item, bool continues)
 {
-    struct maria_row *row;
+    struct maria_merge merge;
     struct id_text after = id_text_of(q->after_id);
-    int err =
-        maria_get(s, MARIA_SEGMENT_ORDERS, &row, v_int(q->segment), v_int((int64_t)item),
-                  v_bytes(after.text, continues ? ORDER_ID_TEXT : 0), v_int(q->limit - q->count));
-    while (err == 0) {
-        err = maria_order_read(row, &q->orders[q->count]);
-        if (err != 0) {
-            maria_done(row);
-            return err;
-        }
-        q->count++;
-        err = maria_next(s, row);
-    }
-    return err;
+    bool more = false;
+    int err = maria_merge(s, MARIA_SEGMENT_ORDERS, MERGE_UP, &merge, v_int(q->segment),
+                          v_int((int64_t)item), v_bytes(after.text, continues ? ORDER_ID_TEXT : 0),
+                          v_int(q->limit - q->count));
+    return err != 0 ? err : maria_orders_take(&merge, q, &more);
 }
 
 static int take_buyers(struct maria *s, struct ledger_query *q, uint64_t item, bool continues)
@@ -155,43 +147,52 @@ int maria_query_segment_buyers(struct maria *s, struct ledger_query *q)
 
 /* ---- which orders there are ---- */
 
-/* A row of MARIA_ORDERS_BY_ID (the whole order), or of MARIA_KNOWN, into its place: from 1 on. */
-static int known_read(const struct maria_row *row, bool whole, struct order_row *orders,
-                      uint32_t count)
+/* Ids of one query, as JSON, and where in the caller's list each of them is. */
+struct known {
+    struct out out;
+    uint32_t count;
+    uint32_t at[IDS_AT_ONCE];
+    char memory[IDS_AT_ONCE * ID_BYTES];
+};
+
+static void known_add(struct known *known, struct order_id id, uint32_t at)
 {
-    uint64_t n = (uint64_t)cell_int(row, whole ? 16 : 0);
-    if (n == 0 || n > count) {
-        return ERR_CORRUPT;
-    }
-    if (whole) {
-        return maria_order_read(row, &orders[n - 1]);
-    }
-    return order_state_parse(cell_span(row, 1), &orders[n - 1].state) == 0 ? 0 : ERR_CORRUPT;
+    struct id_text text = id_text_of(id);
+    out_char(&known->out, known->count == 0 ? '[' : ',');
+    out_char(&known->out, '[');
+    out_u64(&known->out, order_id_item(id));
+    out_lit(&known->out, ",\"");
+    out_bytes(&known->out, text.text, sizeof(text.text));
+    out_lit(&known->out, "\"]");
+    known->at[known->count++] = at;
 }
 
-/* Ids from `at` on, `count` of them. */
-static int known_some(struct maria *s, struct ledger_query *q, char *memory, uint32_t at,
-                      uint32_t count)
+/* A row of MARIA_ORDERS_BY_ID (the whole order), or of MARIA_KNOWN, into its place: from 1 on. */
+static int known_read(const struct maria_row *row, struct ledger_query *q,
+                      const struct known *known)
 {
     bool whole = q->kind == QUERY_ORDERS_BY_ID;
-    struct out out = out_over(memory, (size_t)IDS_AT_ONCE * ID_BYTES);
-    for (uint32_t i = 0; i < count; i++) {
-        struct id_text text = id_text_of(q->ids[at + i]);
-        out_char(&out, i == 0 ? '[' : ',');
-        out_char(&out, '[');
-        out_u64(&out, order_id_item(q->ids[at + i]));
-        out_lit(&out, ",\"");
-        out_bytes(&out, text.text, sizeof(text.text));
-        out_lit(&out, "\"]");
-        q->orders[at + i] = (struct order_row){.id = q->ids[at + i], .state = ORDER_QUEUED};
+    uint64_t n = (uint64_t)cell_int(row, whole ? 16 : 0);
+    if (n == 0 || n > known->count) {
+        return ERR_CORRUPT;
     }
-    out_char(&out, ']');
-    CHECK(!out.overflow);
+    struct order_row *order = &q->orders[known->at[n - 1]];
+    if (whole) {
+        return maria_order_read(row, order);
+    }
+    return order_state_parse(cell_span(row, 1), &order->state) == 0 ? 0 : ERR_CORRUPT;
+}
+
+static int known_ask(struct maria *s, struct ledger_query *q, struct known *known, uint32_t place)
+{
+    unsigned statement = q->kind == QUERY_ORDERS_BY_ID ? MARIA_ORDERS_BY_ID : MARIA_KNOWN;
     struct maria_row *row;
+    out_char(&known->out, ']');
+    CHECK(!known->out.overflow);
     int err =
-        maria_get(s, whole ? MARIA_ORDERS_BY_ID : MARIA_KNOWN, &row, v_bytes(out.at, out.len));
+        maria_get(s, MARIA_IN(place, statement), &row, v_bytes(known->out.at, known->out.len));
     while (err == 0) {
-        err = known_read(row, whole, &q->orders[at], count);
+        err = known_read(row, q, known);
         if (err != 0) {
             maria_done(row);
             return err;
@@ -201,15 +202,33 @@ static int known_some(struct maria *s, struct ledger_query *q, char *memory, uin
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
+/* Those of one database, as many at once as one query takes. */
+static int known_in(struct maria *s, struct ledger_query *q, struct known *known, uint32_t place)
+{
+    int err = 0;
+    uint32_t i = 0;
+    while (err == 0 && i < q->limit) {
+        known->out = out_over(known->memory, sizeof(known->memory));
+        known->count = 0;
+        for (; i < q->limit && known->count < IDS_AT_ONCE; i++) {
+            if (maria_place(s, q->ids[i]) == place) {
+                q->orders[i] = (struct order_row){.id = q->ids[i], .state = ORDER_QUEUED};
+                known_add(known, q->ids[i], i);
+            }
+        }
+        err = known->count == 0 ? 0 : known_ask(s, q, known, place);
+    }
+    return err;
+}
+
 int maria_query_known(struct maria *s, struct ledger_query *q)
 {
-    char *memory = malloc((size_t)IDS_AT_ONCE * ID_BYTES);
-    int err = memory == NULL ? ERR_NOMEM : 0;
-    while (err == 0 && q->count < q->limit) {
-        uint32_t some = q->limit - q->count < IDS_AT_ONCE ? q->limit - q->count : IDS_AT_ONCE;
-        err = known_some(s, q, memory, q->count, some);
-        q->count += some;
+    struct known *known = malloc(sizeof(*known));
+    int err = known == NULL ? ERR_NOMEM : 0;
+    for (uint32_t place = 0; place < s->address.databases && err == 0; place++) {
+        err = known_in(s, q, known, place);
     }
-    free(memory);
+    q->count = q->limit;
+    free(known);
     return err;
 }

@@ -17,6 +17,7 @@
 #include "backend/mariadb/address.h"
 #include "backend/mariadb/ledger_mariadb.h"
 #include "backend/mariadb/plan.h"
+#include "backend/mariadb/split.h"
 #include "backend/mariadb/statements.h"
 #include "port/ledger_rules.h"
 #include "port/segments.h"
@@ -39,7 +40,7 @@ struct maria_cell {
 /* A prepared statement; as a result, its present row. */
 struct maria_row {
     MYSQL_STMT *handle; /* NULL: not prepared on this connection */
-    const char *sql;
+    char *sql;
     unsigned columns;
     struct maria_cell *cells;
     MYSQL_BIND *binds;
@@ -51,17 +52,18 @@ struct maria {
     uint32_t timeout_s;
     uint32_t segments; /* as opened with; 0: the only writer */
     bool read_only;
-    bool settled;         /* the ledger is of the kind that was asked for: said once */
-    bool shared;          /* it is known to be a shared one */
-    bool lost;            /* the connection is of no more use */
-    bool owned;           /* the writer's fence number has been taken */
-    bool fenced;          /* and somebody has taken a higher one */
-    MYSQL *db;            /* NULL: not connected */
-    unsigned long thread; /* the connection's number at the server; 0: never connected */
-    uint64_t fence;       /* the writer's own */
-    struct maria_row statements[MARIA_STATEMENT_COUNT];
-    uint64_t last_event;         /* committed; in a shared ledger, when this batch began */
-    struct ledger_event *events; /* of the last batch */
+    bool settled;                 /* the ledger is of the kind that was asked for: said once */
+    bool shared;                  /* it is known to be a shared one */
+    bool lost;                    /* the connection is of no more use */
+    bool denied;                  /* what failed last, the user has no right to in that database */
+    bool owned;                   /* the writer's fence number has been taken */
+    bool fenced;                  /* and somebody has taken a higher one */
+    MYSQL *db;                    /* NULL: not connected */
+    unsigned long thread;         /* the connection's number at the server; 0: never connected */
+    uint64_t fence;               /* the writer's own */
+    struct maria_row *statements; /* by MARIA_IN: as many as there are, for each database */
+    uint64_t last_event;          /* committed; in a shared ledger, when this batch began */
+    struct ledger_event *events;  /* of the last batch */
     size_t events_count;
     size_t events_capacity;
     size_t events_stored; /* of these, sent to the table */
@@ -141,14 +143,16 @@ static inline struct value v_id(const struct id_text *id)
 #define maria_get(s, which, ret, ...)                                                              \
     maria_get_values((s), (which), (ret), MARIA_VALUES(__VA_ARGS__))
 
-int maria_run_values(struct maria *s, enum maria_statement which, const struct value *values,
-                     size_t count);
-int maria_get_values(struct maria *s, enum maria_statement which, struct maria_row **ret_row,
+/* `which`: an enum maria_statement, or MARIA_IN(place, one). */
+int maria_run_values(struct maria *s, unsigned which, const struct value *values, size_t count);
+int maria_get_values(struct maria *s, unsigned which, struct maria_row **ret_row,
                      const struct value *values, size_t count);
 /* The same statement for `rows` rows of `count` values each, in one packet (or a few). How many
  * rows it changed goes to *ret_changed, which may be NULL. */
-int maria_run_rows(struct maria *s, enum maria_statement which, const struct value *values,
-                   size_t count, size_t rows, uint64_t *ret_changed);
+int maria_run_rows(struct maria *s, unsigned which, const struct value *values, size_t count,
+                   size_t rows, uint64_t *ret_changed);
+/* A statement's text, for the caller to free; NULL: out of memory. */
+char *maria_sql(const struct maria *s, unsigned which);
 /* The next row: 0, ERR_NOTFOUND when there are no more, an error. Only after 0 is maria_done due. */
 int maria_next(struct maria *s, struct maria_row *row);
 void maria_done(struct maria_row *row);
@@ -185,11 +189,55 @@ struct maria *maria_of_lease(struct lease_port *port);
 /* ledger_mariadb.c. Connected, of the right version, and (the one writer) the only one. */
 int maria_ready(struct maria *s);
 
+/* Nobody has bought anything yet: every sale is a draft. */
+int maria_only_drafts(struct maria *s, bool *ret_only);
+
+/* ledger_split.c. Whether the ledger has as many databases as asked for, or may get them: else
+ * ERR_INVALID. ret_noted: it has them, and that is in meta. */
+int maria_split_check(struct maria *s, bool *ret_noted);
+int maria_split_make(struct maria *s); /* while the writers' lock is held */
+int maria_split_note(struct maria *s); /* after all else */
+/* The index of SEGMENT_INDEXES on orders, in the databases behind the first. */
+int maria_split_indexes(struct maria *s, bool wanted);
+
+/* The database that an order is in. */
+static inline uint32_t maria_place(const struct maria *s, struct order_id id)
+{
+    return s->address.databases == 1 ? 0 : split_place(id, s->address.databases);
+}
+
+/*
+ * ledger_merge.c: what a statement on orders gives in all databases, as one list in its order. Each
+ * database gives at most as many as the statement's LIMIT.
+ *
+ *   MERGE_NEWEST  newest first, then by item and id downwards
+ *   MERGE_DOWN    by item and id downwards
+ *   MERGE_UP      by item and id
+ */
+enum maria_order { MERGE_NEWEST, MERGE_DOWN, MERGE_UP };
+struct maria_merge {
+    struct maria *maria;
+    enum maria_order order;
+    struct maria_row *rows[SPLIT_MAX]; /* NULL: through */
+    struct order_row heads[SPLIT_MAX]; /* the present row of each */
+};
+#define maria_merge(s, which, order, ret_merge, ...)                                               \
+    maria_merge_values((s), (which), (order), (ret_merge), MARIA_VALUES(__VA_ARGS__))
+int maria_merge_values(struct maria *s, enum maria_statement which, enum maria_order order,
+                       struct maria_merge *ret_merge, const struct value *values, size_t count);
+/* Whether there is a next one. */
+bool maria_merge_more(const struct maria_merge *merge);
+/* The next one, of which there is one. After an error the merge is closed. */
+int maria_merge_take(struct maria_merge *merge, struct order_row *ret_order);
+void maria_merge_close(struct maria_merge *merge);
+
 /* ledger_read.c: rows, for the write side too. ERR_NOTFOUND where there is none. */
 int maria_order_read(const struct maria_row *row, struct order_row *ret_order);
 int maria_sale_load(struct maria *s, uint64_t id, struct sale_row **ret_sale);
 /* How far a reader of events has come; 0: it has not begun. */
 int maria_read_to(struct maria *s, const char *name, uint64_t *ret_number);
+/* All of a merge into the query's answer, as far as there is room; whether there is more of it. */
+int maria_orders_take(struct maria_merge *merge, struct ledger_query *q, bool *ret_more);
 enum ledger_submitted maria_read(struct ledger *ledger, struct ledger_query *query);
 
 /* ledger_write.c: the transaction. */

@@ -23,6 +23,16 @@
 #define ORDER_ID "CHAR(26) CHARACTER SET ascii COLLATE ascii_bin"
 #define REFUSE(words) "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '" words "'"
 
+/* Of every table of orders, where they are split over several databases (ledger_split.c), too. */
+#define ORDERS_MOVE_RULE                                                                           \
+    " FOR EACH ROW"                                                                                \
+    "  IF NOT (OLD.status = 'LOCKED' AND NEW.status IN ('PAID', 'EXPIRED', 'CANCELLED')"           \
+    "   AND NEW.item_id = OLD.item_id AND NEW.id = OLD.id AND NEW.user_id = OLD.user_id"           \
+    "   AND NEW.qty = OLD.qty AND NEW.amount_cents = OLD.amount_cents"                             \
+    "   AND NEW.pay_by_ms <=> OLD.pay_by_ms AND NEW.segment <=> OLD.segment)"                      \
+    "  THEN " REFUSE("illegal order move") "; END IF"
+#define ORDERS_KEEP_RULE " FOR EACH ROW  " REFUSE("orders are kept for ever")
+
 static const char *const schema_1[] = {
     "CREATE TABLE IF NOT EXISTS meta("
     "  id TINYINT NOT NULL PRIMARY KEY CHECK(id = 1),"
@@ -117,8 +127,7 @@ static const char *const schema_1[] = {
     "   AND NEW.qty = OLD.qty AND NEW.amount_cents = OLD.amount_cents"
     "   AND NEW.pay_by_ms <=> OLD.pay_by_ms)"
     "  THEN " REFUSE("illegal order move") "; END IF",
-    "CREATE TRIGGER IF NOT EXISTS orders_keep BEFORE DELETE ON orders FOR EACH ROW"
-    "  " REFUSE("orders are kept for ever"),
+    "CREATE TRIGGER IF NOT EXISTS orders_keep BEFORE DELETE ON orders" ORDERS_KEEP_RULE,
     "CREATE TABLE IF NOT EXISTS holdings("
     "  item_id BIGINT NOT NULL,"
     "  user_id BIGINT NOT NULL,"
@@ -165,12 +174,7 @@ static const char *const schema_2[] = {
     "ALTER TABLE orders ADD COLUMN IF NOT EXISTS segment SMALLINT",
     "ALTER TABLE holdings ADD COLUMN IF NOT EXISTS segment SMALLINT",
     "ALTER TABLE events ADD COLUMN IF NOT EXISTS segment SMALLINT",
-    "CREATE OR REPLACE TRIGGER orders_move BEFORE UPDATE ON orders FOR EACH ROW"
-    "  IF NOT (OLD.status = 'LOCKED' AND NEW.status IN ('PAID', 'EXPIRED', 'CANCELLED')"
-    "   AND NEW.item_id = OLD.item_id AND NEW.id = OLD.id AND NEW.user_id = OLD.user_id"
-    "   AND NEW.qty = OLD.qty AND NEW.amount_cents = OLD.amount_cents"
-    "   AND NEW.pay_by_ms <=> OLD.pay_by_ms AND NEW.segment <=> OLD.segment)"
-    "  THEN " REFUSE("illegal order move") "; END IF",
+    "CREATE OR REPLACE TRIGGER orders_move BEFORE UPDATE ON orders" ORDERS_MOVE_RULE,
     "CREATE TABLE IF NOT EXISTS segments("
     "  segment SMALLINT NOT NULL PRIMARY KEY CHECK(segment BETWEEN 0 AND 63),"
     "  epoch BIGINT NOT NULL CHECK(epoch > 0)" TABLE_END,
@@ -217,10 +221,19 @@ static const char *const schema_3[] = {
     "  at_ms BIGINT NOT NULL" TABLE_END,
 };
 
+/* Over how many databases the orders are split; 0: not known yet. The other databases are made
+ * when that is: they have a table of orders like the one of the first (ledger_split.c). A step
+ * that changes `orders` has to change it in each of them, and to make the view all_orders anew. */
+static const char *const schema_4[] = {
+    "ALTER TABLE meta ADD COLUMN IF NOT EXISTS databases_count INT NOT NULL DEFAULT 0"
+    " CHECK(databases_count BETWEEN 0 AND 16)",
+};
+
 /* Orders that one segment is read in, from any place on. Only a shared ledger has them: they cost
  * the one writer a third more for each order. */
+#define ORDERS_BY_SEGMENT "(segment, item_id, id)"
 #define SEGMENT_INDEXES(X)                                                                         \
-    X(orders_by_segment, "orders", "(segment, item_id, id)")                                       \
+    X(orders_by_segment, "orders", ORDERS_BY_SEGMENT)                                              \
     X(holdings_by_segment, "holdings", "(segment, item_id, user_id)")                              \
     X(events_by_segment, "events", "(segment, number)")
 
@@ -234,6 +247,7 @@ static const struct maria_step maria_steps[] = {
     {schema_1, sizeof(schema_1) / sizeof(schema_1[0])},
     {schema_2, sizeof(schema_2) / sizeof(schema_2[0])},
     {schema_3, sizeof(schema_3) / sizeof(schema_3[0])},
+    {schema_4, sizeof(schema_4) / sizeof(schema_4[0])},
 };
 #define MARIA_STEPS_COUNT (sizeof(maria_steps) / sizeof(maria_steps[0]))
 

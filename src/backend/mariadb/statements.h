@@ -3,6 +3,9 @@
  * SQL). Zero and the empty text are stored as NULL where a column may be NULL, and read back as
  * zero and the empty text.
  *
+ * {orders} stands for the table of orders in one of the databases that the ledger is split over
+ * (MARIA_IN says which), {all} for the orders of all of them. Other tables are in the first.
+ *
  * Statements that write many rows are executed with arrays: one packet carries the values of all
  * rows. Those that look for many rows take the keys as one JSON text; STRAIGHT_JOIN: keys first.
  */
@@ -46,17 +49,17 @@
  * column once more in front: so the index is read from that place on.
  */
 #define ORDERS_OF_USER                                                                             \
-    "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(orders_by_user)" ORDER_JOINS               \
+    "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(orders_by_user)" ORDER_JOINS             \
     " WHERE o.user_id = ? AND o.created_at_ms <= ? AND (o.created_at_ms < ?"                       \
     "  OR (o.item_id < ? OR (o.item_id = ? AND o.id < ?)))"                                        \
     " AND (? = 0 OR o.item_id = ?) AND (? = 0 OR i.sale_id = ?) AND (? IS NULL OR o.status = ?)"   \
     " ORDER BY o.user_id DESC, o.created_at_ms DESC, o.item_id DESC, o.id DESC LIMIT ?"
 #define ORDERS_OF_ITEM                                                                             \
-    "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(PRIMARY)" ORDER_JOINS                      \
+    "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(PRIMARY)" ORDER_JOINS                    \
     " WHERE o.item_id = ? AND o.id < ? AND (? = 0 OR i.sale_id = ?)"                               \
     " AND (? IS NULL OR o.status = ?) ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
 #define ORDERS_BELOW                                                                               \
-    "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(PRIMARY)" ORDER_JOINS                      \
+    "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(PRIMARY)" ORDER_JOINS                    \
     " WHERE o.item_id < ? AND (? IS NULL OR o.status = ?)"                                         \
     " ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
 
@@ -133,7 +136,7 @@
     X(MARIA_SEGMENT_ITEM, "SELECT a.item_id" SEGMENT_ITEMS " AND a.item_id >= ?"                   \
                           " ORDER BY a.segment, a.item_id LIMIT 1")                                \
     X(MARIA_SEGMENT_ORDERS,                                                                        \
-      "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(orders_by_segment)" ORDER_JOINS          \
+      "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(orders_by_segment)" ORDER_JOINS        \
       " WHERE o.segment = ? AND o.item_id = ? AND o.id > ?"                                        \
       " ORDER BY o.segment, o.item_id, o.id LIMIT ?")                                              \
     X(MARIA_SEGMENT_BUYERS,                                                                        \
@@ -142,11 +145,11 @@
       " ORDER BY segment, item_id, user_id LIMIT ?")                                               \
     X(MARIA_KNOWN,                                                                                 \
       "SELECT k.n, o.status" KEYS(                                                                 \
-          "n FOR ORDINALITY, " KEY_ITEM                                                            \
-              KEY_ORDER) "orders o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id AND o.id = k.id") \
+          "n FOR ORDINALITY, " KEY_ITEM KEY_ORDER) "{orders} o FORCE INDEX(PRIMARY) ON o.item_id " \
+                                                   "= k.item_id AND o.id = k.id")                  \
     X(MARIA_ORDERS_BY_ID,                                                                          \
       "SELECT " ORDER_COLUMNS                                                                      \
-      ", k.n" KEYS("n FOR ORDINALITY, " KEY_ITEM KEY_ORDER) "orders o FORCE INDEX(PRIMARY)"        \
+      ", k.n" KEYS("n FOR ORDINALITY, " KEY_ITEM KEY_ORDER) "{orders} o FORCE INDEX(PRIMARY)"      \
                                                             " ON o.item_id = k.item_id AND "       \
                                                             "o.id = k.id" ORDER_JOINS)             \
     X(MARIA_ITEM, "SELECT i.sale_id, i.price_cents, i.limit_per_user, s.pay_within_s,"             \
@@ -155,20 +158,20 @@
                   " STRAIGHT_JOIN stock k ON k.item_id = i.id WHERE i.id = ?")                     \
     X(MARIA_STOCK_MOVE, "UPDATE stock SET available = available + ?, locked = locked + ?,"         \
                         " sold = sold + ? WHERE item_id = ?")                                      \
-    X(MARIA_ORDERS_ADD, "INSERT INTO orders(item_id, id, user_id, qty, status, reason,"            \
+    X(MARIA_ORDERS_ADD, "INSERT INTO {orders}(item_id, id, user_id, qty, status, reason,"          \
                         " amount_cents, created_at_ms, locked_at_ms, pay_by_ms, ended_at_ms,"      \
                         " lsn, payment_id, segment)"                                               \
                         " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                       \
     X(MARIA_ORDERS_FIND,                                                                           \
       "SELECT " ORDER_COLUMNS KEYS(                                                                \
-          KEY_ITEM KEY_ORDER) "orders o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id"             \
+          KEY_ITEM KEY_ORDER) "{orders} o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id"           \
                               " AND o.id = k.id" ORDER_JOINS)                                      \
     X(MARIA_ORDER,                                                                                 \
-      "SELECT " ORDER_COLUMNS " FROM orders o" ORDER_JOINS " WHERE o.item_id = ? AND o.id = ?")    \
-    X(MARIA_ORDERS_MOVE, "UPDATE orders SET status = ?, ended_at_ms = ?, payment_id = ?"           \
+      "SELECT " ORDER_COLUMNS " FROM {orders} o" ORDER_JOINS " WHERE o.item_id = ? AND o.id = ?")  \
+    X(MARIA_ORDERS_MOVE, "UPDATE {orders} SET status = ?, ended_at_ms = ?, payment_id = ?"         \
                          " WHERE item_id = ? AND id = ? AND status = 'LOCKED'")                    \
     /* By the database's clock. It may have gone on since the batch decided. */                    \
-    X(MARIA_ORDERS_MOVE_TIMED, "UPDATE orders SET status = ?, ended_at_ms = ?, payment_id = ?"     \
+    X(MARIA_ORDERS_MOVE_TIMED, "UPDATE {orders} SET status = ?, ended_at_ms = ?, payment_id = ?"   \
                                " WHERE item_id = ? AND id = ? AND status = 'LOCKED' AND CASE ?"    \
                                " WHEN 'PAID' THEN pay_by_ms > " NOW_MS                             \
                                " WHEN 'EXPIRED' THEN pay_by_ms <= " NOW_MS " ELSE TRUE END")       \
@@ -229,13 +232,13 @@
                              " ORDER BY id DESC LIMIT 1")                                          \
     X(MARIA_LOCKED_ITEM, "SELECT item_id FROM stock WHERE item_id >= ? AND locked > 0"             \
                          " ORDER BY item_id LIMIT 1")                                              \
-    X(MARIA_LOCKED, "SELECT " ORDER_COLUMNS " FROM orders o FORCE INDEX(PRIMARY)" ORDER_JOINS      \
+    X(MARIA_LOCKED, "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(PRIMARY)" ORDER_JOINS    \
                     " WHERE o.item_id = ? AND o.id > ? AND o.status = 'LOCKED'"                    \
                     " ORDER BY o.item_id, o.id LIMIT ?")                                           \
     X(MARIA_REPORT_STATES, "SELECT status, count(*), sum(qty), sum(amount_cents),"                 \
                            " min(created_at_ms), max(created_at_ms)"                               \
-                           " FROM orders WHERE item_id = ? GROUP BY status")                       \
-    X(MARIA_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM orders"                    \
+                           " FROM {orders} WHERE item_id = ? GROUP BY status")                     \
+    X(MARIA_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM {all}"                     \
                          " WHERE item_id = ? GROUP BY created_at_ms DIV 1000) t")                  \
     X(MARIA_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ? AND held > 0")
 
@@ -245,5 +248,8 @@ enum maria_statement {
 #undef X
         MARIA_STATEMENT_COUNT
 };
+
+/* A statement on the orders of one database. */
+#define MARIA_IN(place, which) ((place) * (unsigned)MARIA_STATEMENT_COUNT + (unsigned)(which))
 
 #endif

@@ -27,10 +27,11 @@
 struct fixture {
     char folder[64]; /* SQLite: where the file is */
     char path[96];
-    char database[64];           /* MariaDB: the test's own */
-    uint32_t segments;           /* of its gate; 0: one, and one writer */
-    void *shell;                 /* a connection beside the ledger's, for sql_number and sql_run */
-    struct ledger *ledger;       /* the writer */
+    char database[64];     /* MariaDB: the test's own */
+    uint32_t databases;    /* MariaDB: that its orders are split over; 0 and 1: they are not */
+    uint32_t segments;     /* of its gate; 0: one, and one writer */
+    void *shell;           /* a connection beside the ledger's, for sql_number and sql_run */
+    struct ledger *ledger; /* the writer */
     struct ledger_event *events; /* of the last write */
     size_t events_count;
     uint64_t lsn;
@@ -63,7 +64,8 @@ struct ledger_backend {
 };
 extern const struct ledger_backend on_sqlite;
 extern const struct ledger_backend on_mariadb;
-extern const struct ledger_backend on_memory; /* a shared one only */
+extern const struct ledger_backend on_mariadb_split; /* its orders in three databases */
+extern const struct ledger_backend on_memory;        /* a shared one only */
 
 /* The one that the fixture uses. */
 extern const struct ledger_backend *fixture_backend;
@@ -71,11 +73,16 @@ extern const struct ledger_backend *fixture_backend;
 int ledger_suite_run(const struct ledger_backend *const *backends, size_t backends_count,
                      const struct CMUnitTest *tests, size_t count);
 #define LEDGER_SUITE_RUN(tests)                                                                    \
-    ledger_suite_run((const struct ledger_backend *const[]){&on_sqlite, &on_mariadb}, 2, (tests),  \
-                     sizeof(tests) / sizeof((tests)[0]))
+    ledger_suite_run(                                                                              \
+        (const struct ledger_backend *const[]){&on_sqlite, &on_mariadb, &on_mariadb_split}, 3,     \
+        (tests), sizeof(tests) / sizeof((tests)[0]))
 #define LEDGER_SHARED_RUN(tests)                                                                   \
-    ledger_suite_run((const struct ledger_backend *const[]){&on_memory, &on_mariadb}, 2, (tests),  \
-                     sizeof(tests) / sizeof((tests)[0]))
+    ledger_suite_run(                                                                              \
+        (const struct ledger_backend *const[]){&on_memory, &on_mariadb, &on_mariadb_split}, 3,     \
+        (tests), sizeof(tests) / sizeof((tests)[0]))
+#define LEDGER_MARIADB_RUN(tests)                                                                  \
+    ledger_suite_run((const struct ledger_backend *const[]){&on_mariadb, &on_mariadb_split}, 2,    \
+                     (tests), sizeof(tests) / sizeof((tests)[0]))
 #define LEDGER_RUN_ON(backend, tests)                                                              \
     ledger_suite_run((const struct ledger_backend *const[]){&(backend)}, 1, (tests),               \
                      sizeof(tests) / sizeof((tests)[0]))

@@ -405,5 +405,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_twins, fixture_setup_shared, fixture_teardown),
     };
-    return LEDGER_RUN_ON(on_mariadb, tests);
+    return LEDGER_MARIADB_RUN(tests);
 }

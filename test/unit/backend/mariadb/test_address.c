@@ -52,6 +52,12 @@ static void test_urls(void **state)
           .tls = true,
           .ca = "/c",
           .socket = "/s"}},
+        {"mariadb://a@h/d?databases=3",
+         {.user = "a", .host = "h", .port = 3306, .database = "d", .databases = 3}},
+        {"mariadb://a@h/d?ssl=1&databases=16",
+         {.user = "a", .host = "h", .port = 3306, .database = "d", .tls = true, .databases = 16}},
+        {"mariadb://a@h/d?databases=1",
+         {.user = "a", .host = "h", .port = 3306, .database = "d", .databases = 1}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct maria_address a;
@@ -67,6 +73,8 @@ static void test_urls(void **state)
         assert_int_equal(a.port, rows[i].expected.port);
         assert_int_equal(a.tls, rows[i].expected.tls);
         assert_string_equal(a.ca, rows[i].expected.ca);
+        uint32_t databases = rows[i].expected.databases;
+        assert_int_equal(a.databases, databases == 0 ? 1 : databases);
     }
 }
 
@@ -104,6 +112,14 @@ static void test_wrong_urls(void **state)
         "mariadb://a@h/d?ssl=1&ca=",
         "mariadb://a@h/d?ssl=1&ca=c",
         "mariadb://a@h/d?ssl=1,ca=/c",
+        "mariadb://a@h/d?databases=",
+        "mariadb://a@h/d?databases=0",
+        "mariadb://a@h/d?databases=17",
+        "mariadb://a@h/d?databases=03",
+        "mariadb://a@h/d?databases=3x",
+        "mariadb://a@h/d?databases=-1",
+        "mariadb://a@h/d?databases=100000000000000003",
+        "mariadb://a@h/a123456789b123456789c123456789d123456789e123456789f12345678912?databases=2",
         "mariadb://a@h/a123456789b123456789c123456789d123456789e123456789f123456789g1234567",
     };
     for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
