@@ -5,7 +5,7 @@
  * queue each time: only the ratio means anything. CPU time is the publisher's own.
  *
  *   bench_amqp amqp://user:password@host:port/vhost [window 1024] [bytes 100] [seconds 3] [rounds 5]
- *              [quorum|classic]
+ *              [quorum|classic] [ours|bare: which of the two comes first]
  *
  * Its queues are called sluice.bench.PID and are deleted at the end.
  */
@@ -33,6 +33,7 @@ static struct {
     uint32_t seconds;
     uint32_t rounds;
     bool classic;
+    bool bare_first;
 } options;
 
 static char body[QUEUE_BODY_MAX];
@@ -241,7 +242,8 @@ static void run(void)
     for (uint32_t round = 0; round < options.rounds; round++) {
         struct figure mine = {0};
         struct figure plain;
-        bool first = round % 2 == 0; /* neither is always the one that comes first */
+        /* neither is always the one that comes first */
+        bool first = (round % 2 == 0) != options.bare_first;
         purge();
         if (first) {
             mine = ours();
@@ -281,7 +283,7 @@ int main(int argc, char **argv)
 {
     if (argc < 2) {
         (void)fprintf(stderr, "usage: bench_amqp amqp://user:password@host:port/vhost [window] "
-                              "[bytes] [seconds] [rounds] [quorum|classic]\n");
+                              "[bytes] [seconds] [rounds] [quorum|classic] [ours|bare]\n");
         return 2;
     }
     options.url = argv[1];
@@ -290,6 +292,7 @@ int main(int argc, char **argv)
     options.seconds = number(argc, argv, 4, 3, 3600);
     options.rounds = number(argc, argv, 5, 5, ROUNDS_MAX);
     options.classic = argc > 6 && strcmp(argv[6], "classic") == 0;
+    options.bare_first = argc > 7 && strcmp(argv[7], "bare") == 0;
     (void)snprintf(options.name, sizeof(options.name), "sluice.bench.%ld", (long)getpid());
     memset(body, 'b', sizeof(body));
     run();
