@@ -17,6 +17,7 @@ struct reach {
     uint64_t at;    /* the segment's own cursor: the event it applied last */
     uint64_t known; /* every event up to here that concerns it is applied */
     bool behind;    /* it lacks something, or may: read its cursor and the ledger */
+    bool own;       /* ... of what this office has committed */
     struct backoff backoff;
 };
 
@@ -145,6 +146,19 @@ static bool bring(struct applier *applier, uint32_t segment,
 
 /* ---- from the ledger ---- */
 
+/*
+ * Whether another office is bringing what this one has not committed itself: the segment has moved
+ * on by itself since this one looked last. Then it is left alone, for as long as it moves: of a storm
+ * of events every office of a large shop would bring all, and all but one of them for nothing.
+ */
+static bool is_in_hand(struct applier *applier, uint32_t segment, uint64_t event)
+{
+    struct reach *reach = &applier->reach[segment];
+    bool moved = event > reach->at;
+    reach->at = event;
+    return moved && !reach->own;
+}
+
 /* One page of what the segment lacks. True: there may be more, at once. */
 static bool catch_up(struct applier *applier, uint32_t segment, int64_t now_ms)
 {
@@ -161,7 +175,10 @@ static bool catch_up(struct applier *applier, uint32_t segment, int64_t now_ms)
         fall_behind(applier, segment, now_ms, false);
         return false;
     }
-    reach->at = state.event;
+    if (is_in_hand(applier, segment, state.event) && state.event < total.last_event) {
+        reach->behind = false;
+        return false;
+    }
     struct ledger_query query = {.kind = QUERY_EVENTS,
                                  .segment = (int32_t)segment,
                                  .after = state.event,
@@ -180,6 +197,7 @@ static bool catch_up(struct applier *applier, uint32_t segment, int64_t now_ms)
     }
     backoff_worked(&reach->backoff);
     reach->behind = query.count == PAGE;
+    reach->own = reach->own && reach->behind;
     reach->known = reach->behind                  ? reach->at
                    : total.last_event > reach->at ? total.last_event
                                                   : reach->at;
@@ -187,10 +205,10 @@ static bool catch_up(struct applier *applier, uint32_t segment, int64_t now_ms)
 }
 
 /* An office that died, or is slow, may have committed what nobody has applied. */
-static void check(struct applier *applier, int64_t now_ms)
+static void check(struct applier *applier, int64_t now_ms, bool hurry)
 {
     struct ledger_query total = {.kind = QUERY_STATE};
-    if (now_ms < applier->check_ms && applier->check_ms - now_ms <= CHECK_EVERY_MS) {
+    if (!hurry && now_ms < applier->check_ms && applier->check_ms - now_ms <= CHECK_EVERY_MS) {
         return;
     }
     applier->check_ms = now_ms + CHECK_EVERY_MS;
@@ -199,6 +217,7 @@ static void check(struct applier *applier, int64_t now_ms)
     }
     for (uint32_t s = 0; s < applier->places->count; s++) {
         if (!applier->reach[s].behind && applier->reach[s].known < total.last_event) {
+            applier->reach[s].own = hurry;
             fall_behind(applier, s, now_ms, true);
         }
     }
@@ -208,8 +227,7 @@ static bool turn(struct sink *sink, int64_t now_ms, bool hurry)
 {
     struct applier *applier = (struct applier *)sink;
     bool more = false;
-    applier->check_ms = hurry ? now_ms : applier->check_ms;
-    check(applier, now_ms);
+    check(applier, now_ms, hurry);
     for (uint32_t s = 0; s < applier->places->count; s++) {
         if (applier->reach[s].behind && backoff_is_over(&applier->reach[s].backoff, now_ms)) {
             more = catch_up(applier, s, now_ms) || more;
@@ -246,6 +264,7 @@ static int apply(struct sink *sink, const struct ledger_event *events, size_t co
     struct applier *applier = (struct applier *)sink;
     for (uint32_t s = 0; count > 0 && s < applier->places->count; s++) {
         struct reach *reach = &applier->reach[s];
+        reach->own = true;
         if (reach->behind) {
             continue; /* its turn brings these, too */
         }
@@ -253,6 +272,7 @@ static int apply(struct sink *sink, const struct ledger_event *events, size_t co
             fall_behind(applier, s, now_ms, true); /* another office has written in between */
         } else if (bring_own(applier, s, events, count, now_ms)) {
             reach->known = events[count - 1].number;
+            reach->own = false;
         }
     }
     (void)turn(sink, now_ms, false);

@@ -4,8 +4,8 @@
  *
  * Several offices write to one ledger, and each applies what it committed. An office whose batch
  * follows directly on what it knows sends it straight on; otherwise it asks the segment how far it
- * is and reads from there in the ledger. So whatever one office leaves behind, another brings; what
- * is brought twice changes nothing.
+ * is and reads from there in the ledger. So whatever one office leaves behind, another brings, once
+ * the segment has stood still between two looks; what is brought twice changes nothing.
  *
  * What can go wrong: a segment that does not answer is left behind and tried again, with growing
  * pauses; one that is stale or broken is reported, and left to recovery, which rebuilds it from the

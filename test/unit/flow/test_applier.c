@@ -262,10 +262,50 @@ static void many_events_go_in_pages(void **state)
     }
     assert_int_equal(total(1), 10);
     ledger.is_slow = true;
+    assert_false(turn(1)); /* it sees how far the segments are */
     fake_clock_pass_ms(&world.clock, 1000);
     assert_true(turn(1)); /* one page, and there is more */
     assert_int_equal(settle(1), 1);
     assert_int_equal(total(1), 1310);
+    assert_caught_up();
+}
+
+static void (*apply_there)(struct segments *segments, struct segment_call *calls, size_t count);
+static uint32_t brought;
+
+static void apply_and_count(struct segments *segments, struct segment_call *calls, size_t count)
+{
+    brought += (uint32_t)count;
+    apply_there(segments, calls, count);
+}
+
+/* Or every office of a large shop would bring all events of a storm. */
+static void what_another_office_brings_is_left_to_it(void **state)
+{
+    (void)state;
+    open_sale(0, 10);
+    struct segments_ops counted = *offices[1].segments->ops;
+    apply_there = counted.apply;
+    counted.apply = apply_and_count;
+    offices[1].segments->ops = &counted;
+    brought = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        commit_and_apply(0, event_restock(0, 1));
+        commit(event_restock(0, 1)); /* it has not come to this one yet */
+        (void)turn(1);
+        fake_clock_pass_ms(&world.clock, 400);
+    }
+    assert_int_equal(brought, 0);
+    /* Nobody goes on: the segment stands still. */
+    (void)turn(1);
+    fake_clock_pass_ms(&world.clock, 400);
+    (void)settle(1);
+    assert_int_equal(brought, 1);
+    assert_caught_up();
+    commit_and_apply(1, event_restock(0, 1)); /* what it has committed itself it brings at once */
+    assert_caught_up();
+    commit(event_restock(1, 1));
+    assert_false(offices[1].sink->ops->turn(offices[1].sink, now_ms(), true)); /* in a hurry, too */
     assert_caught_up();
 }
 
@@ -774,6 +814,7 @@ int main(void)
         TEST(two_offices_write_to_one_ledger),
         TEST(who_comes_first_brings_the_others_events_too),
         TEST(many_events_go_in_pages),
+        TEST(what_another_office_brings_is_left_to_it),
         TEST(a_segment_that_is_away_is_caught_up_later),
         TEST(it_does_not_ask_a_segment_that_is_away_all_the_time),
         TEST(what_is_interrupted_is_brought_later),
