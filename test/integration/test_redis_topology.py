@@ -19,7 +19,9 @@ import redislib
 import sluicelib
 from sluicelib import eventually
 
-PROBE = os.path.join(os.path.dirname(sluicelib.BINARY), "test", "redis_probe")
+PROGRAMS = os.path.join(os.path.dirname(sluicelib.BINARY), "test")
+PROBE = os.path.join(PROGRAMS, "redis_probe")
+SEGMENTS_SUITE = os.path.join(PROGRAMS, "conformance_test_segments_redis")
 ITEM, STOCK = 11, 1000000
 
 pytestmark = pytest.mark.skipif(redislib.missing() != "",
@@ -192,6 +194,23 @@ def test_one_server(make_probe):
         told = probe.buy(50)
         assert fates(told) == {"won": 50}
         probe.check(server, 0, 2, told)
+
+
+# ---------------------------------------------------------------- the contract
+
+@pytest.mark.asan
+@pytest.mark.parametrize("topology", ["cluster", "sentinels"])
+def test_the_contract_of_segments(request, topology):
+    """The suite that all segments pass, spread over the masters of a Cluster, and on the master that
+    Sentinels name. (On one server it is among the unit tests.)"""
+    group = request.getfixturevalue(topology)
+    with redislib.Redis() as server:  # for what the suite does beside the segments
+        done = subprocess.run(
+            [SEGMENTS_SUITE], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.STDOUT, timeout=900,
+            env={**os.environ, "SLUICE_TEST_REDIS": f"127.0.0.1:{server.port}",
+                 "SLUICE_TEST_REDIS_URL": group.url})
+    assert done.returncode == 0 and "[  PASSED  ]" in done.stdout, done.stdout[-4000:]
 
 
 # ---------------------------------------------------------------- who may ask
