@@ -67,7 +67,9 @@ class Redis(proclib.Member):
                     "repl-ping-replica-period": 1, "repl-timeout": 10}
         if self.cluster_port:
             settings.update({"cluster-enabled": "yes", "cluster-config-file": "nodes.conf",
-                             "cluster-port": self.cluster_port, "cluster-node-timeout": 1000})
+                             "cluster-port": self.cluster_port, "cluster-node-timeout": 1000,
+                             # As docs/REDIS.md wants it: one dead master stops its slots only.
+                             "cluster-require-full-coverage": "no"})
         if self.replica_of:
             settings["replicaof"] = f"127.0.0.1 {self.replica_of}"
         settings.update(self.options)
