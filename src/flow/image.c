@@ -14,6 +14,7 @@
 struct reading {
     const struct await *await;
     struct ledger *ledger;
+    const struct image_pulse *pulse;
     struct image *image;
     union {
         struct order_row orders[PAGE];
@@ -29,10 +30,20 @@ static struct ledger_query query_of(const struct reading *reading, enum ledger_q
         .kind = kind, .segment = (int32_t)reading->image->segment, .limit = PAGE};
 }
 
+static int read_page(struct reading *reading, struct ledger_query *query)
+{
+    const struct image_pulse *pulse = reading->pulse;
+    if (pulse != NULL && !pulse->goes_on(pulse->context)) {
+        query->count = 0;
+        return ERR_CLOSED;
+    }
+    return await_read(reading->await, reading->ledger, query);
+}
+
 static int read_last_event(struct reading *reading, uint64_t *ret_event)
 {
     struct ledger_query query = query_of(reading, QUERY_STATE);
-    int error = await_read(reading->await, reading->ledger, &query);
+    int error = read_page(reading, &query);
     if (error == 0) {
         *ret_event = query.last_event;
         reading->image->highest_ms = query.highest_ms;
@@ -110,7 +121,7 @@ static int read_orders(struct reading *reading)
     query.orders = reading->page.orders;
     int error;
     do {
-        error = await_read(reading->await, reading->ledger, &query);
+        error = read_page(reading, &query);
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             const struct order_row *row = &query.orders[i];
             query.after_item = row->item;
@@ -129,7 +140,7 @@ static int read_new_order(struct reading *reading, const struct ledger_event *ev
     query.id = event->id;
     query.orders = &row;
     query.limit = 1;
-    int error = await_read(reading->await, reading->ledger, &query);
+    int error = read_page(reading, &query);
     if (error == ERR_NOTFOUND) {
         return 0; /* of a sale that is gone */
     }
@@ -199,7 +210,7 @@ static int read_events(struct reading *reading, uint64_t after, uint64_t until, 
     query.after = after;
     query.events = reading->page.events;
     while (error == 0 && query.after < until) {
-        error = await_read(reading->await, reading->ledger, &query);
+        error = read_page(reading, &query);
         uint64_t last = until;
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             struct ledger_event event = query.events[i];
@@ -251,7 +262,7 @@ static int read_sales(struct reading *reading)
     int error;
     do {
         uint64_t last = query.after;
-        error = await_read(reading->await, reading->ledger, &query);
+        error = read_page(reading, &query);
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             last = query.sales[i]->id;
             error = add_sale(reading->image, query.sales[i]);
@@ -288,7 +299,7 @@ static int read_items(struct reading *reading)
     reading->image->items_count = 0;
     int error;
     do {
-        error = await_read(reading->await, reading->ledger, &query);
+        error = read_page(reading, &query);
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             query.after = query.allotments[i].item;
             error = add_item(reading->image, &query.allotments[i]);
@@ -430,7 +441,7 @@ static int read_all(struct reading *reading)
 }
 
 int image_read(const struct await *await, struct ledger *ledger, uint32_t segment,
-               struct image *ret_image)
+               const struct image_pulse *pulse, struct image *ret_image)
 {
     struct reading *reading = malloc(sizeof(*reading));
     if (reading == NULL) {
@@ -439,6 +450,7 @@ int image_read(const struct await *await, struct ledger *ledger, uint32_t segmen
     *ret_image = (struct image){.segment = segment};
     reading->await = await;
     reading->ledger = ledger;
+    reading->pulse = pulse;
     reading->image = ret_image;
     int error = read_all(reading);
     free(reading);

@@ -77,9 +77,15 @@ struct image {
     size_t orders_room;
 };
 
-/* ERR_AGAIN: sales and shares did not hold still long enough. */
+/* Asked between two pages: a large segment takes longer to read than a lease lasts. */
+struct image_pulse {
+    bool (*goes_on)(void *context); /* false: the reading ends, ERR_CLOSED */
+    void *context;
+};
+
+/* ERR_AGAIN: sales and shares did not hold still long enough. pulse: NULL for none. */
 int image_read(const struct await *await, struct ledger *ledger, uint32_t segment,
-               struct image *ret_image);
+               const struct image_pulse *pulse, struct image *ret_image);
 void image_done(struct image *image);
 /* NULL: none. */
 const struct image_item *image_item(const struct image *image, uint64_t item);

@@ -344,9 +344,10 @@ void reconcile_segment(struct reconcile *reconcile, uint32_t segment)
     }
     bool transfers_known = mark_transfers(&looking);
     bool asked = transfers_known && ask_all(&looking);
-    reconcile->error = reconcile->error != 0 ? reconcile->error
-                                             : image_read(&reconcile->ports.await,
-                                                          reconcile->ports.ledger, segment, &image);
+    reconcile->error =
+        reconcile->error != 0
+            ? reconcile->error
+            : image_read(&reconcile->ports.await, reconcile->ports.ledger, segment, NULL, &image);
     if (reconcile->error != 0) {
         free(looking.numbers);
         return;

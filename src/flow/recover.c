@@ -88,6 +88,16 @@ static bool keep_lease(struct recover *recover, struct job *job, const char *ste
     return false;
 }
 
+/* Whatever takes long for one segment, those that wait for it stay ours, too. */
+static void keep_leases(struct recover *recover, const char *step)
+{
+    for (uint32_t i = 0; i < recover->jobs_count; i++) {
+        if (!recover->jobs[i].failed) {
+            (void)keep_lease(recover, &recover->jobs[i], step);
+        }
+    }
+}
+
 /* ---- who is in need ---- */
 
 static int read_epochs(struct recover *recover, uint64_t *ret_epochs)
@@ -209,11 +219,7 @@ static void wait(struct recover *recover, int64_t for_ms, bool (*ends)(const str
     int64_t poll_ms = recover->options.poll_ms;
     for (int64_t left_ms = for_ms; left_ms > 0 && !ends(recover); left_ms -= poll_ms) {
         await_sleep(&recover->ports.await, left_ms < poll_ms ? left_ms : poll_ms);
-        for (uint32_t i = 0; i < recover->jobs_count; i++) {
-            if (!recover->jobs[i].failed) {
-                (void)keep_lease(recover, &recover->jobs[i], step);
-            }
-        }
+        keep_leases(recover, step);
     }
 }
 
@@ -246,7 +252,8 @@ static void raise_epoch(struct recover *recover, struct job *job)
  * since: anything but DONE ends the attempt. */
 static void send_steps(struct recover *recover, struct job *job)
 {
-    if (recover->steps_count == 0 || job->failed || !keep_lease(recover, job, "fill")) {
+    keep_leases(recover, "fill");
+    if (recover->steps_count == 0 || job->failed) {
         return;
     }
     enum segment_outcome outcome =
@@ -346,17 +353,33 @@ static void fill_gate(struct recover *recover, struct job *job, const struct ima
     send_steps(recover, job);
 }
 
+struct read_pulse {
+    struct recover *recover;
+    const struct job *job;
+};
+
+static bool read_goes_on(void *context)
+{
+    struct read_pulse *pulse = context;
+    keep_leases(pulse->recover, "read");
+    return !pulse->job->failed;
+}
+
 static void make_anew(struct recover *recover, struct job *job)
 {
     const struct recover_ports *ports = &recover->ports;
+    struct read_pulse pulse = {recover, job};
     struct image image;
     raise_epoch(recover, job);
     if (job->failed) {
         return;
     }
-    int error = image_read(&ports->await, ports->ledger, job->segment, &image);
-    if (error != 0) {
+    int error = image_read(&ports->await, ports->ledger, job->segment,
+                           &(struct image_pulse){read_goes_on, &pulse}, &image);
+    if (error != 0 && !job->failed) {
         fail(recover, job, "read", err_text(error));
+    }
+    if (error != 0) {
         return;
     }
     fill_gate(recover, job, &image);

@@ -209,7 +209,8 @@ static void test_pictures_are_exact(void **state)
         process.meanwhile = others_write;
         process.context = &reader;
         uint64_t before = reader.world.ledger.events_count;
-        assert_int_equal(0, image_read(&process.await, &process.ledger.port, SEGMENT, &image));
+        assert_int_equal(0,
+                         image_read(&process.await, &process.ledger.port, SEGMENT, NULL, &image));
         moved += reader.world.ledger.events_count - before;
         others_write(&process); /* and behind it */
         check_orders(&reader.world.ledger, &image);
@@ -236,7 +237,7 @@ static void test_every_read_may_fail(void **state)
     for (;; reads++) {
         process.calls = 0;
         process.dies_at = reads;
-        int error = image_read(&process.await, &process.ledger.port, SEGMENT, &image);
+        int error = image_read(&process.await, &process.ledger.port, SEGMENT, NULL, &image);
         if (error == 0) {
             break;
         }

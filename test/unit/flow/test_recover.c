@@ -535,6 +535,33 @@ static void test_a_lease_is_kept_through_long_waits(void **state)
     shop_close(&shop);
 }
 
+static void time_passes(struct process *process)
+{
+    fake_clock_pass_ms(&process->world->clock, WORLD_LEASE_MS / 5);
+}
+
+/* Reading and filling one segment takes longer than a lease; three of them wait for each other. */
+static void test_leases_are_kept_however_long_it_takes(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, 1);
+    shop_sell(&shop);
+    for (uint32_t s = 0; s < SEGMENTS; s++) {
+        sim_segments_empty(shop.world.sim, s);
+    }
+    int64_t before_ms = clock_wall_ms(&shop.world.clock.port);
+    shop.process.meanwhile = time_passes;
+    struct recover_round round = round_of(shop.recover);
+    shop.process.meanwhile = NULL;
+    assert_true(clock_wall_ms(&shop.world.clock.port) - before_ms > 3 * WORLD_LEASE_MS);
+    assert_int_equal(SEGMENTS, round.rebuilt);
+    assert_int_equal(0, round.failed);
+    seg_settle(&shop.world);
+    seg_agree(&shop.world);
+    shop_close(&shop);
+}
+
 /* ---- whatever others write meanwhile ---- */
 
 struct stirrer {
@@ -701,6 +728,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_whole_segment_is_left_alone),
+        cmocka_unit_test(test_leases_are_kept_however_long_it_takes),
         cmocka_unit_test(test_what_cannot_be_asked_is_left_alone),
         cmocka_unit_test(test_an_emptied_segment_comes_back),
         cmocka_unit_test(test_forgotten_writes_come_back),
