@@ -301,13 +301,15 @@ bool engines_refill(struct engines *engines, uint32_t segment, uint64_t item, ui
 
 bool engines_keep_round(struct engines *engines, int64_t now_ms)
 {
-    uint64_t broken = atomic_exchange(&engines->places->broken, 0);
+    bool broken = false;
     for (uint32_t s = 0; s < engines->segments_count; s++) {
-        if ((broken >> s & 1) != 0) {
-            recover_report(engines->recover, s, places_epoch(engines->places, s));
+        uint64_t epoch = places_take_broken(engines->places, s);
+        if (epoch != 0) {
+            recover_report(engines->recover, s, epoch);
+            broken = true;
         }
     }
-    if (broken != 0 || now_ms >= engines->look_ms) {
+    if (broken || now_ms >= engines->look_ms) {
         struct recover_round rebuilt = {0};
         int error = recover_round(engines->recover, &rebuilt);
         engines->look_ms = now_ms + KEEP_LOOK_MS;

@@ -98,7 +98,7 @@ static size_t settle(struct applier *applier, struct segment_call *calls,
         if (call->outcome == SEGMENT_STALE || call->outcome == SEGMENT_BROKEN) {
             places_doubt(applier->places, call->segment);
             if (call->outcome == SEGMENT_BROKEN) {
-                (void)atomic_fetch_or(&applier->places->broken, 1ULL << call->segment);
+                places_broke(applier->places, call->segment, call->epoch);
             }
         }
         if (call->outcome != SEGMENT_DONE) {
@@ -108,7 +108,7 @@ static size_t settle(struct applier *applier, struct segment_call *calls,
         if (events[i]->kind == EVENT_ORDER_FAILED && events[i]->reason == REFUSAL_NO_STOCK &&
             call->verdict == VERDICT_DONE) {
             /* It had accepted what the ledger has no unit for: it is wrong. */
-            (void)atomic_fetch_or(&applier->places->broken, 1ULL << call->segment);
+            places_broke(applier->places, call->segment, call->epoch);
         }
         reach->at = events[i]->number;
     }

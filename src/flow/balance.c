@@ -196,10 +196,13 @@ static int begin(struct balance *balance, struct item_spread *spread, uint32_t f
                            .item = row.item,
                            .segment = from,
                            .to_segment = to,
+                           .epoch = balance->epochs[from],
+                           .to_epoch = balance->epochs[to],
                            .amount = units};
     memcpy(op.key, row.key, sizeof(op.key));
     int error = await_write(&ports->await, ports->ledger, &op, LEASE, balance->token);
     if (error != 0 || op.refusal != REFUSAL_NONE) {
+        spread->known &= ~(1ULL << from); /* what was seen of it is not so: not in this round */
         return error;
     }
     spread->moves++;

@@ -9,7 +9,9 @@
  * What can go wrong: whoever moved them dies between two steps. The next round, of whoever holds the
  * lease then, finishes what is open: each step done again is done once. If the source is rebuilt in
  * between, its epoch is raised, the transfer is void and the units are the source's again; a step of
- * such a transfer is refused by gate and ledger alike. So a transfer needs no fence at the gate: its
+ * such a transfer is refused by gate and ledger alike. If either of the two was rebuilt between the look
+ * that a move follows from and its note in the ledger, the note is refused, and the next round looks
+ * again. So a transfer needs no fence at the gate: its
  * id, its epoch and the lease on its two ledger writes are enough.
  *
  * Who gets units: a home with less than a quarter of the fair share gets what it lacks of that share,

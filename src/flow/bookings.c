@@ -237,12 +237,19 @@ void bookings_transfer(struct bookings *bookings, uint64_t item, uint32_t from, 
 {
     struct ledger_op *op = &bookings->ops[0].op;
     struct order_id id;
+    uint64_t epoch = places_epoch(bookings->places, from);
+    uint64_t to_epoch = places_epoch(bookings->places, to);
+    if (epoch == 0 || to_epoch == 0) {
+        return; /* one of them is being rebuilt: what it has nobody knows */
+    }
     crypt_random(&id, sizeof(id));
     memset(&bookings->ops[0], 0, sizeof(bookings->ops[0]));
     op->kind = LEDGER_TRANSFER;
     op->item = item;
     op->segment = from;
     op->to_segment = to;
+    op->epoch = epoch;
+    op->to_epoch = to_epoch;
     op->amount = units;
     id.hi = (uint64_t)ORDER_FRESH << 62 | (id.hi & ((1ULL << 62) - 1)); /* a text that parses */
     order_id_text(id, op->key);

@@ -15,7 +15,7 @@ struct places {
     uint32_t count;
     _Atomic uint64_t epochs[SEGMENTS_MAX]; /* 0: the ledger and the segment do not agree */
     _Atomic uint64_t doubts;               /* a bit for each segment */
-    _Atomic uint64_t broken;               /* those that contradict themselves: to be rebuilt */
+    _Atomic uint64_t broken[SEGMENTS_MAX]; /* the epoch that contradicted itself; 0: none did */
     _Atomic bool clock_is_off;             /* this machine's time is not the gate's: sell nothing */
 };
 
@@ -26,6 +26,16 @@ static inline uint64_t places_epoch(struct places *places, uint32_t segment)
 static inline void places_doubt(struct places *places, uint32_t segment)
 {
     (void)atomic_fetch_or(&places->doubts, 1ULL << segment);
+}
+/* The segment of this epoch is to be rebuilt; one that has been rebuilt meanwhile is not. */
+static inline void places_broke(struct places *places, uint32_t segment, uint64_t epoch)
+{
+    atomic_store(&places->broken[segment], epoch);
+}
+/* The epoch that is to be rebuilt, told once; 0: none. */
+static inline uint64_t places_take_broken(struct places *places, uint32_t segment)
+{
+    return atomic_exchange(&places->broken[segment], 0);
 }
 
 #endif

@@ -151,9 +151,11 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                present epoch: STALE_EPOCH, and op.epoch is the present one. Of items whose sale was
  *                warmed before the segment was there it gets a share of nothing: it is nobody's
  *                home there, and may hold stock.
- *   TRANSFER     item, segment, to_segment, amount, key (its id) -> noted, nothing moved yet. The
- *                same key again: repeated, or for another transfer DIFFERENT_REQUEST. NO_SUCH_ITEM;
- *                BAD_REQUEST where one of the segments has no share of it; BAD_STATE when closed.
+ *   TRANSFER     item, segment, to_segment, amount, key (its id); epoch and to_epoch: the two
+ *                segments as whoever wants it has seen them (0: whatever they are) -> noted, nothing
+ *                moved yet. The same key again: repeated, or for another transfer DIFFERENT_REQUEST.
+ *                NO_SUCH_ITEM; BAD_REQUEST where one of the segments has no share of it; BAD_STATE
+ *                when closed; STALE_EPOCH: one of them has begun another life since.
  *   TRANSFERRED  key, segment, epoch, amount (what really left) -> the allotments change, and an
  *                event brings the units to to_segment (none: no event). Once; the same again:
  *                repeated, with other units DIFFERENT_REQUEST. A void one, or one of an older epoch:
@@ -205,7 +207,8 @@ struct ledger_op {
     uint64_t lsn;                /* BOOK */
     uint32_t segment;            /* BOOK, FAIL, EPOCH, TRANSFER* */
     uint32_t to_segment;         /* TRANSFER */
-    uint64_t epoch;              /* BOOK, EPOCH, TRANSFERRED; out: of EPOCH */
+    uint64_t epoch;              /* BOOK, EPOCH, TRANSFER*; out: of EPOCH */
+    uint64_t to_epoch;           /* TRANSFER */
     enum refusal reason;         /* FAIL */
     struct order_id id;
     uint64_t user;

@@ -342,6 +342,12 @@ int ledger_transfer_parse(struct span text, enum transfer_state *ret_state)
     return ERR_CORRUPT;
 }
 
+bool ledger_transfer_is_stale(const struct ledger_op *op, uint64_t epoch, uint64_t to_epoch)
+{
+    return (op->epoch != 0 && op->epoch != epoch) ||
+           (op->to_epoch != 0 && op->to_epoch != to_epoch);
+}
+
 enum refusal ledger_transfer_again(const struct ledger_transfer *have, const struct ledger_op *op)
 {
     const struct transfer_row *row = &have->row;

@@ -97,6 +97,8 @@ struct ledger_transfer {
     uint64_t moved; /* DONE: what really left */
     enum transfer_state state;
 };
+/* Whether a TRANSFER was thought of in the present lives of both segments. */
+bool ledger_transfer_is_stale(const struct ledger_op *op, uint64_t epoch, uint64_t to_epoch);
 /* A TRANSFER under a key that there is: REFUSAL_NONE: the same one. */
 enum refusal ledger_transfer_again(const struct ledger_transfer *have, const struct ledger_op *op);
 /* Whether a TRANSFERRED may be done; row.epoch is there. REFUSAL_NONE: it may, or (repeated) it has

@@ -179,6 +179,14 @@ int maria_op_transfer(struct maria_write *w, struct ledger_op *op)
         op->refusal = item->sale_state == SALE_CLOSED ? REFUSAL_BAD_STATE : REFUSAL_BAD_REQUEST;
         return 0;
     }
+    uint64_t epoch = 0;
+    uint64_t to_epoch = 0;
+    err = maria_epoch(w, op->segment, &epoch);
+    err = err != 0 ? err : maria_epoch(w, op->to_segment, &to_epoch);
+    if (err != 0 || ledger_transfer_is_stale(op, epoch, to_epoch)) {
+        op->refusal = err == 0 ? REFUSAL_STALE_EPOCH : REFUSAL_NONE;
+        return err;
+    }
     return maria_run(w->maria, MARIA_TRANSFER_ADD, v_key(op->key), v_int((int64_t)op->item),
                      v_int(op->segment), v_int(op->to_segment), v_int((int64_t)op->amount),
                      v_int(w->now_ms));

@@ -76,6 +76,47 @@ static void test_a_transfer(void **state)
     }
 }
 
+/* What it follows from was seen in an earlier life of one of the two: it is not noted. */
+static void test_a_transfer_of_earlier_lives(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 30, 0, false);
+    struct ledger_op raise = raise_epoch(1, 1);
+    write_op(f, T0, &raise);
+    static const struct {
+        uint32_t from, to;
+        uint64_t epoch, to_epoch;
+        enum refusal refusal;
+    } rows[] = {
+        {1, 0, 1, 1, REFUSAL_STALE_EPOCH}, {0, 1, 1, 1, REFUSAL_STALE_EPOCH},
+        {1, 0, 3, 1, REFUSAL_STALE_EPOCH}, {0, 1, 0, 1, REFUSAL_STALE_EPOCH},
+        {1, 0, 1, 0, REFUSAL_STALE_EPOCH}, {1, 0, 2, 1, REFUSAL_NONE},
+        {0, 1, 1, 2, REFUSAL_NONE},        {0, 1, 0, 0, REFUSAL_NONE},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char key[] = "t0";
+        key[1] = (char)('0' + i);
+        struct ledger_op op = transfer(key, rows[i].from, rows[i].to, 1);
+        op.epoch = rows[i].epoch;
+        op.to_epoch = rows[i].to_epoch;
+        assert_told(f, op, rows[i].refusal, false);
+        if (rows[i].refusal != REFUSAL_NONE) {
+            assert_told(f, transferred(key, rows[i].from, rows[i].epoch, 1), REFUSAL_NOT_FOUND,
+                        false);
+        }
+    }
+    /* Within one batch, too. */
+    struct ledger_op up = raise_epoch(0, 1);
+    struct ledger_op late = transfer("late", 0, 1, 1);
+    late.epoch = 1;
+    write_batch(f, T0, (struct ledger_op *[]){&up, &late}, 2);
+    assert_int_equal(late.refusal, REFUSAL_STALE_EPOCH);
+    /* One that was noted is known by its key, whatever has become of the segments. */
+    struct ledger_op known = transfer("t5", 1, 0, 1);
+    known.epoch = 1;
+    assert_told(f, known, REFUSAL_NONE, true);
+}
+
 static void test_transfers_that_cannot_be(void **state)
 {
     struct fixture *f = *state;
@@ -191,6 +232,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup_shared, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_transfer),
+        TEST(test_a_transfer_of_earlier_lives),
         TEST(test_transfers_that_cannot_be),
         TEST(test_what_is_on_its_way),
         TEST(test_another_life_voids_transfers),

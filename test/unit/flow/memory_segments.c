@@ -124,7 +124,12 @@ static enum refusal transfer_refusal(const struct memory_ledger *ledger, const s
     bool wanted = op->segment != op->to_segment && op->amount > 0 && op->amount <= STOCK_MAX &&
                   op->key[0] != '\0' && memory_share(ledger, op->item, op->segment) != NULL &&
                   memory_share(ledger, op->item, op->to_segment) != NULL;
-    return wanted ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
+    if (!wanted) {
+        return REFUSAL_BAD_REQUEST;
+    }
+    return ledger_transfer_is_stale(op, ledger->epochs[op->segment], ledger->epochs[op->to_segment])
+               ? REFUSAL_STALE_EPOCH
+               : REFUSAL_NONE;
 }
 
 void memory_transfer(struct memory_write *w, struct ledger_op *op)
