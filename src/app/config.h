@@ -93,6 +93,12 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Distributed: decisions under way from the outboxes to the queue.")                          \
     X(relay, direct_after_s, NUMBER, 0, 1000000000, 10, "s", RESTART,                              \
       "Distributed: how long the queue may be away before decisions go straight to the ledger.")   \
+    X(relay, direct_outbox, NUMBER, 0, 100000000, 100000, "decisions", RESTART,                    \
+      "Distributed: with more decisions than this in one outbox they go there sooner, while the "  \
+      "queue is away. 0: no sooner.")                                                              \
+    X(relay, direct_rate, NUMBER, 0, 1000000, 5000, "decisions a second", RESTART,                 \
+      "Distributed: how fast one relay brings them to the ledger while the queue is away. 0: as "  \
+      "fast as it can.")                                                                           \
     X(relay, stale_s, NUMBER, 0, 1000000, 0, "s", RESTART,                                         \
       "Distributed: an order that is not booked so long after its buyer asked fails (overloaded), " \
       "and its units are sold again. Longer than spool.line_s. 0: never, it waits.")               \

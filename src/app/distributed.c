@@ -216,6 +216,8 @@ static void set_dials(struct dials *dials, const struct config *config)
     atomic_store(&dials->line_ms, config->spool_line_s * 1000);
     atomic_store(&dials->stale_ms, config->relay_stale_s * 1000);
     atomic_store(&dials->direct_after_ms, config->relay_direct_after_s * 1000);
+    atomic_store(&dials->direct_outbox, config->relay_direct_outbox);
+    atomic_store(&dials->direct_rate, config->relay_direct_rate);
 }
 
 int distributed_open(const struct config *config, uint32_t loops, struct clock_port *clock,

@@ -15,6 +15,8 @@ struct dials {
     _Atomic int64_t line_ms;  /* how long each of them may stand there */
     _Atomic int64_t stale_ms; /* a decision that was not booked for so long fails; 0: never */
     _Atomic int64_t direct_after_ms; /* how long the queue may be away; INT64_MAX: for ever */
+    _Atomic int64_t direct_outbox;   /* nor with so many decisions in one outbox; 0: no bound */
+    _Atomic int64_t direct_rate;     /* of one relay, decisions a second; 0: as fast as it can */
 };
 
 /* Whether a buyer who asked then has waited too long for his booking. */

@@ -12,6 +12,10 @@
 
 #define TAKE_MAX 512
 #define DONE_MAX 128
+/* How long the queue may confirm nothing before the outboxes are looked at, and how often then. */
+#define CROWD_AFTER_MS 1000
+/* Of a rate: so much of a second may come at once. */
+#define BURST_MS 100
 
 enum slot_state { SLOT_FREE, SLOT_WAITING, SLOT_SENT, SLOT_SAFE };
 
@@ -39,6 +43,11 @@ struct relay {
     bool direct;
     bool probing;   /* direct: one message is under way, to see whether the queue is back */
     uint64_t probe; /* its number */
+    bool crowded;   /* the queue is away, and an outbox is as full as it may get without it */
+    int64_t look_ms;
+    int64_t credit;    /* thousandths of decisions that may go straight to the ledger ... */
+    int64_t credit_ms; /* ... as of then */
+    uint32_t book_at;  /* the slot that is looked at first */
 };
 
 static void set_state(struct relay *relay, struct slot *slot, enum slot_state state)
@@ -164,6 +173,28 @@ static bool can_book(const struct slot *slot, int64_t now_ms)
            backoff_is_over(&slot->backoff, now_ms);
 }
 
+static bool has_rate(const struct relay *relay)
+{
+    return relay->queue != NULL && atomic_load(&relay->options.dials->direct_rate) > 0;
+}
+
+/* How many may be brought to the ledger now. */
+static size_t may_book(struct relay *relay, int64_t now_ms)
+{
+    int64_t rate = atomic_load(&relay->options.dials->direct_rate);
+    int64_t most = rate * BURST_MS > 1000 ? rate * BURST_MS : 1000;
+    if (!has_rate(relay)) {
+        return TAKE_MAX;
+    }
+    if (now_ms > relay->credit_ms) { /* a long time is worth no more than a burst */
+        int64_t passed_ms = now_ms - relay->credit_ms < most ? now_ms - relay->credit_ms : most;
+        relay->credit += passed_ms * rate;
+        relay->credit_ms = now_ms;
+    }
+    relay->credit = relay->credit < most ? relay->credit : most;
+    return relay->credit / 1000 < TAKE_MAX ? (size_t)(relay->credit / 1000) : TAKE_MAX;
+}
+
 /* Those that were sent, too: a queue that is there and confirms nothing would keep them. What comes
  * both ways is booked once. */
 static void book(struct relay *relay)
@@ -171,7 +202,10 @@ static void book(struct relay *relay)
     uint32_t at[TAKE_MAX];
     size_t count = 0;
     int64_t now_ms = inside_time_ms(relay->time);
-    for (uint32_t i = 0; i < relay->options.window && count < TAKE_MAX; i++) {
+    size_t most = may_book(relay, now_ms);
+    for (uint32_t k = 0; k < relay->options.window && count < most; k++) {
+        uint32_t i = relay->book_at; /* in turn: none is passed by those that are taken later */
+        relay->book_at = i + 1 < relay->options.window ? i + 1 : 0;
         if (can_book(&relay->slots[i], now_ms)) {
             decision_of(&relay->slots[i].entry, &relay->decisions[count]);
             at[count++] = i;
@@ -180,6 +214,7 @@ static void book(struct relay *relay)
     if (count == 0) {
         return;
     }
+    relay->credit -= has_rate(relay) ? (int64_t)count * 1000 : 0;
     bookings_run(relay->bookings, relay->decisions, count);
     for (size_t i = 0; i < count; i++) {
         booked(relay, &relay->slots[at[i]], &relay->decisions[i]);
@@ -236,6 +271,27 @@ static void mark_done(struct relay *relay)
 
 /* ---- the turn ---- */
 
+/* While the queue confirms nothing: whether an outbox is fuller than it may get. Once it is, it stays
+ * so until the queue is back. */
+static void look_at_outboxes(struct relay *relay, int64_t now_ms)
+{
+    int64_t most = atomic_load(&relay->options.dials->direct_outbox);
+    if (now_ms - relay->confirmed_ms <= CROWD_AFTER_MS || most == 0) {
+        relay->crowded = false;
+        return;
+    }
+    if (relay->crowded || now_ms < relay->look_ms) {
+        return;
+    }
+    relay->look_ms = now_ms + CROWD_AFTER_MS;
+    for (uint32_t s = 0; s < relay->bookings->places->count; s++) {
+        struct segment_state state;
+        segments_look(relay->segments, s, &state);
+        relay->crowded =
+            relay->crowded || (state.outcome == SEGMENT_DONE && state.outbox > (uint64_t)most);
+    }
+}
+
 /* The queue is away when nothing was confirmed for a while, and back when something is. */
 static void choose_way(struct relay *relay, int64_t now_ms)
 {
@@ -246,8 +302,9 @@ static void choose_way(struct relay *relay, int64_t now_ms)
     if (relay->used == relay->safe && !relay->direct) {
         relay->confirmed_ms = now_ms; /* nothing was there to be confirmed */
     }
-    bool direct =
-        now_ms - relay->confirmed_ms > atomic_load(&relay->options.dials->direct_after_ms);
+    look_at_outboxes(relay, now_ms);
+    bool direct = relay->crowded || now_ms - relay->confirmed_ms >
+                                        atomic_load(&relay->options.dials->direct_after_ms);
     if (direct != relay->direct) {
         log_event(direct ? LOG_WARN : LOG_INFO, direct ? "relay.queue_away" : "relay.queue_back",
                   LOG_STR("what", direct ? "decisions go straight to the ledger" : ""));
@@ -257,10 +314,16 @@ static void choose_way(struct relay *relay, int64_t now_ms)
 }
 
 /* How long it may wait for entries: while there is nothing else to do. */
-static int64_t pause_ms(const struct relay *relay, int64_t now_ms, int64_t wait_ms)
+static int64_t pause_ms(struct relay *relay, int64_t now_ms, int64_t wait_ms)
 {
+    int64_t credit_ms = 0; /* until there is some */
     if (relay->used > relay->safe && !relay->direct) {
         return 0; /* it waits for the queue instead */
+    }
+    if (has_rate(relay) && may_book(relay, now_ms) == 0) {
+        int64_t rate = atomic_load(&relay->options.dials->direct_rate);
+        credit_ms = rate > 0 ? (1000 - relay->credit + rate - 1) / rate : 0;
+        credit_ms = credit_ms < wait_ms ? credit_ms : wait_ms;
     }
     for (uint32_t i = 0; relay->used > relay->safe && i < relay->options.window; i++) {
         const struct slot *slot = &relay->slots[i];
@@ -269,7 +332,7 @@ static int64_t pause_ms(const struct relay *relay, int64_t now_ms, int64_t wait_
             wait_ms = left_ms > 0 ? left_ms : 0;
         }
     }
-    return wait_ms;
+    return wait_ms < credit_ms ? credit_ms : wait_ms;
 }
 
 void relay_turn(struct relay *relay, int64_t wait_ms)

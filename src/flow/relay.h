@@ -3,9 +3,10 @@
  * confirmed, and only then marked done. Several relays may run, in several processes; each owns what
  * it has taken, and what a dead one held another claims.
  *
- * What can go wrong: the queue is away. Then the outboxes grow; after a while (dials), and
- * always where there is no queue, decisions go straight to the office, which books them in the
- * same way. What is neither confirmed nor booked is never marked done.
+ * What can go wrong: the queue is away. Then the outboxes grow; after a while, or when one of them
+ * is full enough (dials), decisions go straight to the office, which books them in the same way, at
+ * a limited rate: the ledger has other work. Always, and as fast as it can, where there is no queue.
+ * What is neither confirmed nor booked is never marked done.
  *
  * One thread.
  */

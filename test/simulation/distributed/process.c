@@ -240,8 +240,12 @@ static void make_front(struct process *process)
 {
     struct world *world = process->world;
     process->places.count = world->count;
-    process->dials = (struct dials){
-        .line = 20, .line_ms = 20000, .stale_ms = world->plan.stale_ms, .direct_after_ms = 3000};
+    process->dials = (struct dials){.line = 20,
+                                    .line_ms = 20000,
+                                    .stale_ms = world->plan.stale_ms,
+                                    .direct_after_ms = 3000,
+                                    .direct_outbox = world->plan.direct_outbox,
+                                    .direct_rate = world->plan.direct_rate};
     atomic_store(&process->places.clock_is_off, true); /* until it has been compared */
     process->gate = sim_segments_front(world->segments, LANES);
     struct remote_options options = {.loops = LOOPS,

@@ -166,7 +166,10 @@ static void draw_dials(struct world *world)
 {
     static const int64_t stale_ms[] = {0, 0, 0, 1200, 5000, 25000};
     struct prng prng = prng_of(world->options.seed * 0x9e3779b97f4a7c15ULL + 7);
+    static const int64_t rates[] = {0, 0, 3, 20, 200};
     world->plan.stale_ms = stale_ms[prng_below(&prng, 6)];
+    world->plan.direct_outbox = (int64_t)prng_below(&prng, 30);
+    world->plan.direct_rate = rates[prng_below(&prng, 5)];
 }
 
 static int64_t ask_delay_us(void *context)

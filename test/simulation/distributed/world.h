@@ -192,6 +192,7 @@ struct plan {
     int64_t upkeep_us, keeper_us;
     int64_t claim_ms;
     int64_t stale_ms; /* decisions that lag so much fail; 0: they wait */
+    int64_t direct_outbox, direct_rate;
 };
 
 struct world {

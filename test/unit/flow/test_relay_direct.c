@@ -281,6 +281,92 @@ static void while_the_queue_is_away_decisions_go_straight(void **state)
     assert_int_equal(sim_broker_messages(broker), 1);
 }
 
+/* The ledger has other work: payments, and what other relays bring. */
+static void straight_they_go_at_a_limited_rate(void **state)
+{
+    (void)state;
+    sim_broker_time(broker, boot_ms());
+    sim_broker_down(broker, INT64_MAX);
+    atomic_store(&dials.direct_rate, 10);
+    struct decision decisions[30];
+    for (uint32_t i = 0; i < 30; i++) {
+        decisions[i] = wide_decide(&world, i % SEGMENTS, 10 + i);
+    }
+    while (world.ledger.orders_count == 0) {
+        pass_and_turn(10);
+    }
+    assert_int_equal(world.ledger.orders_count, 1); /* a long wait is worth no rush */
+    int64_t since = boot_ms();
+    for (int i = 0; i < 100; i++) {
+        pass_and_turn(10);
+    }
+    assert_int_equal(boot_ms() - since, 1000);
+    assert_int_equal(world.ledger.orders_count, 11);
+    for (uint32_t i = 0; i < 8; i++) { /* whoever was taken first is not passed */
+        assert_non_null(wide_row(&world, decisions[i].command.id));
+    }
+    atomic_store(&dials.direct_rate, 1000); /* turned while it runs */
+    pass_and_turn(10);
+    assert_in_range(world.ledger.orders_count, 12, 11 + WINDOW); /* its window is the bound now */
+    for (int i = 0; i < 5; i++) {
+        pass_and_turn(10);
+    }
+    assert_int_equal(world.ledger.orders_count, 30);
+    atomic_store(&dials.direct_rate, 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)wide_decide(&world, 0, 50 + i);
+    }
+    for (int i = 0; i < 30; i++) {
+        pass_and_turn(100);
+    }
+    assert_in_range(world.ledger.orders_count, 32, 33);
+}
+
+static void without_a_queue_there_is_no_rate(void **state)
+{
+    (void)state;
+    atomic_store(&dials.direct_rate, 1);
+    for (uint32_t i = 0; i < 20; i++) {
+        (void)wide_decide(&world, i % SEGMENTS, 10 + i);
+    }
+    for (int i = 0; i < 3; i++) {
+        turn();
+    }
+    assert_int_equal(world.ledger.orders_count, 20);
+}
+
+static void a_full_outbox_does_not_wait_so_long(void **state)
+{
+    (void)state;
+    atomic_store(&dials.direct_after_ms, INT64_MAX);
+    atomic_store(&dials.direct_outbox, 5);
+    sim_broker_time(broker, boot_ms());
+    sim_broker_down(broker, boot_ms() + 20000);
+    for (uint32_t i = 0; i < 5; i++) {
+        (void)wide_decide(&world, 0, 10 + i);
+        (void)wide_decide(&world, 1, 20 + i);
+    }
+    for (int i = 0; i < 50; i++) {
+        pass_and_turn(100);
+    }
+    assert_int_equal(world.ledger.orders_count, 0); /* as full as it may be */
+    (void)wide_decide(&world, 1, 30);
+    for (int i = 0; i < 15; i++) {
+        pass_and_turn(100);
+    }
+    assert_int_equal(world.ledger.orders_count, 11);
+    assert_int_equal(in_outboxes(), 0);
+    (void)wide_decide(&world, 0, 40);
+    pass_and_turn(100);
+    assert_int_equal(world.ledger.orders_count, 12); /* until the queue is back, however few */
+    pass_and_turn(20000);
+    for (uint64_t user = 41; user < 47; user++) {
+        (void)wide_decide(&world, 0, user);
+        pass_and_turn(100);
+    }
+    assert_true(sim_broker_messages(broker) > 1); /* which carries them again */
+}
+
 static void when_it_is_back_it_carries_them_again(void **state)
 {
     (void)state;
@@ -446,6 +532,9 @@ int main(void)
         TEST_WITHOUT(what_was_booked_and_not_marked_is_booked_once),
         TEST_WITHOUT(entries_of_an_older_epoch_are_decided_again),
         TEST(while_the_queue_is_away_decisions_go_straight),
+        TEST(straight_they_go_at_a_limited_rate),
+        TEST_WITHOUT(without_a_queue_there_is_no_rate),
+        TEST(a_full_outbox_does_not_wait_so_long),
         TEST(when_it_is_back_it_carries_them_again),
         TEST(a_queue_that_confirms_nothing_is_away),
         TEST(a_late_confirm_is_not_anothers),
