@@ -1,6 +1,7 @@
 /*
  * How many orders a second the MariaDB ledger books: by one writer, by one, two and four writers of
- * a shared ledger, and beside them the plain way, one transaction per order (insert the order, add
+ * a shared ledger, by one of a shared ledger with its orders in four databases, and beside them the
+ * plain way, one transaction per order (insert the order, add
  * to the buyer's holding, take one from the stock) on several connections, with the same tables,
  * constraints and commits. All in turns, several rounds, in one run: only the ratios mean anything.
  * Buyers come scattered, as in a real sale.
@@ -29,11 +30,14 @@
 #define ROUNDS_MAX 32
 #define SEGMENTS 4
 #define WRITERS_MAX 4
+#define DATABASES 4
+
+/* The ledgers. Each has a database of its own; the plain way uses the first one's. */
+enum kind { KIND_ALONE, KIND_SHARED, KIND_SPLIT, KIND_COUNT };
 
 static struct {
     const char *server;
-    char database[64]; /* of the one writer, and of the plain way */
-    char shared[64];
+    char databases[KIND_COUNT][64];
     uint32_t batch;
     uint32_t connections;
     double seconds;
@@ -97,14 +101,14 @@ static void submit(struct ledger *ledger, struct ledger_op **ops, size_t count, 
     }
 }
 
-static struct ledger *open_ledger(bool shared)
+static struct ledger *open_ledger(enum kind kind)
 {
     char url[512];
     struct ledger *ledger;
-    (void)snprintf(url, sizeof(url), "%s%s", options.server,
-                   shared ? options.shared : options.database);
+    (void)snprintf(url, sizeof(url), "%s%s?databases=%d", options.server, options.databases[kind],
+                   kind == KIND_SPLIT ? DATABASES : 1);
     struct ledger_mariadb_options open = {
-        .url = url, .owner = "bench", .segments = shared ? SEGMENTS : 0};
+        .url = url, .owner = "bench", .segments = kind == KIND_ALONE ? 0 : SEGMENTS};
     if (ledger_mariadb_open(&open, MARIADB_WRITER, &ledger) != 0) {
         give_up(ledger_mariadb_error(NULL));
     }
@@ -142,9 +146,9 @@ struct writer {
     uint64_t booked;
 };
 
-static struct writer writer_open(bool shared)
+static struct writer writer_open(enum kind kind)
 {
-    struct writer w = {.ledger = open_ledger(shared)};
+    struct writer w = {.ledger = open_ledger(kind)};
     w.ops = calloc(options.batch, sizeof(*w.ops));
     w.list = calloc(options.batch, sizeof(struct ledger_op *));
     CHECK(w.ops != NULL && w.list != NULL);
@@ -228,7 +232,7 @@ static void execute(MYSQL_STMT *statement, MYSQL_BIND *binds)
 static void *one_by_one(void *argument)
 {
     double end = *(const double *)argument;
-    MYSQL *db = shell(options.database);
+    MYSQL *db = shell(options.databases[KIND_ALONE]);
     int64_t user = 0;
     char id[ORDER_ID_TEXT];
     unsigned long id_length = sizeof(id);
@@ -293,13 +297,13 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Each way's rates, and its median beside the plain way's. */
-enum way { WAY_ALONE, WAY_SHARED_1, WAY_SHARED_2, WAY_SHARED_4, WAY_PLAIN, WAY_COUNT };
+enum way { WAY_ALONE, WAY_SHARED_1, WAY_SHARED_2, WAY_SHARED_4, WAY_SPLIT, WAY_PLAIN, WAY_COUNT };
 
 static void print_rates(double rates[WAY_COUNT][ROUNDS_MAX])
 {
-    static const char *const texts[WAY_COUNT] = {"one writer", "shared, one writer",
-                                                 "shared, two writers", "shared, four writers",
-                                                 "one transaction each"};
+    static const char *const texts[WAY_COUNT] = {
+        "one writer",           "shared, one writer",     "shared, two writers",
+        "shared, four writers", "shared, four databases", "one transaction each"};
     for (int i = 0; i < WAY_COUNT; i++) {
         qsort(rates[i], options.rounds, sizeof(double), by_size);
     }
@@ -315,22 +319,26 @@ static void print_rates(double rates[WAY_COUNT][ROUNDS_MAX])
 static void run(void)
 {
     double rates[WAY_COUNT][ROUNDS_MAX];
-    struct writer alone = writer_open(false);
+    struct writer alone = writer_open(KIND_ALONE);
+    struct writer split = writer_open(KIND_SPLIT);
     struct writer shared[WRITERS_MAX];
     for (uint32_t i = 0; i < WRITERS_MAX; i++) {
-        shared[i] = writer_open(true);
+        shared[i] = writer_open(KIND_SHARED);
     }
     make_sale(alone.ledger, false);
     make_sale(shared[0].ledger, true);
+    make_sale(split.ledger, true);
     for (uint32_t i = 0; i < options.rounds; i++) {
         rates[WAY_ALONE][i] = run_batches(&alone, 1);
         rates[WAY_SHARED_1][i] = run_batches(shared, 1);
         rates[WAY_SHARED_2][i] = run_batches(shared, 2);
         rates[WAY_SHARED_4][i] = run_batches(shared, 4);
+        rates[WAY_SPLIT][i] = run_batches(&split, 1);
         rates[WAY_PLAIN][i] = run_one_by_one();
     }
     print_rates(rates);
     writer_close(&alone);
+    writer_close(&split);
     for (uint32_t i = 0; i < WRITERS_MAX; i++) {
         writer_close(&shared[i]);
     }
@@ -342,6 +350,20 @@ static uint32_t number(int argc, char **argv, int at, uint32_t standard, uint32_
     return value == 0 ? 1 : value > max ? max : value;
 }
 
+/* The first of several last: the others' orders refer to its items. */
+static void drop_databases(MYSQL *db)
+{
+    char sql[128];
+    for (int i = 1; i < DATABASES; i++) {
+        (void)snprintf(sql, sizeof(sql), "DROP DATABASE %s_%d", options.databases[KIND_SPLIT], i);
+        must(db, sql);
+    }
+    for (int i = 0; i < KIND_COUNT; i++) {
+        (void)snprintf(sql, sizeof(sql), "DROP DATABASE %s", options.databases[i]);
+        must(db, sql);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -349,24 +371,22 @@ int main(int argc, char **argv)
                               "[connections] [seconds] [rounds]\n");
         return 2;
     }
-    char sql[128];
+    static const char *const names[KIND_COUNT] = {"alone", "shared", "split"};
     options.server = argv[1];
     options.batch = number(argc, argv, 2, 500, 100000);
     options.connections = number(argc, argv, 3, 8, CONNECTIONS_MAX);
     options.seconds = number(argc, argv, 4, 3, 3600);
     options.rounds = number(argc, argv, 5, 3, ROUNDS_MAX);
-    (void)snprintf(options.database, sizeof(options.database), "sluice_bench_%ld", (long)getpid());
-    (void)snprintf(options.shared, sizeof(options.shared), "%.40s_shared", options.database);
     MYSQL *db = shell(NULL);
-    (void)snprintf(sql, sizeof(sql), "CREATE DATABASE %s", options.database);
-    must(db, sql);
-    (void)snprintf(sql, sizeof(sql), "CREATE DATABASE %s", options.shared);
-    must(db, sql);
+    for (int i = 0; i < KIND_COUNT; i++) {
+        char sql[128];
+        (void)snprintf(options.databases[i], sizeof(options.databases[i]), "sluice_bench_%ld_%s",
+                       (long)getpid(), names[i]);
+        (void)snprintf(sql, sizeof(sql), "CREATE DATABASE %s", options.databases[i]);
+        must(db, sql);
+    }
     run();
-    (void)snprintf(sql, sizeof(sql), "DROP DATABASE %s", options.database);
-    must(db, sql);
-    (void)snprintf(sql, sizeof(sql), "DROP DATABASE %s", options.shared);
-    must(db, sql);
+    drop_databases(db);
     mysql_close(db);
     return 0;
 }
