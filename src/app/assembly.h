@@ -25,7 +25,7 @@ struct assembly_options {
 };
 
 /* Slots of metrics behind the loops': office, journal, janitor; and of the distributed engine relay,
- * porter and upkeep; and the reconciler's. */
+ * porter and upkeep; and the reconciler's and the herald's. */
 enum {
     SLOT_OFFICE,
     SLOT_JOURNAL,
@@ -34,6 +34,7 @@ enum {
     SLOT_PORTER,
     SLOT_UPKEEP,
     SLOT_RECONCILER,
+    SLOT_HERALD,
     ASSEMBLY_SLOTS
 };
 

@@ -138,6 +138,11 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Messages that the broker has not confirmed yet, at most.")                                  \
     X(amqp, prefetch, NUMBER, 1, 65535, 2048, "messages", RESTART,                                 \
       "Messages that a booker may hold before they are booked.")                                   \
+    X(amqp, events, NAME, 0, 200, "", "", RESTART,                                                 \
+      "The exchange that events go out to as CloudEvents (docs/EVENTS.md); in the embedded "       \
+      "engine, too. Empty: none go out.")                                                          \
+    X(amqp, events_source, URL, 1, 255, "/sluice", "", RESTART,                                    \
+      "Who those events are from, in their member source: each shop on a broker its own.")         \
     X(keeper, tick_ms, NUMBER, 1, 60000, 50, "ms", RESTART,                                        \
       "How often deadlines, starts and ends are looked at.")                                       \
     X(reconcile, every_s, NUMBER, 0, 86400, 60, "s", RESTART,                                      \

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "app/engines.h"
+#include "app/exchange.h"
+#include "app/heralding.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "flow/applier.h"
@@ -75,6 +77,7 @@ struct distributed {
     struct queue *parked; /* the reconciler's */
     struct reconcile *reconcile;
     struct reconciler *reconciler;
+    struct heralding *heralding;
     size_t promises_skipped; /* of this pass: their sales are not known here */
     _Atomic bool keeps;      /* this process holds the keeper's lease */
     struct assembly *parts;
@@ -551,6 +554,24 @@ static int make_reconciler(struct distributed *distributed)
     return error;
 }
 
+/* ---- telling ---- */
+
+static int start_herald(struct distributed *distributed)
+{
+    struct ledger *ledger = NULL;
+    struct lease_port *lease = NULL;
+    if (!exchange_wanted(distributed->config)) {
+        return 0;
+    }
+    int error = engines_new_writer(&distributed->engines, &ledger);
+    if (error == 0) {
+        error = engines_new_lease(&distributed->engines, &lease);
+    }
+    return error != 0 ? error
+                      : heralding_start(distributed->parts, distributed->config, ledger, lease,
+                                        &distributed->heralding);
+}
+
 /* ---- start ---- */
 
 static int start_thread(struct distributed *distributed, enum thread_kind kind,
@@ -591,6 +612,7 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
                                  distributed->loops + LANE_KEEPER, &parts->options.sizes);
         }
         error = error != 0 ? error : start_thread(distributed, THREAD_KEEPER, run_keeper);
+        error = error != 0 ? error : start_herald(distributed);
     }
     if (error == 0 && (roles & (ROLE_FRONT | ROLE_KEEPER)) != 0) {
         error = make_reconciler(distributed);
@@ -615,6 +637,7 @@ void distributed_stop(struct distributed *distributed)
     if (distributed->reconciler != NULL) {
         reconciler_wake(distributed->reconciler);
     }
+    heralding_stop(distributed->heralding);
     for (int i = 0; i < THREAD_COUNT; i++) {
         if (distributed->running[i]) {
             (void)pthread_join(distributed->threads[i], NULL);
@@ -634,6 +657,7 @@ void distributed_free(struct distributed *distributed)
     upkeep_free(distributed->upkeep);
     reconciler_free(distributed->reconciler);
     reconcile_free(distributed->reconcile);
+    heralding_free(distributed->heralding);
     for (int i = 0; i < DESK_COUNT; i++) {
         bookings_done(&distributed->bookings[i]);
     }

@@ -210,11 +210,16 @@ int engines_new_writer(struct engines *engines, struct ledger **ret_ledger)
 int engines_new_lease(struct engines *engines, struct lease_port **ret_lease)
 {
     struct ledger_mariadb_options options = ledger_options(engines);
-    int error = lease_mariadb_open(&options, engines->name, &engines->lease);
+    size_t at = 0;
+    while (engines->leases[at] != NULL) {
+        at++;
+        CHECK(at < ENGINES_LEASES);
+    }
+    int error = lease_mariadb_open(&options, engines->name, &engines->leases[at]);
     if (error != 0) {
         return assembly_fail("cannot open the leases", error, ledger_mariadb_error(NULL));
     }
-    *ret_lease = engines->lease;
+    *ret_lease = engines->leases[at];
     return 0;
 }
 
@@ -265,7 +270,7 @@ int engines_keep(struct engines *engines, struct places *places, struct await aw
         return error;
     }
     struct recover_ports ports = {
-        .segments = segments, .ledger = writer, .lease = engines->lease, .await = await};
+        .segments = segments, .ledger = writer, .lease = engines->leases[0], .await = await};
     struct recover_options options = {.segments = engines->segments_count,
                                       .sizes = *sizes,
                                       .lease_ms = KEEP_LEASE_MS,
@@ -279,7 +284,7 @@ int engines_keep(struct engines *engines, struct places *places, struct await aw
     struct balance_ports balance_ports = {.segments = segments,
                                           .gate = redis_gate_port(engines->gate),
                                           .ledger = writer,
-                                          .lease = engines->lease,
+                                          .lease = engines->leases[0],
                                           .await = await};
     struct balance_options balance_options = {.segments = engines->segments_count,
                                               .loop = balance_lane,
@@ -337,7 +342,9 @@ void engines_close(struct engines *engines)
         ledger_mariadb_close(engines->ledgers[i]);
         queue_amqp_close(engines->queues[i]);
     }
-    lease_mariadb_close(engines->lease);
+    for (int i = 0; i < ENGINES_LEASES; i++) {
+        lease_mariadb_close(engines->leases[i]);
+    }
     redis_gate_free(engines->gate);
     topology_close(engines->topology);
 }

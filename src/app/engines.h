@@ -15,6 +15,7 @@
 #include "port/queue.h"
 
 #define ENGINES_MAX 16
+#define ENGINES_LEASES 2
 
 struct engines {
     const struct config *config;
@@ -27,7 +28,7 @@ struct engines {
     struct segments *segments[ENGINES_MAX];
     struct ledger *ledgers[ENGINES_MAX];
     struct queue *queues[ENGINES_MAX];
-    struct lease_port *lease;
+    struct lease_port *leases[ENGINES_LEASES]; /* the keeper's first */
     struct places *places;
     int64_t look_ms; /* when the segments are looked at next */
     struct recover *recover;
@@ -48,6 +49,7 @@ int engines_new_reader(struct engines *engines, struct ledger **ret_ledger);
 int engines_new_writer(struct engines *engines, struct ledger **ret_ledger);
 /* *ret_queue is NULL where no queue is configured. */
 int engines_new_queue(struct engines *engines, bool publisher, struct queue **ret_queue);
+/* For one thread; the first is the keeper's. */
 int engines_new_lease(struct engines *engines, struct lease_port **ret_lease);
 
 /* What the keeper's thread does beside keeping its lease: segments that need it are rebuilt, dry

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "app/assembly.h"
+#include "app/exchange.h"
 #include "backend/mariadb/ledger_mariadb.h"
 #include "backend/sqlite/ledger_sqlite.h"
 #include "base/crypt.h"
@@ -84,6 +85,9 @@ static int open_sqlite(struct ledgers *ledgers, const struct config *config)
     if (error == 0) {
         error = ledger_sqlite_open(path, READ_ONLY, &ledgers->comparer);
     }
+    if (error == 0 && exchange_wanted(config)) {
+        error = ledger_sqlite_open(path, READ_ONLY, &ledgers->teller);
+    }
     return error == 0 ? 0
                       : assembly_fail("cannot open the ledger", error, ledger_sqlite_error(NULL));
 }
@@ -107,6 +111,9 @@ static int open_mariadb(struct ledgers *ledgers, const struct config *config, ui
     }
     if (error == 0 && segments == 0) {
         error = ledger_mariadb_open(&options, MARIADB_READER, &ledgers->comparer);
+    }
+    if (error == 0 && segments == 0 && exchange_wanted(config)) {
+        error = ledger_mariadb_open(&options, MARIADB_READER, &ledgers->teller);
     }
     if (error != 0) {
         return assembly_fail("cannot open the ledger", error, ledger_mariadb_error(NULL));
@@ -132,6 +139,7 @@ void ledgers_close(struct ledgers *ledgers)
 {
     void (*close_one)(struct ledger *) =
         ledgers->on_mariadb ? ledger_mariadb_close : ledger_sqlite_close;
+    close_one(ledgers->teller);
     close_one(ledgers->comparer);
     close_one(ledgers->reader);
     close_one(ledgers->writer);

@@ -12,6 +12,7 @@ struct ledgers {
     struct ledger *writer;
     struct ledger *reader;
     struct ledger *comparer; /* a second reader, for the reconciler of the embedded engine */
+    struct ledger *teller;   /* another, for the herald of the embedded engine; NULL: it has none */
     bool on_mariadb;
 };
 

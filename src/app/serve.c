@@ -24,6 +24,8 @@
 #include "app/config.h"
 #include "app/demo.h"
 #include "app/distributed.h"
+#include "app/exchange.h"
+#include "app/heralding.h"
 #include "app/ledgers.h"
 #include "app/reconciling.h"
 #include "app/secrets.h"
@@ -63,6 +65,7 @@ struct server {
     struct assembly parts;
     struct distributed *distributed; /* NULL: the embedded engine */
     struct reconciling *reconciling; /* of the embedded engine */
+    struct heralding *heralding;     /* the same */
     struct front_settings *settings; /* the newest; older ones behind it until no loop uses them */
     uint32_t connections;
     uint32_t loops_count;
@@ -273,7 +276,8 @@ static int open_journal(struct server *server, const char *folder)
                     .buffer_bytes = JOURNAL_BUFFER_BYTES},
         .office = {.batch_max = (uint32_t)config->ledger_batch,
                    .tick_ms = (uint32_t)config->keeper_tick_ms,
-                   .board_keep_ms = config->board_keep_s * 1000},
+                   .board_keep_ms = config->board_keep_s * 1000,
+                   .desks = exchange_wanted(config) ? 1 : 0},
         .loops = server->loops_count};
     if (config->redis_url[0] != '\0') {
         error = distributed_open(config, server->loops_count, clock_posix(), &server->distributed);
@@ -416,6 +420,10 @@ static int start_threads(struct server *server)
         error = reconciling_start(&server->parts, server->ledgers.comparer,
                                   server->config.reconcile_bound_s * 1000, &server->reconciling);
     }
+    if (error == 0 && server->distributed == NULL && exchange_wanted(&server->config)) {
+        error = heralding_start(&server->parts, &server->config, server->ledgers.teller, NULL,
+                                &server->heralding);
+    }
     for (uint32_t i = 0; error == 0 && i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
         error = start_thread(&loop->thread, &loop->running, run_loop, loop);
@@ -514,6 +522,7 @@ static void stop_server(struct server *server)
         distributed_stop(server->distributed);
     }
     reconciling_stop(server->reconciling);
+    heralding_stop(server->heralding);
     if (server->office_running) {
         office_stop(server->parts.office);
     }
@@ -541,6 +550,7 @@ static void free_server(struct server *server)
     net_listener_free(server->private_listener);
     assembly_free(&server->parts);
     reconciling_free(server->reconciling);
+    heralding_free(server->heralding);
     distributed_free(server->distributed);
     ledgers_close(&server->ledgers);
     if (server->disk_open) {
