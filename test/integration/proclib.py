@@ -18,7 +18,7 @@ import marialib
 import sluicelib
 
 STOP_S = 30
-START_S = 180  # a hang guard: machines are busy where everything runs at once
+START_S = 600  # a hang guard: machines are busy where everything runs at once
 
 
 class Gone(AssertionError):

@@ -20,15 +20,15 @@ def progress(text):
         print(f"\r\x1b[K{text}"[:200], end="", file=sys.stderr, flush=True)
 
 
-def build(*groups):
-    """groups: of script/packages, beside those of the build."""
+def build(*groups, targets=("sluice",)):
+    """groups: of script/packages, beside those of the build; targets: what is built."""
     if os.environ.get("SLUICE"):
         return
     release = os.path.join(ROOT, "build/release")
     commands = [[os.path.join(ROOT, "script/bootstrap"), "build", *groups]]
     if not os.path.exists(os.path.join(release, "build.ninja")):
         commands.append(["cmake", "--preset", "release"])
-    commands.append(["ninja", "-C", release, "sluice"])
+    commands.append(["ninja", "-C", release, *targets])
     os.makedirs(os.path.join(ROOT, "build"), exist_ok=True)
     # As script/server does: two starts at once must not build in the same folder.
     with open(os.path.join(ROOT, "build/.lock"), "w", encoding="ascii") as lock:
