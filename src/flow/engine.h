@@ -56,7 +56,13 @@ bool engine_sale_idle(struct engine *engine, uint64_t sale);
 size_t engine_notices(struct engine *engine, uint32_t loop, struct order_view *ret_views,
                       size_t max, bool *ret_all);
 
-/* Of a remote gate: this order has changed; or: some may have, unheard. Every loop is told. */
+/* Of a remote gate, whose news are of all orders: the loop wants to hear of this one from now on, and
+ * has to look it up afterwards, for what was before it is not told; and: not any more. Called as often
+ * as it is watched, by the loop. */
+void engine_watch(struct engine *engine, uint32_t loop, struct order_id id);
+void engine_unwatch(struct engine *engine, uint32_t loop, struct order_id id);
+/* Of a remote gate: this order has changed; or: some may have, unheard. Every loop that watches it is
+ * told, or every loop. */
 void engine_tell(struct engine *engine, const struct order_view *view);
 void engine_tell_all(struct engine *engine);
 

@@ -130,6 +130,8 @@ static struct slot *watch_add(struct front *front, struct http_exchange exchange
     if (kind == WATCH_ITEM || kind == WATCH_LIVE) {
         list_link(front, exchange.connection);
         front->items_next_ms = 0; /* show it the present state at once */
+    } else {
+        engine_watch(front->shared->engine, front->loop, key);
     }
     front->watchers++;
     metrics_add(front->metrics, METRIC_HTTP_WATCHERS, 1);
@@ -142,6 +144,8 @@ static void watch_remove(struct front *front, uint32_t connection)
     struct slot *slot = &front->slots[connection];
     if (slot->watch == WATCH_ITEM || slot->watch == WATCH_LIVE) {
         list_unlink(front, connection);
+    } else {
+        engine_unwatch(front->shared->engine, front->loop, slot->key);
     }
     key_unlink(front, connection);
     wheel_unlink(front, connection);

@@ -95,6 +95,7 @@ static void submit_new(struct process *process)
             continue;
         }
         call->ask.owner = call;
+        engine_watch(process->engine, 0, call->ask.id); /* for good */
         call->unread = !has_read_of(process, order_id_item(call->ask.id));
         call->ask.now_ms = inside_time_ms(&process->time);
         if (gate_submit(engine_port(process->engine), &call->ask) == GATE_ANSWERED) {
