@@ -7,8 +7,7 @@
  */
 #include <string.h>
 
-#include "base/err.h"
-#include "base/flat_json.h"
+#include "flow/payment.h"
 #include "http/front.h"
 #include "http/handlers.h"
 
@@ -47,8 +46,7 @@ static enum http_outcome hand_over(struct asking *asking, struct front_ask *ask)
 }
 
 /* Asks for the order, with the payment at hand; NULL: refused. */
-static struct front_ask *payment_new(struct asking *asking, struct order_id id,
-                                     struct span payment_id,
+static struct front_ask *payment_new(struct asking *asking, const struct ledger_op *payment,
                                      enum http_outcome (*done)(struct asking *asking,
                                                                struct front_ask *ask))
 {
@@ -61,76 +59,28 @@ static struct front_ask *payment_new(struct asking *asking, struct order_id id,
         (void)front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
         return NULL;
     }
-    ask->gate.id = id;
+    ask->gate.id = payment->id;
     ask->call = call;
-    call->write.op.kind = LEDGER_PAY;
-    call->write.op.id = id;
-    memcpy(call->write.op.key, payment_id.at, payment_id.len);
+    call->write.op = *payment;
     return ask;
-}
-
-/* What makes two bodies the same payment: order and amount, however they are written. */
-static void set_amount(struct ledger_op *op, int64_t amount_cents)
-{
-    uint8_t said[24];
-    op->amount_cents = amount_cents;
-    store_le64(said, op->id.hi);
-    store_le64(said + 8, op->id.lo);
-    store_le64(said + 16, (uint64_t)amount_cents);
-    crypt_hash(said, sizeof(said), op->fingerprint, sizeof(op->fingerprint));
-}
-
-static bool printable(struct span text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] < 0x21 || text.at[i] > 0x7e) {
-            return false;
-        }
-    }
-    return true;
 }
 
 static enum http_outcome read_payment(struct asking *asking)
 {
-    enum { PAYMENT, ORDER, AMOUNT };
-    struct flat_field fields[] = {[PAYMENT] = {.key = "payment_id"},
-                                  [ORDER] = {.key = "order_id"},
-                                  [AMOUNT] = {.key = "amount_cents"}};
     struct front *front = asking->front;
-    struct order_id id;
+    struct ledger_op op = {0};
+    struct payment_fault fault;
     enum refusal media = body_is_json(asking->request, false);
     if (media != REFUSAL_NONE) {
         return front_refuse_simply(front, asking->exchange, media, NULL);
     }
-    if (flat_json_read(asking->request->body, fields, 3, false, NULL) != 0) {
-        return front_refuse_field(front, asking->exchange, "body",
-                                  "the body must be one JSON object with payment_id, order_id and "
-                                  "amount_cents");
+    if (payment_read(asking->request->body, &op, &fault) != 0) {
+        return fault.refusal == REFUSAL_BAD_REQUEST
+                   ? front_refuse_field(front, asking->exchange, fault.field, fault.detail)
+                   : front_refuse_simply(front, asking->exchange, fault.refusal, fault.detail);
     }
-    const struct flat_value *payment = &fields[PAYMENT].value;
-    if (payment->kind != FLAT_STRING || payment->escaped || payment->text.len == 0 ||
-        payment->text.len > PAYMENT_ID_MAX_BYTES || !printable(payment->text)) {
-        return front_refuse_field(front, asking->exchange, "payment_id",
-                                  "payment_id must be 1 to 64 printable ASCII characters");
-    }
-    const struct flat_value *amount = &fields[AMOUNT].value;
-    if (amount->kind != FLAT_INTEGER || amount->number < 0) {
-        return front_refuse_field(front, asking->exchange, "amount_cents",
-                                  "amount_cents must be a whole number, 0 or more");
-    }
-    const struct flat_value *order = &fields[ORDER].value;
-    if (order->kind != FLAT_STRING) {
-        return front_refuse_field(front, asking->exchange, "order_id", "order_id must be a string");
-    }
-    if (order_id_parse(order->text, &id) != 0) {
-        return front_refuse_simply(front, asking->exchange, REFUSAL_NOT_FOUND, "no such order");
-    }
-    struct front_ask *ask = payment_new(asking, id, payment->text, hand_over);
-    if (ask == NULL) {
-        return HTTP_ANSWERED;
-    }
-    set_amount(&ask->call->write.op, amount->number);
-    return front_ask(asking, ask);
+    struct front_ask *ask = payment_new(asking, &op, hand_over);
+    return ask != NULL ? front_ask(asking, ask) : HTTP_ANSWERED;
 }
 
 enum http_outcome handle_payment(struct asking *asking)
@@ -163,22 +113,22 @@ static enum http_outcome demo_looked(struct asking *asking, struct front_ask *as
     struct catalog *catalog = front_shared(front)->catalog;
     catalog_lock(catalog);
     const struct item_row *item = catalog_item(catalog, order->item, &sale);
-    set_amount(&ask->call->write.op, item != NULL ? (int64_t)item->price_cents * order->qty : 0);
+    payment_set_amount(&ask->call->write.op,
+                       item != NULL ? (int64_t)item->price_cents * order->qty : 0);
     catalog_unlock(catalog);
     return hand_over(asking, ask);
 }
 
 enum http_outcome handle_demo_pay(struct asking *asking)
 {
-    struct order_id id;
-    if (order_id_parse(asking->part[0], &id) != 0) {
+    struct ledger_op op = {.kind = LEDGER_PAY};
+    if (order_id_parse(asking->part[0], &op.id) != 0) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
                                    "no such order");
     }
-    char name[5 + ORDER_ID_TEXT];
-    memcpy(name, "demo-", 5);
-    order_id_text(id, name + 5);
-    struct front_ask *ask = payment_new(asking, id, (struct span){name, sizeof(name)}, demo_looked);
+    memcpy(op.key, "demo-", 5);
+    order_id_text(op.id, op.key + 5);
+    struct front_ask *ask = payment_new(asking, &op, demo_looked);
     return ask != NULL ? front_ask(asking, ask) : HTTP_ANSWERED;
 }
 
