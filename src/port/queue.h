@@ -11,8 +11,8 @@
  * settled when the connection ends comes again. retry() gives a message back for later, each time
  * after a longer pause; after the last pause, or with park(), it lies in the parking queue, where
  * operators see it and from where it is sent again hourly or when asked. later() is retry() for a
- * message that nothing is wrong with: after the last pause it waits for that once more, and is never
- * parked.
+ * message that nothing is wrong with but what it waits for: after the last pause comes that pause
+ * again, and it is never parked.
  */
 #ifndef SLUICE_PORT_QUEUE_H
 #define SLUICE_PORT_QUEUE_H
@@ -25,6 +25,7 @@
 
 #define QUEUE_BODY_MAX 512
 #define QUEUE_EVENT_MAX 65536
+#define QUEUE_REASON_MAX 31
 
 enum queue_outcome_kind { QUEUE_CONFIRMED, QUEUE_UNCONFIRMED };
 struct queue_outcome {
@@ -39,6 +40,7 @@ struct queue_message {
     uint32_t attempts; /* how often it was given back, up to the number of pauses */
     uint32_t len;
     char body[QUEUE_BODY_MAX];
+    char reason[QUEUE_REASON_MAX + 1]; /* why it is parked; park takes it along; empty: none */
 };
 
 struct queue_depths {

@@ -27,6 +27,7 @@ struct sim_message {
     uint32_t attempts;
     uint32_t len;
     char body[QUEUE_BODY_MAX];
+    char reason[QUEUE_REASON_MAX + 1];
 };
 
 struct sim_outcome {
@@ -347,6 +348,7 @@ static void show(const struct sim_message *message, uint64_t session,
     ret_message->attempts = message->attempts;
     ret_message->len = message->len;
     memcpy(ret_message->body, message->body, message->len);
+    memcpy(ret_message->reason, message->reason, sizeof(message->reason));
 }
 
 static int sim_take(struct queue *port, struct queue_message *ret_messages, size_t max,
@@ -377,7 +379,8 @@ static int sim_take(struct queue *port, struct queue_message *ret_messages, size
     return 0;
 }
 
-static void settle_message(struct sim_broker *broker, struct sim_message *message, int how)
+static void settle_message(struct sim_broker *broker, struct sim_message *message,
+                           const char *reason, int how)
 {
     if (how == QUEUE_ACK) {
         drop(broker, message);
@@ -394,6 +397,9 @@ static void settle_message(struct sim_broker *broker, struct sim_message *messag
         message->due_ms = broker->now_ms + broker->retry_s[pause] * 1000LL;
         message->attempts = pause + 1;
         message->place = AT_RETRY;
+    }
+    if (how == QUEUE_PARK) {
+        memcpy(message->reason, reason, sizeof(message->reason));
     }
     if (strikes(broker, broker->faults.duplicate)) {
         /* The copy was confirmed, the ack of the original was lost. */
@@ -423,7 +429,7 @@ static int sim_settle(struct queue *port, const struct queue_message *taken, int
             return 0; /* it left us; it did not arrive */
         }
         queue->out--;
-        settle_message(broker, message, how);
+        settle_message(broker, message, taken->reason, how);
         return 0;
     }
     return ERR_IO; /* settled before */
@@ -470,6 +476,7 @@ static int sim_parked(struct queue *port, struct queue_message *ret_messages, si
             message->order = broker->next_order++;
             message->attempts = 0;
             message->deliveries = 0;
+            message->reason[0] = '\0';
             note(broker, 8, message->id);
         }
     }

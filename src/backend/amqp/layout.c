@@ -12,7 +12,9 @@
 void layout_name(struct layout *t)
 {
     (void)snprintf(t->dead, sizeof(t->dead), "%.*s.dead", LAYOUT_NAME_MAX, t->queue);
-    (void)snprintf(t->parked, sizeof(t->parked), "%.*s.parked", LAYOUT_NAME_MAX, t->queue);
+    if (t->parked[0] == '\0') {
+        (void)snprintf(t->parked, sizeof(t->parked), "%.*s.parked", LAYOUT_NAME_MAX, t->queue);
+    }
     for (uint32_t i = 0; i < t->retry_count; i++) {
         (void)snprintf(t->retry[i], sizeof(t->retry[i]), "%.*s.retry.%us", LAYOUT_NAME_MAX,
                        t->queue, (unsigned)t->retry_s[i]);

@@ -64,7 +64,7 @@ struct layout_step {
     amqp_table_entry_t arguments[LAYOUT_ARGUMENTS_MAX];
 };
 
-/* From exchange, queue and retry_s: the other names. */
+/* From exchange, queue and retry_s: the other names. One for the parking queue may be given. */
 void layout_name(struct layout *layout);
 /* The index-th request; false: there are no more. It points into layout and into itself. */
 bool layout_step(const struct layout *layout, uint32_t index, struct layout_step *ret_step);

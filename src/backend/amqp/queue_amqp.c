@@ -60,7 +60,7 @@ static int publish_with(struct session *s, uint64_t number, const char *key, str
     if (!can_publish(s)) {
         return ERR_AGAIN;
     }
-    session_publish(s, CHANNEL_WORK, s->layout.exchange, key, number, 0, body);
+    session_publish(s, CHANNEL_WORK, s->layout.exchange, key, number, 0, "", body);
     if (broker_unsent(s->broker) >= GATHER_BYTES) {
         broker_flush(s->broker);
     }
@@ -146,9 +146,9 @@ static int send_again(struct session *s, const struct queue_message *message, in
     }
     if (how == QUEUE_PARK || (how == QUEUE_RETRY && last)) {
         session_publish(s, CHANNEL_AGAIN, t->dead, t->parked, message->tag, message->attempts,
-                        body);
+                        how == QUEUE_PARK ? message->reason : "", body);
     } else {
-        session_publish(s, CHANNEL_AGAIN, t->exchange, t->retry[pause], message->tag, pause + 1,
+        session_publish(s, CHANNEL_AGAIN, t->exchange, t->retry[pause], message->tag, pause + 1, "",
                         body);
     }
     return 0;
@@ -259,6 +259,10 @@ static int read_options(const struct queue_amqp_options *o, enum queue_amqp_role
     }
     s->answer_ms = or_default(o->connect_timeout_ms, CONNECT_TIMEOUT_DEFAULT_MS);
     s->confirm_ms = or_default(o->confirm_timeout_ms, CONFIRM_TIMEOUT_DEFAULT_MS);
+    if (o->parked != NULL && o->parked[0] != '\0' &&
+        !copy_name(o->parked, "", LAYOUT_NAME_MAX, t->parked)) {
+        return refuse("the name of the parking queue has at most 200 bytes");
+    }
     int error = read_retries(o, t);
     layout_name(t);
     return error;

@@ -28,6 +28,7 @@ struct queue_amqp_options {
     const char *password_file; /* its first line is the password; NULL or "": the URL's */
     const char *exchange;      /* NULL or "": sluice.orders */
     const char *queue;         /* NULL or "": sluice.orders; the other queues' names begin so */
+    const char *parked;        /* the parking queue; NULL or "": queue, then .parked */
     bool classic;              /* queues on one node of the cluster, not quorum queues */
     /* Publisher only: `exchange` is a topic exchange for whoever binds to it, and there is no queue.
      * What nobody has bound to is confirmed and gone. */

@@ -123,7 +123,7 @@ static int send_batch(struct session *s, struct queue_message *ret_messages, siz
             session_requeue(s, CHANNEL_ASK, message->tag, false);
             continue;
         }
-        session_publish(s, CHANNEL_AGAIN, s->layout.exchange, s->layout.queue, i | IS_PARKED, 0,
+        session_publish(s, CHANNEL_AGAIN, s->layout.exchange, s->layout.queue, i | IS_PARKED, 0, "",
                         (struct span){message->body, message->len});
     }
     error = all_settled(s);

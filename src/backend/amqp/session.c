@@ -13,6 +13,7 @@
 
 #define DELIVERY_PERSISTENT 2
 #define ATTEMPTS_HEADER "attempts"
+#define REASON_HEADER "reason"
 #define DELIVERIES_HEADER "x-delivery-count" /* a quorum queue's, on what comes again */
 
 /* ---- time ---- */
@@ -52,21 +53,31 @@ bool session_turn(struct session *s, int64_t wait_ms, bool wakeable)
 /* ---- sending ---- */
 
 void session_publish(struct session *s, uint16_t channel, const char *exchange, const char *key,
-                     uint64_t number, uint32_t attempts, struct span body)
+                     uint64_t number, uint32_t attempts, const char *reason, struct span body)
 {
     char id[24];
+    amqp_table_entry_t headers[2];
+    int header_count = 0;
     amqp_basic_publish_t publish = {.exchange = amqp_cstring_bytes(exchange),
                                     .routing_key = amqp_cstring_bytes(key),
                                     .mandatory = !s->layout.events};
-    amqp_table_entry_t header = {
-        .key = amqp_cstring_bytes(ATTEMPTS_HEADER),
-        .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = (int64_t)attempts}};
+    if (attempts > 0) {
+        headers[header_count++] = (amqp_table_entry_t){
+            .key = amqp_cstring_bytes(ATTEMPTS_HEADER),
+            .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = (int64_t)attempts}};
+    }
+    if (reason[0] != '\0') {
+        headers[header_count++] = (amqp_table_entry_t){
+            .key = amqp_cstring_bytes(REASON_HEADER),
+            .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(reason)}};
+    }
     amqp_basic_properties_t properties = {
         ._flags = AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_CONTENT_TYPE_FLAG |
-                  AMQP_BASIC_CORRELATION_ID_FLAG | (attempts > 0 ? AMQP_BASIC_HEADERS_FLAG : 0U),
+                  AMQP_BASIC_CORRELATION_ID_FLAG |
+                  (header_count > 0 ? AMQP_BASIC_HEADERS_FLAG : 0U),
         .delivery_mode = DELIVERY_PERSISTENT,
         .content_type = amqp_cstring_bytes(s->content_type),
-        .headers = {1, &header}};
+        .headers = {header_count, headers}};
     /* A returned message tells its properties, not its tag: it has to carry it. */
     struct out out = out_over(id, sizeof(id));
     out_u64(&out, window_add(&s->window, number, broker_now_ms()));
@@ -259,24 +270,41 @@ static void settled(struct session *s, uint64_t tag, bool multiple, bool confirm
 
 /* ---- messages that come in ---- */
 
-/* A header that counts something; 0: it is missing. */
-static uint32_t count_of(const amqp_basic_properties_t *properties, const char *name)
+/* NULL: it is missing. */
+static const amqp_field_value_t *header_of(const amqp_basic_properties_t *properties,
+                                           const char *name)
 {
     if ((properties->_flags & AMQP_BASIC_HEADERS_FLAG) == 0) {
-        return 0;
+        return NULL;
     }
     for (int i = 0; i < properties->headers.num_entries; i++) {
         const amqp_table_entry_t *entry = &properties->headers.entries[i];
-        struct span key = {entry->key.bytes, entry->key.len};
-        if (!span_is(key, name)) {
-            continue;
+        if (span_is((struct span){entry->key.bytes, entry->key.len}, name)) {
+            return &entry->value;
         }
-        int64_t n = entry->value.kind == AMQP_FIELD_KIND_I64   ? entry->value.value.i64
-                    : entry->value.kind == AMQP_FIELD_KIND_I32 ? entry->value.value.i32
-                                                               : 0;
-        return n < 0 ? 0 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
     }
-    return 0;
+    return NULL;
+}
+
+/* A header that counts something; 0: it is missing. */
+static uint32_t count_of(const amqp_basic_properties_t *properties, const char *name)
+{
+    const amqp_field_value_t *value = header_of(properties, name);
+    int64_t n = value == NULL                        ? 0
+                : value->kind == AMQP_FIELD_KIND_I64 ? value->value.i64
+                : value->kind == AMQP_FIELD_KIND_I32 ? value->value.i32
+                                                     : 0;
+    return n < 0 ? 0 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static void reason_of(const amqp_basic_properties_t *properties,
+                      char ret_reason[QUEUE_REASON_MAX + 1])
+{
+    const amqp_field_value_t *value = header_of(properties, REASON_HEADER);
+    if (value != NULL && value->kind == AMQP_FIELD_KIND_UTF8) {
+        (void)snprintf(ret_reason, QUEUE_REASON_MAX + 1, "%.*s", (int)value->value.bytes.len,
+                       (const char *)value->value.bytes.bytes);
+    }
 }
 
 /* It came too often; nobody sees it. The original goes when the broker has confirmed the copy. */
@@ -287,7 +315,8 @@ static void put_aside(struct session *s, const struct incoming *in)
         return;
     }
     session_publish(s, CHANNEL_AGAIN, s->layout.dead, s->layout.parked, in->message.tag,
-                    in->message.attempts, (struct span){in->message.body, in->message.len});
+                    in->message.attempts, "taken_too_often",
+                    (struct span){in->message.body, in->message.len});
     broker_note(s->broker,
                 "a message in queue %s was taken %" PRIu32
                 " times and never settled; it has been parked",
@@ -347,6 +376,7 @@ static void content_begins(struct session *s, uint16_t channel, const amqp_frame
     in->too_long = size > QUEUE_BODY_MAX;
     in->message.attempts = count_of(properties, ATTEMPTS_HEADER);
     in->deliveries = count_of(properties, DELIVERIES_HEADER);
+    reason_of(properties, in->message.reason);
     if ((properties->_flags & AMQP_BASIC_CORRELATION_ID_FLAG) != 0) {
         struct span id = {properties->correlation_id.bytes, properties->correlation_id.len};
         (void)span_parse_u64(id, UINT64_MAX, &in->returned);
@@ -385,6 +415,7 @@ static void message_begins(struct session *s, uint16_t channel, amqp_method_numb
     in->message.session = broker_session(s->broker);
     in->message.redelivered = redelivered;
     in->message.attempts = 0;
+    in->message.reason[0] = '\0';
     in->message.len = 0;
 }
 

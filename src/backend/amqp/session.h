@@ -74,9 +74,10 @@ struct broker_owner session_owner(struct session *session);
 bool session_turn(struct session *session, int64_t wait_ms, bool wakeable);
 /* Starts consuming, if it is connected and does not yet. */
 void session_consume(struct session *session);
-/* Publishes on a channel with confirms; the window has room. attempts 0: no header. */
+/* Publishes on a channel with confirms; the window has room. attempts 0, reason "": no header. */
 void session_publish(struct session *session, uint16_t channel, const char *exchange,
-                     const char *key, uint64_t number, uint32_t attempts, struct span body);
+                     const char *key, uint64_t number, uint32_t attempts, const char *reason,
+                     struct span body);
 void session_ack(struct session *session, uint16_t channel, uint64_t tag);
 void session_requeue(struct session *session, uint16_t channel, uint64_t tag, bool multiple);
 /* Sends a question on CHANNEL_ASK. */

@@ -381,6 +381,42 @@ static void a_retry_comes_back_after_its_pause(void **state)
     close_queue(consumer);
 }
 
+/* The last pause again and again; and when it is put aside at last, it says why. */
+static void what_comes_later_is_not_parked_by_itself(void **state)
+{
+    (void)state;
+    static const uint32_t pauses_s[] = SUITE_RETRY_S;
+    struct queue *publisher = open_queue(SUITE_PUBLISHER);
+    struct queue *consumer = open_queue(SUITE_CONSUMER);
+    struct queue_message parked;
+    size_t count = 0;
+    (void)suite_publish(publisher, 7, 8);
+    struct queue_message message = suite_take_one(consumer);
+    for (uint32_t i = 0; i <= SUITE_RETRIES; i++) {
+        int64_t pause_ms = pauses_s[i < SUITE_RETRIES ? i : SUITE_RETRIES - 1] * 1000LL;
+        int64_t before_ms = backend->now_ms(place);
+        assert_int_equal(message.attempts, i);
+        assert_int_equal(queue_later(consumer, &message), 0);
+        message = suite_take_one(consumer);
+        assert_int_equal(suite_number(&message), 7);
+        assert_true(backend->now_ms(place) - before_ms >= pause_ms);
+    }
+    assert_string_equal(message.reason, "");
+    strcpy(message.reason, "wrong_amount");
+    assert_int_equal(queue_park(consumer, &message), 0);
+    suite_wait_depths(publisher, consumer, (struct queue_depths){.parked = 1});
+    assert_int_equal(queue_parked(consumer, &parked, 1, false, &count), 0);
+    assert_int_equal(count, 1);
+    assert_string_equal(parked.reason, "wrong_amount");
+    assert_int_equal(queue_parked(consumer, &parked, 1, true, &count), 0);
+    message = suite_take_one(consumer);
+    assert_string_equal(message.reason, "");
+    assert_int_equal(message.attempts, 0);
+    assert_int_equal(queue_ack(consumer, &message), 0);
+    close_queue(publisher);
+    close_queue(consumer);
+}
+
 static void park(struct queue *publisher, struct queue *consumer, uint64_t count)
 {
     (void)suite_publish(publisher, 0, count);
@@ -696,6 +732,7 @@ int suite_run(const struct queue_backend *the_backend)
         TEST(a_closed_consumer_gives_back_what_it_had),
         TEST(outcomes_are_told_once_whatever_happens),
         TEST(a_retry_comes_back_after_its_pause),
+        TEST(what_comes_later_is_not_parked_by_itself),
         TEST(parked_messages_can_be_seen),
         TEST(parked_messages_can_be_sent_round_again),
         TEST(a_wake_ends_a_wait),
