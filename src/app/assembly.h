@@ -25,7 +25,7 @@ struct assembly_options {
 };
 
 /* Slots of metrics behind the loops': office, journal, janitor; and of the distributed engine relay,
- * porter and upkeep; and the reconciler's and the herald's. */
+ * porter and upkeep; and the reconciler's, the herald's and the teller's. */
 enum {
     SLOT_OFFICE,
     SLOT_JOURNAL,
@@ -35,6 +35,7 @@ enum {
     SLOT_UPKEEP,
     SLOT_RECONCILER,
     SLOT_HERALD,
+    SLOT_TELLER,
     ASSEMBLY_SLOTS
 };
 

@@ -136,6 +136,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "1: quorum queues, kept on several nodes of a cluster. 0: classic queues, on one.")          \
     X(amqp, window, NUMBER, 1, 65536, 1024, "messages", RESTART,                                   \
       "Messages that the broker has not confirmed yet, at most.")                                  \
+    X(amqp, payments, NAME, 0, 64, "", "", RESTART,                                                \
+      "A queue from which bookers take payments; whoever may publish there says that orders are "  \
+      "paid. Empty: none.")                                                                        \
     X(amqp, prefetch, NUMBER, 1, 65535, 2048, "messages", RESTART,                                 \
       "Messages that a booker may hold before they are booked.")                                   \
     X(amqp, events, NAME, 0, 200, "", "", RESTART,                                                 \

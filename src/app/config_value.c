@@ -274,7 +274,7 @@ static bool text_is_right(const struct config_setting *setting, const char *valu
     case CONFIG_REDIS:
         return len == 0 || topology_check_url(value, NULL, 0) == 0;
     case CONFIG_NAME:
-        return is_name(value);
+        return len == 0 || is_name(value);
     case CONFIG_BROKER:
         return len == 0 || queue_amqp_check_url(value, NULL, 0) == 0;
     case CONFIG_LEVEL:

@@ -20,6 +20,7 @@
 #include "flow/recover.h"
 #include "flow/relay.h"
 #include "flow/remote.h"
+#include "flow/teller.h"
 #include "flow/upkeep.h"
 #include "obs/log.h"
 
@@ -35,7 +36,7 @@
 #define PROMISES_A_LOOK 64
 
 /* Who posts to the office beside the loops. */
-enum { DESK_RELAY, DESK_PORTER, DESK_UPKEEP, DESK_COUNT };
+enum { DESK_RELAY, DESK_PORTER, DESK_UPKEEP, DESK_TELLER, DESK_COUNT };
 
 enum thread_kind {
     THREAD_UPKEEP,
@@ -44,11 +45,12 @@ enum thread_kind {
     THREAD_PORTER,
     THREAD_KEEPER,
     THREAD_RECONCILER,
+    THREAD_TELLER,
     THREAD_COUNT
 };
 
 /* Lanes of the gate behind the loops'. */
-enum { LANE_FOLLOWER, LANE_KEEPER, LANE_RECONCILER, LANE_COUNT };
+enum { LANE_FOLLOWER, LANE_KEEPER, LANE_RECONCILER, LANE_TELLER, LANE_COUNT };
 
 struct distributed {
     const struct config *config;
@@ -74,6 +76,7 @@ struct distributed {
     struct follower *follower;
     struct relay *relay;
     struct porter *porter;
+    struct teller *teller;
     struct queue *parked; /* the reconciler's */
     struct reconcile *reconcile;
     struct reconciler *reconciler;
@@ -150,6 +153,16 @@ static void *run_porter(void *context)
     (void)pthread_setname_np(pthread_self(), "porter");
     while (!atomic_load(&distributed->stopping)) {
         porter_turn(distributed->porter, TURN_MS);
+    }
+    return NULL;
+}
+
+static void *run_teller(void *context)
+{
+    struct distributed *distributed = context;
+    (void)pthread_setname_np(pthread_self(), "teller");
+    while (!atomic_load(&distributed->stopping)) {
+        teller_turn(distributed->teller, TURN_MS);
     }
     return NULL;
 }
@@ -419,6 +432,40 @@ static int make_porter(struct distributed *distributed)
                                    &distributed->porter);
 }
 
+static int start_thread(struct distributed *distributed, enum thread_kind kind,
+                        void *(*run)(void *))
+{
+    if (pthread_create(&distributed->threads[kind], NULL, run, distributed) != 0) {
+        return ERR_NOMEM;
+    }
+    distributed->running[kind] = true;
+    return 0;
+}
+
+/* Where payments come from a queue, too. */
+static int start_teller(struct distributed *distributed)
+{
+    struct assembly *parts = distributed->parts;
+    struct teller_parts teller = {
+        .office = parts->office,
+        .loops = distributed->loops,
+        .desk = DESK_TELLER,
+        .gate = distributed->gate,
+        .lane = distributed->loops + LANE_TELLER,
+        .await = {distributed, await_sleep_ms, await_now_ms},
+        .places = &distributed->places,
+        .catalog = parts->catalog,
+        .time = &parts->time,
+        .metrics = metrics_slot(&parts->metrics, distributed->loops + SLOT_TELLER),
+    };
+    int error = engines_new_payments(&distributed->engines, &teller.queue);
+    if (error != 0 || teller.queue == NULL) {
+        return error;
+    }
+    error = teller_new(&teller, &distributed->teller);
+    return error != 0 ? error : start_thread(distributed, THREAD_TELLER, run_teller);
+}
+
 /* ---- reconciling ---- */
 
 static bool reconcile_ending(void *context)
@@ -574,16 +621,6 @@ static int start_herald(struct distributed *distributed)
 
 /* ---- start ---- */
 
-static int start_thread(struct distributed *distributed, enum thread_kind kind,
-                        void *(*run)(void *))
-{
-    if (pthread_create(&distributed->threads[kind], NULL, run, distributed) != 0) {
-        return ERR_NOMEM;
-    }
-    distributed->running[kind] = true;
-    return 0;
-}
-
 int distributed_start(struct distributed *distributed, struct assembly *parts)
 {
     uint32_t roles = distributed->roles;
@@ -603,6 +640,7 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
         if (error == 0 && distributed->porter != NULL) {
             error = start_thread(distributed, THREAD_PORTER, run_porter);
         }
+        error = error != 0 ? error : start_teller(distributed);
     }
     if (error == 0 && (roles & ROLE_KEEPER) != 0) {
         error = engines_new_lease(&distributed->engines, &distributed->lease);
@@ -653,6 +691,7 @@ void distributed_free(struct distributed *distributed)
     }
     relay_free(distributed->relay);
     porter_free(distributed->porter);
+    teller_free(distributed->teller);
     follower_free(distributed->follower);
     upkeep_free(distributed->upkeep);
     reconciler_free(distributed->reconciler);

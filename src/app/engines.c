@@ -33,6 +33,7 @@
 #define BALANCE_MOVES 8
 #define BALANCE_PAUSE_MS 200
 #define BALANCE_WISH_MS 5000
+#define PAYMENTS_PREFETCH 256
 
 /* ---- Redis ---- */
 
@@ -225,18 +226,29 @@ int engines_new_lease(struct engines *engines, struct lease_port **ret_lease)
 
 /* ---- RabbitMQ ---- */
 
-int engines_new_queue(struct engines *engines, bool publisher, struct queue **ret_queue)
+static int open_queue(struct engines *engines, const struct queue_amqp_options *options,
+                      enum queue_amqp_role role, struct queue **ret_queue)
 {
-    const struct config *config = engines->config;
     size_t at = 0;
-    *ret_queue = NULL;
-    if (config->amqp_url[0] == '\0') {
-        return 0;
-    }
     while (engines->queues[at] != NULL) {
         at++;
     }
     CHECK(at < ENGINES_MAX);
+    int error = queue_amqp_open(options, role, &engines->queues[at]);
+    if (error != 0) {
+        return assembly_fail("cannot use amqp.url", error, queue_amqp_error(NULL));
+    }
+    *ret_queue = engines->queues[at];
+    return 0;
+}
+
+int engines_new_queue(struct engines *engines, bool publisher, struct queue **ret_queue)
+{
+    const struct config *config = engines->config;
+    *ret_queue = NULL;
+    if (config->amqp_url[0] == '\0') {
+        return 0;
+    }
     struct queue_amqp_options options = {.url = config->amqp_url,
                                          .password_file = config->amqp_password_file,
                                          .exchange = config->amqp_queue,
@@ -245,13 +257,28 @@ int engines_new_queue(struct engines *engines, bool publisher, struct queue **re
                                          .window = (uint32_t)config->amqp_window,
                                          .prefetch = (uint32_t)config->amqp_prefetch,
                                          .content_type = "text/plain"};
-    enum queue_amqp_role role = publisher ? QUEUE_AMQP_PUBLISHER : QUEUE_AMQP_CONSUMER;
-    int error = queue_amqp_open(&options, role, &engines->queues[at]);
-    if (error != 0) {
-        return assembly_fail("cannot use amqp.url", error, queue_amqp_error(NULL));
+    return open_queue(engines, &options, publisher ? QUEUE_AMQP_PUBLISHER : QUEUE_AMQP_CONSUMER,
+                      ret_queue);
+}
+
+int engines_new_payments(struct engines *engines, struct queue **ret_queue)
+{
+    const struct config *config = engines->config;
+    char refused[sizeof(config->amqp_payments) + sizeof(".refused")];
+    *ret_queue = NULL;
+    if (config->amqp_url[0] == '\0' || config->amqp_payments[0] == '\0') {
+        return 0;
     }
-    *ret_queue = engines->queues[at];
-    return 0;
+    (void)snprintf(refused, sizeof(refused), "%s.refused", config->amqp_payments);
+    struct queue_amqp_options options = {.url = config->amqp_url,
+                                         .password_file = config->amqp_password_file,
+                                         .exchange = config->amqp_payments,
+                                         .queue = config->amqp_payments,
+                                         .parked = refused,
+                                         .classic = config->amqp_quorum == 0,
+                                         .prefetch = PAYMENTS_PREFETCH,
+                                         .content_type = "application/json"};
+    return open_queue(engines, &options, QUEUE_AMQP_CONSUMER, ret_queue);
 }
 
 /* ---- keeping ---- */

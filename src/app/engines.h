@@ -49,6 +49,8 @@ int engines_new_reader(struct engines *engines, struct ledger **ret_ledger);
 int engines_new_writer(struct engines *engines, struct ledger **ret_ledger);
 /* *ret_queue is NULL where no queue is configured. */
 int engines_new_queue(struct engines *engines, bool publisher, struct queue **ret_queue);
+/* The queue of payments. *ret_queue is NULL where none is configured. */
+int engines_new_payments(struct engines *engines, struct queue **ret_queue);
 /* For one thread; the first is the keeper's. */
 int engines_new_lease(struct engines *engines, struct lease_port **ret_lease);
 

@@ -28,6 +28,8 @@ static const char help[] =
     "  --config FILE   read amqp.* from this file\n"
     "  --set SECTION.NAME=VALUE\n"
     "                  set one of them; any number of times\n"
+    "  --payments      the queue of payments (amqp.payments); parked are those that were refused,\n"
+    "                  each with its reason\n"
     "  --limit N       how many parked messages at most (list: 50; redrive: all there are)\n"
     "  --json          print JSON\n"
     "  --help          this text\n\n"
@@ -36,6 +38,7 @@ static const char help[] =
 struct queue_options {
     bool redrive;
     bool json;
+    bool payments;
     uint64_t limit; /* 0: not given */
     struct config_options config;
 };
@@ -66,6 +69,9 @@ static int option_read(int id, struct queue_options *options)
     case 'j':
         options->json = true;
         return 0;
+    case 'p':
+        options->payments = true;
+        return 0;
     case 'h':
         (void)puts(help);
         return 1;
@@ -78,9 +84,13 @@ static int option_read(int id, struct queue_options *options)
 static int options_read(int argc, char **argv, struct queue_options *options)
 {
     static const struct option long_options[] = {
-        {"config", required_argument, NULL, 'c'}, {"set", required_argument, NULL, 's'},
-        {"limit", required_argument, NULL, 'l'},  {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+        {"config", required_argument, NULL, 'c'},
+        {"set", required_argument, NULL, 's'},
+        {"limit", required_argument, NULL, 'l'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"payments", no_argument, NULL, 'p'},
+        {NULL, 0, NULL, 0},
     };
     optind = 0; /* the whole of getopt starts anew */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
@@ -106,6 +116,13 @@ static const struct print_column message_columns[] = {
 };
 #define MESSAGE_COLUMNS (sizeof(message_columns) / sizeof(message_columns[0]))
 
+static const struct print_column payment_columns[] = {
+    {"reason", "reason", PRINT_PLAIN},
+    {"attempts", "attempts", PRINT_PLAIN},
+    {"payment", "text", PRINT_PLAIN},
+};
+#define PAYMENT_COLUMNS (sizeof(payment_columns) / sizeof(payment_columns[0]))
+
 static json_t *number(uint64_t value)
 {
     return json_integer((json_int_t)value);
@@ -118,6 +135,9 @@ static json_t *message_json(const struct queue_message *message)
     struct decision decision;
     json_t *json = json_object();
     (void)json_object_set_new(json, "attempts", number(message->attempts));
+    if (message->reason[0] != '\0') {
+        (void)json_object_set_new(json, "reason", json_string(message->reason));
+    }
     if (message_read(body, &decision) == 0) {
         char id[ORDER_ID_TEXT];
         const struct gate_command *command = &decision.command;
@@ -172,7 +192,8 @@ static void show(const struct queue_options *options, const char *queue,
                  queue, depths->ready, depths->retry, depths->parked);
     if (shown > 0) {
         (void)putchar('\n');
-        print_table(messages, message_columns, MESSAGE_COLUMNS);
+        print_table(messages, options->payments ? payment_columns : message_columns,
+                    options->payments ? PAYMENT_COLUMNS : MESSAGE_COLUMNS);
     }
 }
 
@@ -244,13 +265,24 @@ static int run(const struct queue_options *options)
         (void)fputs("sluice queue: no queue is configured: amqp.url is empty\n", stderr);
         return 1;
     }
+    const char *name = options->payments ? config.amqp_payments : config.amqp_queue;
+    char refused[sizeof(config.amqp_payments) + sizeof(".refused")] = "";
+    if (name[0] == '\0') {
+        (void)fputs("sluice queue: no payments come from a queue: amqp.payments is empty\n",
+                    stderr);
+        return 1;
+    }
+    if (options->payments) {
+        (void)snprintf(refused, sizeof(refused), "%s.refused", name);
+    }
     struct queue_amqp_options wanted = {.url = config.amqp_url,
                                         .password_file = config.amqp_password_file,
-                                        .exchange = config.amqp_queue,
-                                        .queue = config.amqp_queue,
+                                        .exchange = name,
+                                        .queue = name,
+                                        .parked = refused,
                                         .classic = config.amqp_quorum == 0};
     int error = queue_amqp_open(&wanted, QUEUE_AMQP_CONSUMER, &queue);
-    error = error != 0 ? error : talk(options, config.amqp_queue, queue);
+    error = error != 0 ? error : talk(options, name, queue);
     if (error != 0) {
         const char *text = queue_amqp_error(queue);
         (void)fprintf(stderr, "sluice queue: %s\n", text[0] != '\0' ? text : err_text(error));

@@ -65,6 +65,12 @@
       "events not confirmed, to be published again")                                               \
     X(GAUGE, EVENTS_LAG, "sluice_events_lag",                                                      \
       "events of the ledger that are not published yet, where this process publishes them")        \
+    X(COUNTER, TELLER_PAID_TOTAL, "sluice_teller_paid_total",                                      \
+      "payments of the queue that are in the ledger")                                              \
+    X(COUNTER, TELLER_LATER_TOTAL, "sluice_teller_later_total",                                    \
+      "payments of the queue that came too early and wait")                                        \
+    X(COUNTER, TELLER_REFUSED_TOTAL, "sluice_teller_refused_total",                                \
+      "payments of the queue that were refused for good")                                          \
     X(GAUGE, SPOOL_ENTRIES, "sluice_spool_entries", "promises the ledger has not confirmed yet")   \
     X(GAUGE, SPOOL_UNDECIDED, "sluice_spool_undecided", "buyers in line because the gate is away") \
     X(GAUGE, RECONCILE_DIFFERENCES, "sluice_reconcile_differences",                                \

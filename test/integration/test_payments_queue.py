@@ -1,0 +1,177 @@
+"""Payments that arrive from a queue (amqp.payments), on real RabbitMQ, MariaDB and Redis: each is in
+the ledger once, whatever is sent twice or dies in between, and what is refused lies in a queue of its
+own with the code.
+"""
+import json
+import subprocess
+import struct
+
+import pytest
+
+import enginelib
+import proxylib
+import rabbitlib
+import serverlib
+import sluicelib
+from sluicelib import Shop, eventually
+
+MISSING = enginelib.missing() or rabbitlib.missing()
+pytestmark = pytest.mark.skipif(MISSING != "", reason=f"not installed: {MISSING}")
+PERSISTENT = struct.pack(">HB", 1 << 12, 2)
+
+
+class Till:
+    """A server that takes payments from a queue of its own, and ways to put them there."""
+
+    def __init__(self, make_server, *sets, rabbit_port=None):
+        self.engine = enginelib.shared()
+        settings, database = self.engine.settings()
+        self.name = next(s for s in settings if s.startswith("amqp.queue=")).split("=")[1] + ".pay"
+        self.url = next(s for s in settings if s.startswith("amqp.url="))
+        if rabbit_port:
+            settings = [s.replace(f":{self.engine.rabbit.port}/", f":{rabbit_port}/")
+                        if s.startswith("amqp.url=") else s for s in settings]
+        self.server = make_server(sets=[*settings, f"amqp.payments={self.name}", *sets],
+                                  database=database)
+        self.shop = Shop(self.server)
+
+    def amqp(self):
+        return serverlib.Amqp(self.engine.rabbit.port, rabbitlib.USER, rabbitlib.PASSWORD)
+
+    def send(self, *payments):
+        """As a payment system does: persistent, confirmed."""
+        with self.amqp() as amqp:
+            amqp.confirm()
+            for one in payments:
+                body = one if isinstance(one, bytes) else json.dumps(one).encode()
+                amqp.publish(b"", self.name.encode(), PERSISTENT, body)
+            amqp.wait_confirms(len(payments))
+
+    def queue(self):
+        """What `sluice queue list --payments` says."""
+        done = subprocess.run(
+            [sluicelib.BINARY, "queue", "list", "--payments", "--json", "--set", self.url, "--set",
+             f"amqp.payments={self.name}"], text=True, capture_output=True,
+            stdin=subprocess.DEVNULL, timeout=sluicelib.GUARD_S)
+        assert done.returncode == 0 and not done.stderr, (done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    def metric(self, name):
+        text = self.server.beside().call("GET", "/metrics").body.decode()
+        return sum(float(line.split()[-1]) for line in text.splitlines()
+                   if line.startswith(f"sluice_teller_{name}_total"))
+
+    def order(self, lot, qty=1):
+        user = self.shop.user()
+        return user, self.shop.order_locked(user, lot.item, qty)["order_id"]
+
+    def refused(self, count):
+        """code -> payment ids, once so many lie there."""
+        eventually(lambda: self.metric("refused") >= count, f"{count} refused payments")
+        found = eventually(lambda: self.all_refused(count), f"{count} in {self.name}.refused")
+        codes = {}
+        for message in found:
+            text = message["text"]
+            payment = json.loads(text)["payment_id"] if text.startswith("{") else text
+            codes.setdefault(message["reason"], set()).add(payment)
+        return codes
+
+    def all_refused(self, count):
+        shown = self.queue()
+        return shown["parked"] == count and shown["messages"]
+
+
+def payment(name, order, cents):
+    return {"payment_id": name, "order_id": order, "amount_cents": cents}
+
+
+@pytest.mark.asan
+def test_payments_from_the_queue_are_paid_once(make_server):
+    till = Till(make_server)
+    lot = till.shop.lot(total=20, limit=0, price=700)
+    orders = [till.order(lot) for _ in range(6)]
+    sent = [payment(f"q-{i}", order, 700) for i, (_, order) in enumerate(orders)]
+    # Each twice, and the first a third time over HTTP: it is the same payment.
+    till.send(*sent, *sent)
+    for user, order in orders:
+        assert till.shop.wait_status(user, order, "PAID")["amount_cents"] == 700
+    assert till.shop.payment(sent[0]).status == 200
+    till.shop.wait_counters(lot.item, 14, 0, 6)
+    eventually(lambda: till.metric("paid") >= 12, "every message to be acknowledged")
+    shown = till.queue()
+    assert (shown["ready"], shown["retry"], shown["parked"]) == (0, 0, 0)
+
+
+def test_what_is_refused_for_good_is_kept_with_its_code(make_server):
+    till = Till(make_server)
+    lot = till.shop.lot(total=20, limit=0, price=700)
+    short = till.shop.lot(total=5, limit=0, price=700, pay_within_s=1)
+    late_user, late = till.order(short)
+    user, order = till.order(lot)
+    _, other = till.order(lot)
+    till.shop.wait_status(late_user, late, "EXPIRED")
+    till.send(payment("good", order, 700))
+    till.shop.wait_status(user, order, "PAID")
+    till.send(payment("wrong", other, 699), payment("late", late, 700),
+              payment("second", order, 700), payment("good", other, 700),
+              payment("nobody", "20000000002R00000000050000", 700), b"hello",
+              payment("made-up", "no-such-thing", 700))
+    assert till.refused(7) == {
+        "wrong_amount": {"wrong"}, "expired": {"late"}, "already_paid": {"second"},
+        "different_request": {"good"}, "not_found": {"nobody", "made-up"},
+        "bad_request": {"hello"}}
+    # Nothing of it happened: stock, orders; and each was told to the log.
+    till.shop.wait_counters(lot.item, 18, 1, 1)
+    till.shop.wait_counters(short.item, 5, 0, 0)
+    assert till.server.log().count("teller.refused") == 7
+    # The order that was paid wrongly can still be paid rightly.
+    till.send(payment("right", other, 700))
+    till.shop.wait_counters(lot.item, 18, 0, 2)
+
+
+def test_a_server_killed_between_commit_and_ack_pays_once(make_server):
+    proxy = proxylib.Proxy(("127.0.0.1", enginelib.shared().rabbit.port))
+    try:
+        till = Till(make_server, rabbit_port=proxy.port)
+        lot = till.shop.lot(total=20, limit=0, price=700)
+        user, order = till.order(lot)
+        # The payment comes down, and nothing of that connection goes up any more: no ack.
+        trap = proxy.trap(proxylib.DOWN, b"struck", proxylib.UP)
+        till.send(payment("struck", order, 700))
+        till.shop.wait_status(user, order, "PAID")
+        assert trap.sprung.is_set()
+        eventually(lambda: till.metric("paid") == 1, "the ack to be on its way")
+        till.server.kill()
+        shown = till.queue()
+        assert shown["retry"] == shown["parked"] == 0
+        proxy.reset()
+        proxy.heal()
+        eventually(lambda: till.queue()["ready"] == 1, "the payment to be there again")
+        till.server.start()
+        eventually(lambda: till.metric("paid") == 1, "the payment to be acknowledged")
+        till.shop = Shop(till.server)
+        till.shop.wait_counters(lot.item, 19, 0, 1)
+        shown = till.queue()
+        assert (shown["ready"], shown["retry"], shown["parked"]) == (0, 0, 0)
+        # It would be told where it was not so.
+        again = till.shop.pay(order, 700)
+        assert again.status == 409 and again.json()["code"] == "already_paid"
+        assert till.shop.payment(payment("struck", order, 700)).status == 200
+    finally:
+        proxy.close()
+
+
+def test_payments_wait_for_the_ledger(make_server):
+    till = Till(make_server)
+    lot = till.shop.lot(total=20, limit=0, price=700)
+    user, order = till.order(lot)
+    till.engine.mariadb.freeze()
+    try:
+        till.send(payment("patient", order, 700))
+        eventually(lambda: till.engine.rabbit.queues()[till.name] == 1, "the payment to be there")
+        assert till.metric("paid") == till.metric("refused") == 0
+    finally:
+        till.engine.mariadb.thaw()
+    till.shop.wait_status(user, order, "PAID")
+    eventually(lambda: till.queue()["ready"] == 0 and till.metric("paid") >= 1, "the ack")
+    assert till.metric("refused") == 0
