@@ -35,12 +35,17 @@ static struct fault_files older;  /* filled, of a schema before two more steps *
 static char answers[LEDGER_WORLD_ANSWERS];
 static char expected_answers[LEDGER_WORLD_ANSWERS];
 
+/* The steps there are (a new one belongs here, too), and two more. */
 static const struct schema_step later_steps[] = {
     {SCHEMA_1_SALES SCHEMA_1_ORDERS SCHEMA_1_MONEY},
+    {SCHEMA_2_CURSORS},
     {"ALTER TABLE sales ADD COLUMN note TEXT; UPDATE sales SET note = name || '!';"},
     {"CREATE TABLE later(id INTEGER PRIMARY KEY, note TEXT);"
      "INSERT INTO later SELECT id, note FROM sales; CREATE INDEX by_note ON later(note);"},
 };
+
+_Static_assert(sizeof(later_steps) / sizeof(later_steps[0]) == SCHEMA_STEPS_COUNT + 2,
+               "all steps of the schema, and two more");
 
 static int open_usual(struct ledger **ret_ledger)
 {
@@ -49,7 +54,8 @@ static int open_usual(struct ledger **ret_ledger)
 
 static int open_later(struct ledger **ret_ledger)
 {
-    return PRODUCT(store_open(fixture.path, READ_WRITE, later_steps, 3, ret_ledger));
+    return PRODUCT(store_open(fixture.path, READ_WRITE, later_steps,
+                              sizeof(later_steps) / sizeof(later_steps[0]), ret_ledger));
 }
 
 static int open_reader(struct ledger **ret_ledger)
