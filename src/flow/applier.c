@@ -12,6 +12,8 @@
 #define PAGE 512
 /* How often an office looks whether others have left something behind. */
 #define CHECK_EVERY_MS 300
+/* Another office has brought something in between: where the segment stands is read again. */
+#define GAP_PAUSE_MS 1
 
 struct reach {
     uint64_t at;    /* the segment's own cursor: the event it applied last */
@@ -223,18 +225,24 @@ static void check(struct applier *applier, int64_t now_ms, bool hurry)
     }
 }
 
-static bool turn(struct sink *sink, int64_t now_ms, bool hurry)
+static int64_t turn(struct sink *sink, int64_t now_ms, bool hurry)
 {
     struct applier *applier = (struct applier *)sink;
-    bool more = false;
+    int64_t soonest_ms = INT64_MAX;
     check(applier, now_ms, hurry);
     for (uint32_t s = 0; s < applier->places->count; s++) {
-        if (applier->reach[s].behind && backoff_is_over(&applier->reach[s].backoff, now_ms)) {
-            more = catch_up(applier, s, now_ms) || more;
+        struct reach *reach = &applier->reach[s];
+        bool more = false;
+        if (reach->behind && backoff_is_over(&reach->backoff, now_ms)) {
+            more = catch_up(applier, s, now_ms);
         }
-        more = more || applier->reach[s].behind;
+        if (reach->behind) { /* one that cannot be reached has its growing pause */
+            int64_t left_ms = more ? 0 : reach->backoff.next_ms - now_ms;
+            left_ms = more || left_ms > 0 ? left_ms : GAP_PAUSE_MS;
+            soonest_ms = left_ms < soonest_ms ? left_ms : soonest_ms;
+        }
     }
-    return more;
+    return soonest_ms;
 }
 
 /* ---- straight on ---- */

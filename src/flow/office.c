@@ -19,6 +19,7 @@
 #define BACKOFF_MAX_US 5000000
 #define SLEW_EVERY_US 1000000
 #define HELD_MS 1000
+#define HELD_LOOK_US 50000
 /* An order that is not due yet by the database's clock is tried again after this. */
 #define KEPT_MS 50
 
@@ -125,7 +126,7 @@ static void answer_followed(struct office *office)
         waits = waits || kind == LEDGER_SALE_MOVE || kind == LEDGER_SALE_CHANGE ||
                 kind == LEDGER_RESTOCK;
     }
-    if (!waits || !office->sink->ops->turn(office->sink, office->batch.now_ms, false)) {
+    if (!waits || office->sink->ops->turn(office->sink, office->batch.now_ms, false) == INT64_MAX) {
         answer_posted(office, 0, 0);
         return;
     }
@@ -583,10 +584,14 @@ void office_turn(struct office *office, int64_t *ret_sleep_us)
     }
     int64_t now_ms = inside_time_ms(office->time);
     bool hurry = atomic_exchange(&office->hurry, false);
-    bool behind = office->sink->ops->turn(office->sink, now_ms, hurry);
-    answer_held(office, behind, now_ms);
+    int64_t again_ms = office->sink->ops->turn(office->sink, now_ms, hurry);
+    answer_held(office, again_ms != INT64_MAX, now_ms);
     if (!gather(office, now_ms)) {
-        *ret_sleep_us = behind ? 1000 : sleep_us(office, now_ms);
+        int64_t idle_us = sleep_us(office, now_ms);
+        *ret_sleep_us = again_ms >= idle_us / 1000 ? idle_us : again_ms * 1000;
+        if (office->held != NULL && *ret_sleep_us > HELD_LOOK_US) {
+            *ret_sleep_us = HELD_LOOK_US;
+        }
         return;
     }
     office->in_flight = true;

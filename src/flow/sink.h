@@ -18,9 +18,9 @@ struct sink_ops {
                  int64_t now_ms);
     /* The last event that has been applied; an office that alone writes reads on from it. */
     uint64_t (*applied)(struct sink *sink);
-    /* A part of what is left behind. True: call again soon. hurry: somebody has just written to the
-     * ledger beside the office. */
-    bool (*turn)(struct sink *sink, int64_t now_ms, bool hurry);
+    /* A part of what is left behind. In how many ms it is worth to be called again; 0: at once;
+     * INT64_MAX: nothing is left. hurry: somebody has just written to the ledger beside the office. */
+    int64_t (*turn)(struct sink *sink, int64_t now_ms, bool hurry);
     /* How many more sales and items there is room for. */
     void (*room)(struct sink *sink, uint32_t *ret_sales, uint32_t *ret_items);
     /* No unit of the sale is locked: nothing of it is still to be booked, paid or expired. */

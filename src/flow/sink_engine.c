@@ -40,12 +40,12 @@ static uint64_t applied(struct sink *sink)
     return engine_applied_event(((struct sink_engine *)sink)->engine);
 }
 
-static bool turn(struct sink *sink, int64_t now_ms, bool hurry)
+static int64_t turn(struct sink *sink, int64_t now_ms, bool hurry)
 {
     (void)sink;
     (void)now_ms;
     (void)hurry;
-    return false;
+    return INT64_MAX;
 }
 
 static void room(struct sink *sink, uint32_t *ret_sales, uint32_t *ret_items)

@@ -192,6 +192,35 @@ static void a_sales_change_is_answered_when_the_segments_have_followed(void **st
     assert_int_equal(sim_segments_gate(world.segments.sim, 0)->sales[0].state, SALE_OPEN);
 }
 
+/* It is not asked, and the ledger not read, a thousand times a second. */
+static void a_segment_that_is_away_is_tried_in_growing_pauses(void **state)
+{
+    (void)state;
+    struct decision decision = wide_decide(&world, 1, 8);
+    sim_segments_away(world.segments.sim, 1, true);
+    wide_let(first);
+    bookings_run(&first->bookings, &decision, 1);
+    wide_halt(first);
+    assert_int_equal(decision.booking, BOOKING_SETTLED);
+    uint64_t turns = 0;
+    int64_t passed_us = 0;
+    while (passed_us < 20000000) {
+        int64_t sleep_us = wide_turn(first);
+        fake_clock_pass_us(&world.segments.clock, sleep_us);
+        passed_us += sleep_us;
+        turns++;
+    }
+    assert_in_range(turns, 10, 60);
+    sim_segments_away(world.segments.sim, 1, false);
+    for (passed_us = 0; passed_us < 2100000;) { /* its longest pause */
+        int64_t sleep_us = wide_turn(first);
+        fake_clock_pass_us(&world.segments.clock, sleep_us);
+        passed_us += sleep_us;
+    }
+    assert_int_equal(segments_world_order(&world.segments, 1, decision.command.id)->state,
+                     ORDER_LOCKED);
+}
+
 /* A database on another machine: answers come later. */
 static void a_slow_ledger_is_waited_for(void **state)
 {
@@ -606,6 +635,7 @@ int main(void)
         TEST(posts_come_back_to_their_loop_or_desk),
         TEST(what_cannot_be_written_is_answered_too),
         TEST(a_sales_change_is_answered_when_the_segments_have_followed),
+        TEST(a_segment_that_is_away_is_tried_in_growing_pauses),
         TEST(a_slow_ledger_is_waited_for),
         TEST(a_sale_that_the_segments_have_no_room_for_is_refused),
         TEST(in_a_hurry_events_reach_the_segments_at_once),
