@@ -34,7 +34,8 @@ struct decision {
     bool gate_away;              /* out: LATER, because its segment cannot decide now */
 };
 
-#define BOOKINGS_MAX 1024
+/* What a booker prefetches by default: one transaction, whose fixed price they share. */
+#define BOOKINGS_MAX 2048
 
 struct bookings {
     struct office *office;

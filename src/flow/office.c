@@ -9,8 +9,9 @@
 #include "flow/apply.h"
 #include "obs/log.h"
 
-/* Shares of one batch: loops' ops first, they have somebody waiting. */
-#define POSTED_MAX 512
+/* Shares of one batch: loops' ops first, they have somebody waiting. As many as a booker brings at
+ * once (BOOKINGS_MAX): what it brings is one transaction. */
+#define POSTED_MAX 2048
 #define MOVES_MAX 32
 #define DUE_MAX 1024
 /* A cursor that only moved over records without decisions is written at most this often. */

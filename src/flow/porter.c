@@ -8,7 +8,7 @@
 #include "flow/message.h"
 #include "obs/log.h"
 
-#define HELD_MAX 512
+#define HELD_MAX BOOKINGS_MAX /* they are booked together */
 /* Of them, those whose segment cannot decide now. */
 #define WAITING_MAX 128
 

@@ -10,7 +10,7 @@
 #include "flow/message.h"
 #include "obs/log.h"
 
-#define TAKE_MAX 512
+#define TAKE_MAX BOOKINGS_MAX
 #define DONE_MAX 128
 /* How long the queue may confirm nothing before the outboxes are looked at, and how often then. */
 #define CROWD_AFTER_MS 1000

@@ -343,7 +343,7 @@ class Relay:
 class Ledger:
     def __init__(self, options, folder, where):
         self.options, self.folder, self.where = options, folder, where
-        self.title = f"orders booked in MariaDB, {where}: batches of 500, or one by one at 8 connections"
+        self.title = f"orders booked in MariaDB, {where}: batches of 2,000, or each by itself"
         self.ratios = [("shared ledger, one writer / one by one", "shared, one writer",
                         "one transaction each", 10),
                        ("shared ledger, four writers / one by one", "shared, four writers",
@@ -361,7 +361,7 @@ class Ledger:
     def booked(self, server):
         seconds = max(1, round(self.options.seconds))
         command = pinned(self.options, None, [program("bench_ledger_mariadb"), server.address(),
-                                              500, 8, seconds, 1])
+                                              2000, 8, seconds, 1])
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         found = re.findall(r"^(.+?) +(\d+) orders/s", done.stdout, re.M)
         if done.returncode != 0 or len(found) != 5:

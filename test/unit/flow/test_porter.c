@@ -25,7 +25,7 @@ static uint64_t number;
 static void start(uint32_t at)
 {
     struct wide_process *process = &world.processes[at];
-    consumers[at] = sim_queue_open(broker, false, 0, 600);
+    consumers[at] = sim_queue_open(broker, false, 0, 2 * BOOKINGS_MAX);
     assert_int_equal(porter_new(consumers[at], &process->bookings, &process->time,
                                 metrics_slot(&process->metrics, 1), &porters[at]),
                      0);
@@ -45,7 +45,7 @@ static int set_up(void **state)
     (void)state;
     wide_world_init(&world, 2);
     broker = sim_broker_new(1, retry_s, 2);
-    publisher = sim_queue_open(broker, true, 0, 0);
+    publisher = sim_queue_open(broker, true, 2 * BOOKINGS_MAX, 0);
     for (uint32_t i = 0; i < WIDE_PROCESSES; i++) {
         wide_up(&world, i);
         start(i);
@@ -207,7 +207,7 @@ static void messages_are_held_while_the_ledger_is_away(void **state)
 static void it_holds_no_more_than_it_has_room_for(void **state)
 {
     (void)state;
-    enum { MESSAGES = 600, HELD = 512 };
+    enum { HELD = BOOKINGS_MAX, MESSAGES = HELD + 88 };
     world.ledger.fail_next = ERR_IO;
     for (uint64_t user = 1; user <= MESSAGES; user++) {
         struct decision decision = {.epoch = 1,
