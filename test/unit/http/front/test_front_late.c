@@ -2,60 +2,7 @@
  * A front whose gate answers late: every call is answered as it would have been at once; who has
  * gone is not answered and loses nothing; nothing is shown that is older than what was shown.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
-
-#include "front_world.h"
-
-static struct front_world world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    front_world_up(&world, 1);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    assert_int_equal(world.front->asks_used, 0); /* whatever happened, all have come back */
-    front_world_down(&world);
-    return 0;
-}
-
-/* From here on each ask is answered late; decided when it is asked, or only when it is answered. */
-static void be_late(bool decided_early)
-{
-    world.gate.late = 1000;
-    world.gate.early = decided_early ? 1000 : 0;
-}
-
-static void be_prompt(void)
-{
-    world.gate.late = 0;
-}
-
-static size_t count_of(const char *text, const char *part)
-{
-    size_t count = 0;
-    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) {
-        count++;
-    }
-    return count;
-}
-
-#define expect_status(heard, status) assert_int_equal(front_world_status(heard), status)
-#define expect_text(heard, text) assert_non_null(strstr(heard, text))
-#define expect_no_text(heard, text) assert_null(strstr(heard, text))
+#include "late_desk.h"
 
 /* ---- the same answers ---- */
 
@@ -154,39 +101,6 @@ static void late_answers_are_those_that_would_have_been_given_at_once(void **sta
 }
 
 /* ---- who is gone ---- */
-
-/* An order that is durable and not booked. */
-static struct order_id queued_order(uint64_t user)
-{
-    struct order_id id = office_world_bought(&world.office, user);
-    front_world_flush(&world);
-    return id;
-}
-
-static uint32_t watch(struct order_id id, uint64_t user, const char *how)
-{
-    uint32_t connection = front_world_connect(&world);
-    front_world_send(&world, connection, "GET", front_world_path(id, how), user, NULL);
-    front_world_flush(&world);
-    return connection;
-}
-
-/* A ticket for the item, its buy sent and being asked. */
-static uint32_t send_buy(uint64_t user, struct order_id *ret_id)
-{
-    char path[160];
-    struct ticket ticket = {.user = user,
-                            .item = OFFICE_FREE,
-                            .id = order_id_fresh(OFFICE_FREE, OFFICE_NOW, (uint32_t)user),
-                            .expires_at_ms = OFFICE_NOW + 60000};
-    char text[TICKET_TEXT + 1] = "";
-    ticket_sign(&world.settings.ticket_keys, &ticket, text);
-    (void)snprintf(path, sizeof(path), "/v1/buy/%s", text);
-    uint32_t connection = front_world_connect(&world);
-    front_world_send(&world, connection, "POST", path, user, NULL);
-    *ret_id = ticket.id;
-    return connection;
-}
 
 static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state)
 {
@@ -365,185 +279,6 @@ static void a_sale_that_the_gate_has_not_heard_of_is_asked_for_again(void **stat
     expect_status(heard, 409);
     expect_text(heard, "ended");
     expect_status(front_world_call(&world, "POST", "/v1/items/899/ticket", 1, NULL), 404);
-}
-
-/* ---- watching ---- */
-
-static void a_late_look_is_not_shown_after_something_newer(void **state)
-{
-    (void)state;
-    be_late(true);
-    struct order_id id = queued_order(1);
-    uint32_t stream = watch(id, 1, "/events");
-    assert_string_equal(front_world_heard(&world, stream), "");
-    front_world_pass(&world); /* begun; the second look is under way and has seen QUEUED */
-    const char *heard = front_world_heard(&world, stream);
-    expect_status(heard, 200);
-    expect_text(heard, "id: 1\n");
-    expect_text(heard, "\"status\":\"QUEUED\"");
-    assert_int_equal(world.gate.under_way, 1);
-    front_world_settle(&world); /* booked: a notice */
-    heard = front_world_heard(&world, stream);
-    expect_text(heard, "id: 2\n");
-    expect_text(heard, "\"status\":\"LOCKED\"");
-    assert_int_equal(world.gate.under_way, 1);
-    front_world_answer(&world);
-    assert_string_equal(front_world_heard(&world, stream), "");
-    /* Notices go on without another look. */
-    uint64_t asked = world.gate.made_late;
-    struct office_op *pay = office_op_order(&world.office, LEDGER_PAY, id);
-    pay->loop = 1;
-    office_world_do(&world.office, pay);
-    assert_int_equal(pay->op.refusal, REFUSAL_NONE);
-    office_op_free(pay);
-    front_world_flush(&world);
-    heard = front_world_heard(&world, stream);
-    expect_text(heard, "id: 3\n");
-    expect_text(heard, "\"status\":\"PAID\"");
-    assert_int_equal(world.gate.made_late, asked);
-}
-
-/* Another front has shown it as LOCKED already; here it is still QUEUED, as far as can be seen. */
-static void a_stream_goes_on_behind_what_its_buyer_was_told(void **state)
-{
-    (void)state;
-    be_prompt();
-    struct order_id id = queued_order(1);
-    world.headers = "Last-Event-ID: 2\r\n";
-    uint32_t stream = watch(id, 1, "/events");
-    world.headers = NULL;
-    const char *heard = front_world_heard(&world, stream);
-    expect_status(heard, 200);
-    assert_null(strstr(heard, "QUEUED"));
-    front_world_settle(&world);
-    assert_null(strstr(front_world_heard(&world, stream), "event:")); /* LOCKED: he knows */
-    struct office_op *pay = office_op_order(&world.office, LEDGER_PAY, id);
-    pay->loop = 1;
-    office_world_do(&world.office, pay);
-    office_op_free(pay);
-    front_world_flush(&world);
-    expect_text(front_world_heard(&world, stream), "\"status\":\"PAID\"");
-}
-
-static void a_late_look_does_not_answer_a_poll_with_something_older(void **state)
-{
-    (void)state;
-    be_late(true);
-    struct order_id id = queued_order(1);
-    uint32_t poll = watch(id, 1, "?wait_ms=20000&status=LOCKED");
-    front_world_pass(&world); /* held; the second look has seen QUEUED */
-    assert_int_equal(world.gate.under_way, 1);
-    front_world_settle(&world); /* LOCKED: held on, but seen */
-    assert_string_equal(front_world_heard(&world, poll), "");
-    fake_clock_pass_ms(&world.office.clock, 20000 + WHEEL_STEP_MS);
-    front_world_flush(&world); /* its end: the look that is under way will do */
-    front_world_answer(&world);
-    const char *heard = front_world_heard(&world, poll);
-    expect_status(heard, 200);
-    expect_text(heard, "\"status\":\"LOCKED\"");
-}
-
-static void what_happens_before_it_is_watched_is_not_missed(void **state)
-{
-    (void)state;
-    static const char *const ways[] = {"/events", "?wait_ms=20000"};
-    for (uint64_t i = 0; i < 2; i++) {
-        be_late(true);
-        struct order_id id = queued_order(1 + i);
-        uint32_t watcher = watch(id, 1 + i, ways[i]); /* being looked up: it was QUEUED */
-        (void)office_world_settle(&world.office);     /* LOCKED, and nobody here watches it yet */
-        front_world_flush(&world);
-        assert_string_equal(front_world_heard(&world, watcher), "");
-        front_world_answer(&world);
-        const char *heard = front_world_heard(&world, watcher);
-        expect_status(heard, 200);
-        expect_text(heard, "\"status\":\"LOCKED\"");
-        memory_net_reset(world.net, watcher);
-        front_world_answer(&world);
-    }
-}
-
-static void a_watcher_that_has_gone_is_not_mistaken_for_the_next(void **state)
-{
-    (void)state;
-    be_late(true);
-    struct order_id first = queued_order(1);
-    struct order_id second = queued_order(2);
-    uint32_t gone = watch(first, 1, "?wait_ms=20000");
-    front_world_pass(&world); /* held; its second look is under way */
-    assert_int_equal(world.gate.under_way, 1);
-    memory_net_reset(world.net, gone);
-    front_world_flush(&world);
-    uint32_t next = watch(second, 2, "?wait_ms=20000");
-    assert_int_equal(next, gone);
-    front_world_pass(&world); /* the older look comes back, the next one is held */
-    front_world_pass(&world);
-    assert_int_equal(world.front->watchers, 1);
-    assert_string_equal(front_world_heard(&world, next), "");
-    front_world_settle(&world);
-    const char *heard = front_world_heard(&world, next);
-    expect_status(heard, 200);
-    char order[64];
-    char expected[ORDER_ID_TEXT + 1] = "";
-    order_id_text(second, expected);
-    assert_true(front_world_member(heard, "order_id", order, sizeof(order)));
-    assert_string_equal(order, expected);
-    front_world_answer(&world);
-}
-
-static void a_poll_whose_client_says_no_more_is_answered_when_the_gate_is(void **state)
-{
-    (void)state;
-    be_late(true);
-    struct order_id id = queued_order(1);
-    uint32_t poll = watch(id, 1, "?wait_ms=20000");
-    memory_net_fin(world.net, poll); /* while the gate is asked for the first time */
-    front_world_flush(&world);
-    front_world_pass(&world);
-    const char *heard = front_world_heard(&world, poll);
-    expect_status(heard, 200);
-    expect_text(heard, "\"status\":\"QUEUED\"");
-    /* And while it is held. */
-    poll = watch(id, 1, "?wait_ms=20000");
-    front_world_pass(&world);
-    memory_net_fin(world.net, poll);
-    front_world_flush(&world);
-    front_world_pass(&world);
-    front_world_pass(&world);
-    expect_status(front_world_heard(&world, poll), 200);
-}
-
-/* So many orders change at once that the last one's notice is not kept. */
-static void a_watcher_whose_notice_was_one_too_many_looks(void **state)
-{
-    (void)state;
-    enum { MANY = 4096 };
-    struct office_op *restock = office_op_new(&world.office, LEDGER_RESTOCK, 0);
-    restock->op.item = OFFICE_FREE;
-    restock->op.amount = MANY;
-    office_world_do(&world.office, restock);
-    office_op_free(restock);
-    for (uint64_t i = 0; i < MANY; i++) {
-        struct gate_ask look = {.question = ASK_ORDER,
-                                .id = office_world_bought(&world.office, 1000 + i),
-                                .watch = true};
-        assert_int_equal(gate_submit(engine_port(world.office.engine), &look), GATE_ANSWERED);
-        if (i % 500 == 0) {
-            office_world_flush(&world.office);
-        }
-    }
-    be_late(true);
-    struct order_id id = queued_order(1);
-    uint32_t poll = watch(id, 1, "?wait_ms=20000");
-    front_world_pass(&world);
-    assert_int_equal(world.gate.under_way, 1); /* a look that has seen QUEUED */
-    front_world_settle(&world);
-    assert_int_equal(office_world_order(&world.office, id).state, ORDER_LOCKED);
-    assert_string_equal(front_world_heard(&world, poll), "");
-    front_world_answer(&world); /* that look was too early: another one sees it */
-    const char *heard = front_world_heard(&world, poll);
-    expect_status(heard, 200);
-    expect_text(heard, "\"status\":\"LOCKED\"");
 }
 
 /* ---- a gate that cannot be asked ---- */
@@ -778,8 +513,6 @@ static void a_list_follows_the_board(void **state)
     assert_int_equal(office_world_order(&world.office, id).state, ORDER_LOCKED);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -790,13 +523,6 @@ int main(void)
         TEST(a_front_that_drains_waits_for_its_asks),
         TEST(the_loop_sleeps_no_longer_than_the_gate_says),
         TEST(a_sale_that_the_gate_has_not_heard_of_is_asked_for_again),
-        TEST(a_late_look_is_not_shown_after_something_newer),
-        TEST(a_late_look_does_not_answer_a_poll_with_something_older),
-        TEST(a_stream_goes_on_behind_what_its_buyer_was_told),
-        TEST(what_happens_before_it_is_watched_is_not_missed),
-        TEST(a_watcher_that_has_gone_is_not_mistaken_for_the_next),
-        TEST(a_poll_whose_client_says_no_more_is_answered_when_the_gate_is),
-        TEST(a_watcher_whose_notice_was_one_too_many_looks),
         TEST(nobody_says_404_who_could_not_look),
         TEST(payments_do_not_need_the_gate),
         TEST(a_buy_says_what_is_known_of_its_outcome),
