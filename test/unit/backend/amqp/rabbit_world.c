@@ -216,12 +216,6 @@ void rabbit_delete_queue(const char *name)
     run_errand((struct errand){.run = delete_queue, .name = name});
 }
 
-static bool delete_exchange(amqp_connection_state_t c, const struct errand *errand)
-{
-    (void)amqp_exchange_delete(c, 1, amqp_cstring_bytes(errand->name), 0);
-    return done(amqp_get_rpc_reply(c), errand);
-}
-
 /* Until the broker has it. expiration: NULL, or milliseconds. */
 static bool send_one(amqp_connection_state_t c, const struct errand *errand, const char *exchange,
                      const char *key, const char *expiration)
@@ -385,22 +379,9 @@ void rabbit_settle_in(const struct rabbit_place *place)
     }
 }
 
+/* Its queues stay: they have names of their own and end with the broker's folder. Deleting one that
+ * the broker is still electing a leader for may hang (rabbitmq-server #16652), and proves nothing. */
 void rabbit_place_free(struct rabbit_place *place)
 {
-    static const char *const ends[] = {"", ".parked"};
-    char name[128];
-    rabbit_settle_in(place);
-    for (size_t i = 0; i < place->options.retry_count; i++) {
-        (void)snprintf(name, sizeof(name), "%s.retry.%us", place->name,
-                       (unsigned)place->options.retry_s[i]);
-        rabbit_delete_queue(name);
-    }
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        (void)snprintf(name, sizeof(name), "%s%s", place->name, ends[i]);
-        rabbit_delete_queue(name);
-    }
-    run_errand((struct errand){.run = delete_exchange, .name = place->name});
-    (void)snprintf(name, sizeof(name), "%s.dead", place->name);
-    run_errand((struct errand){.run = delete_exchange, .name = name});
     free(place);
 }

@@ -36,7 +36,7 @@ struct rabbit_place *rabbit_place_new(void);
  * takes from them meanwhile. A quorum queue that is deleted before it has settled in may stop others
  * like it (rabbitmq-server #16652). */
 void rabbit_settle_in(const struct rabbit_place *place);
-/* The queues and exchanges of that name are gone afterwards. */
+/* Its queues stay at the broker. */
 void rabbit_place_free(struct rabbit_place *place);
 /* The test fails, and says why, where it cannot be opened. */
 struct queue *rabbit_open(const struct rabbit_place *place, enum queue_amqp_role role);
