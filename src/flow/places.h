@@ -16,6 +16,7 @@ struct places {
     _Atomic uint64_t epochs[SEGMENTS_MAX]; /* 0: the ledger and the segment do not agree */
     _Atomic uint64_t doubts;               /* a bit for each segment */
     _Atomic uint64_t broken[SEGMENTS_MAX]; /* the epoch that contradicted itself; 0: none did */
+    _Atomic int64_t away_ms[SEGMENTS_MAX]; /* boot time when it last did not answer; 0: never */
     _Atomic bool clock_is_off;             /* this machine's time is not the gate's: sell nothing */
 };
 
@@ -26,6 +27,18 @@ static inline uint64_t places_epoch(struct places *places, uint32_t segment)
 static inline void places_doubt(struct places *places, uint32_t segment)
 {
     (void)atomic_fetch_or(&places->doubts, 1ULL << segment);
+}
+/* While it was away, buyers of other fronts may have been put in line for it, and for so long after
+ * it is back they may not have been decided: that it does not know an order says little. */
+#define PLACES_SETTLE_MS 5000
+static inline void places_away(struct places *places, uint32_t segment, int64_t boot_ms)
+{
+    atomic_store(&places->away_ms[segment], boot_ms);
+}
+static inline bool places_settled(struct places *places, uint32_t segment, int64_t boot_ms)
+{
+    int64_t away_ms = atomic_load(&places->away_ms[segment]);
+    return away_ms == 0 || boot_ms - away_ms >= PLACES_SETTLE_MS;
 }
 /* The segment of this epoch is to be rebuilt; one that has been rebuilt meanwhile is not. */
 static inline void places_broke(struct places *places, uint32_t segment, uint64_t epoch)

@@ -280,6 +280,15 @@ static void keep(struct remote *remote, struct gate_ask *ask)
     }
 }
 
+/* False: the gate does not know the order, and that may be because its buyer stands in another front's
+ * line, not decided yet. */
+static bool is_certain(struct remote *remote, const struct gate_ask *ask)
+{
+    return ask->refusal != REFUSAL_NOT_FOUND ||
+           places_settled(remote->places, ask->segment,
+                          clock_boot_us(remote->options.clock) / 1000);
+}
+
 /* False: it is not answered after all, and waits. */
 static bool answered(struct remote *remote, struct gate_ask *ask)
 {
@@ -288,6 +297,9 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
     }
     if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME) {
         places_doubt(remote->places, ask->segment);
+    }
+    if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME || ask->refusal == REFUSAL_DEGRADED) {
+        places_away(remote->places, ask->segment, clock_boot_us(remote->options.clock) / 1000);
     }
     if (ask->question != ASK_TICKET && ask->refusal == REFUSAL_NONE && ask->has_order &&
         ask->order.state != ORDER_QUEUED) {
@@ -317,7 +329,7 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
                        ask->refusal == REFUSAL_UNKNOWN_OUTCOME || ask->refusal == REFUSAL_NOT_FOUND;
         if (unknown && spool_find(remote->spool, ask->id, &entry)) {
             show_in_line(&entry, ask); /* promised here, whatever the gate has forgotten */
-        } else if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME) {
+        } else if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME || !is_certain(remote, ask)) {
             ask->refusal = REFUSAL_DEGRADED;
         }
         break;

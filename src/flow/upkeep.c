@@ -102,6 +102,7 @@ static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
     int64_t after_ms = inside_time_ms(upkeep->parts.time);
     upkeep->serves &= ~(1ULL << segment);
     if (state.outcome == SEGMENT_NOT_ASKED || state.outcome == SEGMENT_NOT_KNOWN) {
+        places_away(upkeep->parts.places, segment, clock_boot_us(upkeep->parts.time->clock) / 1000);
         return; /* away: what it was is what it is, as far as anyone can tell */
     }
     check_clock(upkeep, segment, &state, before_ms, after_ms);

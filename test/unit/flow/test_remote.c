@@ -94,6 +94,24 @@ static void a_buy_goes_to_its_segment(void **state)
     assert_true(met[0] > 0 && met[1] > 0 && met[2] > 0);
 }
 
+/* It may stand in another front's line, which is served when the gate is back, but not at once. */
+static void an_order_may_be_in_anothers_line(void **state)
+{
+    (void)state;
+    struct order_id id = segments_world_id(&world, WIDE_FREE, 1);
+    struct order_id elsewhere = segments_world_id(&world, WIDE_FREE, 0);
+    assert_int_equal(ask_order(&front, id).refusal, REFUSAL_NOT_FOUND);
+    sim_segments_away(world.sim, 1, true);
+    assert_int_equal(ask_order(&front, id).refusal, REFUSAL_DEGRADED);
+    sim_segments_away(world.sim, 1, false);
+    assert_int_equal(ask_order(&front, id).refusal, REFUSAL_DEGRADED);
+    assert_int_equal(ask_order(&front, elsewhere).refusal, REFUSAL_NOT_FOUND);
+    fake_clock_pass_ms(&world.clock, PLACES_SETTLE_MS - 1);
+    assert_int_equal(ask_order(&front, id).refusal, REFUSAL_DEGRADED);
+    fake_clock_pass_ms(&world.clock, 1);
+    assert_int_equal(ask_order(&front, id).refusal, REFUSAL_NOT_FOUND);
+}
+
 static void a_ticket_is_asked_at_the_buyers_home(void **state)
 {
     (void)state;
@@ -528,6 +546,9 @@ static void an_outcome_that_is_not_known_raises_a_doubt(void **state)
     segments_world_place(&world, &front.places, front.port);
     ask = ask_order(&front, id); /* not found there, and not yet decided again */
     assert_int_equal(ask.refusal, REFUSAL_NONE);
+    assert_int_equal(ask_order(&front, other).refusal,
+                     REFUSAL_DEGRADED); /* nor by others, perhaps */
+    fake_clock_pass_ms(&world.clock, PLACES_SETTLE_MS);
     assert_int_equal(ask_order(&front, other).refusal, REFUSAL_NOT_FOUND);
     ask = buy_free(&front, other, 8);
     assert_int_equal(ask.refusal, REFUSAL_NONE);
@@ -566,6 +587,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_buy_goes_to_its_segment),
+        TEST(an_order_may_be_in_anothers_line),
         TEST(a_ticket_is_asked_at_the_buyers_home),
         TEST(an_items_numbers_come_from_the_shelf),
         TEST(a_win_is_in_the_spool_before_it_is_told),

@@ -94,6 +94,9 @@ static void one_that_is_away_stays_what_it_was(void **state)
     assert_int_equal(epoch_of(2), 1);
     assert_int_equal(ask(0), REFUSAL_NONE);
     world.ledger.fail_read = 0;
+    int64_t boot_ms = clock_boot_us(&world.segments.clock.port) / 1000;
+    assert_false(places_settled(&process->places, 0, boot_ms)); /* whether anybody asked or not */
+    assert_true(places_settled(&process->places, 2, boot_ms));
     turn(); /* and the doubt was not forgotten */
     assert_int_equal(epoch_of(2), 0);
 }
