@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "base/limits.h"
+#include "port/regions.h"
 
 /*
  * Kinds. NUMBER: a whole number, min to max. The others are texts of min to max bytes (a min of 0:
@@ -33,6 +34,7 @@
     X(REDIS, "redis://host, sentinel://host,host/name or cluster://host,host (docs/REDIS.md)")     \
     X(BROKER, "amqp://user[:password]@host[:port][/vhost]")                                        \
     X(NAME, "letters, digits and - _ . :")                                                         \
+    X(REGIONS, "NAME FIRST-LAST SEGMENTS [WEIGHT]; ... (docs/DISTRIBUTED.md)")                     \
     X(LEVEL, "debug, info, warn or error")
 
 enum config_kind {
@@ -114,6 +116,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "What every key begins with: several shops may share a server.")                             \
     X(redis, segments, NUMBER, 0, 64, 0, "segments", RESTART,                                      \
       "Shares of the stock, each with its buyers, on one master each. 0: as many as masters.")     \
+    X(redis, regions, REGIONS, 0, REGIONS_TEXT_MAX, "", "", RESTART,                               \
+      "Homes of buyers by ranges of their ids, for sales warmed from now on: like \"eu "           \
+      "1-1999999999 0,1; us 2000000000- 2\". Empty: all segments are one region.")                 \
     X(redis, timeout_ms, NUMBER, 10, 60000, 1000, "ms", RESTART,                                   \
       "How long a Redis server may take to answer before its connection counts as lost.")          \
     X(redis, in_flight, NUMBER, 1, 100000, 4096, "calls", RESTART,                                 \
@@ -194,6 +199,7 @@ struct config {
 #define CONFIG_MEMBER_REDIS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_BROKER CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_NAME CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_REGIONS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_LEVEL CONFIG_MEMBER_PATH
 #define X(section, name, kind, min, max, standard, unit, when, help)                               \
     CONFIG_MEMBER_##kind(section##_##name, max)

@@ -16,6 +16,8 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "obs/log.h"
+#include "port/regions.h"
+#include "port/segments.h"
 
 #define DEFAULT_NUMBER(value) .number = (value)
 #define DEFAULT_PATH(value) .text = (value)
@@ -27,6 +29,7 @@
 #define DEFAULT_REDIS DEFAULT_PATH
 #define DEFAULT_BROKER DEFAULT_PATH
 #define DEFAULT_NAME DEFAULT_PATH
+#define DEFAULT_REGIONS DEFAULT_PATH
 #define DEFAULT_LEVEL DEFAULT_PATH
 
 const struct config_setting config_settings[] = {
@@ -260,6 +263,8 @@ static bool text_is_right(const struct config_setting *setting, const char *valu
         }
     }
     enum log_level level;
+    struct regions regions;
+    const char *why = "";
     switch (setting->kind) {
     case CONFIG_ADDRESS:
         return len == 0 || is_address(value);
@@ -275,6 +280,8 @@ static bool text_is_right(const struct config_setting *setting, const char *valu
         return len == 0 || topology_check_url(value, NULL, 0) == 0;
     case CONFIG_NAME:
         return len == 0 || is_name(value);
+    case CONFIG_REGIONS:
+        return regions_parse(value, SEGMENTS_MAX, &regions, &why) == 0;
     case CONFIG_BROKER:
         return len == 0 || queue_amqp_check_url(value, NULL, 0) == 0;
     case CONFIG_LEVEL:

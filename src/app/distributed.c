@@ -542,7 +542,7 @@ static size_t reconcile_promised(void *context, int64_t before_ms, size_t at,
             bool known =
                 catalog_item(distributed->parts->catalog, entries[i].command.item, &sale) != NULL &&
                 sale->homes > 0;
-            decision->segment = known ? remote_segment(entries[i].command.id, sale->homes) : 0;
+            decision->segment = known ? remote_segment(entries[i].command.id, sale) : 0;
             catalog_unlock(distributed->parts->catalog);
             known = known && decision->segment < distributed->places.count;
             count += known;

@@ -55,6 +55,12 @@ static int count_segments(struct engines *engines)
                              ERR_IO, text);
     }
     engines->segments_count = count < SEGMENTS_MAX ? count : SEGMENTS_MAX;
+    struct regions regions;
+    const char *why = "";
+    if (regions_parse(engines->config->redis_regions, engines->segments_count, &regions, &why) !=
+        0) {
+        return assembly_fail("cannot use redis.regions", ERR_INVALID, why);
+    }
     return 0;
 }
 
@@ -178,6 +184,7 @@ static struct ledger_mariadb_options ledger_options(const struct engines *engine
                                            .password_file = config->ledger_password_file,
                                            .owner = engines->name,
                                            .segments = engines->segments_count,
+                                           .regions = config->redis_regions,
                                            .timeout_s = (uint32_t)config->ledger_timeout_s};
 }
 

@@ -104,6 +104,7 @@ static int open_mariadb(struct ledgers *ledgers, const struct config *config, ui
                                              .password_file = config->ledger_password_file,
                                              .owner = id,
                                              .segments = segments,
+                                             .regions = config->redis_regions,
                                              .timeout_s = (uint32_t)config->ledger_timeout_s};
     error = ledger_mariadb_open(&options, MARIADB_WRITER, &ledgers->writer);
     if (error == 0) {

@@ -34,7 +34,9 @@ struct item_spread {
     uint64_t known; /* segments that answered */
     uint64_t available[SEGMENTS_MAX];
     uint64_t total;
-    uint32_t moves; /* begun in this round */
+    const struct regions *regions;
+    uint64_t fair[SEGMENTS_MAX]; /* the share that a home keeps; others: none */
+    uint32_t moves;              /* begun in this round */
 };
 
 struct balance {
@@ -220,16 +222,16 @@ static int begin(struct balance *balance, struct item_spread *spread, uint32_t f
     return 0;
 }
 
-/* Who has most above what it keeps; SEGMENTS_MAX: nobody. */
+/* Who has most above what it keeps, of those among; SEGMENTS_MAX: nobody. */
 static uint32_t richest(const struct balance *balance, const struct item_spread *spread,
-                        uint32_t to, uint64_t homes_keep)
+                        uint32_t to, bool keeps_fair, uint64_t among)
 {
     uint32_t best = SEGMENTS_MAX;
     uint64_t best_spare = 0;
     for (uint32_t i = 0; i < balance->options.segments; i++) {
-        uint64_t keep = i < spread->homes ? homes_keep : 0;
+        uint64_t keep = keeps_fair ? spread->fair[i] : 0;
         uint64_t has = spread->available[i];
-        bool may = i != to && (spread->known >> i & 1) != 0 && has > keep &&
+        bool may = i != to && ((spread->known & among) >> i & 1) != 0 && has > keep &&
                    !is_open(balance, spread->item, i, to) &&
                    !moved_lately(balance, spread->item, i, false);
         if (may && has - keep > best_spare) {
@@ -240,17 +242,21 @@ static uint32_t richest(const struct balance *balance, const struct item_spread 
     return best;
 }
 
-/* Brings up to `units` to a segment; others' homes keep so many each. */
+/* Brings up to `units` to a segment, from its own region first; others may keep their fair share. */
 static int gather(struct balance *balance, struct item_spread *spread, uint32_t to, uint64_t units,
-                  uint64_t homes_keep, struct balance_round *round)
+                  bool keeps_fair, struct balance_round *round)
 {
     int error = 0;
+    uint64_t near = regions_around(spread->regions, to);
     while (error == 0 && units > 0 && spread->moves < balance->options.moves_max) {
-        uint32_t from = richest(balance, spread, to, homes_keep);
+        uint32_t from = richest(balance, spread, to, keeps_fair, near);
+        if (from == SEGMENTS_MAX) {
+            from = richest(balance, spread, to, keeps_fair, ~near);
+        }
         if (from == SEGMENTS_MAX) {
             break;
         }
-        uint64_t spare = spread->available[from] - (from < spread->homes ? homes_keep : 0);
+        uint64_t spare = spread->available[from] - (keeps_fair ? spread->fair[from] : 0);
         uint64_t part = units < spare ? units : spare;
         error = begin(balance, spread, from, to, part, round);
         units -= part;
@@ -325,14 +331,13 @@ static int serve_wish(struct balance *balance, struct item_spread *spread, uint3
     if (moved_lately(balance, spread->item, to, last_units)) {
         return 0;
     }
-    uint64_t fair = spread->total / spread->homes;
     uint64_t above = 0; /* what others have above the fair share */
     for (uint32_t i = 0; i < balance->options.segments; i++) {
-        uint64_t keep = i < spread->homes ? fair : 0;
+        uint64_t keep = spread->fair[i];
         above += i != to && spread->available[i] > keep ? spread->available[i] - keep : 0;
     }
     uint64_t lacks = wish->units - has;
-    return gather(balance, spread, to, lacks, above >= lacks ? fair : 0, round);
+    return gather(balance, spread, to, lacks, above >= lacks, round);
 }
 
 /* ---- an item ---- */
@@ -357,12 +362,17 @@ static void look_at(struct balance *balance, struct item_spread *spread)
             spread->known |= 1ULL << i; /* added later: it has none, and may be given some */
         }
     }
+    for (uint32_t i = 0; i < spread->homes; i++) {
+        spread->fair[i] = spread->regions->count == 0
+                              ? spread->total / spread->homes
+                              : regions_share(spread->regions, spread->total, spread->homes, i);
+    }
 }
 
 static int balance_item(struct balance *balance, uint64_t item, uint32_t homes,
-                        struct balance_round *round)
+                        const struct regions *regions, struct balance_round *round)
 {
-    struct item_spread spread = {.item = item, .homes = homes};
+    struct item_spread spread = {.item = item, .homes = homes, .regions = regions};
     int error = 0;
     look_at(balance, &spread);
     for (uint32_t i = 0; error == 0 && i < WISHES_MAX; i++) {
@@ -371,11 +381,11 @@ static int balance_item(struct balance *balance, uint64_t item, uint32_t homes,
         }
     }
     bool wished = spread.moves > 0; /* what was asked for is not taken back at once */
-    uint64_t fair = spread.total / homes;
     for (uint32_t i = 0; error == 0 && i < homes && !wished; i++) {
+        uint64_t fair = spread.fair[i];
         bool dry = (spread.known >> i & 1) != 0 && spread.available[i] * 4 < fair;
         if (dry && !moved_lately(balance, item, i, false)) {
-            error = gather(balance, &spread, i, fair - spread.available[i], fair, round);
+            error = gather(balance, &spread, i, fair - spread.available[i], true, round);
         }
     }
     return error;
@@ -416,7 +426,7 @@ static int balance_sale(struct balance *balance, const struct sale_row *sale,
         return 0;
     }
     for (uint32_t i = 0; error == 0 && i < sale->items_count; i++) {
-        error = balance_item(balance, sale->items[i].id, homes, round);
+        error = balance_item(balance, sale->items[i].id, homes, &sale->regions, round);
         uint64_t token;
         if (error == 0 && round->moved + round->open > 0) {
             error = lease_take(balance->ports.lease, LEASE, balance->options.lease_ms, &token);

@@ -14,7 +14,8 @@
  * again. So a transfer needs no fence at the gate: its
  * id, its epoch and the lease on its two ledger writes are enough.
  *
- * Who gets units: a home with less than a quarter of the fair share gets what it lacks of that share,
+ * Who gets units (the fair share is by the sale's regions, and units come from the same region where
+ * it has them): a home with less than a quarter of the fair share gets what it lacks of that share,
  * from those that have more than theirs; segments that are nobody's home (added since the sale was
  * warmed) give all they have, and get nothing. With fewer units left than homes nothing moves by itself. A segment that asks for a number of units
  * (balance_ask, or a transfer noted in the ledger by anybody) gets them if all segments together have

@@ -29,10 +29,11 @@ struct remote {
     struct gate_ask *waiting[LOOPS_MAX]; /* for a refill, to be asked again */
 };
 
-uint32_t remote_segment(struct order_id id, uint32_t homes)
+uint32_t remote_segment(struct order_id id, const struct sale_row *sale)
 {
-    return order_id_kind(id) == ORDER_ONCE ? segment_home(order_id_user(id), homes)
-                                           : order_id_segment(id);
+    return order_id_kind(id) == ORDER_ONCE
+               ? regions_home(&sale->regions, order_id_user(id), sale->homes)
+               : order_id_segment(id);
 }
 
 static struct refused *refused_of(struct remote *remote, const struct gate_ask *ask)
@@ -358,23 +359,37 @@ static void ask_item(struct remote *remote, struct gate_ask *ask)
     ask->view = item.view;
 }
 
+/* The segment to be asked, and how many its sale has as homes. False: there is no such item. */
+static bool find_home(struct remote *remote, struct gate_ask *ask, uint32_t *ret_homes)
+{
+    const struct sale_row *sale = NULL;
+    uint64_t id = ask->question == ASK_ORDER ? order_id_item(ask->id) : ask->item;
+    catalog_lock(remote->catalog);
+    bool found = catalog_item(remote->catalog, id, &sale) != NULL && sale->homes > 0;
+    if (found) {
+        ask->segment = ask->question == ASK_TICKET
+                           ? regions_home(&sale->regions, ask->user, sale->homes)
+                           : remote_segment(ask->id, sale);
+        *ret_homes = sale->homes;
+    }
+    catalog_unlock(remote->catalog);
+    return found;
+}
+
 /* True: it is to be asked, at ask->segment. */
 static bool find_segment(struct remote *remote, struct gate_ask *ask)
 {
-    struct shelf_item item;
-    uint64_t id = ask->question == ASK_ORDER ? order_id_item(ask->id) : ask->item;
-    if (!find_item(remote, id, &item)) {
+    uint32_t homes = 0;
+    if (!find_home(remote, ask, &homes)) {
         int64_t boot_ms = clock_boot_us(remote->options.clock) / 1000;
         ask->refusal = !shelf_is_fresh(remote->shelf, boot_ms) ? REFUSAL_DEGRADED
                        : ask->question == ASK_ORDER            ? REFUSAL_NOT_FOUND
                                                                : REFUSAL_NO_SUCH_ITEM;
         return false;
     }
-    ask->segment = ask->question == ASK_TICKET ? segment_home(ask->user, item.homes)
-                                               : remote_segment(ask->id, item.homes);
     if (ask->segment >= remote->places->count) {
         /* Of an id that somebody made up; or of a segment that was added since this process began. */
-        ask->refusal = ask->segment < item.homes    ? REFUSAL_DEGRADED
+        ask->refusal = ask->segment < homes         ? REFUSAL_DEGRADED
                        : ask->question == ASK_ORDER ? REFUSAL_NOT_FOUND
                                                     : REFUSAL_NO_SUCH_ITEM;
         return false;

@@ -51,7 +51,7 @@ int remote_new(struct gate_port *gate, struct places *places, struct catalog *ca
 void remote_free(struct remote *remote);
 struct gate_port *remote_port(struct remote *remote);
 
-/* Where an order is, by its id and its item's homes. */
-uint32_t remote_segment(struct order_id id, uint32_t homes);
+/* Where an order is, by its id and its sale's homes. */
+uint32_t remote_segment(struct order_id id, const struct sale_row *sale);
 
 #endif

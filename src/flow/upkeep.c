@@ -177,7 +177,7 @@ static bool segment_of(struct upkeep *upkeep, const struct gate_command *command
     bool known =
         catalog_item(upkeep->parts.catalog, command->item, &sale) != NULL && sale->homes > 0;
     if (known) {
-        *ret_segment = remote_segment(command->id, sale->homes);
+        *ret_segment = remote_segment(command->id, sale);
         *ret_ends_ms = sale->state == SALE_CLOSED ? INT64_MIN : sale->ends_at_ms;
     }
     catalog_unlock(upkeep->parts.catalog);

@@ -16,6 +16,7 @@
 
 #include "core/gate.h"
 #include "core/types.h"
+#include "port/regions.h"
 
 /* Events: name, public type, what a, b, c, d mean. qty, item, sale, user, id as named. */
 #define LEDGER_EVENTS(X)                                                                           \
@@ -98,7 +99,8 @@ struct sale_row {
     bool forgotten;
     bool bar_unpaid;
     uint32_t pay_within_s;
-    uint32_t homes; /* segments that were buyers' homes when it was warmed; 0: not warmed */
+    uint32_t homes;         /* segments that were buyers' homes when it was warmed; 0: not warmed */
+    struct regions regions; /* as they were then */
     int64_t starts_at_ms;
     int64_t ends_at_ms;
     int64_t created_at_ms;

@@ -311,11 +311,17 @@ uint64_t ledger_share(uint64_t units, uint32_t segments, uint32_t segment)
     return units / segments + (segment < units % segments ? 1 : 0);
 }
 
+uint64_t ledger_home_share(const struct sale_row *sale, uint64_t units, uint32_t segment)
+{
+    return sale->regions.count == 0 ? ledger_share(units, sale->homes, segment)
+                                    : regions_share(&sale->regions, units, sale->homes, segment);
+}
+
 struct ledger_event ledger_share_loaded(const struct sale_row *sale, uint32_t at, uint32_t segment)
 {
     struct ledger_event event = ledger_item_loaded(sale, at);
     event.segment = (int32_t)segment;
-    event.a = (int64_t)ledger_share(sale->items[at].total, sale->homes, segment);
+    event.a = (int64_t)ledger_home_share(sale, sale->items[at].total, segment);
     return event;
 }
 

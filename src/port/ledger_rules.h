@@ -79,6 +79,8 @@ struct ledger_event ledger_item_loaded(const struct sale_row *sale, uint32_t at)
 struct ledger_event ledger_share_loaded(const struct sale_row *sale, uint32_t at, uint32_t segment);
 /* A segment's share of units that are spread over so many: evenly, the rest to the lowest. */
 uint64_t ledger_share(uint64_t units, uint32_t segments, uint32_t segment);
+/* The same over the homes of a sale that is being warmed: by its regions' weights, where it has any. */
+uint64_t ledger_home_share(const struct sale_row *sale, uint64_t units, uint32_t segment);
 /* Units on their way from one segment to another. */
 #define TRANSFER_STATES(X)                                                                         \
     X(TRANSFER_OPEN, "open") /* noted; they may have left the gate */                              \

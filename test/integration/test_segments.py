@@ -1,5 +1,6 @@
-"""Segments of a running sale, on a real Redis Cluster of three masters: a third is added to two while
-buyers come, gets its part of a restock, is emptied, and everything is sold exactly.
+"""Segments of a running sale, on a real Redis Cluster of three masters: a third is added to two
+while buyers come, gets its part of a restock, is emptied, and everything is sold exactly; and homes by
+region, where buyers of one region buy what the others have left.
 """
 import os
 
@@ -64,8 +65,8 @@ def test_a_segment_is_added_to_a_running_sale(tmp_path):
         assert_audit(early.result())
 
         def amounts():
-            return dict(stage.database.rows("SELECT segment, amount FROM allotments WHERE item_id = "
-                                            f"{lot.item}"))
+            return dict(stage.database.rows("SELECT segment, amount FROM allotments"
+                                            f" WHERE item_id = {lot.item}"))
 
         assert amounts()[ADDED] == 0
         assert shop.restock(lot.item, 900).status == 200
@@ -94,5 +95,34 @@ def test_a_segment_is_added_to_a_running_sale(tmp_path):
                                         " AND state = 'done'")
         assert moved == 300
         eventually(lambda: shop.item(lot.item)["state"] == "sold_out", "the page says so")
+        answer = stage.door().admin("POST", "/reconcile")
+        assert answer.status == 200 and answer.json()["differences"] == [], answer
+
+
+def test_homes_by_region(tmp_path):
+    """Buyers are decided at their region's segments; what others do not buy comes to them."""
+    last = 1_999_999
+    regions = f"redis.regions=eu 1-{last} 0,1 4; us {last + 1}- 2 1"
+    with clusterlib.Distributed(topology="cluster", amqp=False, counts=dict(COUNTS, keeper=1),
+                                sets=[*SETS, "redis.segments=3", regions]) as stage:
+        shop = sluicelib.Shop(stage.door())
+        lot = shop.lot(total=1000, limit=1)
+        query = f"SELECT segment, amount FROM allotments WHERE item_id = {lot.item}"
+        assert dict(stage.database.rows(query)) == {0: 400, 1: 400, 2: 200}
+        for name, first_user, users in (("eu", 1_000_000, 200), ("us", last + 1, 2500)):
+            rush = crashlib.Rush(stage.door(), [lot.item], str(tmp_path / name), users=users,
+                                 first_user=first_user, duplicates=10, drops=3, retries=20,
+                                 keep_going=True)
+            assert_audit(rush.result())
+
+        def sold_out():
+            with crashlib.Ledger(stage.door()) as ledger:
+                return ledger.stock(lot.item)[0] == 0 and not ledger.problems()
+
+        eventually(sold_out, "everything sold")
+        where = stage.database.rows("SELECT user_id > {0}, segment = 2, count(*) FROM orders WHERE "
+                                    "item_id = {1} GROUP BY 1, 2".format(last, lot.item))
+        assert {(us, there) for us, there, _ in where} == {(0, 0), (1, 1)}
+        assert sum(count for us, _, count in where if us) > 200  # more than its share at first
         answer = stage.door().admin("POST", "/reconcile")
         assert answer.status == 200 and answer.json()["differences"] == [], answer

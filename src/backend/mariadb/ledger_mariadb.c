@@ -497,6 +497,8 @@ static int open_with(struct maria *s, const struct ledger_mariadb_options *optio
         err = s->statements == NULL ? maria_say(s, ERR_NOMEM, "%s", err_text(ERR_NOMEM)) : 0;
     }
     s->segments = s->read_only ? 0 : options->segments;
+    (void)snprintf(s->regions, sizeof(s->regions), "%s",
+                   options->regions == NULL ? "" : options->regions);
     s->timeout_s = options->timeout_s == 0 ? TIMEOUT_DEFAULT_S : options->timeout_s;
     return err != 0 ? err : maria_ready(s);
 }

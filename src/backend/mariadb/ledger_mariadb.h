@@ -27,11 +27,12 @@ enum ledger_mariadb_mode { MARIADB_WRITER, MARIADB_READER };
 struct ledger_mariadb_options {
     const char *url; /* mariadb://user[:password]@host[:port]/database[?options]: address.c */
     const char *password_file; /* its first line is the password; NULL or "": the URL's */
-    const char *owner;  /* who writes: one name for one data folder. A lock held by a connection of
+    const char *owner;   /* who writes: one name for one data folder. A lock held by a connection of
                         * the same name is taken over. NULL or "": none */
-    uint32_t timeout_s; /* 0: 10. For connecting, and for each answer; a batch of a shared ledger
+    uint32_t timeout_s;  /* 0: 10. For connecting, and for each answer; a batch of a shared ledger
                          * waits as long for others' batches */
-    uint32_t segments;  /* of the gate; 0: the only writer of a ledger whose gate has one */
+    uint32_t segments;   /* of the gate; 0: the only writer of a ledger whose gate has one */
+    const char *regions; /* buyers' homes of sales that are warmed from now on; NULL: no regions */
 };
 
 /* Whether it is such a URL; ERR_INVALID with the reason in ret_error. */

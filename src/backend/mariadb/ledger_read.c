@@ -75,6 +75,8 @@ static void item_row_read(const struct maria_row *row, uint64_t sale, struct ite
 
 static int sale_row_read(const struct maria_row *row, struct sale_row *sale)
 {
+    char regions[REGIONS_TEXT_MAX + 1];
+    const char *why = "";
     sale->id = (uint64_t)cell_int(row, 0);
     sale->forgotten = cell_int(row, 2) != 0;
     sale->bar_unpaid = cell_int(row, 3) != 0;
@@ -87,6 +89,10 @@ static int sale_row_read(const struct maria_row *row, struct sale_row *sale)
     cell_text(row, 10, sale->pay_url, sizeof(sale->pay_url));
     sale->items_count = (uint32_t)cell_int(row, 11);
     sale->homes = (uint32_t)cell_int(row, 12);
+    cell_text(row, 13, regions, sizeof(regions));
+    if (regions_parse(regions, SEGMENTS_MAX, &sale->regions, &why) != 0) {
+        return ERR_CORRUPT;
+    }
     return sale_state_parse(cell_span(row, 1), &sale->state) == 0 ? 0 : ERR_CORRUPT;
 }
 

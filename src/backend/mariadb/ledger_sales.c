@@ -273,6 +273,19 @@ static int sale_move_event(struct maria_write *w, const struct sale_row *sale,
     return sale_event(w, kind, sale->id, target == SALE_OPEN ? starts_at_ms : 0);
 }
 
+/* Buyers' homes, for good. Regions that name segments which the ledger does not have are none. */
+static int sale_fix_homes(struct maria_write *w, struct sale_row *sale)
+{
+    const char *why = "";
+    const char *regions = w->maria->regions;
+    sale->homes = w->segments;
+    if (w->segments == 0 || regions_parse(regions, w->segments, &sale->regions, &why) != 0) {
+        regions = "";
+    }
+    return maria_run(w->maria, MARIA_SALE_HOMES, v_int(sale->homes), v_text(regions),
+                     v_int((int64_t)sale->id));
+}
+
 static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_row *sale)
 {
     enum sale_state target = op->target;
@@ -284,8 +297,8 @@ static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_ro
     }
     op->repeated = kind == LEDGER_MOVE_SAME;
     if (kind == LEDGER_MOVE_LOADS) {
-        sale->homes = w->segments; /* buyers' homes, for good */
-        err = sale_load_events(w, sale);
+        err = sale_fix_homes(w, sale);
+        err = err != 0 ? err : sale_load_events(w, sale);
     }
     if (err == 0 && kind != LEDGER_MOVE_SAME) {
         int64_t starts_at_ms = sale->starts_at_ms;
@@ -293,7 +306,7 @@ static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_ro
             starts_at_ms = w->now_ms;
         }
         err = maria_run(w->maria, MARIA_SALE_MOVE, v_text(sale_state_text(target)),
-                        v_int(starts_at_ms), v_int(sale->homes), v_int((int64_t)sale->id));
+                        v_int(starts_at_ms), v_int((int64_t)sale->id));
         if (err == 0) {
             err = sale_move_event(w, sale, target, starts_at_ms);
         }

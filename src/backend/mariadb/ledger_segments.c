@@ -84,7 +84,7 @@ int maria_allot(struct maria_write *w, const struct sale_row *sale)
         uint32_t segment = (uint32_t)(n / sale->items_count);
         const struct value row[VALUES] = {
             v_int(segment), v_int((int64_t)sale->items[item].id),
-            v_int((int64_t)ledger_share(sale->items[item].total, sale->homes, segment))};
+            v_int((int64_t)ledger_home_share(sale, sale->items[item].total, segment))};
         memcpy(values + n * VALUES, row, sizeof(row));
         err = maria_event(
             w, ledger_share_loaded(sale, (uint32_t)(n / sale->homes), (uint32_t)(n % sale->homes)));

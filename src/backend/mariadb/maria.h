@@ -50,7 +50,8 @@ struct maria {
     struct ledger base; /* first: a struct ledger * is a struct maria * */
     struct maria_address address;
     uint32_t timeout_s;
-    uint32_t segments; /* as opened with; 0: the only writer */
+    uint32_t segments;                  /* as opened with; 0: the only writer */
+    char regions[REGIONS_TEXT_MAX + 1]; /* that sales are warmed with */
     bool read_only;
     bool settled;                 /* the ledger is of the kind that was asked for: said once */
     bool shared;                  /* it is known to be a shared one */

@@ -198,7 +198,7 @@
                          " VALUES(?, ?, ?, ?)")                                                    \
     X(MARIA_SALE, "SELECT id, state, forgotten, bar_unpaid, pay_within_s, starts_at_ms,"           \
                   " ends_at_ms, created_at_ms, name, currency, pay_url,"                           \
-                  " (SELECT count(*) FROM items WHERE sale_id = sales.id), homes"                  \
+                  " (SELECT count(*) FROM items WHERE sale_id = sales.id), homes, regions"         \
                   " FROM sales WHERE id = ?")                                                      \
     X(MARIA_SALE_NEXT, "SELECT id FROM sales WHERE id > ? ORDER BY id LIMIT 1")                    \
     X(MARIA_SALE_ITEMS, "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"      \
@@ -211,7 +211,8 @@
     X(MARIA_SALE_SET, "UPDATE sales SET name = ?, bar_unpaid = ?, pay_within_s = ?,"               \
                       " starts_at_ms = ?, ends_at_ms = ?, currency = ?, pay_url = ?"               \
                       " WHERE id = ?")                                                             \
-    X(MARIA_SALE_MOVE, "UPDATE sales SET state = ?, starts_at_ms = ?, homes = ? WHERE id = ?")     \
+    X(MARIA_SALE_MOVE, "UPDATE sales SET state = ?, starts_at_ms = ? WHERE id = ?")                \
+    X(MARIA_SALE_HOMES, "UPDATE sales SET homes = ?, regions = ? WHERE id = ?")                    \
     X(MARIA_SALE_FORGET, "UPDATE sales SET forgotten = 1 WHERE id = ?")                            \
     X(MARIA_SALE_DROP, "DELETE FROM sales WHERE id = ?")                                           \
     X(MARIA_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?")                                  \

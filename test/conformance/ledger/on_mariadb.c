@@ -109,6 +109,7 @@ static int open_ledger(struct fixture *f, bool writer, struct ledger **ret_ledge
     mariadb_url(f, url, sizeof(url));
     struct ledger_mariadb_options options = mariadb_options(url);
     options.segments = f->segments;
+    options.regions = f->regions;
     return ledger_mariadb_open(&options, writer ? MARIADB_WRITER : MARIADB_READER, ret_ledger);
 }
 

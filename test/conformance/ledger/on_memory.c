@@ -44,6 +44,10 @@ static int open_ledger(struct fixture *f, bool writer, struct ledger **ret_ledge
     if (f->segments > world->ledger.segments) {
         world->ledger.segments = f->segments; /* as a server's would grow */
     }
+    if (f->regions != NULL) {
+        const char *why = "";
+        assert_int_equal(regions_parse(f->regions, f->segments, &world->ledger.regions, &why), 0);
+    }
     memory_port_init(port, &world->ledger);
     *ret_ledger = &port->ledger;
     return 0;

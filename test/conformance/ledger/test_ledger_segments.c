@@ -142,6 +142,53 @@ static void test_restocking_spreads_too(void **state)
     sale_row_free(again.sale);
 }
 
+static void assert_regions(const struct regions *a, const struct regions *b)
+{
+    assert_int_equal(a->count, b->count);
+    for (uint32_t i = 0; i < a->count; i++) {
+        assert_int_equal(a->at[i].first, b->at[i].first);
+        assert_int_equal(a->at[i].last, b->at[i].last);
+        assert_int_equal(a->at[i].segments, b->at[i].segments);
+        assert_int_equal(a->at[i].weight, b->at[i].weight);
+    }
+}
+
+/* A sale keeps the regions it was warmed with, whatever others are configured with later. */
+static void test_regions(void **state)
+{
+    struct fixture *f = *state;
+    static const char text[] = "eu 1-999 0,1 4; us 1000- 2 1";
+    struct regions want;
+    const char *why = "";
+    assert_int_equal(regions_parse(text, SEGMENTS, &want, &why), 0);
+    f->regions = text;
+    fixture_reopen(f);
+    sale_make(f, 1, ITEM, 1, 10, 0, false);
+    struct sale_row *draft = sale_read(f, 1);
+    assert_int_equal(draft->regions.count, 0);
+    sale_row_free(draft);
+    struct ledger_op warm = sale_move(1, SALE_WARM);
+    write_op(f, T0, &warm);
+    assert_regions(&warm.sale->regions, &want);
+    sale_row_free(warm.sale);
+    static const int64_t shares[SEGMENTS] = {4, 4, 2};
+    for (uint32_t s = 0; s < SEGMENTS; s++) {
+        assert_allotment(f, s, ITEM, shares[s], 0, 0);
+        assert_int_equal(f->events[1 + s].a, shares[s]);
+    }
+    f->regions = "";
+    fixture_reopen(f);
+    struct ledger_op open = sale_move(1, SALE_OPEN);
+    write_op(f, T0, &open);
+    assert_regions(&open.sale->regions, &want);
+    sale_row_free(open.sale);
+    sale_open(f, 2, 20, 1, 10, 0, false);
+    struct sale_row *later = sale_read(f, 2);
+    assert_int_equal(later->regions.count, 0);
+    sale_row_free(later);
+    assert_allotment(f, 2, 20, 3, 0, 0);
+}
+
 /* ---- a segment added while a sale runs ---- */
 
 static void done_op(struct fixture *f, struct ledger_op op)
@@ -705,6 +752,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_warming_spreads_the_stock),
         TEST(test_restocking_spreads_too),
+        TEST(test_regions),
         TEST(test_an_added_segment_gets_shares_of_nothing),
         TEST(test_epochs),
         TEST(test_another_life_books_nothing),

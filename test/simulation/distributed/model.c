@@ -72,6 +72,12 @@ int model_rank(enum order_state state)
 
 /* ---- clients ---- */
 
+static uint32_t home_of(const struct world *world, uint64_t user)
+{
+    const struct sale_row *sale = world->ledger.sales[0];
+    return regions_home(&sale->regions, user, sale->homes);
+}
+
 void model_asked(struct world *world, const struct gate_ask *buy)
 {
     struct model_order *order = model_order(&world->model, buy->id);
@@ -81,9 +87,8 @@ void model_asked(struct world *world, const struct gate_ask *buy)
     order->asked = true;
     order->user = buy->user;
     order->qty = buy->qty;
-    order->segment = order_id_kind(buy->id) == ORDER_ONCE
-                         ? segment_home(buy->user, world->ledger.sales[0]->homes)
-                         : order_id_segment(buy->id);
+    order->segment = order_id_kind(buy->id) == ORDER_ONCE ? home_of(world, buy->user)
+                                                          : order_id_segment(buy->id);
     order->forgot = world->model.forgot[order->segment];
 }
 

@@ -200,6 +200,11 @@ static void open_world(struct world *world)
     world->broker = sim_broker_new(world_below(world, UINT64_MAX), retry_s, 3);
     sim_broker_time(world->broker, WORLD_NOW_MS);
     memory_ledger_init_shared(&world->ledger, world->count);
+    if (world->count > 1 && world_chance(world, 300)) {
+        const char *why = "";
+        CHECK(regions_parse("west 1-1100 0; east 1200- 1 2", world->count, &world->ledger.regions,
+                            &why) == 0);
+    }
     world->ledger.clock = ledger_now_ms;
     world->ledger.clock_context = world;
     model_init(&world->model);

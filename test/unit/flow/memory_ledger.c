@@ -512,6 +512,7 @@ static void *copied(const void *array, size_t count, size_t size)
 void memory_ledger_copy(const struct memory_ledger *from, struct memory_ledger *ret_to)
 {
     memory_ledger_init_shared(ret_to, from->segments);
+    ret_to->regions = from->regions;
 #define COPY(array)                                                                                \
     ret_to->array = copied(from->array, from->array##_count, sizeof(*from->array));                \
     ret_to->array##_count = from->array##_count

@@ -53,7 +53,8 @@ struct memory_ledger {
     uint64_t booked_lsn;
     uint64_t next_sale, next_item;
 
-    uint32_t segments; /* 0: one gate */
+    uint32_t segments;      /* 0: one gate */
+    struct regions regions; /* that sales are warmed with */
     uint64_t epochs[SEGMENTS_MAX];
     struct memory_share *shares;
     size_t shares_count;

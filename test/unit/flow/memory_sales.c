@@ -55,6 +55,7 @@ void memory_sale_create(struct memory_write *w, struct ledger_op *op)
     sale->state = SALE_DRAFT;
     sale->forgotten = false;
     sale->homes = 0;
+    sale->regions.count = 0;
     sale->created_at_ms = w->now_ms;
     take_items(ledger, sale, in);
     ledger->sales = memory_grown(ledger->sales, ledger->sales_count, sizeof(struct sale_row *));
@@ -116,6 +117,7 @@ void memory_sale_delete(struct memory_write *w, struct ledger_op *op)
 static void load(struct memory_write *w, struct sale_row *sale)
 {
     sale->homes = w->ledger->segments;
+    sale->regions = w->ledger->regions;
     memory_sale_event(w, ledger_sale_warmed(sale));
     if (sale->homes > 0) {
         memory_allot(w, sale);

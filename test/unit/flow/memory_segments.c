@@ -67,7 +67,7 @@ void memory_allot(struct memory_write *w, const struct sale_row *sale)
             struct memory_share share = {.item = sale->items[i].id,
                                          .segment = s,
                                          .amount =
-                                             ledger_share(sale->items[i].total, sale->homes, s)};
+                                             ledger_home_share(sale, sale->items[i].total, s)};
             add_share(ledger, share);
             memory_event(w, ledger_share_loaded(sale, i, s));
         }

@@ -104,11 +104,6 @@ static void open_sale(struct segment_world *world)
     CHECK(seg_run(world, &create) == REFUSAL_NONE && seg_run(world, &open) == REFUSAL_NONE);
 }
 
-void seg_init(struct segment_world *ret_world, uint32_t segments, uint64_t seed)
-{
-    seg_init_small(ret_world, segments, segments, seed);
-}
-
 void seg_grow(struct segment_world *world, uint32_t segments)
 {
     CHECK(segments >= world->segments);
@@ -116,20 +111,43 @@ void seg_grow(struct segment_world *world, uint32_t segments)
     world->ledger.segments = segments;
 }
 
-void seg_init_small(struct segment_world *ret_world, uint32_t segments, uint32_t most,
-                    uint64_t seed)
+static void init_world(struct segment_world *world, uint32_t segments, uint32_t most,
+                       const char *regions, uint64_t seed)
 {
-    struct segment_world *world = ret_world;
+    const char *why = "";
     *world = (struct segment_world){.segments = segments, .homes = segments, .prng = prng_of(seed)};
     fake_clock_init(&world->clock, WORLD_NOW);
     memory_ledger_init_shared(&world->ledger, segments);
     world->ledger.clock = database_ms;
     world->ledger.clock_context = world;
+    CHECK(regions_parse(regions, segments, &world->ledger.regions, &why) == 0);
     open_sale(world);
     world->sim = sim_segments_new((struct sim_segments_options){
         .segments = most, .clock = &world->clock.port, .claim_ms = 1000, .forget_max = 40});
     world->front = sim_segments_front(world->sim, 1);
     world->behind = sim_segments_worker(world->sim, 1);
+}
+
+void seg_init(struct segment_world *ret_world, uint32_t segments, uint64_t seed)
+{
+    init_world(ret_world, segments, segments, "", seed);
+}
+
+void seg_init_small(struct segment_world *ret_world, uint32_t segments, uint32_t most,
+                    uint64_t seed)
+{
+    init_world(ret_world, segments, most, "", seed);
+}
+
+void seg_init_regions(struct segment_world *ret_world, uint32_t segments, const char *regions,
+                      uint64_t seed)
+{
+    init_world(ret_world, segments, segments, regions, seed);
+}
+
+uint32_t seg_home(const struct segment_world *world, uint64_t user)
+{
+    return regions_home(&world->ledger.sales[0]->regions, user, world->homes);
 }
 
 void seg_done(struct segment_world *world)
@@ -164,7 +182,7 @@ static void told_add(struct told **list, size_t *count, const struct told *decis
 
 static bool buy(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty, bool told)
 {
-    uint32_t segment = segment_home(user, world->homes);
+    uint32_t segment = seg_home(world, user);
     struct gate_ask ask = {.question = ASK_BUY,
                            .segment = segment,
                            .id = new_id(world, segment, user, item),

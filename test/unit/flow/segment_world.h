@@ -105,6 +105,11 @@ void seg_init(struct segment_world *ret_world, uint32_t segments, uint64_t seed)
 /* The same, with servers for as many as `most`; seg_grow adds them. */
 void seg_init_small(struct segment_world *ret_world, uint32_t segments, uint32_t most,
                     uint64_t seed);
+/* The same as seg_init, with homes by region: port/regions.h. */
+void seg_init_regions(struct segment_world *ret_world, uint32_t segments, const char *regions,
+                      uint64_t seed);
+/* A buyer's home. */
+uint32_t seg_home(const struct segment_world *world, uint64_t user);
 /* The gate gets more segments: whoever starts from now on knows them. */
 void seg_grow(struct segment_world *world, uint32_t segments);
 void seg_done(struct segment_world *world);

@@ -70,10 +70,11 @@ static void a_buy_goes_to_its_segment(void **state)
 {
     (void)state;
     uint32_t met[3] = {0};
+    const struct sale_row sale = {.homes = 3};
     for (uint64_t user = 1; user <= 30; user++) {
         uint32_t home = segment_home(user, 3);
         struct order_id once = order_id_once(WIDE_ONCE, user, 0);
-        assert_int_equal(remote_segment(once, 3), home);
+        assert_int_equal(remote_segment(once, &sale), home);
         struct gate_ask ask =
             remote_front_tell(&front, remote_front_buy(&front, WIDE_ONCE, once, user, 1));
         assert_int_equal(ask.refusal, REFUSAL_NONE);
@@ -82,7 +83,7 @@ static void a_buy_goes_to_its_segment(void **state)
         met[home]++;
         uint32_t other = (home + 1) % 3; /* his fresh id says another: it counts */
         struct order_id fresh = segments_world_id(&world, WIDE_FREE, other);
-        assert_int_equal(remote_segment(fresh, 3), other);
+        assert_int_equal(remote_segment(fresh, &sale), other);
         ask = buy_free(&front, fresh, user);
         assert_int_equal(ask.refusal, REFUSAL_NONE);
         for (uint32_t s = 0; s < 3; s++) {
