@@ -26,8 +26,11 @@
 #include "app/config_value.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "obs/log.h"
 
 #define FILE_MAX_BYTES (1U << 20)
+/* So much of a value is logged. */
+#define CHANGE_SHOWN 200
 /* The name libconfuse gives what is outside of all sections, and its words for an unknown name. */
 #define ROOT_NAME "root"
 #define UNKNOWN_NAME_FORMAT "no such option '%s'"
@@ -390,4 +393,24 @@ int config_reload(const struct config_options *options, const struct config *run
     ret_ignored[ignored.len] = '\0';
     *ret_config = fresh;
     return 0;
+}
+
+void config_log_changes(const struct config *from, const struct config *to)
+{
+    for (size_t i = 0; i < config_settings_count; i++) {
+        const struct config_setting *setting = &config_settings[i];
+        char name[64];
+        char texts[2][CHANGE_SHOWN];
+        if (config_same(from, to, setting)) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "%s.%s", setting->section, setting->name);
+        for (int k = 0; k < 2; k++) {
+            struct out out = out_over(texts[k], CHANGE_SHOWN - 1);
+            config_value_text(k == 0 ? from : to, setting, &out);
+            texts[k][out.len] = '\0';
+        }
+        log_event(LOG_INFO, "config.changed", LOG_STR("setting", name), LOG_STR("from", texts[0]),
+                  LOG_STR("to", texts[1]));
+    }
 }

@@ -87,21 +87,21 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(spool, promises, NUMBER, 1000, 10000000, 262144, "orders", RESTART,                          \
       "Distributed: orders this front has promised and the ledger has not confirmed yet; beyond "  \
       "it nothing new is promised. Fixed memory.")                                                 \
-    X(spool, line, NUMBER, 0, 10000000, 20000, "buyers", RESTART,                                  \
+    X(spool, line, NUMBER, 0, 10000000, 20000, "buyers", RELOAD,                                   \
       "Distributed: buyers who may stand in line here while the gate is away. 0: none.")           \
-    X(spool, line_s, NUMBER, 1, 86400, 60, "s", RESTART,                                           \
+    X(spool, line_s, NUMBER, 1, 86400, 60, "s", RELOAD,                                            \
       "Distributed: how long a buyer may stand in line before the order fails.")                   \
     X(relay, window, NUMBER, 16, 65536, 4096, "decisions", RESTART,                                \
       "Distributed: decisions under way from the outboxes to the queue.")                          \
-    X(relay, direct_after_s, NUMBER, 0, 1000000000, 10, "s", RESTART,                              \
+    X(relay, direct_after_s, NUMBER, 0, 1000000000, 10, "s", RELOAD,                               \
       "Distributed: how long the queue may be away before decisions go straight to the ledger.")   \
-    X(relay, direct_outbox, NUMBER, 0, 100000000, 100000, "decisions", RESTART,                    \
+    X(relay, direct_outbox, NUMBER, 0, 100000000, 100000, "decisions", RELOAD,                     \
       "Distributed: with more decisions than this in one outbox they go there sooner, while the "  \
       "queue is away. 0: no sooner.")                                                              \
-    X(relay, direct_rate, NUMBER, 0, 1000000, 5000, "decisions a second", RESTART,                 \
+    X(relay, direct_rate, NUMBER, 0, 1000000, 5000, "decisions a second", RELOAD,                  \
       "Distributed: how fast one relay brings them to the ledger while the queue is away. 0: as "  \
       "fast as it can.")                                                                           \
-    X(relay, stale_s, NUMBER, 0, 1000000, 0, "s", RESTART,                                         \
+    X(relay, stale_s, NUMBER, 0, 1000000, 0, "s", RELOAD,                                          \
       "Distributed: an order that is not booked so long after its buyer asked fails (overloaded), " \
       "and its units are sold again. Longer than spool.line_s. 0: never, it waits.")               \
     X(redis, url, REDIS, 0, 1000, "", "", RESTART,                                                 \
@@ -250,6 +250,9 @@ int config_load(const struct config_options *options, struct config *ret_config,
 int config_reload(const struct config_options *options, const struct config *running,
                   struct config *ret_config, char *ret_ignored, size_t ignored_cap, char *ret_error,
                   size_t error_cap);
+/* Each setting that differs, with its old and its new value. No text that may change at a reload
+ * holds a secret. */
+void config_log_changes(const struct config *from, const struct config *to);
 
 /* The documented example, with these values. What it prints is a valid configuration file. */
 void config_print(const struct config *config, FILE *out);

@@ -659,6 +659,11 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
     return error == 0 ? 0 : assembly_fail("cannot start the engine's threads", error, "");
 }
 
+void distributed_reload(struct distributed *distributed, const struct config *config)
+{
+    set_dials(&distributed->dials, config);
+}
+
 /* ---- its end ---- */
 
 void distributed_stop(struct distributed *distributed)

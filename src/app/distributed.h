@@ -29,6 +29,8 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
 /* Readable when the loop has something to collect. */
 int distributed_fd(const struct distributed *distributed, uint32_t loop);
 int distributed_start(struct distributed *distributed, struct assembly *parts);
+/* New values of what SIGHUP may change; they count at once. */
+void distributed_reload(struct distributed *distributed, const struct config *config);
 void distributed_stop(struct distributed *distributed);
 /* After the office's thread has ended. NULL is fine. */
 void distributed_free(struct distributed *distributed);

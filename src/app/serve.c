@@ -590,8 +590,12 @@ static void reload(struct server *server)
         log_event(LOG_ERROR, "config.reload_refused", LOG_ERR("why", error));
         return;
     }
+    config_log_changes(&server->config, &config);
     server->config = config;
     server->secrets = secrets;
+    if (server->distributed != NULL) {
+        distributed_reload(server->distributed, &config);
+    }
     enum log_level level;
     if (log_level_parse(config.log_level, &level) == 0) {
         log_set_level(level);
