@@ -179,7 +179,7 @@ class Shop:
         prefix = words[3][:-len("meta")]
         return self.add(on_core(NginxLua("nginx", f"{folder}/nginx", {
             "redis": self.redis.port, "front": self.front.port, "sha": words[1], "prefix": prefix,
-            "epoch": words[16], "place": words[8], "done": 0}), self.options,
+            "epoch": self.epoch, "place": words[8], "done": 0}), self.options,
             self.options.server_core)).start()
 
     def users(self, count):

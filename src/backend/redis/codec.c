@@ -113,6 +113,29 @@ static void put_place(struct redis_words *words, const struct codec_place *place
     words_put(words, out_span(&out));
 }
 
+/* What the outbox gets of a decision; the script puts the time behind it. */
+static void put_outbox_head(struct redis_words *words, const struct codec_place *place,
+                            const struct gate_command *command)
+{
+    char text[ORDER_ID_TEXT + 5 * 21];
+    struct out out = out_over(text, sizeof(text));
+    char id[ORDER_ID_TEXT];
+    order_id_text(command->id, id);
+    out_lit(&out, "1 ");
+    out_u64(&out, place->epoch);
+    out_char(&out, ' ');
+    out_bytes(&out, id, sizeof(id));
+    out_char(&out, ' ');
+    out_u64(&out, command->user);
+    out_char(&out, ' ');
+    out_u64(&out, command->item);
+    out_char(&out, ' ');
+    out_u64(&out, command->qty);
+    out_char(&out, ' ');
+    CHECK(!out.overflow);
+    words_put(words, out_span(&out));
+}
+
 static void put_reserve(struct redis_words *words, const struct codec_place *place,
                         const struct gate_command *command, bool again, uint64_t fence)
 {
@@ -125,7 +148,7 @@ static void put_reserve(struct redis_words *words, const struct codec_place *pla
     put_place(words, place);
     put_id(words, command->id, ORDER_ID_TEXT);
     words_u64(words, command->user);
-    words_u64(words, command->item);
+    put_outbox_head(words, place, command);
     words_u64(words, command->qty);
     words_i64(words, command->now_ms);
     words_u64(words, command->ticket_expires_ms);
@@ -136,9 +159,10 @@ static void put_reserve(struct redis_words *words, const struct codec_place *pla
                       : -2;
     }
     words_i64(words, attempt);
-    words_u64(words, place->epoch);
-    words_u64(words, again ? 1 : 0);
-    words_u64(words, fence);
+    if (again) {
+        words_u64(words, 1);
+        words_u64(words, fence);
+    }
 }
 
 void codec_reserve(struct redis_words *words, const struct codec_place *place,

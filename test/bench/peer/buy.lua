@@ -2,7 +2,8 @@
 -- script and keys as our front, over a pool of kept connections. It reads the same ticket, but
 -- checks neither the buyer's token nor the ticket's tag, remembers nothing and journals nothing:
 -- less than our front does for the same request.
--- settings (set in nginx.conf): host, port, sha, prefix (of all keys), epoch, place.
+-- settings (set in nginx.conf): host, port, sha, prefix (of all keys), epoch, place, format (what an
+-- outbox entry begins with).
 local redis = require "nginx.redis"
 local base64 = require "ngx.base64"
 local ffi = require "ffi"
@@ -65,8 +66,9 @@ function peer.buy()
     end
     local answer
     answer, trouble = connection:evalsha(set.sha, 5, set.prefix .. "meta", keys .. "i:" .. what,
-        keys .. "b:" .. bucket, keys .. "o:" .. bucket, set.prefix .. "out", set.place, id, who, what,
-        qty, text("%d", ngx.now() * 1000), text("%d", expires), attempt, set.epoch, 0, 0)
+        keys .. "b:" .. bucket, keys .. "o:" .. bucket, set.prefix .. "out", set.place, id, who,
+        set.format .. id .. " " .. who .. " " .. what .. " " .. qty .. " ", qty,
+        text("%d", ngx.now() * 1000), text("%d", expires), attempt)
     if not answer then
         return refuse(503, trouble)
     end

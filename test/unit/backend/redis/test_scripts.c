@@ -1,5 +1,5 @@
-/* Names in scripts become numbers; what is quoted or a comment is left alone; a name that no list
- * has is found. Needs no Redis. */
+/* Names in scripts become numbers, in double quotes, too; what is in single quotes or a comment is
+ * left alone; a name that no list has is found. Needs no Redis. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +27,7 @@ static void names_become_numbers(void **state)
     resolved("if x == STOCK_MAX then", "if x == 1099511627775 then");
     resolved("KEYS[1] ARGV[2] _ local_name", "KEYS[1] ARGV[2] _ local_name");
     resolved("f('VERDICT_DONE -- it''s', SALE_OPEN)", "f('VERDICT_DONE -- it''s', 2)");
+    resolved("x == \"SALE_OPEN\" or \"VERDICT_REFUSED 0 \"", "x == \"2\" or \"3 0 \"");
     resolved("a -- NO_SUCH_NAME isn't read\nb - c", "a \nb - c");
     resolved("", "");
     resolved("'open", "'open");
