@@ -64,7 +64,8 @@ class Redis(proclib.Member):
         settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "save": '""',
                     "appendonly": "yes", "appendfsync": "everysec",
                     "enable-debug-command": "local", "repl-diskless-sync-delay": 0,
-                    "repl-ping-replica-period": 1, "repl-timeout": 10}
+                    "repl-ping-replica-period": 1, "repl-timeout": 10,
+                    "hash-max-listpack-entries": 64}
         if self.cluster_port:
             settings.update({"cluster-enabled": "yes", "cluster-config-file": "nodes.conf",
                              "cluster-port": self.cluster_port, "cluster-node-timeout": 1000,
