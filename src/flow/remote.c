@@ -164,6 +164,10 @@ static void stand_in_line(struct remote *remote, struct gate_ask *ask, bool gate
     uint64_t lsn = 0;
     struct spool_entry entry;
     if (tell_own(remote, ask)) {
+        if (!gate_is_there && ask->has_order && ask->order.reason != REFUSAL_UNDECIDED) {
+            ask->refusal = REFUSAL_UNKNOWN_OUTCOME; /* it may have been booked since */
+            ask->has_order = ask->existed = false;
+        }
         return;
     }
     const struct refused *known = refused_of(remote, ask);
@@ -327,9 +331,13 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
     case ASK_ORDER: {
         struct spool_entry entry;
         bool unknown = ask->refusal == REFUSAL_DEGRADED || ask->refusal == REFUSAL_OVERLOADED ||
-                       ask->refusal == REFUSAL_UNKNOWN_OUTCOME || ask->refusal == REFUSAL_NOT_FOUND;
-        if (unknown && spool_find(remote->spool, ask->id, &entry)) {
-            show_in_line(&entry, ask); /* promised here, whatever the gate has forgotten */
+                       ask->refusal == REFUSAL_UNKNOWN_OUTCOME;
+        bool forgotten = ask->refusal == REFUSAL_NOT_FOUND;
+        /* Promised here. What the gate had decided when it could be asked last may have been booked
+         * since, and another front may have told so: then nothing is told. */
+        if ((unknown || forgotten) && spool_find(remote->spool, ask->id, &entry) &&
+            (forgotten || entry.epoch == 0)) {
+            show_in_line(&entry, ask);
         } else if (ask->refusal == REFUSAL_UNKNOWN_OUTCOME || !is_certain(remote, ask)) {
             ask->refusal = REFUSAL_DEGRADED;
         }
