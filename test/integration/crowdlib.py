@@ -20,7 +20,7 @@ import sluicelib
 
 LINE_S = 0.05  # how often a front is asked for its line
 ANSWER_S = 5  # then a watcher asks the next front
-PATIENCE_S = 600  # a crowd that takes so much longer than its arrivals hangs
+PATIENCE_S = 1800  # a crowd that takes so much longer than its arrivals hangs
 
 
 class Crowd:

@@ -13,6 +13,7 @@ import collections
 import os
 import random
 import shutil
+import subprocess
 import time
 import traceback
 
@@ -194,7 +195,7 @@ class Trial:
             self.check(report)
         except Missed as error:
             verdict.problems.append(f"the fault did not strike: {error}")
-        except (AssertionError, OSError) as error:
+        except (AssertionError, OSError, subprocess.SubprocessError) as error:
             text = str(error) or traceback.format_exc()
             verdict.bad("wrong", text if len(text) < 3000 else f"{text[:1000]} ... {text[-2000:]}")
         finally:
