@@ -29,7 +29,9 @@ CROWD = os.path.join(os.path.dirname(sluicelib.BINARY), "test", "watch_crowd")
 RETURN_EVERY = 10
 QUIET_S = 600  # nobody is told anything for so long: it hangs
 LOAD_CONNECTIONS = 96
-FRONT_SETS = ("server.connections=19000", "http.small_buffers=4096", "redis.segments=3")
+# On a busy machine Redis may answer late; nobody is to stand in line for that here.
+SETS = ("server.connections=19000", "http.small_buffers=4096", "redis.segments=3",
+        "redis.timeout_ms=30000")
 
 
 class Size:
@@ -90,7 +92,7 @@ class Watch:
         self.size, self.say = size, say
         self.stage = clusterlib.Distributed(
             folder, counts={"front": size.fronts, "relay": 1, "booker": 1, "keeper": 1},
-            sets=FRONT_SETS)
+            sets=SETS)
         self.heard = queue.Queue()
         self.crowds = []
         self.orders = {}  # order -> user
