@@ -38,6 +38,9 @@ class Size:
         self.freeze_s = 3 if short else 30
         self.away_s = 1 if short else 5  # between a kill and the next start
 
+    def form(self):
+        return "short" if self.short else "long"
+
     def users(self, fault_s):
         return int(self.rate * (2 * self.lead_s + fault_s))
 

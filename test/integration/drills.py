@@ -114,6 +114,8 @@ CUTS = [
           cut(*both("front", "mariadb")), frozen_s),
     Drill("cut-relay-redis", "single", "network cut between both relays and Redis",
           cut(*both("relay", "redis")), frozen_s),
+    Drill("cut-relay-mariadb", "single", "network cut between both relays and MariaDB",
+          cut(*both("relay", "mariadb")), frozen_s),
     Drill("cut-relay-rabbitmq", "single", "network cut between both relays and RabbitMQ",
           cut(*both("relay", "rabbitmq")), frozen_s),
     Drill("deaf-relay-rabbitmq", "single", "RabbitMQ's confirms do not reach the relays",
