@@ -194,6 +194,7 @@ struct front_query *front_query_new(struct asking *asking, enum ledger_query_kin
     q->kind = kind;
     q->limit = limit;
     q->state = -1;
+    q->segment = SEGMENT_ALL;
     q->sales = kind == QUERY_SALES ? rows : NULL;
     q->events = kind == QUERY_EVENTS ? rows : NULL;
     q->report = kind == QUERY_REPORT ? rows : NULL;
