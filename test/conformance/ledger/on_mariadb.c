@@ -188,7 +188,7 @@ static enum sql_outcome run_all(struct fixture *f, const char *sql)
             outcome = run_one(f->shell, one);
         }
     }
-    misplaced = outcome == SQL_REFUSED && strstr(mysql_error(f->shell), "another database") != NULL;
+    misplaced = outcome == SQL_REFUSED && strstr(mysql_error(f->shell), "orders_place") != NULL;
     must(f->shell, "ROLLBACK");
     free(copy);
     return outcome;
