@@ -146,7 +146,7 @@ static bool is_on_its_way(struct teller *teller, struct order_id id)
     catalog_lock(parts->catalog);
     bool known = catalog_item(parts->catalog, order_id_item(id), &sale) != NULL && sale->homes > 0;
     uint32_t homes = known ? sale->homes : 0;
-    uint32_t segment = known ? remote_segment(id, homes) : 0;
+    uint32_t segment = known ? remote_segment(id, sale) : 0;
     catalog_unlock(parts->catalog);
     if (!known) {
         return false;

@@ -197,7 +197,8 @@ static enum deed deed_of(struct upkeep *upkeep, const struct spool_entry *entry,
     bool forgotten = !known && office_forgot(parts->bookings->office, entry->command.item,
                                              entry->command.now_ms);
     if (forgotten) { /* how many homes it had nobody knows any more, nor does it matter */
-        ret_decision->segment = remote_segment(entry->command.id, parts->places->count);
+        struct sale_row sale = {.homes = parts->places->count};
+        ret_decision->segment = remote_segment(entry->command.id, &sale);
     }
     if ((!known && !forgotten) || ret_decision->segment >= parts->places->count) {
         return DEED_NOTHING;

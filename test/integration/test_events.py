@@ -135,7 +135,7 @@ def one_of_each(stage, shop):
                    pay_url="https://pay.example/{order_id}?a=1&b=2")
     users = [shop.user() for _ in range(3)]
     locked = [shop.order_locked(user, lot.item) for user in users]  # the third: sold out
-    shop.paid(locked[0]["order_id"], lot.price, "pay \"one\" <&> 1")
+    shop.paid(locked[0]["order_id"], lot.price, 'pay-"one"<&>')
     shop.cancelled(users[1], locked[1]["order_id"])
     late = shop.lot(total=5, limit=1, pay_within_s=1)
     user = shop.user()
