@@ -10,6 +10,10 @@
 #include "app/engines.h"
 #include "app/exchange.h"
 #include "app/heralding.h"
+#include "app/outages.h"
+#include "backend/amqp/queue_amqp.h"
+#include "backend/mariadb/ledger_mariadb.h"
+#include "backend/redis/segments_redis.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "flow/applier.h"
@@ -111,12 +115,44 @@ static void sleep_ms(struct distributed *distributed, int64_t ms)
 
 /* ---- threads ---- */
 
+/* What upkeep's last look at the segments and its last read of the ledger met. */
+static void tell_outages(struct distributed *distributed, struct outage *segments,
+                         struct outage *ledger)
+{
+    int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
+    uint64_t away = upkeep_away(distributed->upkeep);
+    if (!outage_is_due(ledger, now_ms)) {
+        return;
+    }
+    for (uint32_t s = 0; s < distributed->places.count; s++) {
+        char part[24];
+        (void)snprintf(part, sizeof(part), "segment-%u", s);
+        outage_seen(&segments[s], "redis", part, (away >> s & 1) != 0,
+                    segments_redis_trouble(distributed->segments[THREAD_UPKEEP], s), now_ms);
+    }
+    outage_seen(ledger, "mariadb", "upkeep", upkeep_ledger_away(distributed->upkeep),
+                ledger_mariadb_error(distributed->reader), now_ms);
+}
+
+static void tell_queue_outage(struct distributed *distributed, struct outage *outage,
+                              struct queue *queue, const char *part)
+{
+    int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
+    if (queue != NULL && outage_is_due(outage, now_ms)) {
+        outage_seen(outage, "rabbitmq", part, queue_amqp_wait(queue, 0) != 0,
+                    queue_amqp_error(queue), now_ms);
+    }
+}
+
 static void *run_upkeep(void *context)
 {
     struct distributed *distributed = context;
+    struct outage segments[SEGMENTS_MAX] = {{0}};
+    struct outage ledger = {0};
     (void)pthread_setname_np(pthread_self(), "upkeep");
     while (!atomic_load(&distributed->stopping)) {
         upkeep_turn(distributed->upkeep);
+        tell_outages(distributed, segments, &ledger);
         bool ready = upkeep_is_ready(distributed->upkeep);
         if (ready && !atomic_load(&distributed->parts->shared.ready)) {
             assembly_ready(distributed->parts);
@@ -140,9 +176,11 @@ static void *run_follower(void *context)
 static void *run_relay(void *context)
 {
     struct distributed *distributed = context;
+    struct outage outage = {0};
     (void)pthread_setname_np(pthread_self(), "relay");
     while (!atomic_load(&distributed->stopping)) {
         relay_turn(distributed->relay, TURN_MS);
+        tell_queue_outage(distributed, &outage, distributed->publisher, "relay");
     }
     return NULL;
 }
@@ -150,9 +188,11 @@ static void *run_relay(void *context)
 static void *run_porter(void *context)
 {
     struct distributed *distributed = context;
+    struct outage outage = {0};
     (void)pthread_setname_np(pthread_self(), "porter");
     while (!atomic_load(&distributed->stopping)) {
         porter_turn(distributed->porter, TURN_MS);
+        tell_queue_outage(distributed, &outage, distributed->consumer, "booker");
     }
     return NULL;
 }

@@ -542,9 +542,10 @@ static bool may_write(struct office *office, int64_t *ret_sleep_us)
     int error = mend(office);
     if (error != 0) {
         static struct log_limit limit;
-        log_event_limited(&limit, 10000, LOG_ERROR, "office.cannot_catch_up",
-                          LOG_ERR("error", error),
-                          LOG_STR("what", "bookings wait in the journal; tried again"));
+        log_event_limited(
+            &limit, 10000, LOG_ERROR, "office.cannot_catch_up", LOG_ERR("error", error),
+            LOG_STR("what", office->options.shared ? "bookings wait where they are; tried again"
+                                                   : "bookings wait in the journal; tried again"));
         office->retry_at_us = now_us + BACKOFF_MAX_US / 10;
         *ret_sleep_us = BACKOFF_MAX_US / 10;
         return false;

@@ -160,7 +160,10 @@ static void booked(struct relay *relay, struct slot *slot, const struct decision
     }
     backoff_failed(&slot->backoff, inside_time_ms(relay->time));
     if (decision->booking == BOOKING_POISON) {
+        char id[ORDER_ID_TEXT];
+        order_id_text(decision->command.id, id);
         log_event_limited(&limit, 10000, LOG_ERROR, "relay.cannot_book",
+                          LOG_SPAN("order", ((struct span){id, sizeof(id)})),
                           LOG_U64("item", decision->command.item),
                           LOG_U64("segment", decision->segment),
                           LOG_STR("what", "the ledger takes neither it nor its failure; kept"));

@@ -33,6 +33,8 @@ struct upkeep {
     uint64_t open;       /* a bit for each segment that lets fronts in */
     uint64_t serves;     /* and for each that did so when it was last asked anything */
     uint64_t clocks_off; /* a bit for each segment whose server's time is not ours */
+    uint64_t away;       /* a bit for each segment that did not answer the last look */
+    bool ledger_away;    /* the last read failed */
     _Atomic bool ready;
     struct spool_entry entries[PAGE];
     struct order_id ids[PAGE];
@@ -47,6 +49,7 @@ static int read_now(struct upkeep *upkeep, struct ledger_query *query)
         while (ledger->ops->collect_query(ledger) != query) {
         }
     }
+    upkeep->ledger_away = query->error != 0;
     return query->error;
 }
 
@@ -102,9 +105,11 @@ static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
     int64_t after_ms = inside_time_ms(upkeep->parts.time);
     upkeep->serves &= ~(1ULL << segment);
     if (state.outcome == SEGMENT_NOT_ASKED || state.outcome == SEGMENT_NOT_KNOWN) {
+        upkeep->away |= 1ULL << segment;
         places_away(upkeep->parts.places, segment, clock_boot_us(upkeep->parts.time->clock) / 1000);
         return; /* away: what it was is what it is, as far as anyone can tell */
     }
+    upkeep->away &= ~(1ULL << segment);
     check_clock(upkeep, segment, &state, before_ms, after_ms);
     bool agree = state.outcome == SEGMENT_DONE && state.epoch == ledger_epoch && ledger_epoch != 0;
     place(upkeep, segment, agree ? ledger_epoch : 0, agree && state.open);
@@ -430,6 +435,16 @@ void upkeep_turn(struct upkeep *upkeep)
     if (ready) {
         atomic_store(&upkeep->ready, true);
     }
+}
+
+uint64_t upkeep_away(const struct upkeep *upkeep)
+{
+    return upkeep->away;
+}
+
+bool upkeep_ledger_away(const struct upkeep *upkeep)
+{
+    return upkeep->ledger_away;
 }
 
 bool upkeep_is_ready(const struct upkeep *upkeep)

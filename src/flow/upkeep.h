@@ -53,6 +53,10 @@ int upkeep_new(const struct upkeep_parts *parts, struct upkeep **ret_upkeep);
 void upkeep_free(struct upkeep *upkeep);
 /* One round. */
 void upkeep_turn(struct upkeep *upkeep);
+/* Its thread only: a bit for each segment that did not answer its last look; whether the ledger's last
+ * read failed. */
+uint64_t upkeep_away(const struct upkeep *upkeep);
+bool upkeep_ledger_away(const struct upkeep *upkeep);
 /* Every segment has been seen open: buyers can be served. */
 bool upkeep_is_ready(const struct upkeep *upkeep);
 
