@@ -347,6 +347,8 @@ class Ledger:
         self.ratios = [("shared ledger, one writer / one by one", "shared, one writer",
                         "one transaction each", 10),
                        ("shared ledger, four writers / one by one", "shared, four writers",
+                        "one transaction each", None),
+                       ("four databases / one by one", "shared, four databases",
                         "one transaction each", None)]
 
     def rounds(self):
@@ -364,7 +366,7 @@ class Ledger:
                                               2000, 8, seconds, 1])
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         found = re.findall(r"^(.+?) +(\d+) orders/s", done.stdout, re.M)
-        if done.returncode != 0 or len(found) != 5:
+        if done.returncode != 0 or not found:
             raise Wrong(f"{' '.join(command)}: {done.stderr}{done.stdout}")
         return {name: {"rate": float(rate)} for name, rate in found}
 
