@@ -23,6 +23,8 @@ struct slot {
     bool finished;           /* the peer of this exchange will send no more */
     bool looking;            /* POLL, ORDER: the gate is being asked */
     bool look_more;          /* ... and has to be asked again afterwards */
+    bool look_due;           /* ORDER: a look is owed, whatever is heard */
+    uint8_t beats;           /* ORDER: heartbeats so far */
     uint32_t held;           /* BUY */
     uint16_t version_told;   /* ORDER */
     bool existed;            /* BUY */

@@ -8,6 +8,9 @@
 #include "http/live.h"
 
 #define HEARTBEAT_MS 15000
+/* A stream looks its order up with every fourth heartbeat: news are not lost unnoticed, and 100,000
+ * streams that look cost the gate more than the sale. */
+#define BEATS_A_LOOK 4
 #define STREAM_EVERY_MS 1000
 /* Streams served in one turn: about half a millisecond of writes. */
 #define STREAMS_A_TURN 256
@@ -124,7 +127,8 @@ static struct slot *watch_add(struct front *front, struct http_exchange exchange
     slot->item_version = 0;
     slot->sold_out_told = false;
     slot->looking = false; /* an older look of this connection is of an older exchange */
-    slot->look_more = false;
+    slot->look_more = slot->look_due = false;
+    slot->beats = 0;
     key_link(front, exchange.connection);
     wheel_link(front, exchange.connection, due_ms);
     if (kind == WATCH_ITEM || kind == WATCH_LIVE) {
@@ -179,8 +183,9 @@ static void end_stream(struct front *front, uint32_t connection)
 /* Later than now: the peer has not taken what it was sent before, or the gate could not say. */
 static void look_again(struct front *front, uint32_t connection)
 {
-    const struct slot *slot = &front->slots[connection];
+    struct slot *slot = &front->slots[connection];
     int64_t at_ms = front->now_ms + STREAM_EVERY_MS;
+    slot->look_due = true;
     bool ends_first =
         slot->watch == WATCH_POLL && slot->due_ms > front->now_ms && slot->due_ms < at_ms;
     wheel_unlink(front, connection);
@@ -555,8 +560,12 @@ static void fire(struct front *front, uint32_t connection)
         return;
     }
     if (slot->watch == WATCH_ORDER) {
+        /* Of who stands in line there are no news before he is decided. */
+        bool due = slot->look_due || ++slot->beats % BEATS_A_LOOK == 0 ||
+                   slot->order.reason == REFUSAL_UNDECIDED;
+        slot->look_due = false;
         push(front, connection); /* what the peer did not take before, however long a look takes */
-        if (slot->watch == WATCH_ORDER) {
+        if (slot->watch == WATCH_ORDER && due) {
             look(front, connection);
         }
         if (slot->watch != WATCH_ORDER) {

@@ -398,6 +398,23 @@ static void a_stream_outlives_a_gate_that_cannot_be_asked(void **state)
     expect_text(front_world_heard(&world, stream), "\"status\":\"LOCKED\"");
 }
 
+static void a_quiet_stream_asks_the_gate_now_and_then(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    uint32_t stream = watch(id, 1, "/events");
+    expect_text(front_world_heard(&world, stream), "\"status\":\"QUEUED\"");
+    world.gate.late = 1000; /* so that asks are counted */
+    uint64_t asked = world.gate.made_late;
+    for (int beat = 1; beat <= 8; beat++) {
+        fake_clock_pass_ms(&world.office.clock, 15000 + WHEEL_STEP_MS);
+        front_world_flush(&world);
+        front_world_pass(&world); /* a look is answered */
+        expect_text(front_world_heard(&world, stream), ":\n\n");
+        assert_int_equal(world.gate.made_late - asked, beat / 4);
+    }
+}
+
 /* ---- what asks carry, and what answers may ---- */
 
 /* Passes on to the engine, and notes or changes what goes through. */
@@ -528,6 +545,7 @@ int main(void)
         TEST(a_buy_says_what_is_known_of_its_outcome),
         TEST(a_poll_that_ends_blind_is_told_what_was_seen_last),
         TEST(a_stream_outlives_a_gate_that_cannot_be_asked),
+        TEST(a_quiet_stream_asks_the_gate_now_and_then),
         TEST(asks_for_orders_say_who_asks),
         TEST(an_order_in_line_is_shown_as_undecided),
         TEST(a_list_follows_the_board),
