@@ -6,7 +6,7 @@
  * modulo the number of databases. An id of a buyer's only order (ORDER_ONCE) does not carry its
  * segment, but its buyer, whose home is a hash modulo the sale's homes; the same hash modulo the
  * number of databases is the home's database wherever that number divides the homes, and a place
- * that never changes wherever it does not.
+ * that never changes wherever it does not, or homes go by region.
  */
 #ifndef SLUICE_BACKEND_MARIADB_SPLIT_H
 #define SLUICE_BACKEND_MARIADB_SPLIT_H
