@@ -2,6 +2,7 @@
 #include "port/regions.h"
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/err.h"
 #include "core/types.h"
 #include "port/segments.h"
@@ -201,6 +202,7 @@ uint64_t regions_share(const struct regions *regions, uint64_t units, uint32_t h
         before = i == segment ? all : before;
         all += weight_of(regions, homes, i);
     }
+    CHECK(segment < homes && all > 0);
     /* Where one part ends the next begins: rounding loses nothing. */
     return part(units, before + weight_of(regions, homes, segment), all) - part(units, before, all);
 }

@@ -18,6 +18,7 @@ ORDER_MEMBERS = {"order_id", "sale_id", "item_id", "sku", "user_id", "qty", "sta
                  "amount_cents", "currency", "pay_url", "pay_by_ms", "created_at_ms", "at_ms",
                  "payment_id"}
 ITEM_MEMBERS = {"item_id", "sale_id", "sku", "name", "at_ms"}
+DURABLE = b"\x02"  # of the bits of exchange.declare and queue.declare
 # RFC 3339, in UTC.
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -35,6 +36,13 @@ def properties(data):
     if flags & 0x1000:
         mode = data[at]
     return content_type, mode
+
+
+def declare_exchange(amqp, name, kind):
+    """As somebody else would make it: durable."""
+    amqp.method(1, 40, 10, b"\0\0" + serverlib.short(name.encode()) +
+                serverlib.short(kind.encode()) + DURABLE + struct.pack(">I", 0))
+    amqp.expect(40, 11)
 
 
 class Tap(threading.Thread):
@@ -70,10 +78,8 @@ class Tap(threading.Thread):
     def bind(self, amqp):
         table = struct.pack(">I", 0)
         exchange, queue = (serverlib.short(name.encode()) for name in (self.exchange, self.queue))
-        durable = b"\x02"
-        amqp.method(1, 40, 10, b"\0\0" + exchange + serverlib.short(b"topic") + durable + table)
-        amqp.expect(40, 11)
-        amqp.method(1, 50, 10, b"\0\0" + queue + durable + table)
+        declare_exchange(amqp, self.exchange, "topic")
+        amqp.method(1, 50, 10, b"\0\0" + queue + DURABLE + table)
         amqp.expect(50, 11)
         amqp.method(1, 50, 20, b"\0\0" + queue + exchange + serverlib.short(self.key.encode()) +
                     b"\0" + table)

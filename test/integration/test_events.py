@@ -135,7 +135,7 @@ def one_of_each(stage, shop):
                    pay_url="https://pay.example/{order_id}?a=1&b=2")
     users = [shop.user() for _ in range(3)]
     locked = [shop.order_locked(user, lot.item) for user in users]  # the third: sold out
-    shop.paid(locked[0]["order_id"], lot.price, 'pay-"one"<&>')
+    shop.paid(locked[0]["order_id"], lot.price, "pay-<one>&1")
     shop.cancelled(users[1], locked[1]["order_id"])
     late = shop.lot(total=5, limit=1, pay_within_s=1)
     user = shop.user()
@@ -270,8 +270,8 @@ def test_what_is_wrong_is_told_at_start(broker, make_server):
     server = make_server(start=False, sets=["amqp.events=shop.events"])
     assert server.refused_start() == 1
     assert "amqp.events needs amqp.url" in server.log()
-    broker.ctl("eval", 'rabbit_exchange:declare(rabbit_misc:r(<<"/">>, exchange, <<"taken">>),'
-                       ' direct, true, false, false, [], <<"test">>).')
+    with serverlib.Amqp(broker.port, rabbitlib.USER, rabbitlib.PASSWORD) as amqp:
+        eventlib.declare_exchange(amqp, "taken", "direct")
     server = make_server(start=False, sets=["amqp.events=taken", f"amqp.url={broker.url()}"])
     assert server.refused_start() == 1
     assert "taken" in server.log()
