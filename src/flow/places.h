@@ -29,7 +29,8 @@ static inline void places_doubt(struct places *places, uint32_t segment)
     (void)atomic_fetch_or(&places->doubts, 1ULL << segment);
 }
 /* While it was away, buyers of other fronts may have been put in line for it, and for so long after
- * it is back they may not have been decided: that it does not know an order says little. */
+ * it is back they may not have been decided: that it does not know an order says little. A process
+ * that has just begun takes them all for away, for it does not know what was before. */
 #define PLACES_SETTLE_MS 5000
 static inline void places_away(struct places *places, uint32_t segment, int64_t boot_ms)
 {

@@ -459,6 +459,10 @@ int upkeep_new(const struct upkeep_parts *parts, struct upkeep **ret_upkeep)
         return ERR_NOMEM;
     }
     upkeep->parts = *parts;
+    /* What happened before this process began nobody has told it: somebody may stand in a line. */
+    for (uint32_t s = 0; s < parts->places->count; s++) {
+        places_away(parts->places, s, clock_boot_us(parts->time->clock) / 1000);
+    }
     *ret_upkeep = upkeep;
     return 0;
 }

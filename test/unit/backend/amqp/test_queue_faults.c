@@ -125,14 +125,16 @@ static bool says(struct queue *queue, const char *word)
     return strstr(queue_amqp_error(queue), word) != NULL;
 }
 
-/* Nothing comes to the consumer until it says so. */
+/* What comes to the consumer until then, it was given before: on a busy machine it may have been cut
+ * off for its silence and have taken the same once more. */
 static void wait_until_says(struct queue *consumer, const char *word)
 {
     struct suite_wait wait = suite_wait_for(word);
     while (!says(consumer, word)) {
         struct queue_message message;
         size_t count = 0;
-        assert_int_equal(queue_take(consumer, &message, 1, 20, &count), ERR_AGAIN);
+        int error = queue_take(consumer, &message, 1, 20, &count);
+        assert_true(error == ERR_AGAIN || (error == 0 && message.redelivered));
         suite_waits(&wait);
     }
 }
