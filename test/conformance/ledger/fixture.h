@@ -27,12 +27,12 @@
 struct fixture {
     char folder[64]; /* SQLite: where the file is */
     char path[96];
-    char database[64];           /* MariaDB: the test's own */
-    uint32_t databases;          /* MariaDB: that its orders are split over; 0 and 1: they are not */
-    uint32_t segments;           /* of its gate; 0: one, and one writer */
-    const char *regions;         /* that whoever opens it from now on warms sales with */
-    void *shell;                 /* a connection beside the ledger's, for sql_number and sql_run */
-    struct ledger *ledger;       /* the writer */
+    char database[64];     /* MariaDB: the test's own */
+    uint32_t databases;    /* MariaDB: that its orders are split over; 0 and 1: they are not */
+    uint32_t segments;     /* of its gate; 0: one, and one writer */
+    const char *regions;   /* that whoever opens it from now on warms sales with */
+    void *shell;           /* a connection beside the ledger's, for sql_number and sql_run */
+    struct ledger *ledger; /* the writer */
     struct ledger_event *events; /* of the last write */
     size_t events_count;
     uint64_t lsn;
