@@ -100,8 +100,10 @@ static void show_in_line(const struct spool_entry *entry, struct gate_ask *ask)
     ask->lsn = entry->lsn;
 }
 
-/* The gate is away: what this front has promised itself it can still tell. */
-static bool tell_own(struct remote *remote, struct gate_ask *ask)
+/* What this front has promised itself it can tell without the gate: of who stands in line here. What
+ * was decided may have been booked since, and told by another front or before a restart of this one;
+ * unless the gate has just said that it knows no such order (is_unknown). */
+static bool tell_own(struct remote *remote, struct gate_ask *ask, bool is_unknown)
 {
     struct spool_entry entry;
     if (!spool_find(remote->spool, ask->id, &entry)) {
@@ -111,6 +113,8 @@ static bool tell_own(struct remote *remote, struct gate_ask *ask)
         ask->refusal = REFUSAL_BAD_TICKET;
     } else if (ask->question == ASK_BUY && entry.command.qty != ask->qty) {
         ask->refusal = REFUSAL_DIFFERENT_REQUEST;
+    } else if (entry.epoch != 0 && !is_unknown) {
+        ask->refusal = ask->question == ASK_BUY ? REFUSAL_UNKNOWN_OUTCOME : REFUSAL_DEGRADED;
     } else {
         show_in_line(&entry, ask);
         ask->existed = true;
@@ -163,11 +167,7 @@ static void stand_in_line(struct remote *remote, struct gate_ask *ask, bool gate
     struct gate_command command;
     uint64_t lsn = 0;
     struct spool_entry entry;
-    if (tell_own(remote, ask)) {
-        if (!gate_is_there && ask->has_order && ask->order.reason != REFUSAL_UNDECIDED) {
-            ask->refusal = REFUSAL_UNKNOWN_OUTCOME; /* it may have been booked since */
-            ask->has_order = ask->existed = false;
-        }
+    if (tell_own(remote, ask, gate_is_there)) {
         return;
     }
     const struct refused *known = refused_of(remote, ask);
@@ -419,7 +419,7 @@ static bool buy_is_answered(struct remote *remote, struct gate_ask *ask)
         return true;
     }
     if (!spool_has_room(remote->spool) || atomic_load(&remote->places->clock_is_off)) {
-        if (!tell_own(remote, ask)) {
+        if (!tell_own(remote, ask, false)) {
             ask->refusal = REFUSAL_DEGRADED;
         }
         return true;
@@ -443,7 +443,7 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
     }
     if (!find_segment(remote, ask)) {
         if (ask->question != ASK_TICKET) {
-            (void)tell_own(remote, ask); /* promised here, whatever is on the shelf */
+            (void)tell_own(remote, ask, false); /* in line here, whatever is on the shelf */
         }
         return GATE_ANSWERED;
     }

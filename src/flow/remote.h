@@ -15,7 +15,8 @@
  *   others stand in line    a new buy joins the line of its segment's gate behind them, though the
  *                           gate is back; only an order that there is already is told first
  *   no answer, stale epoch  UNKNOWN_OUTCOME: the same ticket tells; the segment is looked at
- *   journal full or latched nothing new is promised: OVERLOADED, DEGRADED
+ *   journal full or latched, or the clock is off: nothing new is promised: OVERLOADED, DEGRADED; of a
+ *                           buy that was decided before, which may be booked by now, UNKNOWN_OUTCOME
  *   an item that is not in the catalog while the shelf is old: DEGRADED, for nobody can say that
  *                           there is no such item
  *

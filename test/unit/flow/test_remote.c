@@ -451,8 +451,12 @@ static void a_full_spool_promises_nothing_and_tells_what_it_holds(void **state)
 {
     (void)state;
     struct order_id first = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id waiting = segments_world_id(&world, WIDE_FREE, 1);
     struct order_id left = segments_world_id(&world, WIDE_FREE, 2);
     assert_int_equal(buy_free(&front, first, 7).refusal, REFUSAL_NONE);
+    away(true);
+    assert_int_equal(buy_free(&front, waiting, 9).refusal, REFUSAL_NONE);
+    away(false);
     struct gate_command command = {.kind = GATE_RESERVE, .user = 1, .item = 1, .qty = 1};
     for (uint64_t i = 1; spool_has_room(front.spool); i++) {
         uint64_t lsn = 0;
@@ -460,10 +464,14 @@ static void a_full_spool_promises_nothing_and_tells_what_it_holds(void **state)
         assert_int_equal(spool_accept(front.spool, &command, 1, &lsn), 0);
     }
     front.counting.asked = 0;
-    struct gate_ask ask = buy_free(&front, first, 7);
+    struct gate_ask ask = buy_free(&front, waiting, 9);
     assert_int_equal(ask.refusal, REFUSAL_NONE);
     assert_true(ask.existed);
-    assert_int_equal(ask.lsn, 1);
+    assert_int_equal(ask.order.reason, REFUSAL_UNDECIDED);
+    assert_int_equal(ask.lsn, 2);
+    ask = buy_free(&front, first, 7); /* it may be booked by now: only the gate could tell */
+    assert_int_equal(ask.refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_false(ask.has_order || ask.existed);
     assert_int_equal(buy_free(&front, left, 8).refusal, REFUSAL_DEGRADED);
     assert_int_equal(front.counting.asked, 0);
     away(true);
@@ -491,23 +499,36 @@ static void an_item_that_is_not_here_may_be_one_on_an_old_shelf(void **state)
     assert_int_equal(front.counting.asked, 0);
 }
 
-/* A front that has just started has an empty shelf, and its journal's promises. */
-static void what_was_promised_here_is_told_whatever_the_shelf_shows(void **state)
+/* A front that has just started has an empty shelf, and its journal's promises: of those that were
+ * decided, some were booked and told as such long ago. */
+static void who_stands_in_line_here_is_told_whatever_the_shelf_shows(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, 99, 0);
-    struct gate_command command = {
-        .kind = GATE_RESERVE, .now_ms = WIDE_NOW, .id = id, .user = 7, .item = 99, .qty = 1};
-    uint64_t lsn = 0;
-    assert_int_equal(spool_accept(front.spool, &command, 1, &lsn), 0);
+    struct order_id ids[] = {segments_world_id(&world, 99, 0), segments_world_id(&world, 99, 0)};
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        struct gate_command command = {.kind = GATE_RESERVE,
+                                       .now_ms = WIDE_NOW,
+                                       .id = ids[epoch],
+                                       .user = 7,
+                                       .item = 99,
+                                       .qty = 1};
+        uint64_t lsn = 0;
+        assert_int_equal(spool_accept(front.spool, &command, epoch, &lsn), 0);
+    }
     for (int fresh = 0; fresh < 2; fresh++) {
-        assert_int_equal(ask_order(&front, id).refusal, REFUSAL_NONE);
-        assert_int_equal(ask_order(&front, id).order.state, ORDER_QUEUED);
-        struct gate_ask ask = remote_front_tell(&front, remote_front_buy(&front, 99, id, 7, 1));
+        assert_int_equal(ask_order(&front, ids[0]).refusal, REFUSAL_NONE);
+        assert_int_equal(ask_order(&front, ids[0]).order.state, ORDER_QUEUED);
+        struct gate_ask ask = remote_front_tell(&front, remote_front_buy(&front, 99, ids[0], 7, 1));
         assert_int_equal(ask.refusal, REFUSAL_NONE);
         assert_true(ask.existed);
-        assert_int_equal(remote_front_tell(&front, remote_front_buy(&front, 99, id, 8, 1)).refusal,
-                         REFUSAL_BAD_TICKET);
+        assert_int_equal(ask_order(&front, ids[1]).refusal, REFUSAL_DEGRADED);
+        ask = remote_front_tell(&front, remote_front_buy(&front, 99, ids[1], 7, 1));
+        assert_int_equal(ask.refusal, REFUSAL_UNKNOWN_OUTCOME);
+        assert_false(ask.has_order || ask.existed);
+        for (int i = 0; i < 2; i++) {
+            ask = remote_front_tell(&front, remote_front_buy(&front, 99, ids[i], 8, 1));
+            assert_int_equal(ask.refusal, REFUSAL_BAD_TICKET);
+        }
         shelf_refreshed(front.shelf, clock_boot_us(&world.clock.port) / 1000);
     }
 }
@@ -570,10 +591,9 @@ static void with_a_clock_that_is_off_nothing_is_sold(void **state)
     front.counting.asked = 0;
     assert_int_equal(buy_free(&front, other, 8).refusal, REFUSAL_DEGRADED);
     assert_int_equal(front.counting.asked, 0);
-    struct gate_ask ask = buy_free(&front, id, 7);
-    assert_int_equal(ask.refusal, REFUSAL_NONE);
-    assert_true(ask.existed);
-    assert_int_equal(ask.order.state, ORDER_QUEUED);
+    struct gate_ask ask = buy_free(&front, id, 7); /* it may be booked by now */
+    assert_int_equal(ask.refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_false(ask.has_order || ask.existed);
     assert_int_equal(ask_order(&front, id).refusal, REFUSAL_NONE);
     away(true); /* nor is anyone put in line */
     assert_int_equal(buy_free(&front, other, 8).refusal, REFUSAL_DEGRADED);
@@ -603,7 +623,7 @@ int main(void)
         TEST(only_who_may_buy_stands_in_line),
         TEST(a_full_spool_promises_nothing_and_tells_what_it_holds),
         TEST(an_item_that_is_not_here_may_be_one_on_an_old_shelf),
-        TEST(what_was_promised_here_is_told_whatever_the_shelf_shows),
+        TEST(who_stands_in_line_here_is_told_whatever_the_shelf_shows),
         TEST(an_id_of_no_segment_is_nobodys),
         TEST(an_outcome_that_is_not_known_raises_a_doubt),
         TEST(with_a_clock_that_is_off_nothing_is_sold),
