@@ -116,6 +116,24 @@ static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
     upkeep->serves |= (uint64_t)(agree && state.open) << segment;
 }
 
+/* The ledger is away: what they are called by stays as it is, and so do the doubts. But whether one
+ * that did not answer is back can be seen without it, and its line need not wait for the ledger, too. */
+static void look_who_is_back(struct upkeep *upkeep, uint64_t doubts)
+{
+    struct places *places = upkeep->parts.places;
+    for (uint32_t s = 0; s < places->count; s++) {
+        struct segment_state state;
+        uint64_t epoch = places_epoch(places, s);
+        bool waits = (upkeep->serves >> s & 1) == 0 && spool_before(upkeep->parts.spool, s) > 0;
+        if ((doubts >> s & 1) == 0 || epoch == 0 || !waits) {
+            continue;
+        }
+        segments_look(upkeep->parts.segments, s, &state);
+        bool back = state.outcome == SEGMENT_DONE && state.epoch == epoch && state.open;
+        upkeep->serves |= (uint64_t)back << s;
+    }
+}
+
 static void look_at_segments(struct upkeep *upkeep, int64_t now_ms)
 {
     struct places *places = upkeep->parts.places;
@@ -132,6 +150,7 @@ static void look_at_segments(struct upkeep *upkeep, int64_t now_ms)
         .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .limit = SEGMENTS_MAX, .segments = rows};
     if (read_now(upkeep, &query) != 0) {
         (void)atomic_fetch_or(&places->doubts, doubts);
+        look_who_is_back(upkeep, doubts);
         return;
     }
     for (uint32_t i = 0; i < query.count; i++) {

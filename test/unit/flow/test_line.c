@@ -351,6 +351,35 @@ static void the_line_moves_on_while_the_ledger_is_away(void **state)
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_FAILED), 3);
 }
 
+/* Nor does a gate that went away and came back while the ledger was away keep it waiting. */
+static void a_gate_that_is_back_before_the_ledger_is_serves_the_line(void **state)
+{
+    (void)state;
+    world.ledger.fail_read = ERR_IO;
+    sim_segments_away(sim, 1, true);
+    struct order_id first = joins(1, 1);
+    for (int i = 0; i < 2; i++) {
+        wide_pass_ms(&world, 1000);
+        turn();
+        assert_int_equal(spool_before(process->spool, 1), 1);
+    }
+    sim_segments_away(sim, 1, false);
+    struct order_id second = joins(1, 2);
+    turn();
+    assert_true(is_decided(1, first) && is_decided(1, second));
+    assert_int_equal(spool_before(process->spool, 1), 0);
+    assert_int_equal(buy_of(id_of(1), 3).order.reason, REFUSAL_NONE);
+    /* One that was taken over by another server decides nothing before the ledger has said so. */
+    sim_segments_away(sim, 1, true);
+    struct order_id third = joins(1, 4);
+    turn();
+    sim_segments_away(sim, 1, false);
+    (void)sim_segments_failover(sim, 1, 0);
+    turn();
+    assert_false(is_decided(1, third));
+    assert_int_equal(spool_before(process->spool, 1), 1);
+}
+
 static void after_a_restart_the_line_stands_as_it_stood(void **state)
 {
     (void)state;
@@ -416,6 +445,7 @@ int main(void)
         TEST(a_gate_that_goes_away_again_keeps_the_line),
         TEST(while_a_segment_is_being_rebuilt_its_line_waits),
         TEST(the_line_moves_on_while_the_ledger_is_away),
+        TEST(a_gate_that_is_back_before_the_ledger_is_serves_the_line),
         TEST(after_a_restart_the_line_stands_as_it_stood),
         TEST(who_is_given_up_leaves_the_line),
     };
