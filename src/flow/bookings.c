@@ -16,9 +16,11 @@ int bookings_init(struct bookings *ret_bookings, struct office *office, struct s
 {
     struct office_op *ops = calloc(BOOKINGS_MAX, sizeof(*ops));
     struct segment_call *calls = calloc(BOOKINGS_MAX, sizeof(*calls));
-    if (ops == NULL || calls == NULL) {
+    struct decision *again = calloc(BOOKINGS_AGAIN, sizeof(*again));
+    if (ops == NULL || calls == NULL || again == NULL) {
         free(ops);
         free(calls);
+        free(again);
         return ERR_NOMEM;
     }
     *ret_bookings = (struct bookings){.office = office,
@@ -27,7 +29,8 @@ int bookings_init(struct bookings *ret_bookings, struct office *office, struct s
                                       .desk = desk,
                                       .loops = loops,
                                       .ops = ops,
-                                      .calls = calls};
+                                      .calls = calls,
+                                      .again = again};
     return 0;
 }
 
@@ -35,8 +38,10 @@ void bookings_done(struct bookings *bookings)
 {
     free(bookings->ops);
     free(bookings->calls);
+    free(bookings->again);
     bookings->ops = NULL;
     bookings->calls = NULL;
+    bookings->again = NULL;
 }
 
 /* Takes back what the office has finished. */
@@ -209,6 +214,27 @@ static void fail_stale(struct bookings *bookings, size_t count)
     }
 }
 
+/* Those without an epoch, many together: after a segment was rebuilt it may be all that its queue
+ * holds, and whoever carries them must not be kept for a round trip and a transaction each. */
+static void again_marked(struct bookings *bookings, struct decision *decisions, size_t count)
+{
+    size_t at[BOOKINGS_AGAIN];
+    size_t marked = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (decisions[i].epoch == 0) {
+            bookings->again[marked] = decisions[i];
+            at[marked++] = i;
+        }
+        if (marked == BOOKINGS_AGAIN || (i + 1 == count && marked > 0)) {
+            bookings_again(bookings, bookings->again, marked);
+            for (size_t k = 0; k < marked; k++) {
+                decisions[at[k]] = bookings->again[k];
+            }
+            marked = 0;
+        }
+    }
+}
+
 void bookings_run(struct bookings *bookings, struct decision *decisions, size_t count)
 {
     CHECK(count <= BOOKINGS_MAX);
@@ -225,11 +251,7 @@ void bookings_run(struct bookings *bookings, struct decision *decisions, size_t 
             decisions[i].epoch = 0;
         }
     }
-    for (size_t i = 0; i < count; i++) {
-        if (decisions[i].epoch == 0) {
-            bookings_again(bookings, &decisions[i], 1);
-        }
-    }
+    again_marked(bookings, decisions, count);
 }
 
 void bookings_transfer(struct bookings *bookings, uint64_t item, uint32_t from, uint32_t to,

@@ -36,6 +36,8 @@ struct decision {
 
 /* What a booker prefetches by default: one transaction, whose fixed price they share. */
 #define BOOKINGS_MAX 2048
+/* Of them, those that are decided again together: a gate answers so many in the time of one call. */
+#define BOOKINGS_AGAIN 256
 
 struct bookings {
     struct office *office;
@@ -45,7 +47,8 @@ struct bookings {
     uint32_t loops;
     struct office_op *ops; /* BOOKINGS_MAX */
     struct segment_call *calls;
-    uint32_t posted; /* ops that are the office's now */
+    struct decision *again; /* BOOKINGS_AGAIN */
+    uint32_t posted;        /* ops that are the office's now */
     /* The owner's to set: how old a decision may be. NULL: as old as it is. */
     const struct dials *dials;
     struct inside_time *time;

@@ -254,7 +254,9 @@ static void some_of_a_batch_are_of_an_older_epoch(void **state)
         decisions[i] = wide_decide(&world, i % 2, 10 + i);
     }
     wide_rebuild(&world, 1);
+    uint64_t applies = process->stage.applies;
     run(decisions, 6);
+    assert_int_equal(process->stage.applies, applies + 1); /* the three together */
     for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(decisions[i].booking, BOOKING_SETTLED);
         assert_int_equal(wide_row(&world, decisions[i].command.id) != NULL, i % 2 == 0);

@@ -24,6 +24,7 @@ static void stage_apply(struct segments *port, struct segment_call *calls, size_
 {
     struct wide_segments *segments = locked(port);
     segments_apply(segments->inner, calls, count);
+    segments->applies++;
     segments->calls += count;
     unlock(segments);
 }

@@ -30,7 +30,8 @@ struct wide_segments {
     struct segments port;
     struct segments *inner;
     pthread_mutex_t *lock;
-    uint64_t calls; /* of apply */
+    uint64_t applies; /* how often, */
+    uint64_t calls;   /* and with how many */
     uint64_t looks;
     int64_t ahead_ms[SEGMENTS_MAX]; /* their servers' clocks */
 };
