@@ -195,6 +195,41 @@ test('a hostile name is text everywhere', async () => {
     await page.context().close();
 });
 
+test('a screen that was left draws nothing, however late its answer comes', async () => {
+    const { page, errors } = await openConsole();
+    let release;
+    const held = new Promise((done) => { release = done; });
+    let asked = 0;
+    await page.route('**/v1/admin/orders?*', async (route) => {
+        asked += 1;
+        await held;
+        await route.continue();
+    });
+    await page.evaluate(() => { location.hash = '#/orders'; });
+    await until('the orders to be asked for', () => asked === 1);
+    await goTo(page, 'sales', 'Sales');
+    const [answer] = await Promise.all([page.waitForResponse(/\/v1\/admin\/orders\?/), release()]);
+    await answer.finished();
+    await page.evaluate(() => new Promise((done) => { setTimeout(done, 500); }));   // time to draw, were it to
+    assert.equal(await page.locator('main h1').innerText(), 'Sales');
+    assert.match(await page.title(), /^Sales/);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('skipping to the content leaves the screen, and what was typed into it, as it is', async () => {
+    const { page, errors } = await openConsole();
+    await goTo(page, 'sales/new', 'New sale');
+    await page.locator('.fields').getByLabel('Name').fill('Half typed');
+    await page.locator('.skip').focus();
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'main');
+    assert.equal(await page.evaluate(() => location.hash), '#/sales/new');
+    assert.equal(await page.locator('.fields').getByLabel('Name').inputValue(), 'Half typed');
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
 test('the live screen says when its figures are old, and goes on when the server is back', async () => {
     const { page } = await openConsole();
     await page.locator('.stock').first().waitFor();

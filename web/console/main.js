@@ -129,7 +129,9 @@ async function route() {
     const mine = visit;
     leave?.();
     leave = null;
-    const main = $('main');
+    // A screen of its own for each visit: what comes late for one that was left is drawn where nobody looks.
+    const main = el('div', { class: 'screen' });
+    $('main').replaceChildren(main);
     $('nav').hidden = $('sign-out').hidden = !console_.token;
     if (!console_.token) {
         document.title = t('signInTitle');
@@ -175,6 +177,11 @@ function tick() {
 translate(document.body);
 document.documentElement.lang = LOCALE;
 $('sign-out').addEventListener('click', () => signOut());
+// The address behind `#` names screens, so the skip link must not go there: it would leave the one that is shown.
+document.querySelector('.skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    $('main').focus();
+});
 window.addEventListener('hashchange', () => {
     console_.notice('');
     route().then(() => $('main').focus({ preventScroll: true }));
