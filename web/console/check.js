@@ -32,7 +32,7 @@ export async function checkScreen({ main, console: desk, isHere }) {
             const result = await desk.call('POST', '/v1/admin/reconcile', { timeoutMs: COMPARE_TIMEOUT_MS });
             if (!isHere()) return;
             const counts = { items: number(result.items), orders: number(result.orders), buyers: number(result.buyers) };
-            setText(said, result.found ? t('differ', { n: number(result.found) }) : t('agree', counts));
+            setText(said, result.found ? t('differ', { n: number(result.found) }) : t(result.orders || result.buyers ? 'agree' : 'agreeItems', counts));
             said.classList.add(result.found ? 'bad' : 'good');
             setText(unsure, t('unsure', { n: number(result.unsure) }));
             unsure.hidden = !result.unsure;

@@ -166,6 +166,7 @@ export default {
     checkText: 'Compares gate, queue and ledger. Differences that orders under way explain are looked at twice and do not count.',
     compare: 'Compare now',
     comparing: 'Comparing… this may take some seconds.',
+    agreeItems: 'They agree: {items} items.',
     agree: 'They agree: {items} items, {orders} orders, {buyers} buyers.',
     differ: '{n} differences.',
     unsure: '{n} could not be judged, because they changed meanwhile. Compare again.',

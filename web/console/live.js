@@ -98,6 +98,7 @@ function chartOf(box) {
     const size = () => ({ width: Math.max(280, box.clientWidth), height: 220 });
     const chart = new uPlot({
         ...size(),
+        padding: [null, 36, null, null],    // half of the last moment's label
         series: [{}, line('requestsPerS', '--soft'), line('wonPerS', '--accent'), line('refusedPerS', '--orange', [6, 4])],
         axes: [{ ...axis, values: (_, ticks) => ticks.map((s) => clockText.format(s * 1000)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(compact) }],
         scales: { y: { range: (_, min, max) => [0, Math.max(10, (max ?? 0) * 1.1)] } },

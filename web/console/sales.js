@@ -89,14 +89,14 @@ export async function saleScreen(context, id) {
         el('div', { class: 'head-row' }, el('h1', {}, sale.name, ' ', stateChip(sale.state)), el('div', { class: 'acts' }, ...buttons)),
         el('p', { class: 'help' }, `${t('starts')}: ${dateTime(sale.starts_at_ms)} · ${t('ends')}: ${dateTime(sale.ends_at_ms)}`),
         el('div', { class: 'panel scroll' }, el('table', { class: 'list' },
-            el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))), el('td', {}))),
+            el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))), ['draft', 'closed'].includes(sale.state) ? '' : el('th', { scope: 'col' }, t('restockAdd')))),
             el('tbody', {}, ...sale.items.map((item) => el('tr', {},
                 el('th', { scope: 'row' }, el('a', { href: `#/orders?item=${item.id}` }, item.name), item.sku ? el('span', { class: 'help' }, ` ${item.sku}`) : ''),
                 el('td', {}, t(`is_${item.state}`)),
                 el('td', { class: 'right' }, money(item.price_cents, sale.currency)),
                 ...['total', 'available', 'locked', 'sold'].map((key) => el('td', { class: 'right' }, number(item[key]))),
                 el('td', { class: 'right' }, item.limit_per_user ? number(item.limit_per_user) : t('noLimit')),
-                el('td', {}, ['draft', 'closed'].includes(sale.state) ? '' : restockForm(desk, item, again))))))));
+                ['draft', 'closed'].includes(sale.state) ? '' : el('td', {}, restockForm(desk, item, again))))))));
 }
 
 function restockForm(desk, item, again) {

@@ -165,6 +165,7 @@ export default {
     checkText: '比较闸门、队列和账本。处理中的订单造成的差别会看两次，不计入。',
     compare: '立即对账',
     comparing: '正在对账…可能需要几秒钟。',
+    agreeItems: '一致：{items} 件商品。',
     agree: '一致：{items} 件商品，{orders} 个订单，{buyers} 位买家。',
     differ: '{n} 处差别。',
     unsure: '有 {n} 处在比较时发生了变化，无法判断。请再对一次。',
