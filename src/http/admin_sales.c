@@ -32,6 +32,13 @@ static bool is_url(const char *text)
            strncmp(text, "http://", 7) == 0;
 }
 
+/* Only the first one is filled in; a second would reach buyers as it stands. */
+static bool names_order_once(const char *text)
+{
+    const char *first = strstr(text, "{order_id}");
+    return first == NULL || strstr(first + 1, "{order_id}") == NULL;
+}
+
 static void read_item(struct form *form, json_t *object, size_t index, struct item_row *item)
 {
     static const char *const names[] = {"id",        "name",           "sku",
@@ -110,6 +117,9 @@ static void read_texts(struct form *form, json_t *root, bool create, struct sale
         *changes |= SALE_HAS_PAY_URL;
         if (!is_url(sale->pay_url)) {
             form_complain(form, "", "pay_url", "must begin with https://, http:// or /");
+        }
+        if (!names_order_once(sale->pay_url)) {
+            form_complain(form, "", "pay_url", "must contain {order_id} once at most");
         }
     }
     if (form_text(form, "", root, "challenge", false, 1, 15, challenge) &&

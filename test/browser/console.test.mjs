@@ -141,7 +141,7 @@ test('the form explains while one types, and sends nothing that is wrong', async
     await wrong(item.getByLabel('Total'), '2.5', 'A whole number from 1 to 2147483647.');
     await wrong(item.getByLabel('Picture'), 'javascript:alert(1)', 'An address that begins with https://, http:// or /.');
     await wrong(page.getByLabel('Currency'), 'yuan', 'Three capital letters, like CNY.');
-    await wrong(page.getByLabel('Pay page'), 'https://shop.example/pay', 'It must contain {order_id}.');
+    await wrong(page.getByLabel('Pay page'), 'https://shop.example/pay', 'It must contain {order_id} once.');
     await wrong(page.getByLabel('Ends'), '2020-01-01T00:00:01', 'The end must lie after the start.');
     await page.getByRole('button', { name: 'Create the draft' }).click();
     await page.getByText('Something is not right yet.').waitFor();

@@ -32,6 +32,8 @@ test('names are bounded in bytes, as at the server', () => {
 test('addresses lead to the web or to this server', () => {
     for (const text of ['https://a.example/x', 'http://a.example', '/pictures/1.webp', '']) assert.equal(fields.webAddress(text).fault, undefined, text);
     for (const text of ['javascript:alert(1)', 'a.example', 'data:text/html,x', 'https://a b']) assert.equal(fields.webAddress(text).fault, 'v_url', text);
+    for (const text of ['/pay', '/{o}?{o}']) assert.equal(fields.webAddress(text, { needs: '{o}' }).fault, 'v_order', text);
+    assert.equal(fields.webAddress('/pay?{o}', { needs: '{o}' }).value, '/pay?{o}');
 });
 
 test('both languages have the same keys and fill in the same values', async () => {

@@ -118,7 +118,7 @@ BAD_SALES = [
     ("pay_within_s", 1.5), ("pay_within_s", 2**53),
     ("currency", 7), ("currency", ""), ("currency", "cny"), ("currency", "CN"),
     ("currency", "CNYX"), ("currency", "C1Y"),
-    ("pay_url", 7), ("pay_url", "x" * 20_000),
+    ("pay_url", 7), ("pay_url", "x" * 20_000), ("pay_url", "/{order_id}/{order_id}"),
     ("bar_unpaid", "yes"), ("bar_unpaid", 1),
     ("challenge", 7), ("challenge", "nonsense"),
     ("id", 0), ("id", -1), ("id", 2**53), ("id", "1"), ("id", 1.5),

@@ -131,7 +131,7 @@ export default {
     v_time: 'A date and a time.',
     v_currency: 'Three capital letters, like CNY.',
     v_url: 'An address that begins with https://, http:// or /.',
-    v_order: 'It must contain {order_id}.',
+    v_order: 'It must contain {order_id} once.',
     v_long: 'At most {max} bytes.',
     v_was: 'Not less than the price.',
     v_items: 'A sale has at least one item.',

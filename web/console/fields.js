@@ -45,7 +45,7 @@ export function webAddress(text, { needs } = {}) {
     if (trimmed === '') return value('');
     if (!/^(https?:\/\/|\/)[^\s]*$/.test(trimmed)) return fault('v_url');
     if (bytes(trimmed) > URL_BYTES) return fault('v_long', { max: URL_BYTES });
-    return needs && !trimmed.includes(needs) ? fault('v_order', { order_id: needs }) : value(trimmed);
+    return needs && trimmed.split(needs).length !== 2 ? fault('v_order', { order_id: needs }) : value(trimmed);
 }
 
 export function currencyCode(text) {

@@ -130,7 +130,7 @@ export default {
     v_time: '请填写日期和时间。',
     v_currency: '三个大写字母，例如 CNY。',
     v_url: '以 https://、http:// 或 / 开头的网址。',
-    v_order: '必须含有 {order_id}。',
+    v_order: '必须含有 {order_id}，且只有一处。',
     v_long: '最多 {max} 个字节。',
     v_was: '不能低于价格。',
     v_items: '至少要有一件商品。',
