@@ -377,6 +377,13 @@ int config_reload(const struct config_options *options, const struct config *run
                   size_t error_cap)
 {
     struct config fresh;
+    struct stat facts;
+    /* A pipe gave what it had at the start: it would stop us until somebody writes, or be empty, and
+     * every setting its default. */
+    if (options->file != NULL && stat(options->file, &facts) == 0 && !S_ISREG(facts.st_mode)) {
+        (void)snprintf(ret_error, error_cap, "%s: no file that can be read again", options->file);
+        return ERR_INVALID;
+    }
     int error = config_load(options, &fresh, ret_error, error_cap);
     if (error != 0) {
         return error;

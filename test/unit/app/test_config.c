@@ -361,6 +361,31 @@ static void reload_takes_over_what_may_change_and_names_the_rest(void **state)
     assert_int_equal(fresh.ticket_ttl_s, 20);
 }
 
+static void a_pipe_is_read_at_the_start_and_not_again(void **state)
+{
+    (void)state;
+    struct config running;
+    struct config fresh = {.ticket_ttl_s = 20};
+    char ignored[256];
+    char error[CONFIG_ERROR_MAX];
+    char name[32];
+    int ends[2];
+    static const char text[] = "ticket { ttl_s = 10 }\n";
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], text, sizeof(text) - 1), sizeof(text) - 1);
+    assert_int_equal(close(ends[1]), 0);
+    (void)snprintf(name, sizeof(name), "/dev/fd/%d", ends[0]);
+    const struct config_options options = {.file = name};
+    assert_int_equal(config_load(&options, &running, error, sizeof(error)), 0);
+    assert_int_equal(running.ticket_ttl_s, 10);
+    assert_int_equal(
+        config_reload(&options, &running, &fresh, ignored, sizeof(ignored), error, sizeof(error)),
+        ERR_INVALID);
+    assert_non_null(strstr(error, "no file that can be read again"));
+    assert_int_equal(fresh.ticket_ttl_s, 20);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_refusal_does_not_show_a_password),
         cmocka_unit_test(what_is_printed_is_read_back_as_the_same),
         cmocka_unit_test(reload_takes_over_what_may_change_and_names_the_rest),
+        cmocka_unit_test(a_pipe_is_read_at_the_start_and_not_again),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
