@@ -618,14 +618,18 @@ static void say_where(const struct server *server)
     static const char *const places[][2] = {{"the page", "/"},
                                             {"the console", "/console"},
                                             {"the contract", "/openapi.json"},
-                                            {"metrics", "/metrics"}};
+                                            {"metrics", "/metrics"},
+                                            {"readiness", "/readyz"}};
+    bool pages = !server->parts.shared.health_only; /* a process that is no front has none */
     printf("Sluice serves http://%.*s:%u/\n", address_len, listen, port);
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+    for (size_t i = pages ? 0 : 3; i < (pages ? 4 : 5); i++) {
         printf("  %-13s http://%.*s:%u%s\n", places[i][0], address_len, listen, port, places[i][1]);
     }
-    printf("  admin token   %s/admin.token   (sluice token --admin --data %s)\n"
-           "Stop it with Ctrl-C or SIGTERM.\n",
-           server->config.data_dir, server->config.data_dir);
+    if (pages) {
+        printf("  admin token   %s/admin.token   (sluice token --admin --data %s)\n",
+               server->config.data_dir, server->config.data_dir);
+    }
+    printf("Stop it with Ctrl-C or SIGTERM.\n");
     (void)fflush(stdout);
 }
 

@@ -67,6 +67,15 @@ def reconciled(shop):
     eventually(same, "no differences")
 
 
+def test_a_process_names_the_addresses_that_it_serves(stage):
+    for member in (one for kind in stage.kinds.values() for one in kind):
+        named = [line.split()[-1] for line in member.log().splitlines() if line.startswith("  ")]
+        paths = ["/" + address.split("/", 3)[3] for address in named if address.startswith("http")]
+        assert "/metrics" in paths and ("/console" in paths) == (member in stage.fronts), paths
+        for path in paths:
+            assert stage.door(member).beside().call("GET", path).status == 200, (member.name, path)
+
+
 def test_orders_that_lag_fail_and_their_units_are_sold_again(stage, shop):
     lot = shop.lot(total=3, limit=0)
     booker = stage.kinds["booker"][0]
