@@ -276,6 +276,7 @@ class Amqp:
 
     def __init__(self, port, user=RABBIT_USER, password=RABBIT_PASSWORD):
         self.sock = socket.create_connection(("127.0.0.1", port), 30)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # an ack waits for nobody
         self.reader = self.sock.makefile("rb")
         self.sock.sendall(b"AMQP\0\0\x09\x01")
         self.expect(10, 10)

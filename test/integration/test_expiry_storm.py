@@ -18,7 +18,7 @@ from crashlib import Ledger, Lot, Rush, TellFile, admin_events, wait_settled
 
 def pay_within_s(orders):
     """Long enough to lock them all before the first is due, also on a slow machine."""
-    return 15 if orders <= 20_000 else 40
+    return 25 if orders <= 20_000 else 70
 
 
 def storm_server(make_server, orders):
@@ -33,10 +33,10 @@ def lock_orders(server, tmp_path, count):
     tell = TellFile(str(tmp_path / "tell"))
     report = Rush(server, [lot.item], tell.path, users=count, connections=128,
                   retries=20, no_audit=True).result()
-    assert tell.without_order(count) == {}, report
-    assert report["orders"] == count, report
     wait_settled(server, [lot])
     counters = crashlib.gate_counters(server, lot)
+    assert tell.without_order(count) == {}, report
+    assert report["orders"] == count, report
     assert counters == (0, count, 0), f"too slow to lock {count} in time: {counters}"
     return lot
 
