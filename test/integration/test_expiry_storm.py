@@ -31,7 +31,7 @@ def lock_orders(server, tmp_path, count):
     made = sluicelib.Shop(server).lot(total=count, limit=1, pay_within_s=pay_within_s(count))
     lot = Lot(made.item, made.limit, made.price, count)
     tell = TellFile(str(tmp_path / "tell"))
-    report = Rush(server, [lot.item], tell.path, users=count, connections=128,
+    report = Rush(server, [lot.item], tell.path, users=count, connections=512,
                   retries=20, no_audit=True).result()
     wait_settled(server, [lot])
     counters = crashlib.gate_counters(server, lot)
