@@ -3,6 +3,7 @@ once and in its order, whoever is killed, frozen or restarted while it happens."
 import json
 import re
 import sqlite3
+import time
 
 import pytest
 
@@ -108,6 +109,7 @@ class Rush:
                     self.won += self.shop.buy(user, ticket.json()).status in (200, 202)
             except (OSError, sluicelib.ProtocolError):
                 pass
+            time.sleep(0.03)  # the listener takes its events one by one
 
     def wait_more(self, count):
         before = self.won
