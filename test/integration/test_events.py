@@ -26,14 +26,19 @@ TYPES = {"order.locked", "order.paid", "order.expired", "order.cancelled", "orde
 
 
 def wait_all(tap, rows):
-    """Until every event of the ledger has come; the rows of the ledger then."""
-    wanted = set(eventlib.expected(rows()))
+    """Until every event of the ledger has come, and no more happen; the rows of the ledger then."""
+    found = []
+
+    def all_came():
+        found[:] = rows()
+        return set(eventlib.expected(found)) == tap.ids() and rows() == list(found)
+
     try:
-        sluicelib.eventually(lambda: wanted <= tap.ids(), "every event to come", 120, every_s=0.2)
+        sluicelib.eventually(all_came, "every event to come", 180, every_s=0.5)
     except AssertionError:
-        missing = sorted(wanted - tap.ids())
-        pytest.fail(f"{len(missing)} of {len(wanted)} events did not come: {missing[:20]}")
-    return rows()
+        missing = sorted(set(eventlib.expected(found)) - tap.ids())
+        pytest.fail(f"{len(missing)} of {len(found)} events did not come: {missing[:20]}")
+    return list(found)
 
 
 def check_orders(events, orders):
