@@ -390,9 +390,12 @@ static bool find_segment(struct remote *remote, struct gate_ask *ask)
     uint32_t homes = 0;
     if (!find_home(remote, ask, &homes)) {
         int64_t boot_ms = clock_boot_us(remote->options.clock) / 1000;
-        ask->refusal = !shelf_is_fresh(remote->shelf, boot_ms) ? REFUSAL_DEGRADED
-                       : ask->question == ASK_ORDER            ? REFUSAL_NOT_FOUND
-                                                               : REFUSAL_NO_SUCH_ITEM;
+        /* Who has just begun may not have read the sale yet: then an order is not "not found". */
+        bool looked = shelf_is_fresh(remote->shelf, boot_ms) &&
+                      (ask->question != ASK_ORDER || places_settled(remote->places, 0, boot_ms));
+        ask->refusal = !looked                      ? REFUSAL_DEGRADED
+                       : ask->question == ASK_ORDER ? REFUSAL_NOT_FOUND
+                                                    : REFUSAL_NO_SUCH_ITEM;
         return false;
     }
     if (ask->segment >= remote->places->count) {
