@@ -327,6 +327,11 @@ int distributed_fd(const struct distributed *distributed, uint32_t loop)
     return engines_gate_fd(&distributed->engines, loop);
 }
 
+static void read_sales(void *context)
+{
+    office_refresh(((struct distributed *)context)->parts->office);
+}
+
 int distributed_join(struct distributed *distributed, struct assembly *parts,
                      struct ledgers *ledgers)
 {
@@ -335,7 +340,9 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
                                      .dials = &distributed->dials,
                                      .refill_ms = REFILL_MS,
                                      .wishes = &distributed->wishes,
-                                     .clock = distributed->clock};
+                                     .clock = distributed->clock,
+                                     .read_sales = read_sales,
+                                     .context = distributed};
     int error = remote_new(distributed->gate, &distributed->places, parts->catalog,
                            distributed->shelf, distributed->spool, options, &distributed->remote);
     if (error == 0) {
@@ -409,11 +416,6 @@ static int make_upkeep(struct distributed *distributed)
     return upkeep_new(&upkeep, &distributed->upkeep);
 }
 
-static void sales_changed(void *context)
-{
-    office_refresh(((struct distributed *)context)->parts->office);
-}
-
 static int make_follower(struct distributed *distributed)
 {
     struct assembly *parts = distributed->parts;
@@ -432,7 +434,7 @@ static int make_follower(struct distributed *distributed)
         .spool = distributed->spool,
         .catalog = parts->catalog,
         .clock = distributed->clock,
-        .sales_changed = sales_changed,
+        .sales_changed = read_sales,
         .context = distributed,
     };
     return follower_new(&follower, &distributed->follower);

@@ -6,6 +6,7 @@
 #include "flow/catalog.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,8 @@ struct catalog {
     size_t sales_count;
     struct entry *entries;
     size_t entries_count;
+    _Atomic uint64_t readings_begun;
+    _Atomic uint64_t last_reading;
 };
 
 struct catalog *catalog_new(void)
@@ -190,4 +193,24 @@ const struct item_row *catalog_item(const struct catalog *catalog, uint64_t item
     }
     *ret_sale = entry->sale;
     return &entry->sale->items[entry->index];
+}
+
+uint64_t catalog_begin_reading(struct catalog *catalog)
+{
+    return atomic_fetch_add(&catalog->readings_begun, 1) + 1;
+}
+
+void catalog_end_reading(struct catalog *catalog, uint64_t reading)
+{
+    atomic_store(&catalog->last_reading, reading);
+}
+
+uint64_t catalog_next_reading(const struct catalog *catalog)
+{
+    return atomic_load(&catalog->readings_begun) + 1;
+}
+
+uint64_t catalog_last_reading(const struct catalog *catalog)
+{
+    return atomic_load(&catalog->last_reading);
 }

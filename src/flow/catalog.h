@@ -27,4 +27,12 @@ const struct sale_row *catalog_sale(const struct catalog *catalog, uint64_t sale
 const struct item_row *catalog_item(const struct catalog *catalog, uint64_t item,
                                     const struct sale_row **ret_sale);
 
+/* Readings of all the ledger's sales are numbered: that a sale is not here says something only once
+ * a reading is done that began after the question. Any thread; one at a time reads. */
+uint64_t catalog_begin_reading(struct catalog *catalog);
+void catalog_end_reading(struct catalog *catalog, uint64_t reading);
+/* The first one that begins after now; the latest that is done. */
+uint64_t catalog_next_reading(const struct catalog *catalog);
+uint64_t catalog_last_reading(const struct catalog *catalog);
+
 #endif

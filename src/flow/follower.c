@@ -152,26 +152,22 @@ static void keep_on_shelf(struct follower *follower, uint64_t item)
     }
 }
 
-/* Whether every segment told of every item. */
-static bool refresh_piece(struct follower *follower, const struct known *known, size_t count)
+static void refresh_piece(struct follower *follower, const struct known *known, size_t count)
 {
     uint32_t segments = follower->parts.places->count;
-    bool all = true;
     ask_all(follower, known, count);
     for (size_t i = 0; i < count; i++) {
         struct shelf_item item = {.homes = known[i].homes, .mark = follower->mark};
         if (!add_up(&follower->asks[i * segments], segments, known[i].total, &item)) {
             keep_on_shelf(follower, known[i].item);
-            all = false;
             continue;
         }
         if (known[i].total > 0 && item.view.total > known[i].total) {
             /* Restocked since the catalog was read; and perhaps a segment that is not asked. */
             follower->parts.sales_changed(follower->parts.context);
         }
-        all = shelf_put(follower->parts.shelf, &item) == 0 && all;
+        (void)shelf_put(follower->parts.shelf, &item); /* without memory: at the next round */
     }
-    return all;
 }
 
 /* The items of warmed sales from the catalog, from a place in it on: at most max. */
@@ -205,16 +201,12 @@ static void refresh(struct follower *follower)
     size_t max = ASKS_MAX / parts->places->count;
     uint64_t sale = 0;
     uint32_t position = 0;
-    bool all = true;
     follower->mark = follower->mark == UINT32_MAX ? 1 : follower->mark + 1;
     size_t count;
     while ((count = list_items(parts->catalog, &sale, &position, known, max)) > 0) {
-        all = refresh_piece(follower, known, count) && all;
+        refresh_piece(follower, known, count);
     }
     shelf_sweep(parts->shelf, follower->mark);
-    if (all) {
-        shelf_refreshed(parts->shelf, clock_boot_us(parts->clock) / 1000);
-    }
 }
 
 void follower_turn(struct follower *follower, int64_t wait_ms)

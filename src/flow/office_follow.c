@@ -8,7 +8,7 @@
 #include "obs/log.h"
 
 /* Sales are read again not more often, and not less. */
-#define REFRESH_LEAST_MS 100
+#define REFRESH_LEAST_MS 200
 #define REFRESH_MOST_MS 5000
 /* Clocks of this process and of whoever sold may differ by so much: more, and they do not sell. */
 #define CLOCKS_APART_MS 1000
@@ -62,6 +62,7 @@ int office_load_sales(struct office *office, size_t *ret_count)
     struct sale_row *rows[64];
     struct ledger_query query = {.kind = QUERY_SALES, .limit = 64, .sales = rows};
     int64_t begun_ms = inside_time_ms(office->time);
+    uint64_t reading = catalog_begin_reading(office->catalog);
     size_t count = 0;
     do {
         query.count = 0;
@@ -83,6 +84,7 @@ int office_load_sales(struct office *office, size_t *ret_count)
         }
     } while (query.count == query.limit);
     atomic_store(&office->sales_as_of_ms, begun_ms);
+    catalog_end_reading(office->catalog, reading);
     *ret_count = count;
     return 0;
 }

@@ -9,6 +9,11 @@
 /* Tickets a loop remembers to have met "sold out": 1.5 MiB. A power of two. */
 #define REFUSED_MAX 65536U
 
+/* How long an ask waits for a reading of the sales, and how many of a loop wait at once: who makes
+ * ids up must not use up the loop's asks. */
+#define READING_US 2000000
+#define READING_MAX 256U
+
 /* A ticket that was refused while its item was sold out, and how often that had been refilled; or one
  * whose order was shown as booked. */
 struct refused {
@@ -26,7 +31,8 @@ struct remote {
     struct spool *spool;
     struct remote_options options;
     struct refused *refused;             /* REFUSED_MAX for each loop */
-    struct gate_ask *waiting[LOOPS_MAX]; /* for a refill, to be asked again */
+    struct gate_ask *waiting[LOOPS_MAX]; /* for a refill or a reading, to be asked again */
+    uint32_t readers[LOOPS_MAX];         /* of these, for a reading */
 };
 
 uint32_t remote_segment(struct order_id id, const struct sale_row *sale)
@@ -209,9 +215,38 @@ static bool looked(struct remote *remote, struct gate_ask *ask)
     return true;
 }
 
-/* ---- refills ---- */
+/* ---- asked again ---- */
 
 #define ASK_AGAIN_US 20000
+
+static void wait_here(struct remote *remote, struct gate_ask *ask, int64_t now_us)
+{
+    ask->again_us = now_us + ASK_AGAIN_US;
+    ask->next = remote->waiting[ask->loop];
+    remote->waiting[ask->loop] = ask;
+}
+
+/* No sale in the catalog has the item. True: it waits for a reading that may bring it. */
+static bool waits_for_reading(struct remote *remote, struct gate_ask *ask)
+{
+    int64_t now_us = clock_boot_us(remote->options.clock);
+    if (ask->reading == 0) {
+        ask->reading = catalog_next_reading(remote->catalog);
+        ask->give_up_us = now_us + READING_US;
+        remote->options.read_sales(remote->options.context);
+    }
+    if (catalog_last_reading(remote->catalog) >= ask->reading) {
+        ask->refusal = ask->question == ASK_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM;
+        return false;
+    }
+    if (now_us >= ask->give_up_us || remote->readers[ask->loop] >= READING_MAX) {
+        ask->refusal = REFUSAL_DEGRADED;
+        return false;
+    }
+    remote->readers[ask->loop]++;
+    wait_here(remote, ask, now_us);
+    return true;
+}
 
 /* Units may be elsewhere than at the buyer's home: there are other segments, or, of one that was added
  * since this process began, units that no segment it asks has. */
@@ -249,9 +284,7 @@ static bool waits_for_refill(struct remote *remote, struct gate_ask *ask)
         return false;
     }
     wishes_add(remote->options.wishes, ask->segment, ask->item, ask->qty);
-    ask->again_us = now_us + ASK_AGAIN_US;
-    ask->next = remote->waiting[ask->loop];
-    remote->waiting[ask->loop] = ask;
+    wait_here(remote, ask, now_us);
     return true;
 }
 
@@ -367,7 +400,7 @@ static void ask_item(struct remote *remote, struct gate_ask *ask)
     ask->view = item.view;
 }
 
-/* The segment to be asked, and how many its sale has as homes. False: there is no such item. */
+/* The segment to be asked, and how many its sale has as homes. False: no sale here has the item. */
 static bool find_home(struct remote *remote, struct gate_ask *ask, uint32_t *ret_homes)
 {
     const struct sale_row *sale = NULL;
@@ -385,19 +418,8 @@ static bool find_home(struct remote *remote, struct gate_ask *ask, uint32_t *ret
 }
 
 /* True: it is to be asked, at ask->segment. */
-static bool find_segment(struct remote *remote, struct gate_ask *ask)
+static bool find_segment(struct remote *remote, struct gate_ask *ask, uint32_t homes)
 {
-    uint32_t homes = 0;
-    if (!find_home(remote, ask, &homes)) {
-        int64_t boot_ms = clock_boot_us(remote->options.clock) / 1000;
-        /* Who has just begun may not have read the sale yet: then an order is not "not found". */
-        bool looked = shelf_is_fresh(remote->shelf, boot_ms) &&
-                      (ask->question != ASK_ORDER || places_settled(remote->places, 0, boot_ms));
-        ask->refusal = !looked                      ? REFUSAL_DEGRADED
-                       : ask->question == ASK_ORDER ? REFUSAL_NOT_FOUND
-                                                    : REFUSAL_NO_SUCH_ITEM;
-        return false;
-    }
     if (ask->segment >= remote->places->count) {
         /* Of an id that somebody made up; or of a segment that was added since this process began. */
         ask->refusal = ask->segment < homes         ? REFUSAL_DEGRADED
@@ -430,26 +452,19 @@ static bool buy_is_answered(struct remote *remote, struct gate_ask *ask)
     return false;
 }
 
-static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
+/* From the beginning, for the first time or after a reading of the sales. */
+static enum gate_submitted begin(struct remote *remote, struct gate_ask *ask)
 {
-    struct remote *remote = (struct remote *)port;
-    ask->refusal = REFUSAL_NONE;
-    ask->existed = false;
-    ask->has_order = false;
-    ask->held = 0;
-    ask->attempt = 0;
-    ask->barred = false;
-    ask->lsn = 0;
-    if (ask->question == ASK_ITEM) {
-        ask_item(remote, ask);
-        return GATE_ANSWERED;
-    }
-    if (!find_segment(remote, ask)) {
-        if (ask->question != ASK_TICKET) {
-            (void)tell_own(remote, ask, false); /* in line here, whatever is on the shelf */
+    uint32_t homes = 0;
+    bool found = find_home(remote, ask, &homes);
+    if (!found || !find_segment(remote, ask, homes)) {
+        /* In line here, whatever is in the catalog. */
+        if (ask->question != ASK_TICKET && tell_own(remote, ask, false)) {
+            return GATE_ANSWERED;
         }
-        return GATE_ANSWERED;
+        return !found && waits_for_reading(remote, ask) ? GATE_ASKED : GATE_ANSWERED;
     }
+    ask->reading = 0;
     if (ask->question == ASK_BUY && buy_is_answered(remote, ask)) {
         return GATE_ANSWERED;
     }
@@ -464,6 +479,34 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
     return GATE_ANSWERED;
 }
 
+static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
+{
+    struct remote *remote = (struct remote *)port;
+    ask->refusal = REFUSAL_NONE;
+    ask->existed = false;
+    ask->has_order = false;
+    ask->held = 0;
+    ask->attempt = 0;
+    ask->barred = false;
+    ask->lsn = 0;
+    if (ask->question == ASK_ITEM) {
+        ask_item(remote, ask);
+        return GATE_ANSWERED;
+    }
+    ask->reading = 0;
+    return begin(remote, ask);
+}
+
+static bool is_answered_again(struct remote *remote, struct gate_ask *ask)
+{
+    ask->refusal = REFUSAL_NONE;
+    if (ask->reading != 0) {
+        remote->readers[ask->loop]--;
+        return begin(remote, ask) == GATE_ANSWERED;
+    }
+    return gate_submit(remote->gate, ask) == GATE_ANSWERED && answered(remote, ask);
+}
+
 /* Asks those again whose time has come; the ones that were answered at once are put before `first`. */
 static struct gate_ask *ask_again(struct remote *remote, uint32_t loop, struct gate_ask *first)
 {
@@ -476,12 +519,9 @@ static struct gate_ask *ask_again(struct remote *remote, uint32_t loop, struct g
         if (ask->again_us > now_us) {
             ask->next = remote->waiting[loop];
             remote->waiting[loop] = ask;
-        } else {
-            ask->refusal = REFUSAL_NONE;
-            if (gate_submit(remote->gate, ask) == GATE_ANSWERED && answered(remote, ask)) {
-                ask->next = first;
-                first = ask;
-            }
+        } else if (is_answered_again(remote, ask)) {
+            ask->next = first;
+            first = ask;
         }
     }
     return first;

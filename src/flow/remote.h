@@ -17,8 +17,10 @@
  *   no answer, stale epoch  UNKNOWN_OUTCOME: the same ticket tells; the segment is looked at
  *   journal full or latched, or the clock is off: nothing new is promised: OVERLOADED, DEGRADED; of a
  *                           buy that was decided before, which may be booked by now, UNKNOWN_OUTCOME
- *   an item that is not in the catalog while the shelf is old: DEGRADED, for nobody can say that
- *                           there is no such item
+ *   an item that is not in the catalog: another front may have warmed it a moment ago. The sales are
+ *                           read from the ledger once more, one reading for all who ask, before
+ *                           anyone is told that there is no such item, or no such order; and where
+ *                           they cannot be read, or too many wait for that, DEGRADED
  *
  * Each loop uses its own part.
  */
@@ -43,6 +45,8 @@ struct remote_options {
     int64_t refill_ms;         /* how long a buy waits for a refill of its home */
     struct wishes *wishes;     /* for refills; stays the caller's */
     struct clock_port *clock;
+    void (*read_sales)(void *context); /* the catalog is to be read again */
+    void *context;
 };
 
 /* gate, places, catalog, shelf and spool stay the caller's and outlive it. ERR_NOMEM. */

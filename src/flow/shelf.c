@@ -2,20 +2,16 @@
 #include "flow/shelf.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/err.h"
-
-#define FRESH_MS 5000
 
 struct shelf {
     pthread_rwlock_t lock;
     struct shelf_item *items; /* view.item 0: empty */
     uint32_t capacity;        /* a power of two */
     uint32_t count;
-    _Atomic int64_t refreshed_ms;
 };
 
 struct shelf *shelf_new(void)
@@ -30,7 +26,6 @@ struct shelf *shelf_new(void)
     CHECK(pthread_rwlock_init(&shelf->lock, NULL) == 0);
     shelf->items = items;
     shelf->capacity = 64;
-    atomic_init(&shelf->refreshed_ms, INT64_MIN);
     return shelf;
 }
 
@@ -133,15 +128,4 @@ void shelf_sweep(struct shelf *shelf, uint32_t mark)
         (void)rebuild(shelf, shelf->capacity, mark); /* without memory: next time */
     }
     CHECK(pthread_rwlock_unlock(&shelf->lock) == 0);
-}
-
-void shelf_refreshed(struct shelf *shelf, int64_t boot_ms)
-{
-    atomic_store(&shelf->refreshed_ms, boot_ms);
-}
-
-bool shelf_is_fresh(struct shelf *shelf, int64_t boot_ms)
-{
-    int64_t refreshed_ms = atomic_load(&shelf->refreshed_ms);
-    return refreshed_ms != INT64_MIN && boot_ms - refreshed_ms < FRESH_MS;
 }

@@ -3,8 +3,7 @@
  * segments, a moment old, and where their buyers' homes are. The follower refreshes it; the loops
  * answer pages and turn away the flood from it.
  *
- * What can go wrong: it gets old because the gate or the ledger cannot be reached. Then an item that
- * is not here is not known not to be (shelf_is_fresh).
+ * What can go wrong: it gets old because the gate cannot be reached. Its numbers stay what they were.
  *
  * Any thread; readers do not wait for each other.
  */
@@ -34,9 +33,5 @@ bool shelf_find(struct shelf *shelf, uint64_t item, struct shelf_item *ret_item)
 int shelf_put(struct shelf *shelf, const struct shelf_item *item);
 /* Items with another mark have left the board. */
 void shelf_sweep(struct shelf *shelf, uint32_t mark);
-
-/* On a clock that only grows. */
-void shelf_refreshed(struct shelf *shelf, int64_t boot_ms);
-bool shelf_is_fresh(struct shelf *shelf, int64_t boot_ms);
 
 #endif

@@ -50,6 +50,7 @@ struct gate_ask {
     void *owner;
     int64_t again_us;   /* of an engine that asks more than once: when next ... */
     int64_t give_up_us; /* ... and until when */
+    uint64_t reading;   /* the reading of the sales that it waits for; 0: none */
     bool looks_first;   /* of a BUY: it only looks for its order, with a ticket that is over ... */
     int64_t expires_ms; /* ... in the place of this */
 };

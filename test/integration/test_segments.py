@@ -99,6 +99,23 @@ def test_a_segment_is_added_to_a_running_sale(tmp_path):
         assert answer.status == 200 and answer.json()["differences"] == [], answer
 
 
+def test_a_sale_opened_at_one_front_is_sold_at_all_of_them_at_once():
+    """Who was told that it is open asks at another front in the same moment, which has not read it."""
+    counts = dict(COUNTS, front=3, keeper=1)
+    with clusterlib.Distributed(amqp=False, counts=counts, sets=SETS) as stage:
+        here, *others = [sluicelib.Shop(stage.door(front)) for front in stage.fronts]
+        for _ in range(10):
+            lot = here.lot(total=100, limit=1)
+            for there in others:
+                user = there.user()
+                assert there.buy(user, there.ticket(user, lot.item)["ticket"]).status == 202
+        for there in others:  # and what there is not is said not to be
+            user = there.user()
+            assert sluicelib.problem(there.try_ticket(user, 999_999), 404, "no_such_item")
+            draft = here.lot(total=1, state="draft")
+            assert sluicelib.problem(there.try_ticket(user, draft.item), 409, "not_open")
+
+
 def test_homes_by_region(tmp_path):
     """Buyers are decided at their region's segments; what others do not buy comes to them."""
     last = 1_999_999
@@ -107,8 +124,6 @@ def test_homes_by_region(tmp_path):
                                 sets=[*SETS, "redis.segments=3", regions]) as stage:
         shop = sluicelib.Shop(stage.door())
         lot = shop.lot(total=1000, limit=1)
-        eventually(lambda: all(shop.try_ticket(shop.user(), lot.item).status == 201
-                               for _ in range(8)), "every front to know the sale")
         query = f"SELECT segment, amount FROM allotments WHERE item_id = {lot.item}"
         assert dict(stage.database.rows(query)) == {0: 400, 1: 400, 2: 200}
         for name, first_user, users in (("eu", 1_000_000, 200), ("us", last + 1, 2500)):

@@ -194,7 +194,7 @@ static bool refill(void *context, const struct wish *wish)
     return true;
 }
 
-static void sales_changed(void *context)
+static void read_sales(void *context)
 {
     office_refresh(((struct process *)context)->office);
 }
@@ -252,7 +252,9 @@ static void make_front(struct process *process)
                                      .dials = &process->dials,
                                      .refill_ms = REFILL_MS,
                                      .wishes = &process->wishes,
-                                     .clock = &process->clock.port};
+                                     .clock = &process->clock.port,
+                                     .read_sales = read_sales,
+                                     .context = process};
     CHECK(remote_new(process->gate, &process->places, process->catalog, process->shelf,
                      process->spool, options, &process->remote) == 0);
     CHECK(engine_new_remote(remote_port(process->remote), process->journal, LOOPS,
@@ -317,7 +319,7 @@ static void make_stages(struct process *process)
                                       .spool = process->spool,
                                       .catalog = process->catalog,
                                       .clock = &process->clock.port,
-                                      .sales_changed = sales_changed,
+                                      .sales_changed = read_sales,
                                       .context = process};
     CHECK(follower_new(&follower, &process->follower) == 0);
     struct relay_options relay = {.window = 64, .dials = &process->dials};

@@ -56,6 +56,16 @@ void remote_front_catalog(struct remote_front *front, uint64_t sale, uint64_t fi
     CHECK(catalog_put(front->catalog, row) == 0);
 }
 
+/* An office that reads the sales at once, or cannot. */
+static void read_sales(void *context)
+{
+    struct remote_front *front = context;
+    front->readings++;
+    if (!front->ledger_away) {
+        catalog_end_reading(front->catalog, catalog_begin_reading(front->catalog));
+    }
+}
+
 void remote_front_open(struct remote_front *ret_front, struct segments_world *segments,
                        uint32_t promises)
 {
@@ -81,7 +91,9 @@ void remote_front_open(struct remote_front *ret_front, struct segments_world *se
                                     .dials = &ret_front->dials,
                                     .refill_ms = FRONT_REFILL_MS,
                                     .wishes = &ret_front->wishes,
-                                    .clock = &segments->clock.port};
+                                    .clock = &segments->clock.port,
+                                    .read_sales = read_sales,
+                                    .context = ret_front};
     CHECK(remote_new(&ret_front->counting.port, &ret_front->places, ret_front->catalog,
                      ret_front->shelf, ret_front->spool, remote, &ret_front->remote) == 0);
     ret_front->port = remote_port(ret_front->remote);

@@ -34,6 +34,8 @@ struct remote_front {
     struct remote_counting counting;
     struct remote *remote;
     struct gate_port *port;
+    bool ledger_away;  /* the sales are not read though they should be */
+    uint32_t readings; /* asked for */
 };
 
 /* With the sale in its catalog, and nothing on its shelf. */

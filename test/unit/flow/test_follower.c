@@ -313,7 +313,6 @@ static void numbers_are_sums_over_all_segments(void **state)
     assert_int_equal(item.view.locked, 1);
     assert_int_equal(item.view.sold, 1);
     assert_int_equal(item.view.version, 2);
-    assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
 }
 
 static void answers_that_come_later_are_waited_for(void **state)
@@ -399,16 +398,13 @@ static void a_silent_segment_keeps_the_old_numbers(void **state)
     turn();
     assert_int_equal(on_shelf(WIDE_FREE).view.available, SEGMENTS * WIDE_UNITS);
     assert_int_equal(on_shelf(WIDE_FREE).view.version, 1);
-    assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
     fake_clock_pass_ms(&world.clock, 1000);
     turn();
-    assert_false(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
     (void)on_shelf(WIDE_ONCE); /* they stay where they are */
     sim_segments_away(world.sim, 1, false);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
     assert_int_equal(on_shelf(WIDE_FREE).view.available, SEGMENTS * WIDE_UNITS - 1);
-    assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
 }
 
 /* A segment that was added since the sale was warmed may be away, or not know the item yet: what the
@@ -434,7 +430,6 @@ static void a_silent_segment_that_is_nobodys_home(void **state)
     assert_int_equal(item.view.locked, (SEGMENTS - 1) * WIDE_UNITS);
     assert_false(item.sold_out);
     assert_int_equal(item.most, 0);
-    assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
     sim_segments_away(world.sim, SEGMENTS - 1, false);
     segments_world_bare(&world, SEGMENTS - 1, 2); /* it knows no item */
     segments_world_place(&world, &places, gate);
@@ -442,7 +437,6 @@ static void a_silent_segment_that_is_nobodys_home(void **state)
     fake_clock_pass_ms(&world.clock, 250);
     turn();
     assert_true(on_shelf(WIDE_FREE).sold_out);
-    assert_true(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
 }
 
 /* Segments have more than the catalog knows of: somebody restocked, and perhaps a segment, too, that
@@ -473,7 +467,6 @@ static void an_item_that_no_segment_has_yet_is_not_shown(void **state)
     put_sale(2, items, 1, SEGMENTS); /* warmed in the ledger, on its way to the segments */
     begin();
     assert_false(shelf_find(shelf, 21, &found));
-    assert_false(shelf_is_fresh(shelf, clock_boot_us(&world.clock.port) / 1000));
     (void)on_shelf(WIDE_FREE);
 }
 

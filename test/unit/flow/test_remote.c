@@ -131,7 +131,8 @@ static void a_ticket_is_asked_at_the_buyers_home(void **state)
     assert_int_equal(ask.attempt, 0);
     ask =
         remote_front_tell(&front, (struct gate_ask){.question = ASK_TICKET, .user = 1, .item = 99});
-    assert_int_equal(ask.refusal, REFUSAL_DEGRADED); /* nobody has looked whether there is one */
+    assert_int_equal(ask.refusal, REFUSAL_NO_SUCH_ITEM);
+    assert_int_equal(front.readings, 1);
 }
 
 static void an_items_numbers_come_from_the_shelf(void **state)
@@ -480,28 +481,76 @@ static void a_full_spool_promises_nothing_and_tells_what_it_holds(void **state)
 
 /* ---- what cannot be known ---- */
 
-static void an_item_that_is_not_here_may_be_one_on_an_old_shelf(void **state)
+/* Another front may have warmed its sale a moment ago. */
+static void an_item_that_is_not_here_is_looked_for_once_more(void **state)
 {
     (void)state;
     struct order_id id = segments_world_id(&world, 99, 0);
-    int64_t boot_ms = clock_boot_us(&world.clock.port) / 1000;
-    assert_int_equal(remote_front_tell(&front, remote_front_buy(&front, 99, id, 7, 1)).refusal,
-                     REFUSAL_DEGRADED);
-    assert_int_equal(ask_order(&front, id).refusal, REFUSAL_DEGRADED);
-    shelf_refreshed(front.shelf, boot_ms);
     assert_int_equal(remote_front_tell(&front, remote_front_buy(&front, 99, id, 7, 1)).refusal,
                      REFUSAL_NO_SUCH_ITEM);
     assert_int_equal(ask_order(&front, id).refusal, REFUSAL_NOT_FOUND);
-    fake_clock_pass_ms(&world.clock, 10000);
-    assert_int_equal(remote_front_tell(&front, remote_front_buy(&front, 99, id, 7, 1)).refusal,
-                     REFUSAL_DEGRADED);
-    assert_int_equal(ask_order(&front, id).refusal, REFUSAL_DEGRADED);
+    assert_int_equal(front.readings, 2);
+    front.ledger_away = true;
+    struct gate_ask asks[] = {
+        remote_front_buy(&front, 99, id, 7, 1),
+        {.question = ASK_ORDER, .id = id},
+        {.question = ASK_TICKET, .user = 7, .item = 99},
+    };
+    uint64_t old = catalog_begin_reading(front.catalog); /* it began before they asked */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gate_submit(front.port, &asks[i]), GATE_ASKED);
+    }
+    catalog_end_reading(front.catalog, old);
+    fake_clock_pass_ms(&world.clock, 100);
+    assert_null(gate_collect(front.port, 0));
+    assert_true(gate_flush(front.port, 0) <= clock_boot_us(&world.clock.port) + 20000);
+    uint64_t reading = catalog_begin_reading(front.catalog);
+    remote_front_catalog(&front, 2, 99, true);
+    catalog_end_reading(front.catalog, reading);
     assert_int_equal(front.counting.asked, 0);
+    fake_clock_pass_ms(&world.clock, 20);
+    size_t back = 0;
+    for (struct gate_ask *ask = gate_collect(front.port, 0); ask != NULL; ask = ask->next) {
+        assert_int_equal(ask->refusal,
+                         ask->question == ASK_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM);
+        back++;
+    }
+    assert_int_equal(back, 3);
+    assert_int_equal(front.counting.asked, 3); /* the gate has said so: it does not know the sale */
 }
 
-/* A front that has just started has an empty shelf, and its journal's promises: of those that were
+static void where_the_sales_cannot_be_read_nobody_says_there_is_none(void **state)
+{
+    (void)state;
+    static struct gate_ask asks[1000];
+    size_t waiting = 0;
+    front.ledger_away = true;
+    for (size_t i = 0; i < 1000; i++) { /* who makes ids up gets so far and no farther */
+        asks[i] = (struct gate_ask){.question = ASK_TICKET, .user = 7, .item = 1000 + i};
+        if (gate_submit(front.port, &asks[i]) == GATE_ASKED) {
+            waiting++;
+        } else {
+            assert_int_equal(asks[i].refusal, REFUSAL_DEGRADED);
+        }
+    }
+    assert_true(waiting > 0 && waiting < 1000);
+    struct gate_ask known = {.question = ASK_TICKET, .user = 7, .item = WIDE_ONCE};
+    assert_int_equal(remote_front_tell(&front, known).refusal, REFUSAL_NONE);
+    for (int i = 0; i < 100 && waiting > 0; i++) {
+        fake_clock_pass_ms(&world.clock, 50);
+        for (struct gate_ask *ask = gate_collect(front.port, 0); ask != NULL; ask = ask->next) {
+            assert_int_equal(ask->refusal, REFUSAL_DEGRADED);
+            waiting--;
+        }
+    }
+    assert_int_equal(waiting, 0);
+    front.ledger_away = false; /* all places are free again */
+    assert_int_equal(remote_front_tell(&front, asks[0]).refusal, REFUSAL_NO_SUCH_ITEM);
+}
+
+/* A front that has just started may have read no sale, and has its journal's promises: of those that were
  * decided, some were booked and told as such long ago. */
-static void who_stands_in_line_here_is_told_whatever_the_shelf_shows(void **state)
+static void who_stands_in_line_here_is_told_whatever_the_catalog_has(void **state)
 {
     (void)state;
     struct order_id ids[] = {segments_world_id(&world, 99, 0), segments_world_id(&world, 99, 0)};
@@ -515,7 +564,8 @@ static void who_stands_in_line_here_is_told_whatever_the_shelf_shows(void **stat
         uint64_t lsn = 0;
         assert_int_equal(spool_accept(front.spool, &command, epoch, &lsn), 0);
     }
-    for (int fresh = 0; fresh < 2; fresh++) {
+    for (int away = 0; away < 2; away++) {
+        front.ledger_away = away;
         assert_int_equal(ask_order(&front, ids[0]).refusal, REFUSAL_NONE);
         assert_int_equal(ask_order(&front, ids[0]).order.state, ORDER_QUEUED);
         struct gate_ask ask = remote_front_tell(&front, remote_front_buy(&front, 99, ids[0], 7, 1));
@@ -529,7 +579,6 @@ static void who_stands_in_line_here_is_told_whatever_the_shelf_shows(void **stat
             ask = remote_front_tell(&front, remote_front_buy(&front, 99, ids[i], 8, 1));
             assert_int_equal(ask.refusal, REFUSAL_BAD_TICKET);
         }
-        shelf_refreshed(front.shelf, clock_boot_us(&world.clock.port) / 1000);
     }
 }
 
@@ -622,8 +671,9 @@ int main(void)
         TEST(the_line_has_an_end),
         TEST(only_who_may_buy_stands_in_line),
         TEST(a_full_spool_promises_nothing_and_tells_what_it_holds),
-        TEST(an_item_that_is_not_here_may_be_one_on_an_old_shelf),
-        TEST(who_stands_in_line_here_is_told_whatever_the_shelf_shows),
+        TEST(an_item_that_is_not_here_is_looked_for_once_more),
+        TEST(where_the_sales_cannot_be_read_nobody_says_there_is_none),
+        TEST(who_stands_in_line_here_is_told_whatever_the_catalog_has),
         TEST(an_id_of_no_segment_is_nobodys),
         TEST(an_outcome_that_is_not_known_raises_a_doubt),
         TEST(with_a_clock_that_is_off_nothing_is_sold),

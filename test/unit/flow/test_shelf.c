@@ -159,17 +159,6 @@ static void many_items_are_all_found_and_swept(void **state)
     assert_int_equal(find(4).view.version, 1);
 }
 
-static void it_is_fresh_for_five_seconds(void **state)
-{
-    (void)state;
-    assert_false(shelf_is_fresh(shelf, 0)); /* nobody has looked yet */
-    assert_false(shelf_is_fresh(shelf, 1000000));
-    shelf_refreshed(shelf, 1000000);
-    assert_true(shelf_is_fresh(shelf, 1000000));
-    assert_true(shelf_is_fresh(shelf, 1004999));
-    assert_false(shelf_is_fresh(shelf, 1005000));
-}
-
 static void pauses_grow_and_end(void **state)
 {
     (void)state;
@@ -198,7 +187,6 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_refill_is_counted_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_items_are_all_found_and_swept, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(it_is_fresh_for_five_seconds, set_up, tear_down),
         cmocka_unit_test(pauses_grow_and_end),
     };
     return cmocka_run_group_tests_name("shelf", tests, NULL, NULL);
