@@ -7,8 +7,10 @@
 #include "flow/office_private.h"
 #include "obs/log.h"
 
-/* Sales are read again not more often, and not less. */
+/* Sales are read again not more often, a longer reading more seldom, and not less. */
 #define REFRESH_LEAST_MS 200
+#define REFRESH_LEAST_MAX_MS 800
+#define REFRESH_SHARE 4
 #define REFRESH_MOST_MS 5000
 /* Clocks of this process and of whoever sold may differ by so much: more, and they do not sell. */
 #define CLOCKS_APART_MS 1000
@@ -101,7 +103,8 @@ bool office_forgot(struct office *office, uint64_t item, int64_t since_ms)
 
 int office_refresh_sales(struct office *office, int64_t now_ms)
 {
-    bool asked = atomic_load(&office->refresh) && now_ms >= office->refreshed_ms + REFRESH_LEAST_MS;
+    bool asked =
+        atomic_load(&office->refresh) && now_ms >= office->refreshed_ms + office->refresh_least_ms;
     size_t count = 0;
     if (!asked && now_ms < office->refreshed_ms + REFRESH_MOST_MS) {
         return 0;
@@ -109,7 +112,13 @@ int office_refresh_sales(struct office *office, int64_t now_ms)
     atomic_store(&office->refresh,
                  false); /* before the reading: what changes meanwhile asks again */
     office->refreshed_ms = now_ms;
-    return office_load_sales(office, &count);
+    int error = office_load_sales(office, &count);
+    /* Whoever asks for what there is not makes it read: that must not become its main work. */
+    int64_t least_ms = (inside_time_ms(office->time) - now_ms) * REFRESH_SHARE;
+    office->refresh_least_ms = least_ms < REFRESH_LEAST_MS       ? REFRESH_LEAST_MS
+                               : least_ms > REFRESH_LEAST_MAX_MS ? REFRESH_LEAST_MAX_MS
+                                                                 : least_ms;
+    return error;
 }
 
 static int load_deadlines(struct office *office)

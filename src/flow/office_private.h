@@ -48,6 +48,7 @@ struct office {
     _Atomic bool hurry;
     _Atomic bool refresh;
     int64_t refreshed_ms;
+    int64_t refresh_least_ms;       /* how long after that it is not read again */
     _Atomic int64_t sales_as_of_ms; /* the catalog shows the ledger's sales as of then, or later */
     uint64_t kept_token;            /* deadlines were loaded under it; 0: not the keeper */
     uint64_t followed_event;

@@ -389,15 +389,16 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
 
 /* ---- asks ---- */
 
-static void ask_item(struct remote *remote, struct gate_ask *ask)
+static enum gate_submitted ask_item(struct remote *remote, struct gate_ask *ask)
 {
     struct shelf_item item;
     /* Just warmed, and not looked at yet: as the ledger has it. */
-    if (!shelf_find(remote->shelf, ask->item, &item) && !find_item(remote, ask->item, &item)) {
-        ask->refusal = REFUSAL_NO_SUCH_ITEM;
-        return;
+    if (shelf_find(remote->shelf, ask->item, &item) || find_item(remote, ask->item, &item)) {
+        ask->view = item.view;
+        return GATE_ANSWERED;
     }
-    ask->view = item.view;
+    ask->refusal = REFUSAL_NO_SUCH_ITEM;
+    return ask->may_wait && waits_for_reading(remote, ask) ? GATE_ASKED : GATE_ANSWERED;
 }
 
 /* The segment to be asked, and how many its sale has as homes. False: no sale here has the item. */
@@ -456,6 +457,9 @@ static bool buy_is_answered(struct remote *remote, struct gate_ask *ask)
 static enum gate_submitted begin(struct remote *remote, struct gate_ask *ask)
 {
     uint32_t homes = 0;
+    if (ask->question == ASK_ITEM) {
+        return ask_item(remote, ask);
+    }
     bool found = find_home(remote, ask, &homes);
     if (!found || !find_segment(remote, ask, homes)) {
         /* In line here, whatever is in the catalog. */
@@ -489,10 +493,6 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
     ask->attempt = 0;
     ask->barred = false;
     ask->lsn = 0;
-    if (ask->question == ASK_ITEM) {
-        ask_item(remote, ask);
-        return GATE_ANSWERED;
-    }
     ask->reading = 0;
     return begin(remote, ask);
 }

@@ -118,39 +118,84 @@ static enum http_outcome no_such_item(struct asking *asking)
                                "GET /v1/sales lists what there is");
 }
 
-enum http_outcome handle_item(struct asking *asking)
+/* Not here: another front may have warmed it a moment ago, and there it is known. */
+static enum http_outcome look_for_item(struct asking *asking, uint64_t id,
+                                       enum http_outcome (*done)(struct asking *asking,
+                                                                 struct front_ask *ask))
+{
+    struct front_ask *ask = front_ask_new(asking, ASK_ITEM, done);
+    if (ask == NULL) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    ask->gate.item = id;
+    ask->gate.may_wait = true;
+    return front_ask(asking, ask);
+}
+
+static enum http_outcome item_not_here(struct asking *asking, const struct front_ask *asked)
+{
+    enum refusal refusal = asked->gate.refusal;
+    return refusal == REFUSAL_NONE || refusal == REFUSAL_NO_SUCH_ITEM
+               ? no_such_item(asking)
+               : front_refuse_look(asking->front, asking->exchange, refusal);
+}
+
+/* False: it is not here. */
+static bool show_item(struct asking *asking, uint64_t id)
 {
     struct front *front = asking->front;
     struct catalog *catalog = front->shared->catalog;
-    uint64_t id = 0;
     const struct sale_row *sale = NULL;
-    if (part_id(asking->part[0], &id) != 0) {
-        return no_such_item(asking);
-    }
     struct out body = front_scratch(front);
     catalog_lock(catalog);
     const struct item_row *item = catalog_item(catalog, id, &sale);
     bool found = item != NULL && put_item(front, &body, sale, item, asking->now_ms);
     catalog_unlock(catalog);
-    if (!found) {
-        return no_such_item(asking);
+    if (found) {
+        (void)front_json(front, asking->exchange, 200, "", CACHE_PUBLIC, out_span(&body));
     }
-    return front_json(front, asking->exchange, 200, "", CACHE_PUBLIC, out_span(&body));
+    return found;
 }
 
-enum http_outcome handle_item_events(struct asking *asking)
+static enum http_outcome item_looked_for(struct asking *asking, struct front_ask *asked)
+{
+    return show_item(asking, asked->gate.item) ? HTTP_ANSWERED : item_not_here(asking, asked);
+}
+
+enum http_outcome handle_item(struct asking *asking)
 {
     uint64_t id = 0;
-    struct item_view view;
-    if (part_id(asking->part[0], &id) != 0 || !front_item(asking->front, id, &view)) {
+    if (part_id(asking->part[0], &id) != 0) {
         return no_such_item(asking);
     }
+    return show_item(asking, id) ? HTTP_ANSWERED : look_for_item(asking, id, item_looked_for);
+}
+
+static enum http_outcome begin_item_events(struct asking *asking, uint64_t id)
+{
     if (watch_full(asking->front)) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_OVERLOADED,
                                    "too many streams; GET the item instead");
     }
     watch_item(asking->front, asking->exchange, id);
     return HTTP_ANSWERED;
+}
+
+static enum http_outcome watched_looked_for(struct asking *asking, struct front_ask *asked)
+{
+    return asked->gate.refusal == REFUSAL_NONE ? begin_item_events(asking, asked->gate.item)
+                                               : item_not_here(asking, asked);
+}
+
+enum http_outcome handle_item_events(struct asking *asking)
+{
+    uint64_t id = 0;
+    struct item_view view;
+    if (part_id(asking->part[0], &id) != 0) {
+        return no_such_item(asking);
+    }
+    return front_item(asking->front, id, &view) ? begin_item_events(asking, id)
+                                                : look_for_item(asking, id, watched_looked_for);
 }
 
 /* ---- refusals of ticket and buy ---- */

@@ -2,7 +2,7 @@
  * The gate as the front asks it. An ask is a struct its caller owns; submit says GATE_ANSWERED (the
  * embedded engine always does) or GATE_ASKED, and then the ask comes back from collect on the loop
  * that submitted it. Whatever an ask answers may be told only once its lsn is durable.
- * ASK_ITEM is answered at once by every engine, from memory.
+ * ASK_ITEM is answered at once by every engine, from memory, unless it may wait.
  *
  * Answers of different asks may come in any order, and what an answer shows may be older than what
  * was heard since from elsewhere: an order's version tells. Every ask comes back in the end, whatever
@@ -18,7 +18,7 @@ enum gate_question {
     ASK_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
     ASK_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
     ASK_ORDER,  /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
-    ASK_ITEM,   /* item -> view; at once */
+    ASK_ITEM,   /* item, may_wait -> view; at once, or when it is certain that there is none */
 };
 
 struct gate_ask {
@@ -31,6 +31,7 @@ struct gate_ask {
     int64_t ticket_expires_ms;
     int64_t now_ms;
     bool watch;
+    bool may_wait;
     uint32_t segment; /* where it is asked, with a gate of several ... */
     uint64_t epoch;   /* ... and under which epoch, at least */
     /* out */

@@ -108,10 +108,12 @@ def test_a_sale_opened_at_one_front_is_sold_at_all_of_them_at_once():
             lot = here.lot(total=100, limit=1)
             for there in others:
                 user = there.user()
+                assert there.item_now(lot.item)["total"] == 100
                 assert there.buy(user, there.ticket(user, lot.item)["ticket"]).status == 202
         for there in others:  # and what there is not is said not to be
             user = there.user()
             assert sluicelib.problem(there.try_ticket(user, 999_999), 404, "no_such_item")
+            assert sluicelib.problem(there.server.get("/v1/items/999999"), 404, "no_such_item")
             draft = here.lot(total=1, state="draft")
             assert sluicelib.problem(there.try_ticket(user, draft.item), 409, "not_open")
 
