@@ -560,11 +560,6 @@ static void reconcile_idle(void *context)
     }
 }
 
-static void reconcile_rebuild(void *context, uint32_t segment, uint64_t epoch)
-{
-    recover_report(((struct distributed *)context)->engines.recover, segment, epoch);
-}
-
 static size_t reconcile_promised(void *context, int64_t before_ms, size_t at,
                                  struct decision *ret_decisions, size_t max)
 {
@@ -615,15 +610,13 @@ static int make_reconciler(struct distributed *distributed)
                                     .ledger = ledger,
                                     .queue = distributed->parked,
                                     .await = {distributed, reconcile_sleep_ms, await_now_ms}};
-    struct reconcile_options options = {
-        .segments = distributed->places.count,
-        .loop = distributed->loops + LANE_RECONCILER,
-        .bound_ms = config->reconcile_bound_s * 1000,
-        .poll_ms = RECONCILE_POLL_MS,
-        .context = distributed,
-        .rebuild = distributed->engines.recover != NULL ? reconcile_rebuild : NULL,
-        .promised = reconcile_promised,
-        .ending = reconcile_ending};
+    struct reconcile_options options = {.segments = distributed->places.count,
+                                        .loop = distributed->loops + LANE_RECONCILER,
+                                        .bound_ms = config->reconcile_bound_s * 1000,
+                                        .poll_ms = RECONCILE_POLL_MS,
+                                        .context = distributed,
+                                        .promised = reconcile_promised,
+                                        .ending = reconcile_ending};
     error = reconcile_new(ports, options, &distributed->reconcile);
     if (error != 0) {
         return error;
@@ -688,8 +681,8 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
         error = engines_new_lease(&distributed->engines, &distributed->lease);
         if (error == 0) {
             struct await await = {distributed, await_sleep_ms, await_now_ms};
-            error = engines_keep(&distributed->engines, &distributed->places, await,
-                                 distributed->loops + LANE_KEEPER, &parts->options.sizes);
+            error = engines_keep(&distributed->engines, await, distributed->loops + LANE_KEEPER,
+                                 &parts->options.sizes);
         }
         error = error != 0 ? error : start_thread(distributed, THREAD_KEEPER, run_keeper);
         error = error != 0 ? error : start_herald(distributed);

@@ -290,12 +290,11 @@ int engines_new_payments(struct engines *engines, struct queue **ret_queue)
 
 /* ---- keeping ---- */
 
-int engines_keep(struct engines *engines, struct places *places, struct await await,
-                 uint32_t balance_lane, const struct gate_sizes *sizes)
+int engines_keep(struct engines *engines, struct await await, uint32_t balance_lane,
+                 const struct gate_sizes *sizes)
 {
     struct ledger *writer = NULL;
     struct segments *segments = NULL;
-    engines->places = places;
     int error = new_ledger(engines, MARIADB_WRITER, &writer);
     if (error == 0) {
         error = engines_new_segments(engines, "keeper", &segments);
@@ -340,15 +339,7 @@ bool engines_refill(struct engines *engines, uint32_t segment, uint64_t item, ui
 
 bool engines_keep_round(struct engines *engines, int64_t now_ms)
 {
-    bool broken = false;
-    for (uint32_t s = 0; s < engines->segments_count; s++) {
-        uint64_t epoch = places_take_broken(engines->places, s);
-        if (epoch != 0) {
-            recover_report(engines->recover, s, epoch);
-            broken = true;
-        }
-    }
-    if (broken || now_ms >= engines->look_ms) {
+    if (now_ms >= engines->look_ms) {
         struct recover_round rebuilt = {0};
         int error = recover_round(engines->recover, &rebuilt);
         engines->look_ms = now_ms + KEEP_LOOK_MS;

@@ -29,8 +29,7 @@ struct engines {
     struct ledger *ledgers[ENGINES_MAX];
     struct queue *queues[ENGINES_MAX];
     struct lease_port *leases[ENGINES_LEASES]; /* the keeper's first */
-    struct places *places;
-    int64_t look_ms; /* when the segments are looked at next */
+    int64_t look_ms;                           /* when the segments are looked at next */
     struct recover *recover;
     struct balance *balance;
     _Atomic bool balances; /* this process holds the lease of balancing */
@@ -56,8 +55,8 @@ int engines_new_lease(struct engines *engines, struct lease_port **ret_lease);
 
 /* What the keeper's thread does beside keeping its lease: segments that need it are rebuilt, dry
  * ones refilled. */
-int engines_keep(struct engines *engines, struct places *places, struct await await,
-                 uint32_t balance_lane, const struct gate_sizes *sizes);
+int engines_keep(struct engines *engines, struct await await, uint32_t balance_lane,
+                 const struct gate_sizes *sizes);
 /* Any thread: false where this process does not balance. */
 bool engines_refill(struct engines *engines, uint32_t segment, uint64_t item, uint64_t units);
 /* True: something was written to the ledger. */

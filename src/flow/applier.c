@@ -80,6 +80,18 @@ static bool may_show_it(const struct segment_call *call)
                                              kind == GATE_LOAD_ITEM || kind == GATE_FORGET);
 }
 
+/* Whichever process rebuilds finds it where everybody looks. */
+static void tell_broken(struct applier *applier, const struct segment_call *call)
+{
+    static struct log_limit limit;
+    log_event_limited(&limit, 1000, LOG_ERROR, "segment.broken", LOG_U64("segment", call->segment),
+                      LOG_U64("epoch", call->epoch),
+                      LOG_STR("what", "it contradicts itself or the ledger; it will be rebuilt"));
+    segments_tell(applier->segments, &(struct segment_news){.kind = NEWS_BROKEN,
+                                                            .segment = call->segment,
+                                                            .epoch = call->epoch});
+}
+
 /* How many of the calls are settled; the first that is not is changed so that it can go again.
  * *ret_stuck: it cannot. */
 static size_t settle(struct applier *applier, struct segment_call *calls,
@@ -100,7 +112,7 @@ static size_t settle(struct applier *applier, struct segment_call *calls,
         if (call->outcome == SEGMENT_STALE || call->outcome == SEGMENT_BROKEN) {
             places_doubt(applier->places, call->segment);
             if (call->outcome == SEGMENT_BROKEN) {
-                places_broke(applier->places, call->segment, call->epoch);
+                tell_broken(applier, call);
             }
         }
         if (call->outcome != SEGMENT_DONE) {
@@ -110,7 +122,7 @@ static size_t settle(struct applier *applier, struct segment_call *calls,
         if (events[i]->kind == EVENT_ORDER_FAILED && events[i]->reason == REFUSAL_NO_STOCK &&
             call->verdict == VERDICT_DONE) {
             /* It had accepted what the ledger has no unit for: it is wrong. */
-            places_broke(applier->places, call->segment, call->epoch);
+            tell_broken(applier, call);
         }
         reach->at = events[i]->number;
     }

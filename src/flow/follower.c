@@ -51,6 +51,8 @@ static void hear(struct follower *follower, const struct segment_news *news)
         parts->sales_changed(parts->context);
         engine_tell_all(parts->engine);
         break;
+    case NEWS_BROKEN:
+        break; /* the keeper looks for itself */
     }
 }
 

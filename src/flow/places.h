@@ -15,7 +15,6 @@ struct places {
     uint32_t count;
     _Atomic uint64_t epochs[SEGMENTS_MAX]; /* 0: the ledger and the segment do not agree */
     _Atomic uint64_t doubts;               /* a bit for each segment */
-    _Atomic uint64_t broken[SEGMENTS_MAX]; /* the epoch that contradicted itself; 0: none did */
     _Atomic int64_t away_ms[SEGMENTS_MAX]; /* boot time when it last did not answer; 0: never */
     _Atomic bool clock_is_off;             /* this machine's time is not the gate's: sell nothing */
 };
@@ -40,16 +39,6 @@ static inline bool places_settled(struct places *places, uint32_t segment, int64
 {
     int64_t away_ms = atomic_load(&places->away_ms[segment]);
     return away_ms == 0 || boot_ms - away_ms >= PLACES_SETTLE_MS;
-}
-/* The segment of this epoch is to be rebuilt; one that has been rebuilt meanwhile is not. */
-static inline void places_broke(struct places *places, uint32_t segment, uint64_t epoch)
-{
-    atomic_store(&places->broken[segment], epoch);
-}
-/* The epoch that is to be rebuilt, told once; 0: none. */
-static inline uint64_t places_take_broken(struct places *places, uint32_t segment)
-{
-    return atomic_exchange(&places->broken[segment], 0);
 }
 
 #endif

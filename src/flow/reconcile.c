@@ -363,16 +363,15 @@ static bool redrive(struct reconcile *reconcile)
 
 static bool repair(struct reconcile *reconcile, const struct difference *difference)
 {
-    const struct reconcile_options *options = &reconcile->options;
     switch (difference->kind) {
     case DIFFERENCE_GATE_TOTAL:
     case DIFFERENCE_GATE_SHORT:
     case DIFFERENCE_GATE_STUCK:
     case DIFFERENCE_GATE_ORDER:
-        if (options->rebuild == NULL) {
-            return false;
-        }
-        options->rebuild(options->context, difference->segment, difference->epoch);
+        segments_tell(reconcile->ports.segments,
+                      &(struct segment_news){.kind = NEWS_BROKEN,
+                                             .segment = difference->segment,
+                                             .epoch = difference->epoch});
         return true;
     case DIFFERENCE_PARKED:
         return redrive(reconcile);

@@ -78,8 +78,6 @@ struct reconcile_options {
     int64_t bound_ms; /* nothing is on its way for longer */
     int64_t poll_ms;
     void *context;
-    /* The segment of this epoch is wrong: recover_report(). NULL: nobody can. */
-    void (*rebuild)(void *context, uint32_t segment, uint64_t epoch);
     /* Decisions made before before_ms that somebody was told and whose outcome has not been seen:
      * those of fronts' journals, from the at-th on. NULL: none. */
     size_t (*promised)(void *context, int64_t before_ms, size_t at, struct decision *ret_decisions,

@@ -29,7 +29,6 @@ struct job {
 struct recover {
     struct recover_ports ports;
     struct recover_options options;
-    _Atomic uint64_t reported[SEGMENTS_MAX]; /* the highest epoch that was called broken */
     struct job jobs[SEGMENTS_MAX];
     uint32_t jobs_count;
     struct segment_step steps[STEPS_MAX];
@@ -37,8 +36,7 @@ struct recover {
 };
 
 /* Why it was rebuilt: for the log. */
-static const char *need_of(const struct recover *recover, uint32_t segment,
-                           const struct segment_state *state, uint64_t ledger_epoch)
+static const char *need_of(const struct segment_state *state, uint64_t ledger_epoch)
 {
     if (ledger_epoch == 0) {
         return "new";
@@ -52,7 +50,7 @@ static const char *need_of(const struct recover *recover, uint32_t segment,
     if (!state->open) {
         return "unfinished";
     }
-    return atomic_load(&recover->reported[segment]) >= state->epoch ? "broken" : NULL;
+    return state->broken ? "broken" : NULL;
 }
 
 static void fail(struct recover *recover, struct job *job, const char *step, const char *why)
@@ -146,7 +144,7 @@ static int take_job(struct recover *recover, uint32_t segment, struct recover_ro
         return error;
     }
     segments_look(recover->ports.segments, segment, &state);
-    const char *need = need_of(recover, segment, &state, epochs[segment]);
+    const char *need = need_of(&state, epochs[segment]);
     if (is_away(&state) || need == NULL) {
         round->away += is_away(&state);
         round->whole += !is_away(&state);
@@ -172,7 +170,7 @@ static int find_jobs(struct recover *recover, struct recover_round *round)
         segments_look(recover->ports.segments, i, &state);
         if (is_away(&state)) {
             round->away++;
-        } else if (need_of(recover, i, &state, epochs[i]) == NULL) {
+        } else if (need_of(&state, epochs[i]) == NULL) {
             round->whole++;
         } else {
             error = take_job(recover, i, round);
@@ -450,15 +448,6 @@ int recover_round(struct recover *recover, struct recover_round *ret_round)
         ret_round->rebuilt += !recover->jobs[i].failed;
     }
     return 0;
-}
-
-void recover_report(struct recover *recover, uint32_t segment, uint64_t epoch)
-{
-    CHECK(segment < SEGMENTS_MAX);
-    uint64_t before = atomic_load(&recover->reported[segment]);
-    while (before < epoch &&
-           !atomic_compare_exchange_weak(&recover->reported[segment], &before, epoch)) {
-    }
 }
 
 /* ---- life ---- */

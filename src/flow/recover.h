@@ -23,7 +23,7 @@
  * fronts' journals, and from messages of the old epoch, which are decided again and never booked
  * directly.
  *
- * One thread runs the rounds; recover_report is any thread's.
+ * One thread runs the rounds.
  */
 #ifndef SLUICE_FLOW_RECOVER_H
 #define SLUICE_FLOW_RECOVER_H
@@ -69,7 +69,5 @@ void recover_free(struct recover *recover);
 /* One round; waits as the options say if a segment is in need. The ledger's error; then nothing was
  * looked at. */
 int recover_round(struct recover *recover, struct recover_round *ret_round);
-/* Any thread: the segment of this epoch contradicts itself or the ledger. */
-void recover_report(struct recover *recover, uint32_t segment, uint64_t epoch);
 
 #endif

@@ -72,6 +72,7 @@ struct segment_state {
     int64_t server_ms;  /* the server's wall clock */
     uint64_t outbox;    /* entries that have not been marked done */
     uint64_t oldest_ms; /* when the oldest of them was decided; 0: none */
+    bool broken;        /* somebody told so (NEWS_BROKEN), and it has not been rebuilt since */
 };
 
 /*
@@ -113,11 +114,13 @@ struct outbox_entry {
 
 /* What fronts are told as it happens. Hints: they may be lost, doubled or late. */
 enum news_kind {
-    NEWS_ORDER, /* order: its new state */
-    NEWS_ITEM,  /* item: its numbers or its sale changed */
-    NEWS_SALE,  /* sale: read it from the ledger again */
-    NEWS_EPOCH, /* segment, epoch: it was rebuilt; or was lost, epoch 0 */
-    NEWS_LOST,  /* some may have been missed: look at everything */
+    NEWS_ORDER,  /* order: its new state */
+    NEWS_ITEM,   /* item: its numbers or its sale changed */
+    NEWS_SALE,   /* sale: read it from the ledger again */
+    NEWS_EPOCH,  /* segment, epoch: it was rebuilt; or was lost, epoch 0 */
+    NEWS_LOST,   /* some may have been missed: look at everything */
+    NEWS_BROKEN, /* to be told, not heard: segment, epoch: it contradicts itself or the ledger. The
+                  * segment remembers it for whoever looks */
 };
 struct segment_news {
     enum news_kind kind;

@@ -271,6 +271,24 @@ void suite_fronts_hear_what_happens(void **state)
     assert_true(news->segment == 2 && news->epoch == suite.epoch);
 }
 
+void suite_a_broken_one_is_seen_until_it_is_made_anew(void **state)
+{
+    (void)state;
+    struct segments *other = suite.ut->open(suite.ut->context, 2);
+    suite_rebuild_all(0);
+    struct segment_news news = {.kind = NEWS_BROKEN, .segment = 1, .epoch = suite.epoch + 1};
+    segments_tell(other, &news); /* of another epoch */
+    assert_false(suite_look(1).broken);
+    news.epoch = suite.epoch;
+    segments_tell(other, &news);
+    segments_tell(other, &news);
+    assert_true(suite_look(1).broken && suite_look(1).open);
+    assert_false(suite_look(0).broken);
+    suite_rebuild_all(0);
+    assert_false(suite_look(1).broken);
+    suite.ut->close(suite.ut->context, other);
+}
+
 void suite_everyone_hears_what_is_told(void **state)
 {
     (void)state;

@@ -28,6 +28,7 @@
     X(every_segment_of_the_mask_has_its_turn)                                                      \
     X(past_the_bound_of_the_outbox_nothing_is_decided)                                             \
     X(fronts_hear_what_happens)                                                                    \
+    X(a_broken_one_is_seen_until_it_is_made_anew)                                                  \
     X(everyone_hears_what_is_told)                                                                 \
     X(a_wait_is_ended_by_a_wake)                                                                   \
     X(another_server_with_all_the_data_is_another_server)                                          \

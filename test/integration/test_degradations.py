@@ -76,6 +76,25 @@ def test_a_process_names_the_addresses_that_it_serves(stage):
             assert stage.door(member).beside().call("GET", path).status == 200, (member.name, path)
 
 
+def test_a_front_has_the_keeper_rebuild_what_is_wrong(stage, shop):
+    lot = shop.lot(total=5, limit=0)
+    queued(shop, lot.item)
+    reconciled(shop)
+    redis, = stage.masters()
+    key, = redis.call("KEYS", f"*:i:{lot.item}*")
+    redis.call("HINCRBY", key, "available", 3)
+    redis.call("HINCRBY", key, "total", 3)
+    found = shop.server.admin("POST", "/reconcile", {"repair": True}).json()["differences"]
+    assert found and all(one["repaired"] for one in found), found
+    reconciled(shop)
+    keeper, = stage.kinds["keeper"]
+    assert "need=broken" in keeper.log()
+    for _ in range(4):
+        queued(shop, lot.item)
+    user = shop.user()
+    problem(shop.try_ticket(user, lot.item), 409, "sold_out")
+
+
 def test_orders_that_lag_fail_and_their_units_are_sold_again(stage, shop):
     lot = shop.lot(total=3, limit=0)
     booker = stage.kinds["booker"][0]

@@ -185,6 +185,7 @@ static void look(struct segments *segments, uint32_t segment, struct segment_sta
     ret_state->outcome = ours ? SEGMENT_DONE : SEGMENT_STALE;
     ret_state->epoch = live->epoch;
     ret_state->open = live->open;
+    ret_state->broken = live->broken;
     ret_state->event = live->epoch != 0 ? live->gate.applied_event : 0;
     ret_state->fence = live->fence;
     ret_state->server_ms = wall_ms(sim);
@@ -320,7 +321,13 @@ static int news(struct segments *segments, struct segment_news *ret_news, size_t
 
 static void tell(struct segments *segments, const struct segment_news *news)
 {
-    publish(((struct worker *)segments)->sim, news);
+    struct sim_segments *sim = ((struct worker *)segments)->sim;
+    if (news->kind != NEWS_BROKEN) {
+        publish(sim, news);
+        return;
+    }
+    struct server *server = &sim->servers[news->segment];
+    server->live.broken |= !server->away && server->live.epoch == news->epoch;
 }
 
 static void wake(struct segments *segments)

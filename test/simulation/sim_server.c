@@ -320,6 +320,7 @@ static void begin(struct server_state *state, const struct server_script *script
     state->epoch = script->epoch;
     state->run = script->run;
     state->open = false;
+    state->broken = false;
     state->base = script->step.event;
     state->memory = gate_memory(script->step.sizes);
     gate_init(&state->gate, script->step.sizes, state->memory, script->epoch);

@@ -30,6 +30,7 @@ struct server_state {
     uint64_t epoch; /* 0: nothing here */
     uint64_t run;   /* the server that may decide */
     bool open;
+    bool broken;   /* somebody said so */
     uint64_t base; /* the event it is filled as of */
     uint64_t fence;
     struct gate gate;

@@ -427,6 +427,13 @@ void codec_row(struct redis_words *words, const struct segment_step *step)
     words_put(words, out_span(&out));
 }
 
+void codec_broken(struct redis_words *words, const struct codec_place *place)
+{
+    words_u64(words, 1);
+    put_named(words, place, "meta");
+    words_u64(words, place->epoch);
+}
+
 void codec_state(struct redis_words *words, const struct codec_place *place)
 {
     words_u64(words, 2);
@@ -516,7 +523,7 @@ enum redis_outcome codec_read(struct span reply, struct codec_answer *ret_answer
     return outcome;
 }
 
-/* S EVENT FENCE TIME OUTBOX OLDEST, then - or EPOCH RUN or EPOCH RUN closed */
+/* S EVENT FENCE TIME OUTBOX OLDEST BROKEN, then - or EPOCH RUN or EPOCH RUN closed */
 void codec_read_state(struct span reply, struct span run_id, struct segment_state *ret_state)
 {
     struct reader reader = {.left = reply};
@@ -526,7 +533,8 @@ void codec_read_state(struct span reply, struct span run_id, struct segment_stat
                                   .fence = reader_u64(&reader, UINT64_MAX),
                                   .server_ms = reader_i64(&reader),
                                   .outbox = reader_u64(&reader, UINT64_MAX),
-                                  .oldest_ms = reader_u64(&reader, UINT64_MAX)};
+                                  .oldest_ms = reader_u64(&reader, UINT64_MAX),
+                                  .broken = reader_u64(&reader, 1) != 0};
     if (!span_is(reader.left, "-")) {
         state.epoch = reader_u64(&reader, UINT64_MAX);
         if (span_equal(reader_word(&reader), run_id)) {

@@ -55,6 +55,7 @@ void codec_claim(struct redis_words *words, const struct codec_place *place, uin
 /* Begins a call that fills; codec_row puts a step (any but BEGIN) behind it. */
 void codec_restore(struct redis_words *words, const struct codec_place *place, uint64_t fence);
 void codec_row(struct redis_words *words, const struct segment_step *step);
+void codec_broken(struct redis_words *words, const struct codec_place *place);
 void codec_state(struct redis_words *words, const struct codec_place *place);
 
 /* PREFIX{SEGMENT}:NAME; and what the keys of the place's epoch begin with. */

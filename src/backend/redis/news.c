@@ -260,10 +260,30 @@ static bool publish(struct segments_redis *s, uint32_t segment, struct span text
     return done;
 }
 
+static void put_broken(struct redis_words *words, const struct codec_place *place, const void *what)
+{
+    (void)what;
+    codec_broken(words, place);
+}
+
+static void tell_broken(struct segments_redis *s, const struct segment_news *news)
+{
+    struct wire *wire = NULL;
+    redisReply *reply = NULL;
+    if (segments_eval(s, news->segment, news->epoch, SCRIPT_BROKEN, put_broken, NULL, &wire,
+                      &reply) == SEGMENT_DONE) {
+        freeReplyObject(reply);
+    }
+}
+
 /* The segment's own server first, then any other that takes it. */
 void segments_news_tell(struct segments *segments, const struct segment_news *news)
 {
     struct segments_redis *s = segments_of(segments);
+    if (news->kind == NEWS_BROKEN) {
+        tell_broken(s, news);
+        return;
+    }
     char text[NOTE_MAX];
     struct out out = out_over(text, sizeof(text));
     note_tell(&out, news);

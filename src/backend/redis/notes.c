@@ -2,6 +2,7 @@
 #include "backend/redis/notes.h"
 
 #include "backend/redis/reader.h"
+#include "base/check.h"
 #include "base/err.h"
 
 int note_entry(struct span text, struct outbox_entry *ret_entry)
@@ -86,5 +87,7 @@ void note_tell(struct out *out, const struct segment_news *news)
     case NEWS_LOST:
         out_lit(out, "l");
         break;
+    case NEWS_BROKEN:
+        CHECK(!"it is no note");
     }
 }

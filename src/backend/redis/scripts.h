@@ -25,6 +25,7 @@
     X(SCRIPT_STOCK, "stock.lua", "event.lua")                                                      \
     X(SCRIPT_SALE, "sale.lua", "event.lua")                                                        \
     X(SCRIPT_FORGET, "forget.lua", "event.lua")                                                    \
+    X(SCRIPT_BROKEN, "broken.lua", NULL)                                                           \
     X(SCRIPT_LOOK, "look.lua", NULL)
 
 enum redis_script {

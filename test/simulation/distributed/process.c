@@ -132,17 +132,9 @@ static void run_porter(void *context)
 /* As engines_keep_round. */
 static void keep_round(struct process *process, int64_t now_ms)
 {
-    bool broken = false;
     struct recover_round rebuilt = {0};
     struct balance_round moved = {0};
-    for (uint32_t s = 0; s < process->places.count; s++) {
-        uint64_t epoch = places_take_broken(&process->places, s);
-        if (epoch != 0) {
-            recover_report(process->recover, s, epoch);
-            broken = true;
-        }
-    }
-    if (broken || now_ms >= process->look_ms) {
+    if (now_ms >= process->look_ms) {
         (void)recover_round(process->recover, &rebuilt);
         process->look_ms = now_ms + KEEP_LOOK_MS;
         if (rebuilt.rebuilt > 0) {

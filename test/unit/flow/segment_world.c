@@ -308,9 +308,6 @@ static void apply_to(struct segment_world *world, uint32_t segment)
     segments_apply(world->behind, calls, query.count);
     for (uint32_t i = 0; i < query.count; i++) {
         struct segment_call *call = &calls[i];
-        if (call->outcome == SEGMENT_BROKEN) {
-            world->broken[segment] = state.epoch;
-        }
         bool stuck = call->outcome == SEGMENT_DONE && call->verdict != VERDICT_DONE &&
                      call->verdict != VERDICT_MORE;
         if (stuck) { /* nothing to do for it: only the cursor moves on */

@@ -46,8 +46,7 @@ struct segment_world {
     struct told *messages;
     size_t messages_count;
     uint32_t sequence;
-    bool still;                    /* nothing else happens while somebody sleeps */
-    uint64_t broken[SEGMENTS_MAX]; /* the epoch that was met broken */
+    bool still; /* nothing else happens while somebody sleeps */
 };
 
 struct process;

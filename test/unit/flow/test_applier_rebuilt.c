@@ -83,7 +83,7 @@ static void a_stale_segment_is_left_to_recovery(void **state)
     assert_true(is_caught_up(1));
     assert_int_equal(total(2), 10);
     assert_int_equal(atomic_load(&offices[0].places.doubts), 1U << 2);
-    assert_int_equal(places_take_broken(&offices[0].places, 2), 0);
+    assert_false(segments_world_look(&world, 2).broken);
     /* Nobody knows its epoch. */
     atomic_store(&offices[0].places.epochs[2], 0);
     fake_clock_pass_ms(&world.clock, 5000);
@@ -107,12 +107,32 @@ static void a_segment_that_contradicts_itself_is_reported(void **state)
     commit_and_apply(0, event_of_order(EVENT_ORDER_LOCKED, &buy));
     assert_true(sim_segments_break(world.sim, 1, ITEM));
     commit_and_apply(0, event_of_order(EVENT_ORDER_PAID, &buy));
-    assert_int_equal(places_take_broken(&offices[0].places, 1), 1); /* the epoch it was met in */
-    assert_int_equal(places_take_broken(&offices[0].places, 1), 0);
+    assert_true(segments_world_look(&world, 1).broken);
+    assert_false(segments_world_look(&world, 0).broken);
     assert_int_equal(atomic_load(&offices[0].places.doubts), 1U << 1);
     assert_false(is_caught_up(1));
     commit_and_apply(0, event_restock(0, 1));
     assert_true(is_caught_up(0));
+    segments_world_fill(&world, 1, 2, ledger.count);
+    assert_false(segments_world_look(&world, 1).broken);
+}
+
+/* It accepted what the ledger has no unit for. */
+static void a_segment_that_contradicts_the_ledger_is_reported(void **state)
+{
+    (void)state;
+    open_sale(0, 10);
+    struct gate_command buy = segments_world_buy(&world, 1, 9);
+    struct ledger_event failed = event_of_order(EVENT_ORDER_FAILED, &buy);
+    failed.reason = REFUSAL_LIMIT_REACHED;
+    struct gate_command other = segments_world_buy(&world, 2, 10);
+    commit_and_apply(0, failed);
+    assert_false(segments_world_look(&world, 1).broken);
+    failed = event_of_order(EVENT_ORDER_FAILED, &other);
+    failed.reason = REFUSAL_NO_STOCK;
+    commit_and_apply(0, failed);
+    assert_true(segments_world_look(&world, 2).broken);
+    assert_true(is_caught_up(2));
 }
 
 /* ---- what others leave behind ---- */
@@ -197,6 +217,7 @@ int main(void)
         TEST(a_sale_that_is_forgotten_already_does_not_stop_it),
         TEST(a_stale_segment_is_left_to_recovery),
         TEST(a_segment_that_contradicts_itself_is_reported),
+        TEST(a_segment_that_contradicts_the_ledger_is_reported),
         TEST(what_a_dead_office_left_behind_is_brought_by_another),
         TEST(a_new_office_begins_where_the_segments_are),
         TEST(in_a_hurry_it_looks_at_once),

@@ -298,7 +298,10 @@ static void strike(struct process *process)
         } else if (breaker->how == 1) {
             sim_segments_empty(shop->world.sim, i);
         } else {
-            recover_report(recover, i, shop->world.ledger.epochs[i]);
+            segments_tell(shop->world.behind,
+                          &(struct segment_news){.kind = NEWS_BROKEN,
+                                                 .segment = i,
+                                                 .epoch = shop->world.ledger.epochs[i]});
         }
     }
     CHECK(recover_round(recover, &round) == 0 && round.rebuilt == SEGMENTS);

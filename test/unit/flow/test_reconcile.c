@@ -35,11 +35,6 @@ struct shop {
     uint64_t user; /* of the rush */
 };
 
-static void rebuild(void *context, uint32_t segment, uint64_t epoch)
-{
-    recover_report(((struct shop *)context)->recover, segment, epoch);
-}
-
 static size_t promised(void *context, int64_t before_ms, size_t at, struct decision *ret_decisions,
                        size_t max)
 {
@@ -83,7 +78,6 @@ static void make_parts(struct shop *shop)
                                         .bound_ms = BOUND_MS,
                                         .poll_ms = 100,
                                         .context = shop,
-                                        .rebuild = rebuild,
                                         .promised = promised};
     CHECK(recover_new(recover_ports, recover_options, &shop->recover) == 0);
     CHECK(balance_new(balance_ports, balance_options, &shop->balance) == 0);

@@ -198,13 +198,15 @@ static void test_a_broken_segment_is_made_anew(void **state)
     shop_open(&shop, 1);
     shop_sell(&shop);
     assert_true(sim_segments_break(shop.world.sim, 0, WORLD_THREE));
-    recover_report(shop.recover, 0, shop.world.ledger.epochs[0]);
+    segments_tell(shop.world.behind, &(struct segment_news){.kind = NEWS_BROKEN,
+                                                            .segment = 0,
+                                                            .epoch = shop.world.ledger.epochs[0]});
     struct recover_round round = round_of(shop.recover);
     assert_int_equal(1, round.rebuilt);
     seg_settle(&shop.world);
     seg_agree(&shop.world);
-    /* The same report does not do it again. */
-    recover_report(shop.recover, 0, 1);
+    /* What was said of the old one says nothing of it. */
+    segments_tell(shop.world.behind, &(struct segment_news){.kind = NEWS_BROKEN, .epoch = 1});
     assert_int_equal(SEGMENTS, round_of(shop.recover).whole);
     shop_close(&shop);
 }
