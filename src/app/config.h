@@ -173,6 +173,8 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Pages of these origins may call from a browser. Empty: none but our own.")                  \
     X(page, login_url, URL, 0, URL_MAX_BYTES, "", "", RELOAD,                                      \
       "Where the page sends a buyer who has no token. Empty: nowhere.")                            \
+    X(pages, memory_mib, NUMBER, 1, 65536, PAGES_MEMORY_DEFAULT_MIB, "MiB", RESTART,               \
+      "Memory for the pages of the storefront; items beyond it have none.")                        \
     X(http, header_timeout_ms, NUMBER, 10, 3600000, 10000, "ms", RELOAD,                           \
       "From the first byte of a request to its last.")                                             \
     X(http, idle_timeout_ms, NUMBER, 10, 3600000, 60000, "ms", RELOAD,                             \

@@ -11,6 +11,8 @@
 #include "base/check.h"
 
 #define DEMO_PAY_WITHIN_S 120
+/* A page of ours; it needs no host, since whoever shows it is on the same one. */
+#define DEMO_PAY_URL "/demo/pay?order={order_id}"
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS (60 * MINUTE_MS)
 
@@ -77,6 +79,7 @@ static struct sale_row *sale_fill(size_t sale, int64_t now_ms)
     row->items = items;
     text_set(row->name, sizeof(row->name), demo_sales[sale].name);
     text_set(row->currency, sizeof(row->currency), "CNY");
+    text_set(row->pay_url, sizeof(row->pay_url), DEMO_PAY_URL);
     for (size_t i = 0; i < DEMO_ITEMS; i++) {
         if (demo_items[i].sale != sale) {
             continue;

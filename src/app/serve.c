@@ -27,6 +27,7 @@
 #include "app/exchange.h"
 #include "app/heralding.h"
 #include "app/ledgers.h"
+#include "app/publishing.h"
 #include "app/reconciling.h"
 #include "app/secrets.h"
 #include "app/settings.h"
@@ -66,6 +67,7 @@ struct server {
     struct distributed *distributed; /* NULL: the embedded engine */
     struct reconciling *reconciling; /* of the embedded engine */
     struct heralding *heralding;     /* the same */
+    struct publishing *publishing;   /* NULL: no front, no pages */
     struct front_settings *settings; /* the newest; older ones behind it until no loop uses them */
     uint32_t connections;
     uint32_t loops_count;
@@ -424,6 +426,9 @@ static int start_threads(struct server *server)
         error = heralding_start(&server->parts, &server->config, server->ledgers.teller, NULL,
                                 &server->heralding);
     }
+    if (error == 0 && server->publishing != NULL) {
+        error = publishing_start(server->publishing);
+    }
     for (uint32_t i = 0; error == 0 && i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
         error = start_thread(&loop->thread, &loop->running, run_loop, loop);
@@ -459,6 +464,9 @@ static int make_server(struct server *server)
     }
     if (error == 0) {
         error = catch_up(server);
+    }
+    if (error == 0 && !server->parts.shared.health_only) {
+        error = publishing_new(&server->parts, &server->config, &server->publishing);
     }
     return error;
 }
@@ -518,6 +526,7 @@ static void stop_server(struct server *server)
 {
     atomic_store(&server->stopping, true);
     stop_loops(server);
+    publishing_stop(server->publishing);
     if (server->distributed != NULL) {
         distributed_stop(server->distributed);
     }
@@ -548,6 +557,7 @@ static void free_server(struct server *server)
     }
     net_listener_free(server->listener);
     net_listener_free(server->private_listener);
+    publishing_free(server->publishing);
     assembly_free(&server->parts);
     reconciling_free(server->reconciling);
     heralding_free(server->heralding);

@@ -27,6 +27,9 @@ struct catalog {
     size_t entries_count;
     _Atomic uint64_t readings_begun;
     _Atomic uint64_t last_reading;
+    _Atomic uint64_t changes;
+    void (*changed)(void *context);
+    void *context;
 };
 
 struct catalog *catalog_new(void)
@@ -108,8 +111,47 @@ static size_t count_items(const struct catalog *catalog)
     return n;
 }
 
+uint64_t catalog_changes(const struct catalog *catalog)
+{
+    return atomic_load(&catalog->changes);
+}
+
+void catalog_on_change(struct catalog *catalog, void (*changed)(void *context), void *context)
+{
+    catalog->changed = changed;
+    catalog->context = context;
+}
+
+static void tell_change(struct catalog *catalog)
+{
+    (void)atomic_fetch_add(&catalog->changes, 1);
+    if (catalog->changed != NULL) {
+        catalog->changed(catalog->context);
+    }
+}
+
+static bool item_says_same(const struct item_row *a, const struct item_row *b)
+{
+    return a->id == b->id && a->price_cents == b->price_cents && a->was_cents == b->was_cents &&
+           a->limit_per_user == b->limit_per_user && strcmp(a->name, b->name) == 0 &&
+           strcmp(a->sku, b->sku) == 0 && strcmp(a->image_url, b->image_url) == 0;
+}
+
+/* A shared ledger is read again and again: most of it is what was known. */
+static bool says_same(const struct sale_row *a, const struct sale_row *b)
+{
+    bool same = a->state == b->state && a->starts_at_ms == b->starts_at_ms &&
+                a->ends_at_ms == b->ends_at_ms && a->items_count == b->items_count &&
+                strcmp(a->name, b->name) == 0 && strcmp(a->currency, b->currency) == 0;
+    for (uint32_t i = 0; same && i < a->items_count; i++) {
+        same = item_says_same(&a->items[i], &b->items[i]);
+    }
+    return same;
+}
+
 int catalog_put(struct catalog *catalog, struct sale_row *row)
 {
+    bool same = false;
     CHECK(pthread_rwlock_wrlock(&catalog->lock) == 0);
     size_t items = count_items(catalog) + row->items_count + 1;
     struct entry *entries = malloc(items * sizeof(*entries));
@@ -125,6 +167,7 @@ int catalog_put(struct catalog *catalog, struct sale_row *row)
     }
     size_t place = sale_place(catalog, row->id);
     if (place < catalog->sales_count && sales[place]->id == row->id) {
+        same = says_same(sales[place], row);
         sale_row_free(sales[place]);
     } else {
         memmove(&sales[place + 1], &sales[place], (catalog->sales_count - place) * sizeof(*sales));
@@ -133,6 +176,9 @@ int catalog_put(struct catalog *catalog, struct sale_row *row)
     sales[place] = row;
     index_items(catalog, entries);
     CHECK(pthread_rwlock_unlock(&catalog->lock) == 0);
+    if (!same) {
+        tell_change(catalog);
+    }
     return 0;
 }
 
@@ -140,7 +186,8 @@ void catalog_remove(struct catalog *catalog, uint64_t sale)
 {
     CHECK(pthread_rwlock_wrlock(&catalog->lock) == 0);
     size_t place = sale_place(catalog, sale);
-    if (place < catalog->sales_count && catalog->sales[place]->id == sale) {
+    bool known = place < catalog->sales_count && catalog->sales[place]->id == sale;
+    if (known) {
         size_t kept = 0;
         for (size_t i = 0; i < catalog->entries_count; i++) {
             if (catalog->entries[i].sale != catalog->sales[place]) {
@@ -154,6 +201,9 @@ void catalog_remove(struct catalog *catalog, uint64_t sale)
         catalog->sales_count--;
     }
     CHECK(pthread_rwlock_unlock(&catalog->lock) == 0);
+    if (known) {
+        tell_change(catalog);
+    }
 }
 
 void catalog_lock(struct catalog *catalog)

@@ -13,6 +13,12 @@ struct catalog;
 struct catalog *catalog_new(void); /* NULL: no memory */
 void catalog_free(struct catalog *catalog);
 
+/* How often what a sale tells buyers has changed: everything in its row but stock. */
+uint64_t catalog_changes(const struct catalog *catalog);
+/* Called after each such change by whoever made it, not under the lock. Set before there are threads;
+ * NULL ends it, after they have ended. */
+void catalog_on_change(struct catalog *catalog, void (*changed)(void *context), void *context);
+
 /* Takes the row over; replaces an older one of the same sale. ERR_NOMEM frees the row. */
 int catalog_put(struct catalog *catalog, struct sale_row *row);
 void catalog_remove(struct catalog *catalog, uint64_t sale);

@@ -64,6 +64,9 @@ void http_buffers_return(struct http_buffers *buffers, struct http_buffer *buffe
     struct http_pool *pool = buffer->large ? &buffers->large : &buffers->small;
     CHECK((char *)buffer >= pool->memory &&
           (char *)buffer < pool->memory + (size_t)pool->used * pool->size);
+    if (buffer->hold != NULL) {
+        http_hold_release(buffer->hold);
+    }
     buffer->next = pool->free;
     pool->free = buffer;
 }

@@ -16,6 +16,7 @@ struct http_buffer {
     struct http_buffer *next; /* of the output behind this one; of the free ones */
     const char *at;
     size_t len;
+    struct http_hold *hold;        /* counts this buffer while at is bytes of its; NULL: none */
     struct http_progress progress; /* of the request in data */
     bool large;
     char data[];

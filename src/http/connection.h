@@ -141,6 +141,9 @@ void output_lines(struct http_server *s);
  * be copied. Failure shows as CONNECTION_BROKEN. */
 void output_emit(struct http_server *s, struct connection *c, const struct net_piece *pieces,
                  size_t count, size_t lasting);
+/* The same for lasting pieces that last while hold counts somebody (NULL: as long as the server). */
+void output_emit_held(struct http_server *s, struct connection *c, const struct net_piece *pieces,
+                      size_t count, size_t lasting, struct http_hold *hold);
 /* Sends the batch of the current connection. */
 void output_flush(struct http_server *s, struct connection *c);
 /* Sends what the socket did not take before. */

@@ -47,6 +47,8 @@ struct front_settings {
     struct http_options http;
 };
 
+struct site;
+
 /* What all fronts share; made by app, outlives them. */
 struct front_shared {
     struct engine *engine;
@@ -54,6 +56,7 @@ struct front_shared {
     struct office *office;
     struct clerk *clerk;
     struct reconciler *reconciler; /* NULL: nobody reconciles here */
+    struct site *site;             /* NULL: no pages but the files (static.h) */
     struct catalog *catalog;
     struct inside_time *time;
     struct metrics *metrics;

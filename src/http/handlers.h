@@ -20,6 +20,12 @@ enum http_outcome handle_my_orders(struct asking *asking);
 enum http_outcome handle_payment(struct asking *asking);
 enum http_outcome handle_demo_pay(struct asking *asking);
 enum http_outcome handle_demo_login(struct asking *asking);
+/* pages.c */
+enum http_outcome handle_list_page(struct asking *asking);
+enum http_outcome handle_item_page(struct asking *asking);
+enum http_outcome handle_orders_page(struct asking *asking);
+enum http_outcome handle_demo_login_page(struct asking *asking);
+enum http_outcome handle_demo_pay_page(struct asking *asking);
 /* admin_sales.c */
 enum http_outcome handle_sale_create(struct asking *asking);
 enum http_outcome handle_sale_list(struct asking *asking);

@@ -168,7 +168,7 @@ static void append(struct connection *c, struct http_buffer *buffer)
 
 /* Keeps bytes that the socket did not take. False: no buffer. */
 static bool keep(struct http_server *s, struct connection *c, const char *at, size_t len,
-                 bool lasts)
+                 bool lasts, struct http_hold *hold)
 {
     while (len > 0) {
         bool large = len > HTTP_SMALL_DATA && !lasts;
@@ -179,6 +179,10 @@ static bool keep(struct http_server *s, struct connection *c, const char *at, si
         size_t n = len;
         if (lasts) {
             buffer->at = at;
+            buffer->hold = hold;
+            if (hold != NULL) {
+                http_hold_keep(hold);
+            }
         } else {
             n = n < http_buffer_cap(buffer) ? n : http_buffer_cap(buffer);
             memcpy(buffer->data, at, n);
@@ -193,7 +197,7 @@ static bool keep(struct http_server *s, struct connection *c, const char *at, si
 
 /* Sends the pieces, which are all there is to send; what is not taken is kept. */
 static void send_pieces(struct http_server *s, struct connection *c, const struct net_piece *pieces,
-                        size_t count, size_t lasting)
+                        size_t count, size_t lasting, struct http_hold *hold)
 {
     int64_t taken = 0;
     if (c->out == NULL) {
@@ -210,7 +214,8 @@ static void send_pieces(struct http_server *s, struct connection *c, const struc
     for (size_t i = 0; i < count; i++) {
         size_t gone = skip < pieces[i].len ? skip : pieces[i].len;
         skip -= gone;
-        if (!keep(s, c, (const char *)pieces[i].at + gone, pieces[i].len - gone, i >= lasting)) {
+        if (!keep(s, c, (const char *)pieces[i].at + gone, pieces[i].len - gone, i >= lasting,
+                  hold)) {
             c->flags |= CONNECTION_BROKEN;
             return;
         }
@@ -219,6 +224,12 @@ static void send_pieces(struct http_server *s, struct connection *c, const struc
 
 void output_emit(struct http_server *s, struct connection *c, const struct net_piece *pieces,
                  size_t count, size_t lasting)
+{
+    output_emit_held(s, c, pieces, count, lasting, NULL);
+}
+
+void output_emit_held(struct http_server *s, struct connection *c, const struct net_piece *pieces,
+                      size_t count, size_t lasting, struct http_hold *hold)
 {
     enum { PIECES_MAX = 4 };
     CHECK(count < PIECES_MAX);
@@ -237,13 +248,13 @@ void output_emit(struct http_server *s, struct connection *c, const struct net_p
         return;
     }
     if (c != s->current || s->batch_len == 0) {
-        send_pieces(s, c, pieces, count, lasting);
+        send_pieces(s, c, pieces, count, lasting, hold);
         return;
     }
     struct net_piece all[PIECES_MAX] = {{s->batch, s->batch_len}};
     memcpy(all + 1, pieces, count * sizeof(*pieces));
     s->batch_len = 0;
-    send_pieces(s, c, all, count + 1, lasting + 1);
+    send_pieces(s, c, all, count + 1, lasting + 1, hold);
 }
 
 void output_flush(struct http_server *s, struct connection *c)
@@ -251,7 +262,7 @@ void output_flush(struct http_server *s, struct connection *c)
     if (s->batch_len > 0) {
         struct net_piece batch = {s->batch, s->batch_len};
         s->batch_len = 0;
-        send_pieces(s, c, &batch, 1, 1);
+        send_pieces(s, c, &batch, 1, 1, NULL);
     }
 }
 
@@ -302,7 +313,8 @@ void output_answered(struct http_server *s, struct connection *c)
 
 /* The head is built where it will be sent from if the answer fits there. */
 static void answer(struct http_server *s, struct connection *c, int status,
-                   const char *content_type, const char *headers, struct span body, bool lasts)
+                   const char *content_type, const char *headers, struct span body, bool lasts,
+                   struct http_hold *hold)
 {
     bool bodiless = status == 204 || status == 304;
     int64_t length = bodiless ? -1 : (int64_t)body.len;
@@ -322,7 +334,7 @@ static void answer(struct http_server *s, struct connection *c, int status,
     output_head(s, c, &head, status, content_type, headers, length);
     CHECK(!head.overflow);
     struct net_piece pieces[] = {{head.at, head.len}, {body.at, body.len}};
-    output_emit(s, c, pieces, body.len > 0 ? 2 : 1, lasts ? 1 : 2);
+    output_emit_held(s, c, pieces, body.len > 0 ? 2 : 1, lasts ? 1 : 2, hold);
 }
 
 bool http_answer(struct http_server *s, struct http_exchange exchange, int status,
@@ -333,7 +345,7 @@ bool http_answer(struct http_server *s, struct http_exchange exchange, int statu
         return false;
     }
     CHECK(c->state != CONNECTION_STREAM);
-    answer(s, c, status, content_type, headers, body, false);
+    answer(s, c, status, content_type, headers, body, false, NULL);
     output_answered(s, c);
     return true;
 }
@@ -341,12 +353,19 @@ bool http_answer(struct http_server *s, struct http_exchange exchange, int statu
 bool http_answer_lasting(struct http_server *s, struct http_exchange exchange, int status,
                          const char *content_type, const char *headers, struct span body)
 {
+    return http_answer_held(s, exchange, status, content_type, headers, body, NULL);
+}
+
+bool http_answer_held(struct http_server *s, struct http_exchange exchange, int status,
+                      const char *content_type, const char *headers, struct span body,
+                      struct http_hold *hold)
+{
     struct connection *c = connection_of(s, exchange);
     if (c == NULL) {
         return false;
     }
     CHECK(c->state != CONNECTION_STREAM);
-    answer(s, c, status, content_type, headers, body, true);
+    answer(s, c, status, content_type, headers, body, true, hold);
     output_answered(s, c);
     return true;
 }
@@ -382,7 +401,7 @@ static void problem(struct http_server *s, struct connection *c, enum refusal re
     const struct refusal_text *text = refusal_text(refusal);
     s->app.problem(s->app.context, refusal, &body);
     CHECK(!body.overflow);
-    answer(s, c, text->status, "application/problem+json", headers, out_span(&body), false);
+    answer(s, c, text->status, "application/problem+json", headers, out_span(&body), false, NULL);
 }
 
 bool http_answer_problem(struct http_server *s, struct http_exchange exchange, enum refusal refusal,

@@ -243,6 +243,18 @@ static struct span *header_slot(struct head *head, const char *name, size_t len,
     return NULL;
 }
 
+/* A header that may come again. */
+static bool is_list(const struct http_request *request, const struct span *slot)
+{
+#define X(field, text)                                                                             \
+    if (slot == &request->field) {                                                                 \
+        return true;                                                                               \
+    }
+    HTTP_LIST_HEADERS(X)
+#undef X
+    return false;
+}
+
 /* One header line, without its CR LF. False: not a header, or one of ours repeated. */
 static bool read_header(struct head *head, const char *line, const char *end, bool *ret_framing)
 {
@@ -265,8 +277,9 @@ static bool read_header(struct head *head, const char *line, const char *end, bo
         end--;
     }
     bool first = slot->at == NULL;
-    *slot = (struct span){value, (size_t)(end - value)};
-    return first;
+    bool list = is_list(&head->parsed->request, slot);
+    *slot = (struct span){value, first || !list ? (size_t)(end - value) : 0};
+    return first || list;
 }
 
 static int on_url(llhttp_t *llhttp, const char *at, size_t len)

@@ -64,6 +64,9 @@ void http_server_free(struct http_server *s)
     if (s == NULL) {
         return;
     }
+    for (uint32_t i = 0; i < s->options.connections_max; i++) {
+        output_release(s, &s->connections[i]); /* what others count on is let go */
+    }
     http_buffers_done(&s->buffers);
     free(s->todo);
     free(s->connections);

@@ -17,6 +17,8 @@
 #ifndef SLUICE_HTTP_SERVER_H
 #define SLUICE_HTTP_SERVER_H
 
+#include <stdatomic.h>
+
 #include "core/types.h"
 #include "port/net.h"
 
@@ -31,7 +33,7 @@ enum http_method {
 };
 
 /* The headers we look at: field, name. One list; all others are skipped. A repeated one of these is
- * refused with 400. */
+ * refused with 400, except the lists of HTTP_LIST_HEADERS. */
 #define HTTP_HEADERS(X)                                                                            \
     X(authorization, "authorization")                                                              \
     X(content_type, "content-type")                                                                \
@@ -43,7 +45,13 @@ enum http_method {
     X(webhook_id, "webhook-id")                                                                    \
     X(webhook_timestamp, "webhook-timestamp")                                                      \
     X(webhook_signature, "webhook-signature")                                                      \
-    X(access_control_request_method, "access-control-request-method")
+    X(access_control_request_method, "access-control-request-method")                              \
+    HTTP_LIST_HEADERS(X)
+/* Lists of wishes, which a client may send in several lines. Two lines count as none: what is sent
+ * to those who wish for nothing suits everybody. */
+#define HTTP_LIST_HEADERS(X)                                                                       \
+    X(accept, "accept")                                                                            \
+    X(accept_encoding, "accept-encoding")
 
 /* One complete request. The spans point into a buffer that is valid only during the handler. */
 struct http_request {
@@ -121,6 +129,27 @@ bool http_answer(struct http_server *server, struct http_exchange exchange, int 
 /* The same for bytes that stay as they are for as long as the server lives: they are not copied. */
 bool http_answer_lasting(struct http_server *server, struct http_exchange exchange, int status,
                          const char *content_type, const char *headers, struct span body);
+/* Bytes that several threads share: they stay while somebody counts. Whoever counts down to 0 calls
+ * free. */
+struct http_hold {
+    _Atomic uint32_t count;
+    void (*free)(struct http_hold *hold);
+};
+static inline void http_hold_keep(struct http_hold *hold)
+{
+    (void)atomic_fetch_add_explicit(&hold->count, 1, memory_order_relaxed);
+}
+static inline void http_hold_release(struct http_hold *hold)
+{
+    if (atomic_fetch_sub_explicit(&hold->count, 1, memory_order_acq_rel) == 1) {
+        hold->free(hold);
+    }
+}
+/* The same for bytes that stay as they are while hold counts the caller, who may let go after the
+ * call: what the socket has not taken by then is counted by the server. */
+bool http_answer_held(struct http_server *server, struct http_exchange exchange, int status,
+                      const char *content_type, const char *headers, struct span body,
+                      struct http_hold *hold);
 /* The same with the application's own problem body for that refusal (struct http_app). */
 bool http_answer_problem(struct http_server *server, struct http_exchange exchange,
                          enum refusal refusal, const char *headers);

@@ -44,15 +44,19 @@ enum http_outcome handle_readyz(struct asking *asking)
 
 enum http_outcome handle_page_config(struct asking *asking)
 {
-    const struct front_settings *settings = front_settings(asking->front);
+    const char *login_url = front_settings(asking->front)->login_url;
+    bool demo = front_shared(asking->front)->demo;
     struct out body = front_scratch(asking->front);
+    if (login_url[0] == '\0' && demo) {
+        login_url = "/demo/login";
+    }
     out_lit(&body, "{\"demo\":");
-    out_text(&body, front_shared(asking->front)->demo ? "true" : "false");
+    out_text(&body, demo ? "true" : "false");
     out_lit(&body, ",\"login_url\":");
-    if (settings->login_url[0] == '\0') {
+    if (login_url[0] == '\0') {
         out_lit(&body, "null");
     } else {
-        out_json_string(&body, span_of(settings->login_url));
+        out_json_string(&body, span_of(login_url));
     }
     out_char(&body, '}');
     return front_json(asking->front, asking->exchange, 200, "", "public, max-age=60",

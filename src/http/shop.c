@@ -136,6 +136,9 @@ enum http_outcome handle_demo_login(struct asking *asking)
 {
     struct front *front = asking->front;
     uint64_t user = 0;
+    if (query_value(asking->request->query, "user").at == NULL) {
+        return handle_demo_login_page(asking);
+    }
     if (query_number(asking->request->query, "user", ID_MAX, 0, &user) != 0 || user == 0) {
         return front_refuse_field(front, asking->exchange, "user",
                                   "user must be a whole number from 1 to 2^53-1");

@@ -3,29 +3,27 @@
  * mentions: so those are finished first, depth first. What can go wrong is the build's doing and
  * stops the start: no memory, or a circle.
  */
-#define _GNU_SOURCE /* memmem */
 #include "http/static.h"
 
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/crypt.h"
 #include "base/err.h"
+#include "http/content.h"
+#include "http/pack.h"
 
 #define PREFIX "/assets/"
-#define HASH_BYTES 16 /* the least crypt_hash gives; the first half is used */
-#define HASH_TEXT 16
 #define PATH_MAX_BYTES 256
-#define HEADERS_MAX 640
+
+/* An asset is served under its hashed name, a page under its folder's; a template is only read. */
+enum file_kind { FILE_ASSET, FILE_PAGE, FILE_TEMPLATE };
 
 struct file {
     const struct web_asset *asset;
     char *rewritten; /* owned; NULL while the asset's own bytes are served */
-    struct span body;
-    const char *type;
+    struct content content;
     char path[PATH_MAX_BYTES];
-    char etag[HASH_TEXT + 3]; /* with its quotes */
-    char headers[HEADERS_MAX];
+    enum file_kind kind;
     enum { FILE_NEW, FILE_OPEN, FILE_DONE } state;
 };
 
@@ -33,6 +31,16 @@ static struct {
     struct file *files;
     size_t count;
 } site;
+
+static const char asset_headers[] = "Cache-Control: public, max-age=31536000, immutable\r\n"
+                                    "X-Content-Type-Options: nosniff\r\n"
+                                    "Content-Security-Policy: default-src 'self'\r\n";
+static const char page_headers[] = "Cache-Control: no-cache\r\n" STATIC_PAGE_HEADERS;
+
+/* Folders whose HTML is templates. */
+#define TEMPLATES(X)                                                                               \
+    X("store/")                                                                                    \
+    X("demo/")
 
 /* Extension, content type, whether it is text that may mention other files. */
 #define TYPES(X)                                                                                   \
@@ -129,24 +137,32 @@ static int rewrite_file(struct file *file)
     struct out out = out_over(file->rewritten, len);
     err = rewrite(text, &out, &len);
     CHECK(err == 0 && !out.overflow && out.len == len);
-    file->body = out_span(&out);
+    file->content.body = out_span(&out);
     return 0;
 }
 
-static bool is_page(const char *path)
+static enum file_kind kind_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return strcmp(slash == NULL ? path : slash + 1, "index.html") == 0;
+    const char *dot = strrchr(path, '.');
+    bool html = dot != NULL && strcmp(dot, ".html") == 0;
+#define X(folder)                                                                                  \
+    if (html && strncmp(path, folder, sizeof(folder) - 1) == 0) {                                  \
+        return FILE_TEMPLATE;                                                                      \
+    }
+    TEMPLATES(X)
+#undef X
+    return strcmp(slash == NULL ? path : slash + 1, "index.html") == 0 ? FILE_PAGE : FILE_ASSET;
 }
 
 /* "index.html" is "/", "a/index.html" is "/a"; "a/b.js" becomes "/assets/a/b.<hash>.js". */
-static int name_file(struct file *file, bool page, const char *hash)
+static int name_file(struct file *file)
 {
     const char *path = file->asset->path;
     const char *dot = strrchr(path, '.');
     size_t stem = dot == NULL ? strlen(path) : (size_t)(dot - path);
     struct out out = out_over(file->path, sizeof(file->path));
-    if (page) {
+    if (file->kind == FILE_PAGE) {
         size_t folder = strlen(path) - (sizeof("index.html") - 1);
         out_lit(&out, "/");
         out_bytes(&out, path, folder == 0 ? 0 : folder - 1);
@@ -154,33 +170,11 @@ static int name_file(struct file *file, bool page, const char *hash)
         out_lit(&out, PREFIX);
         out_bytes(&out, path, stem);
         out_char(&out, '.');
-        out_text(&out, hash);
+        out_text(&out, file->content.hash);
         out_text(&out, path + stem);
     }
     out_char(&out, '\0');
     return out.overflow ? ERR_INVALID : 0;
-}
-
-static void head_file(struct file *file, bool page)
-{
-    struct out out = out_over(file->headers, sizeof(file->headers));
-    out_text(&out, page ? "Cache-Control: no-cache\r\n"
-                        : "Cache-Control: public, max-age=31536000, immutable\r\n");
-    out_lit(&out, "ETag: ");
-    out_text(&out, file->etag);
-    out_lit(&out, "\r\n"
-                  "X-Content-Type-Options: nosniff\r\n");
-    if (page) {
-        /* Pictures of items are wherever the shop keeps them; all else is from here. */
-        out_lit(&out, "Content-Security-Policy: default-src 'self'; img-src 'self' https: data:; "
-                      "object-src 'none'; base-uri 'none'; form-action 'self'; "
-                      "frame-ancestors 'none'\r\n"
-                      "Referrer-Policy: same-origin\r\n");
-    } else {
-        out_lit(&out, "Content-Security-Policy: default-src 'self'\r\n");
-    }
-    out_char(&out, '\0');
-    CHECK(!out.overflow);
 }
 
 static int finish(struct file *file)
@@ -189,24 +183,17 @@ static int finish(struct file *file)
         return file->state == FILE_DONE ? 0 : ERR_INVALID;
     }
     file->state = FILE_OPEN;
-    file->body = (struct span){(const char *)file->asset->data, file->asset->len};
-    int err = type_of(file->asset->path, &file->type) ? rewrite_file(file) : 0;
-    if (err != 0) {
-        return err;
+    struct content *content = &file->content;
+    content->body = (struct span){(const char *)file->asset->data, file->asset->len};
+    file->kind = kind_of(file->asset->path);
+    int err = type_of(file->asset->path, &content->type) ? rewrite_file(file) : 0;
+    if (err == 0) {
+        content_name(content);
+        err = name_file(file);
     }
-    uint8_t hash[HASH_BYTES];
-    char text[HASH_TEXT + 1];
-    crypt_hash(file->body.at, file->body.len, hash, sizeof(hash));
-    for (size_t i = 0; i < HASH_TEXT; i++) {
-        text[i] = "0123456789abcdef"[hash[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15];
+    if (err == 0 && file->kind != FILE_TEMPLATE) {
+        err = pack_gzip(content->body, PACK_FILES, &content->packed);
     }
-    text[HASH_TEXT] = '\0';
-    file->etag[0] = file->etag[HASH_TEXT + 1] = '"';
-    memcpy(file->etag + 1, text, HASH_TEXT);
-    file->etag[HASH_TEXT + 2] = '\0';
-    bool page = is_page(file->asset->path);
-    err = name_file(file, page, text);
-    head_file(file, page);
     file->state = FILE_DONE;
     return err;
 }
@@ -236,20 +223,23 @@ void static_stop(void)
 {
     for (size_t i = 0; i < site.count; i++) {
         free(site.files[i].rewritten);
+        free((char *)site.files[i].content.packed.at);
     }
     free(site.files);
     site.files = NULL;
     site.count = 0;
 }
 
-/* If-None-Match: "*", or a list of tags, of which weak ones count like strong ones. */
-static bool has_tag(struct span header, const char *etag)
+bool static_template(const char *path, struct span *ret_text)
 {
-    if (span_is(header, "*")) {
-        return true;
+    for (size_t i = 0; i < site.count; i++) {
+        const struct file *file = &site.files[i];
+        if (file->kind == FILE_TEMPLATE && strcmp(file->asset->path, path) == 0) {
+            *ret_text = file->content.body;
+            return true;
+        }
     }
-    size_t len = strlen(etag);
-    return header.len >= len && memmem(header.at, header.len, etag, len) != NULL;
+    return false;
 }
 
 bool static_answer(struct http_server *server, struct http_exchange exchange,
@@ -257,7 +247,8 @@ bool static_answer(struct http_server *server, struct http_exchange exchange,
 {
     const struct file *file = NULL;
     for (size_t i = 0; i < site.count && file == NULL; i++) {
-        file = span_is(request->path, site.files[i].path) ? &site.files[i] : NULL;
+        bool served = site.files[i].kind != FILE_TEMPLATE;
+        file = served && span_is(request->path, site.files[i].path) ? &site.files[i] : NULL;
     }
     if (file == NULL) {
         return false;
@@ -265,10 +256,9 @@ bool static_answer(struct http_server *server, struct http_exchange exchange,
     if (request->method != HTTP_GET && request->method != HTTP_HEAD) {
         (void)http_answer_problem(server, exchange, REFUSAL_METHOD_NOT_ALLOWED,
                                   "Allow: GET, HEAD\r\n");
-    } else if (has_tag(request->if_none_match, file->etag)) {
-        (void)http_answer(server, exchange, 304, NULL, file->headers, (struct span){0});
     } else {
-        (void)http_answer_lasting(server, exchange, 200, file->type, file->headers, file->body);
+        content_answer(server, exchange, request, 200, &file->content,
+                       file->kind == FILE_PAGE ? page_headers : asset_headers, NULL);
     }
     return true;
 }

@@ -1,12 +1,12 @@
 /*
- * The pages in the binary. index.html is "/"; every other file is "/assets/<name>.<hash>.<ext>",
+ * The files in the binary. index.html is "/", a folder's is the folder; the HTML of store/ and demo/
+ * is templates, which site.c makes pages of; every other file is "/assets/<name>.<hash>.<ext>",
  * named after its own contents, so that browsers and caches keep it for ever and a new build is a
  * new name.
  *
  * static_start does all the work once: it writes the hashed names into every "/assets/<name>" that
- * pages, styles and scripts mention, hashes what came out, and builds the headers. Answering is a
- * lookup and sends the bytes without copying them. After static_start any loop may call
- * static_answer.
+ * pages, styles and scripts mention, hashes what came out, and packs it. Answering is a lookup and
+ * sends the bytes without copying them. After static_start any loop may call static_answer.
  */
 #ifndef SLUICE_HTTP_STATIC_H
 #define SLUICE_HTTP_STATIC_H
@@ -18,6 +18,18 @@
  */
 int static_start(const struct web_asset *assets, size_t count);
 void static_stop(void);
+
+/* What every page is sent with. Pictures of items are wherever the shop keeps them, by https; all else
+ * is from here. */
+#define STATIC_PAGE_HEADERS                                                                        \
+    "X-Content-Type-Options: nosniff\r\n"                                                          \
+    "Content-Security-Policy: default-src 'self'; img-src 'self' https: data:; "                   \
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'\r\n"           \
+    "Referrer-Policy: same-origin\r\n"
+
+/* A template with its names of files hashed, by its path below web/; it lasts until static_stop.
+ * False: there is none. */
+bool static_template(const char *path, struct span *ret_text);
 
 /* Answers and returns true, or returns false: no such path. */
 bool static_answer(struct http_server *server, struct http_exchange exchange,

@@ -1,0 +1,127 @@
+/* See publishing.h. */
+#define _GNU_SOURCE
+#include "app/publishing.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/err.h"
+#include "base/mailbox.h"
+#include "http/site.h"
+#include "obs/log.h"
+
+/* Answers come first where cores are short. */
+#define PUBLISHING_NICE 10
+/* A look without a ring, which also tries again what failed. */
+#define LOOK_US 5000000
+
+struct publishing {
+    struct assembly *parts;
+    struct site *site;
+    struct mailbox bell; /* only rung */
+    uint64_t made_of;    /* catalog_changes at the last edition */
+    _Atomic bool stopping;
+    pthread_t thread;
+    bool running;
+};
+
+static void ring(void *context)
+{
+    struct publishing *publishing = context;
+    mailbox_ring(&publishing->bell);
+}
+
+static int make(struct publishing *publishing)
+{
+    static struct log_limit limit;
+    struct site_made made = {0};
+    struct clock_port *clock = publishing->parts->time.clock;
+    uint64_t changes = catalog_changes(publishing->parts->catalog); /* before the look */
+    int64_t from_us = clock_boot_us(clock);
+    int error = site_make(publishing->site, publishing->parts->catalog, &made);
+    if (error != 0) {
+        log_event_limited(&limit, 60000, LOG_ERROR, "pages.not_made", LOG_ERR("error", error),
+                          LOG_STR("what", "the pages stay as they were; tried again"));
+        return error;
+    }
+    publishing->made_of = changes;
+    if (made.fresh > 0 || made.gone > 0) {
+        log_event(LOG_INFO, "pages.made", LOG_U64("pages", made.pages),
+                  LOG_U64("fresh", made.fresh), LOG_U64("gone", made.gone),
+                  LOG_U64("kib", made.bytes >> 10), LOG_I64("us", clock_boot_us(clock) - from_us));
+    }
+    if (made.left_out > 0) {
+        log_event(LOG_ERROR, "pages.too_many", LOG_U64("left_out", made.left_out),
+                  LOG_STR("what", "these items have no page"),
+                  LOG_STR("do", "raise pages.memory_mib"));
+    }
+    return 0;
+}
+
+static void *run(void *context)
+{
+    struct publishing *publishing = context;
+    (void)pthread_setname_np(pthread_self(), "pages");
+    (void)setpriority(PRIO_PROCESS, 0, PUBLISHING_NICE);
+    while (!atomic_load(&publishing->stopping)) {
+        mailbox_wait(&publishing->bell, LOOK_US);
+        if (!atomic_load(&publishing->stopping) &&
+            catalog_changes(publishing->parts->catalog) != publishing->made_of) {
+            (void)make(publishing);
+        }
+    }
+    return NULL;
+}
+
+int publishing_new(struct assembly *parts, const struct config *config,
+                   struct publishing **ret_publishing)
+{
+    char problem[512] = "";
+    struct publishing *publishing = calloc(1, sizeof(*publishing));
+    if (publishing == NULL) {
+        return assembly_fail("cannot start", ERR_NOMEM, "the pages");
+    }
+    publishing->parts = parts;
+    mailbox_init(&publishing->bell);
+    struct site_options options = {
+        .memory_bytes = (size_t)config->pages_memory_mib << 20, .shared_age_s = 60, .base_url = ""};
+    int error = site_new(&options, &publishing->site, problem, sizeof(problem));
+    if (error == 0) {
+        error = make(publishing);
+    }
+    if (error != 0) {
+        publishing_free(publishing);
+        return assembly_fail("cannot make the pages", error, problem);
+    }
+    catalog_on_change(parts->catalog, ring, publishing);
+    parts->shared.site = publishing->site;
+    *ret_publishing = publishing;
+    return 0;
+}
+
+int publishing_start(struct publishing *publishing)
+{
+    publishing->running = pthread_create(&publishing->thread, NULL, run, publishing) == 0;
+    return publishing->running ? 0 : assembly_fail("cannot start a thread", ERR_NOMEM, "pages");
+}
+
+void publishing_stop(struct publishing *publishing)
+{
+    if (publishing != NULL && publishing->running) {
+        atomic_store(&publishing->stopping, true);
+        mailbox_ring(&publishing->bell);
+        (void)pthread_join(publishing->thread, NULL);
+        publishing->running = false;
+    }
+}
+
+void publishing_free(struct publishing *publishing)
+{
+    if (publishing == NULL) {
+        return;
+    }
+    site_free(publishing->site);
+    mailbox_done(&publishing->bell);
+    free(publishing);
+}

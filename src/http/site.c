@@ -1,0 +1,228 @@
+/* See site.h: the editions, and answering from them. How one is made is in site_make.c. */
+#include "http/site.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "http/site_private.h"
+#include "http/static.h"
+
+/* Caches of browsers ask again soon: a page changes rarely, but then it matters. */
+#define BROWSER_AGE_S 5
+
+static void page_free(struct http_hold *hold)
+{
+    free((struct page *)hold);
+}
+
+struct page *page_new(struct span body, struct span packed, const uint8_t *source)
+{
+    struct page *page = malloc(sizeof(*page) + body.len + packed.len);
+    if (page == NULL) {
+        return NULL;
+    }
+    *page = (struct page){.hold = {.count = 1, .free = page_free},
+                          .content = {.type = "text/html; charset=utf-8"}};
+    memcpy(page->source, source, sizeof(page->source));
+    memcpy(page->bytes, body.at, body.len);
+    page->content.body = (struct span){page->bytes, body.len};
+    content_name(&page->content);
+    if (packed.at != NULL) {
+        memcpy(page->bytes + body.len, packed.at, packed.len);
+        page->content.packed = (struct span){page->bytes + body.len, packed.len};
+    }
+    return page;
+}
+
+size_t page_bytes(const struct page *page)
+{
+    return sizeof(*page) + page->content.body.len + page->content.packed.len;
+}
+
+void edition_free(struct edition *edition)
+{
+    if (edition == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < edition->count; i++) {
+        http_hold_release(&edition->items[i].page->hold);
+    }
+    if (edition->list != NULL) {
+        http_hold_release(&edition->list->hold);
+    }
+    free(edition->items);
+    free(edition);
+}
+
+static int item_order(const void *a, const void *b)
+{
+    uint64_t x = ((const struct item_page *)a)->item;
+    uint64_t y = ((const struct item_page *)b)->item;
+    return x < y ? -1 : x > y;
+}
+
+void edition_sort(struct edition *edition)
+{
+    if (edition->count > 1) {
+        qsort(edition->items, edition->count, sizeof(*edition->items), item_order);
+    }
+}
+
+struct page *edition_item(const struct edition *edition, uint64_t item)
+{
+    const struct item_page key = {.item = item};
+    const struct item_page *found =
+        edition->count == 0
+            ? NULL
+            : bsearch(&key, edition->items, edition->count, sizeof(key), item_order);
+    return found != NULL ? found->page : NULL;
+}
+
+/* ---- life ---- */
+
+static int read_template(const char *path, const struct template_scope *scope,
+                         struct template **ret_template, char *ret_problem, size_t cap)
+{
+    struct span text;
+    char problem[256] = "";
+    *ret_template = NULL;
+    if (!static_template(path, &text)) {
+        return 0;
+    }
+    int error = template_read(text, scope, ret_template, problem, sizeof(problem));
+    if (error != 0) {
+        (void)snprintf(ret_problem, cap, "web/%s:%s", path, problem);
+    }
+    return error;
+}
+
+static int make_plain(struct site *site, enum site_plain which, const char *path, char *ret_problem,
+                      size_t cap)
+{
+    struct template *template = NULL;
+    int error = read_template(path, &storefront_plain_scope, &template, ret_problem, cap);
+    if (error == 0 && template != NULL) {
+        struct storefront view = {.base_url = site->base_url};
+        error = site_page(site, template, &view, (struct span){"", 0}, NULL, &site->plain[which]);
+    }
+    template_free(template);
+    return error;
+}
+
+static void write_headers(struct site *site, uint32_t shared_age_s)
+{
+    struct out out = out_over(site->headers, sizeof(site->headers));
+    out_format(&out, "Cache-Control: public, max-age=%d, s-maxage=%u\r\n%s", BROWSER_AGE_S,
+               shared_age_s, STATIC_PAGE_HEADERS);
+    out_char(&out, '\0');
+    CHECK(!out.overflow);
+    out = out_over(site->missing_headers, sizeof(site->missing_headers));
+    out_format(&out, "Cache-Control: public, max-age=%d\r\n%s", BROWSER_AGE_S, STATIC_PAGE_HEADERS);
+    out_char(&out, '\0');
+    CHECK(!out.overflow);
+}
+
+int site_new(const struct site_options *options, struct site **ret_site, char *ret_problem,
+             size_t problem_cap)
+{
+    struct site *site = calloc(1, sizeof(*site));
+    struct edition *none = calloc(1, sizeof(*none));
+    if (site == NULL || none == NULL) {
+        free(site);
+        free(none);
+        return ERR_NOMEM;
+    }
+    CHECK(pthread_rwlock_init(&site->lock, NULL) == 0);
+    site->now = none;
+    site->memory_bytes = options->memory_bytes;
+    site->base_url = options->base_url;
+    write_headers(site, options->shared_age_s);
+    int error = read_template("store/index.html", &storefront_list_scope, &site->list_template,
+                              ret_problem, problem_cap);
+    if (error == 0) {
+        error = read_template("store/item.html", &storefront_item_scope, &site->item_template,
+                              ret_problem, problem_cap);
+    }
+#define X(name, path)                                                                              \
+    if (error == 0) {                                                                              \
+        error = make_plain(site, name, path, ret_problem, problem_cap);                            \
+    }
+    SITE_PLAIN(X)
+#undef X
+    if (error != 0) {
+        site_free(site);
+        return error;
+    }
+    *ret_site = site;
+    return 0;
+}
+
+void site_free(struct site *site)
+{
+    if (site == NULL) {
+        return;
+    }
+    edition_free(site->now);
+    for (int i = 0; i < SITE_PLAIN_COUNT; i++) {
+        if (site->plain[i] != NULL) {
+            http_hold_release(&site->plain[i]->hold);
+        }
+    }
+    template_free(site->list_template);
+    template_free(site->item_template);
+    free(site->data.at);
+    free(site->safe.at);
+    free(site->body.at);
+    CHECK(pthread_rwlock_destroy(&site->lock) == 0);
+    free(site);
+}
+
+/* ---- answering ---- */
+
+static bool answer(struct site *site, struct http_server *server, struct http_exchange exchange,
+                   const struct http_request *request, struct page *page, int status)
+{
+    if (page == NULL) {
+        return false;
+    }
+    content_answer(server, exchange, request, status, &page->content,
+                   status == 200 ? site->headers : site->missing_headers, &page->hold);
+    http_hold_release(&page->hold);
+    return true;
+}
+
+/* A page of the present edition, counted for the caller; item 0: the list. */
+static struct page *take(struct site *site, uint64_t item)
+{
+    CHECK(pthread_rwlock_rdlock(&site->lock) == 0);
+    struct page *page = item == 0 ? site->now->list : edition_item(site->now, item);
+    if (page != NULL) {
+        http_hold_keep(&page->hold);
+    }
+    CHECK(pthread_rwlock_unlock(&site->lock) == 0);
+    return page;
+}
+
+bool site_answer_list(struct site *site, struct http_server *server, struct http_exchange exchange,
+                      const struct http_request *request)
+{
+    return answer(site, server, exchange, request, take(site, 0), 200);
+}
+
+bool site_answer_item(struct site *site, struct http_server *server, struct http_exchange exchange,
+                      const struct http_request *request, uint64_t item)
+{
+    return item != 0 && answer(site, server, exchange, request, take(site, item), 200);
+}
+
+bool site_answer_plain(struct site *site, struct http_server *server, struct http_exchange exchange,
+                       const struct http_request *request, enum site_plain which, int status)
+{
+    struct page *page = site->plain[which];
+    if (page != NULL) {
+        http_hold_keep(&page->hold);
+    }
+    return answer(site, server, exchange, request, page, status);
+}
