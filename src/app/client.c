@@ -24,8 +24,7 @@
 #define ANSWER_MAX (256U << 20)
 #define REQUEST_MAX 4096
 
-int client_init(struct client *client, const char *url, const char *data_dir, char *ret_error,
-                size_t error_cap)
+int client_at(struct client *client, const char *url, char *ret_error, size_t error_cap)
 {
     static const char scheme[] = "http://";
     struct client made = {.port = "80"};
@@ -57,7 +56,18 @@ int client_init(struct client *client, const char *url, const char *data_dir, ch
         (void)snprintf(ret_error, error_cap, "--url must be http://HOST:PORT, not %.200s", url);
         return ERR_INVALID;
     }
-    int error = secrets_admin_token(data_dir, made.token, ret_error, error_cap);
+    *client = made;
+    return 0;
+}
+
+int client_init(struct client *client, const char *url, const char *data_dir, char *ret_error,
+                size_t error_cap)
+{
+    struct client made;
+    int error = client_at(&made, url, ret_error, error_cap);
+    if (error == 0) {
+        error = secrets_admin_token(data_dir, made.token, ret_error, error_cap);
+    }
     if (error == 0) {
         *client = made;
     }
@@ -114,15 +124,19 @@ static int send_all(int fd, struct span bytes)
     return 0;
 }
 
+/* headers: further lines. */
 static int request_send(const struct client *client, int fd, const char *method, const char *path,
-                        struct span body)
+                        const char *headers, struct span body)
 {
     char memory[REQUEST_MAX];
     struct out head = out_over(memory, sizeof(memory));
     bool v6 = strchr(client->host, ':') != NULL;
     out_format(&head, "%s %s HTTP/1.1\r\nHost: %s%s%s:%s\r\n", method, path, v6 ? "[" : "",
                client->host, v6 ? "]" : "", client->port);
-    out_format(&head, "Authorization: Bearer %s\r\nConnection: close\r\n", client->token);
+    if (client->token[0] != '\0') {
+        out_format(&head, "Authorization: Bearer %s\r\n", client->token);
+    }
+    out_format(&head, "%sConnection: close\r\n", headers);
     if (body.len > 0) {
         out_format(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.len);
     } else if (strcmp(method, "POST") == 0) {
@@ -242,8 +256,10 @@ static int answer_read(const struct client *client, struct span answer, json_t *
     return ERR_INVALID;
 }
 
-int client_call(const struct client *client, const char *method, const char *path, struct span body,
-                json_t **ret_json, char *ret_error, size_t error_cap)
+/* One request and the whole answer, which the caller frees. */
+static int exchange(const struct client *client, const char *method, const char *path,
+                    const char *headers, struct span body, struct span *ret_answer, char *ret_error,
+                    size_t error_cap)
 {
     int fd = -1;
     int error = connect_to(client, &fd, ret_error, error_cap);
@@ -253,7 +269,7 @@ int client_call(const struct client *client, const char *method, const char *pat
     char *bytes = NULL;
     size_t len = 0;
     /* A refusal may come, and the connection end, before the whole body was taken: read anyway. */
-    int sent = request_send(client, fd, method, path, body);
+    int sent = request_send(client, fd, method, path, headers, body);
     error = read_all(fd, &bytes, &len);
     int number = errno;
     (void)close(fd);
@@ -262,7 +278,55 @@ int client_call(const struct client *client, const char *method, const char *pat
         return gone(client, error == ERR_NOMEM ? "the answer is too long" : strerrordesc_np(number),
                     ret_error, error_cap);
     }
-    error = answer_read(client, (struct span){bytes, len}, ret_json, ret_error, error_cap);
-    free(bytes);
+    *ret_answer = (struct span){bytes, len};
+    return 0;
+}
+
+int client_call(const struct client *client, const char *method, const char *path, struct span body,
+                json_t **ret_json, char *ret_error, size_t error_cap)
+{
+    struct span answer;
+    int error = exchange(client, method, path, "", body, &answer, ret_error, error_cap);
+    if (error == 0) {
+        error = answer_read(client, answer, ret_json, ret_error, error_cap);
+        free((char *)answer.at);
+    }
     return error;
+}
+
+/* The value of a header of the answer, as far as it fits. */
+static void header_copy(struct span answer, const char *name, char *ret_value, size_t cap)
+{
+    char mark[64];
+    int len = snprintf(mark, sizeof(mark), "\r\n%s: ", name);
+    const char *end = memmem(answer.at, answer.len, "\r\n\r\n", 4);
+    const char *at = memmem(answer.at, (size_t)(end - answer.at), mark, (size_t)len);
+    ret_value[0] = '\0';
+    if (at != NULL) {
+        at += len;
+        (void)snprintf(ret_value, cap, "%.*s", (int)strcspn(at, "\r"), at);
+    }
+}
+
+int client_fetch(const struct client *client, const char *path, bool packed,
+                 struct client_file *ret_file, char *ret_error, size_t error_cap)
+{
+    struct client_file file = {0};
+    struct span answer;
+    char coding[16];
+    int error = exchange(client, "GET", path, packed ? "Accept-Encoding: gzip\r\n" : "",
+                         (struct span){NULL, 0}, &answer, ret_error, error_cap);
+    if (error != 0) {
+        return error;
+    }
+    file.memory = (char *)answer.at;
+    if (!answer_split(answer, &file.status, &file.body)) {
+        free(file.memory);
+        return gone(client, "what answers is not a Sluice server", ret_error, error_cap);
+    }
+    header_copy(answer, "ETag", file.etag, sizeof(file.etag));
+    header_copy(answer, "Content-Encoding", coding, sizeof(coding));
+    file.packed = strcmp(coding, "gzip") == 0;
+    *ret_file = file;
+    return 0;
 }

@@ -28,6 +28,9 @@ struct client {
 int client_init(struct client *client, const char *url, const char *data_dir, char *ret_error,
                 size_t error_cap);
 
+/* The same without a token: for what everybody may read. */
+int client_at(struct client *client, const char *url, char *ret_error, size_t error_cap);
+
 /*
  * One call. body: JSON, or empty. 0 when the server agreed (2xx), its JSON in ret_json (the
  * caller's; NULL if it sent none). Otherwise one line in ret_error: ERR_INVALID when the server
@@ -36,5 +39,17 @@ int client_init(struct client *client, const char *url, const char *data_dir, ch
  */
 int client_call(const struct client *client, const char *method, const char *path, struct span body,
                 json_t **ret_json, char *ret_error, size_t error_cap);
+
+/* What everybody may read, as it was sent. */
+struct client_file {
+    int status;
+    struct span body; /* in memory */
+    bool packed;      /* the body is gzip */
+    char etag[64];
+    char *memory; /* the caller frees it */
+};
+/* packed: gzip is welcome. ERR_IO with one line of text: not reached. */
+int client_fetch(const struct client *client, const char *path, bool packed,
+                 struct client_file *ret_file, char *ret_error, size_t error_cap);
 
 #endif

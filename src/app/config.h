@@ -33,6 +33,8 @@
     X(ROLES, "front, relay, booker and keeper, some or all, separated by commas")                  \
     X(REDIS, "redis://host, sentinel://host,host/name or cluster://host,host (docs/REDIS.md)")     \
     X(BROKER, "amqp://user[:password]@host[:port][/vhost]")                                        \
+    X(ORIGIN, "an origin like https://shop.example, without a path")                               \
+    X(HOOK, "http://HOST[:PORT][/PATH]; TLS is for a proxy of yours (docs/PAGES.md)")              \
     X(NAME, "letters, digits and - _ . :")                                                         \
     X(REGIONS, "NAME FIRST-LAST SEGMENTS [WEIGHT]; ... (docs/DISTRIBUTED.md)")                     \
     X(LEVEL, "debug, info, warn or error")
@@ -175,6 +177,14 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Where the page sends a buyer who has no token. Empty: nowhere.")                            \
     X(pages, memory_mib, NUMBER, 1, 65536, PAGES_MEMORY_DEFAULT_MIB, "MiB", RESTART,               \
       "Memory for the pages of the storefront; items beyond it have none.")                        \
+    X(pages, base_url, ORIGIN, 0, 255, "", "", RESTART,                                            \
+      "Where buyers see the pages, for the URLs that the purge hook is told of. Empty: it is "     \
+      "told of paths.")                                                                            \
+    X(pages, purge_url, HOOK, 0, URL_MAX_BYTES, "", "", RESTART,                                   \
+      "Where pages that have changed are POSTed, as {\"urls\":[...]}, for a CDN to drop them; "    \
+      "CDNs may then keep pages for a day instead of a minute (docs/PAGES.md). Empty: nowhere.")   \
+    X(pages, purge_token_file, PATH, 0, 900, "", "", RESTART,                                      \
+      "A file whose first line goes with it as Authorization: Bearer. Empty: none.")               \
     X(http, header_timeout_ms, NUMBER, 10, 3600000, 10000, "ms", RELOAD,                           \
       "From the first byte of a request to its last.")                                             \
     X(http, idle_timeout_ms, NUMBER, 10, 3600000, 60000, "ms", RELOAD,                             \
@@ -201,6 +211,8 @@ struct config {
 #define CONFIG_MEMBER_REDIS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_BROKER CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_NAME CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_ORIGIN CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_HOOK CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_REGIONS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_LEVEL CONFIG_MEMBER_PATH
 #define X(section, name, kind, min, max, standard, unit, when, help)                               \

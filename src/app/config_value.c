@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "app/hook.h"
 #include "backend/amqp/queue_amqp.h"
 #include "backend/mariadb/ledger_mariadb.h"
 #include "backend/redis/topology.h"
@@ -28,6 +29,8 @@
 #define DEFAULT_ROLES DEFAULT_PATH
 #define DEFAULT_REDIS DEFAULT_PATH
 #define DEFAULT_BROKER DEFAULT_PATH
+#define DEFAULT_ORIGIN DEFAULT_PATH
+#define DEFAULT_HOOK DEFAULT_PATH
 #define DEFAULT_NAME DEFAULT_PATH
 #define DEFAULT_REGIONS DEFAULT_PATH
 #define DEFAULT_LEVEL DEFAULT_PATH
@@ -270,6 +273,10 @@ static bool text_is_right(const struct config_setting *setting, const char *valu
         return len == 0 || is_address(value);
     case CONFIG_ORIGINS:
         return are_origins(value);
+    case CONFIG_ORIGIN:
+        return len == 0 || (value[0] != '*' && is_origin(span_of(value)));
+    case CONFIG_HOOK:
+        return len == 0 || hook_parse(value, NULL) == 0;
     case CONFIG_URL:
         return len == 0 || (is_url(value) && strpbrk(value, " \"<>\\") == NULL);
     case CONFIG_DATABASE:

@@ -3,9 +3,11 @@
 #include "app/publishing.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "app/purging.h"
 #include "base/err.h"
 #include "base/mailbox.h"
 #include "http/site.h"
@@ -16,9 +18,15 @@
 /* A look without a ring, which also tries again what failed. */
 #define LOOK_US 5000000
 
+/* How long a CDN may keep a page without asking: a minute late at most, or until it is told. */
+#define SHARED_AGE_S 60
+#define SHARED_AGE_PURGED_S 86400
+
 struct publishing {
     struct assembly *parts;
     struct site *site;
+    struct purging *purging; /* NULL: no hook */
+    char base_url[256];
     struct mailbox bell; /* only rung */
     uint64_t made_of;    /* catalog_changes at the last edition */
     _Atomic bool stopping;
@@ -50,6 +58,7 @@ static int make(struct publishing *publishing)
         log_event(LOG_INFO, "pages.made", LOG_U64("pages", made.pages),
                   LOG_U64("fresh", made.fresh), LOG_U64("gone", made.gone),
                   LOG_U64("kib", made.bytes >> 10), LOG_I64("us", clock_boot_us(clock) - from_us));
+        purging_ring(publishing->purging);
     }
     if (made.left_out > 0) {
         log_event(LOG_ERROR, "pages.too_many", LOG_U64("left_out", made.left_out),
@@ -83,9 +92,14 @@ int publishing_new(struct assembly *parts, const struct config *config,
         return assembly_fail("cannot start", ERR_NOMEM, "the pages");
     }
     publishing->parts = parts;
+    (void)snprintf(publishing->base_url, sizeof(publishing->base_url), "%s",
+                   config->pages_base_url);
     mailbox_init(&publishing->bell);
     struct site_options options = {
-        .memory_bytes = (size_t)config->pages_memory_mib << 20, .shared_age_s = 60, .base_url = ""};
+        .memory_bytes = (size_t)config->pages_memory_mib << 20,
+        .shared_age_s = config->pages_purge_url[0] != '\0' ? SHARED_AGE_PURGED_S : SHARED_AGE_S,
+        .demo = parts->shared.demo,
+        .base_url = publishing->base_url};
     int error = site_new(&options, &publishing->site, problem, sizeof(problem));
     if (error == 0) {
         error = make(publishing);
@@ -100,8 +114,12 @@ int publishing_new(struct assembly *parts, const struct config *config,
     return 0;
 }
 
-int publishing_start(struct publishing *publishing)
+int publishing_start(struct publishing *publishing, const struct config *config)
 {
+    int error = purging_start(config, publishing->site, &publishing->purging);
+    if (error != 0) {
+        return error;
+    }
     publishing->running = pthread_create(&publishing->thread, NULL, run, publishing) == 0;
     return publishing->running ? 0 : assembly_fail("cannot start a thread", ERR_NOMEM, "pages");
 }
@@ -113,6 +131,10 @@ void publishing_stop(struct publishing *publishing)
         mailbox_ring(&publishing->bell);
         (void)pthread_join(publishing->thread, NULL);
         publishing->running = false;
+    }
+    if (publishing != NULL) {
+        purging_stop(publishing->purging);
+        publishing->purging = NULL;
     }
 }
 

@@ -14,7 +14,8 @@ struct publishing;
  * fronts runs yet. Errors are logged. */
 int publishing_new(struct assembly *parts, const struct config *config,
                    struct publishing **ret_publishing);
-int publishing_start(struct publishing *publishing);
+/* The threads: this one, and that of the purge hook (app/purging.h). */
+int publishing_start(struct publishing *publishing, const struct config *config);
 void publishing_stop(struct publishing *publishing);
 /* After the fronts, which answer with its pages. NULL is fine. */
 void publishing_free(struct publishing *publishing);

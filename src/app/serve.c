@@ -427,7 +427,7 @@ static int start_threads(struct server *server)
                                 &server->heralding);
     }
     if (error == 0 && server->publishing != NULL) {
-        error = publishing_start(server->publishing);
+        error = publishing_start(server->publishing, &server->config);
     }
     for (uint32_t i = 0; error == 0 && i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
@@ -440,6 +440,7 @@ static int make_server(struct server *server)
 {
     char journal_folder[1024];
     choose_sizes(server);
+    server->parts.shared.demo = server->options.demo;
     server->parts.shared.loops = server->loops_count; /* settings are published for each */
     int error = open_folder(server, journal_folder, sizeof(journal_folder));
     if (error == 0) {
@@ -477,7 +478,6 @@ static int start_server(struct server *server)
     if (error != 0) {
         return error;
     }
-    server->parts.shared.demo = server->options.demo;
     server->parts.shared.tokens_remembered = (uint32_t)server->config.auth_tokens;
     error = make_loops(server);
     if (error == 0) {

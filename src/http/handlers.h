@@ -24,6 +24,7 @@ enum http_outcome handle_demo_login(struct asking *asking);
 enum http_outcome handle_list_page(struct asking *asking);
 enum http_outcome handle_item_page(struct asking *asking);
 enum http_outcome handle_orders_page(struct asking *asking);
+enum http_outcome handle_manifest(struct asking *asking);
 enum http_outcome handle_demo_login_page(struct asking *asking);
 enum http_outcome handle_demo_pay_page(struct asking *asking);
 /* admin_sales.c */

@@ -54,6 +54,14 @@ enum http_outcome handle_orders_page(struct asking *asking)
     return plain_page(asking, SITE_ORDERS);
 }
 
+enum http_outcome handle_manifest(struct asking *asking)
+{
+    struct site *site = front_shared(asking->front)->site;
+    bool answered = site != NULL && site_answer_manifest(site, front_server(asking->front),
+                                                         asking->exchange, asking->request);
+    return answered ? HTTP_ANSWERED : no_page(asking);
+}
+
 enum http_outcome handle_demo_login_page(struct asking *asking)
 {
     return plain_page(asking, SITE_DEMO_LOGIN);

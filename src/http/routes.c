@@ -63,6 +63,8 @@ const struct route routes[] = {
     {GET, "/metrics", NEED_NOTHING, ROUTE_HEALTH, handle_metrics, "Prometheus metrics"},
     {GET, "/livez", NEED_NOTHING, ROUTE_HEALTH, handle_livez, "The process runs"},
     {GET, "/readyz", NEED_NOTHING, ROUTE_HEALTH, handle_readyz, "Buyers can be served"},
+    {GET, "/pages.json", NEED_NOTHING, ROUTE_PUBLIC, handle_manifest,
+     "All pages and files, for copying them"},
     {GET, "/openapi.json", NEED_NOTHING, ROUTE_PUBLIC, handle_openapi,
      "This contract as OpenAPI 3.1"},
 };

@@ -17,14 +17,13 @@ static void page_free(struct http_hold *hold)
     free((struct page *)hold);
 }
 
-struct page *page_new(struct span body, struct span packed, const uint8_t *source)
+struct page *page_new(const char *type, struct span body, struct span packed, const uint8_t *source)
 {
     struct page *page = malloc(sizeof(*page) + body.len + packed.len);
     if (page == NULL) {
         return NULL;
     }
-    *page = (struct page){.hold = {.count = 1, .free = page_free},
-                          .content = {.type = "text/html; charset=utf-8"}};
+    *page = (struct page){.hold = {.count = 1, .free = page_free}, .content = {.type = type}};
     memcpy(page->source, source, sizeof(page->source));
     memcpy(page->bytes, body.at, body.len);
     page->content.body = (struct span){page->bytes, body.len};
@@ -52,6 +51,9 @@ void edition_free(struct edition *edition)
     if (edition->list != NULL) {
         http_hold_release(&edition->list->hold);
     }
+    if (edition->manifest != NULL) {
+        http_hold_release(&edition->manifest->hold);
+    }
     free(edition->items);
     free(edition);
 }
@@ -78,6 +80,60 @@ struct page *edition_item(const struct edition *edition, uint64_t item)
             ? NULL
             : bsearch(&key, edition->items, edition->count, sizeof(key), item_order);
     return found != NULL ? found->page : NULL;
+}
+
+/* ---- by address ---- */
+
+static int entry_order(const void *a, const void *b)
+{
+    return strcmp(((const struct site_entry *)a)->path, ((const struct site_entry *)b)->path);
+}
+
+static void put_entry(struct site_entry *entry, const struct page *page, const char *path)
+{
+    (void)snprintf(entry->path, sizeof(entry->path), "%s", path);
+    memcpy(entry->hash, page->content.hash, sizeof(entry->hash));
+}
+
+int edition_entries(const struct site *site, const struct edition *edition,
+                    struct site_entry **ret_entries, size_t *ret_count)
+{
+    static const char *const addresses[] = {
+#define X(name, template, address, demo) address,
+        SITE_PLAIN(X)
+#undef X
+    };
+    size_t n = 0;
+    struct site_entry *entries = calloc(edition->count + SITE_PLAIN_COUNT + 1, sizeof(*entries));
+    if (entries == NULL) {
+        return ERR_NOMEM;
+    }
+    if (edition->list != NULL) {
+        put_entry(&entries[n++], edition->list, "/");
+    }
+    for (size_t i = 0; i < SITE_PLAIN_COUNT; i++) {
+        if (site->plain[i] != NULL && addresses[i] != NULL) {
+            put_entry(&entries[n++], site->plain[i], addresses[i]);
+        }
+    }
+    for (size_t i = 0; i < edition->count; i++) {
+        char path[40];
+        (void)snprintf(path, sizeof(path), "/items/%llu",
+                       (unsigned long long)edition->items[i].item);
+        put_entry(&entries[n++], edition->items[i].page, path);
+    }
+    qsort(entries, n, sizeof(*entries), entry_order);
+    *ret_entries = entries;
+    *ret_count = n;
+    return 0;
+}
+
+int site_entries(struct site *site, struct site_entry **ret_entries, size_t *ret_count)
+{
+    CHECK(pthread_rwlock_rdlock(&site->lock) == 0);
+    int error = edition_entries(site, site->now, ret_entries, ret_count);
+    CHECK(pthread_rwlock_unlock(&site->lock) == 0);
+    return error;
 }
 
 /* ---- life ---- */
@@ -145,8 +201,8 @@ int site_new(const struct site_options *options, struct site **ret_site, char *r
         error = read_template("store/item.html", &storefront_item_scope, &site->item_template,
                               ret_problem, problem_cap);
     }
-#define X(name, path)                                                                              \
-    if (error == 0) {                                                                              \
+#define X(name, path, address, of_demo)                                                            \
+    if (error == 0 && (options->demo || !(of_demo))) {                                             \
         error = make_plain(site, name, path, ret_problem, problem_cap);                            \
     }
     SITE_PLAIN(X)
@@ -193,11 +249,14 @@ static bool answer(struct site *site, struct http_server *server, struct http_ex
     return true;
 }
 
-/* A page of the present edition, counted for the caller; item 0: the list. */
-static struct page *take(struct site *site, uint64_t item)
+/* Of the present edition, counted for the caller; what is no item has one of these instead. */
+enum { TAKE_LIST = 0, TAKE_MANIFEST = -1 };
+static struct page *take(struct site *site, int64_t item)
 {
     CHECK(pthread_rwlock_rdlock(&site->lock) == 0);
-    struct page *page = item == 0 ? site->now->list : edition_item(site->now, item);
+    struct page *page = item == TAKE_LIST       ? site->now->list
+                        : item == TAKE_MANIFEST ? site->now->manifest
+                                                : edition_item(site->now, (uint64_t)item);
     if (page != NULL) {
         http_hold_keep(&page->hold);
     }
@@ -208,13 +267,14 @@ static struct page *take(struct site *site, uint64_t item)
 bool site_answer_list(struct site *site, struct http_server *server, struct http_exchange exchange,
                       const struct http_request *request)
 {
-    return answer(site, server, exchange, request, take(site, 0), 200);
+    return answer(site, server, exchange, request, take(site, TAKE_LIST), 200);
 }
 
 bool site_answer_item(struct site *site, struct http_server *server, struct http_exchange exchange,
                       const struct http_request *request, uint64_t item)
 {
-    return item != 0 && answer(site, server, exchange, request, take(site, item), 200);
+    return item != 0 && item <= ID_MAX &&
+           answer(site, server, exchange, request, take(site, (int64_t)item), 200);
 }
 
 bool site_answer_plain(struct site *site, struct http_server *server, struct http_exchange exchange,
@@ -225,4 +285,17 @@ bool site_answer_plain(struct site *site, struct http_server *server, struct htt
         http_hold_keep(&page->hold);
     }
     return answer(site, server, exchange, request, page, status);
+}
+
+bool site_answer_manifest(struct site *site, struct http_server *server,
+                          struct http_exchange exchange, const struct http_request *request)
+{
+    struct page *page = take(site, TAKE_MANIFEST);
+    if (page == NULL) {
+        return false;
+    }
+    content_answer(server, exchange, request, 200, &page->content,
+                   "Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n", &page->hold);
+    http_hold_release(&page->hold);
+    return true;
 }

@@ -20,14 +20,15 @@
 
 struct site;
 
-/* Pages that say nothing of any sale: what asks for them, the template. */
+/* Pages that say nothing of any sale: name, template, address (NULL: they have none), whether they
+ * are the demonstration's. */
 #define SITE_PLAIN(X)                                                                              \
-    X(SITE_ORDERS, "store/orders.html")                                                            \
-    X(SITE_MISSING, "store/missing.html")                                                          \
-    X(SITE_DEMO_LOGIN, "demo/login.html")                                                          \
-    X(SITE_DEMO_PAY, "demo/pay.html")
+    X(SITE_DEMO_LOGIN, "demo/login.html", "/demo/login", true)                                     \
+    X(SITE_DEMO_PAY, "demo/pay.html", "/demo/pay", true)                                           \
+    X(SITE_MISSING, "store/missing.html", NULL, false)                                             \
+    X(SITE_ORDERS, "store/orders.html", "/orders", false)
 enum site_plain {
-#define X(name, template) name,
+#define X(name, template, address, demo) name,
     SITE_PLAIN(X)
 #undef X
         SITE_PLAIN_COUNT
@@ -36,6 +37,7 @@ enum site_plain {
 struct site_options {
     size_t memory_bytes;   /* of all pages of one edition */
     uint32_t shared_age_s; /* how long caches of others may keep a page unasked */
+    bool demo;             /* with the demonstration's own pages */
     const char *base_url;  /* where buyers see the pages; empty: not known. Borrowed */
 };
 
@@ -55,7 +57,20 @@ struct site_made {
 /* A new edition from the catalog as it is. One thread at a time. ERR_NOMEM: the old one stays. */
 int site_make(struct site *site, struct catalog *catalog, struct site_made *ret_made);
 
-/* Each answers and returns true, or returns false: no such page. Any loop. The method is GET or HEAD. */
+/* A page by its address and by the hash of what it says. */
+struct site_entry {
+    char path[80];
+    char hash[17];
+};
+/* All pages of the present edition, by path; malloc'ed, the caller's. ERR_NOMEM. Any thread. */
+int site_entries(struct site *site, struct site_entry **ret_entries, size_t *ret_count);
+
+/*
+ * Each answers and returns true, or returns false: no such page. Any loop. The method is GET or HEAD.
+ * The manifest is for whoever copies the pages elsewhere: {"pages":[{"path","hash"}],"assets":[path]}.
+ */
+bool site_answer_manifest(struct site *site, struct http_server *server,
+                          struct http_exchange exchange, const struct http_request *request);
 bool site_answer_list(struct site *site, struct http_server *server, struct http_exchange exchange,
                       const struct http_request *request);
 bool site_answer_item(struct site *site, struct http_server *server, struct http_exchange exchange,

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "http/pack.h"
 #include "http/site_private.h"
+#include "http/static.h"
 
 #define ROOM_FIRST 65536U
 
@@ -65,10 +66,54 @@ int site_page(struct site *site, const struct template *template, struct storefr
         error = pack_gzip(out_span(&out), PACK_PAGES, &packed);
     }
     if (error == 0) {
-        *ret_page = page_new(out_span(&out), packed, source);
+        *ret_page = page_new("text/html; charset=utf-8", out_span(&out), packed, source);
         error = *ret_page != NULL ? 0 : ERR_NOMEM;
     }
     free((char *)packed.at);
+    return error;
+}
+
+static void put_manifest(const struct site_entry *entries, size_t count, struct out *out)
+{
+    const char *path = NULL;
+    out_lit(out, "{\"pages\":[");
+    for (size_t i = 0; i < count; i++) {
+        out_text(out, i > 0 ? ",\n{\"path\":" : "\n{\"path\":");
+        out_json_string(out, span_of(entries[i].path));
+        out_lit(out, ",\"hash\":");
+        out_json_string(out, span_of(entries[i].hash));
+        out_char(out, '}');
+    }
+    out_lit(out, "],\n\"assets\":[");
+    for (size_t i = 0, n = 0; static_path(i, &path); i++) {
+        if (path != NULL) {
+            out_text(out, n++ > 0 ? ",\n" : "\n");
+            out_json_string(out, span_of(path));
+        }
+    }
+    out_lit(out, "]}\n");
+}
+
+static int make_manifest(struct site *site, struct edition *edition)
+{
+    struct site_entry *entries = NULL;
+    size_t count = 0;
+    struct out out = {0};
+    struct span packed = {NULL, 0};
+    static const uint8_t none[PAGE_SOURCE_BYTES];
+    int error = edition_entries(site, edition, &entries, &count);
+    if (error == 0) {
+        ROOM_WRITE(&site->body, out, error, put_manifest(entries, count, &out));
+    }
+    if (error == 0) {
+        error = pack_gzip(out_span(&out), PACK_PAGES, &packed);
+    }
+    if (error == 0) {
+        edition->manifest = page_new("application/json", out_span(&out), packed, none);
+        error = edition->manifest != NULL ? 0 : ERR_NOMEM;
+    }
+    free((char *)packed.at);
+    free(entries);
     return error;
 }
 
@@ -301,11 +346,14 @@ int site_make(struct site *site, struct catalog *catalog, struct site_made *ret_
         sale_row_free(making.plan[i].row);
     }
     free(making.plan);
+    if (error == 0) {
+        edition_sort(making.edition);
+        error = make_manifest(site, making.edition);
+    }
     if (error != 0) {
         edition_free(making.edition);
         return error;
     }
-    edition_sort(making.edition);
     count_made(&making);
     exchange(site, making.edition);
     *ret_made = making.made;

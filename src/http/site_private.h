@@ -24,7 +24,8 @@ struct item_page {
 
 /* Never changes once loops can see it. */
 struct edition {
-    struct page *list; /* counted; NULL: none */
+    struct page *list;     /* counted; NULL: none */
+    struct page *manifest; /* counted */
     size_t count;
     size_t cap;
     struct item_page *items; /* by id */
@@ -45,16 +46,21 @@ struct site {
     struct template *item_template;
     const char *base_url;
     size_t memory_bytes;
+    bool demo;
     char headers[1024];
     char missing_headers[1024];
     /* the maker's */
     struct room data, safe, body;
 };
 
-struct page *page_new(struct span body, struct span packed, const uint8_t *source);
+struct page *page_new(const char *type, struct span body, struct span packed,
+                      const uint8_t *source);
 size_t page_bytes(const struct page *page);
 void edition_free(struct edition *edition);
 void edition_sort(struct edition *edition);
+/* All pages of an edition and the plain ones, by path. */
+int edition_entries(const struct site *site, const struct edition *edition,
+                    struct site_entry **ret_entries, size_t *ret_count);
 struct page *edition_item(const struct edition *edition, uint64_t item);
 
 /* The page of a view whose data is this JSON: `old` again where it says the same, else a new one;

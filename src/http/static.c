@@ -242,6 +242,15 @@ bool static_template(const char *path, struct span *ret_text)
     return false;
 }
 
+bool static_path(size_t index, const char **ret_path)
+{
+    if (index >= site.count) {
+        return false;
+    }
+    *ret_path = site.files[index].kind == FILE_ASSET ? site.files[index].path : NULL;
+    return true;
+}
+
 bool static_answer(struct http_server *server, struct http_exchange exchange,
                    const struct http_request *request)
 {

@@ -31,6 +31,9 @@ void static_stop(void);
  * False: there is none. */
 bool static_template(const char *path, struct span *ret_text);
 
+/* The index-th file's address under /assets/, NULL for one that has none there; false: no such file. */
+bool static_path(size_t index, const char **ret_path);
+
 /* Answers and returns true, or returns false: no such path. */
 bool static_answer(struct http_server *server, struct http_exchange exchange,
                    const struct http_request *request);
