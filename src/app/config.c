@@ -17,6 +17,7 @@
 #include <confuse.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,6 +355,24 @@ static int override_apply(const struct config_override *override, struct config 
     return error;
 }
 
+/* Values that are right alone and wrong together. Both ages count from when the buyer asked: one who
+ * may stand in line for longer than his booking may take would win a unit only to lose it again. */
+static int check_together(const struct config *config, char *ret_error, size_t error_cap)
+{
+    bool stale_in_line = config->relay_stale_s > 0 && config->spool_line > 0 &&
+                         config->relay_stale_s <= config->spool_line_s;
+    if (!stale_in_line) {
+        return 0;
+    }
+    (void)snprintf(
+        ret_error, error_cap,
+        "relay.stale_s (%" PRId64 ") must be longer than spool.line_s (%" PRId64
+        "), or 0: who came from the line later would win only to fail. With spool.line = 0 "
+        "nobody stands in line",
+        config->relay_stale_s, config->spool_line_s);
+    return ERR_INVALID;
+}
+
 int config_load(const struct config_options *options, struct config *ret_config, char *ret_error,
                 size_t error_cap)
 {
@@ -365,6 +384,9 @@ int config_load(const struct config_options *options, struct config *ret_config,
     }
     for (size_t i = 0; error == 0 && i < options->overrides_count; i++) {
         error = override_apply(&options->overrides[i], &config, ret_error, error_cap);
+    }
+    if (error == 0) {
+        error = check_together(&config, ret_error, error_cap);
     }
     if (error == 0) {
         *ret_config = config;

@@ -105,7 +105,8 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "fast as it can.")                                                                           \
     X(relay, stale_s, NUMBER, 0, 1000000, 0, "s", RELOAD,                                          \
       "Distributed: an order that is not booked so long after its buyer asked fails (overloaded), " \
-      "and its units are sold again. Longer than spool.line_s. 0: never, it waits.")               \
+      "and its units are sold again. Longer than spool.line_s, unless spool.line is 0. 0: never, it " \
+      "waits.")                                                                                    \
     X(redis, url, REDIS, 0, 1000, "", "", RESTART,                                                 \
       "Redis as the gate of a shop of several machines: one server, a master that Sentinels know " \
       "(the login is the master's), or a Cluster. It needs ledger.url. Empty: the gate is in this " \

@@ -318,6 +318,30 @@ static void a_refusal_does_not_show_a_password(void **state)
     assert_null(strstr(error, "hunter2"));
 }
 
+static void a_booking_may_take_longer_than_a_place_in_line(void **state)
+{
+    (void)state;
+    struct config fresh = {.relay_stale_s = 7};
+    char ignored[256];
+    char error[CONFIG_ERROR_MAX] = "";
+    const struct config_options options = {.file = path};
+    struct config running = loaded("spool { line_s = 30 }\nrelay { stale_s = 31 }\n");
+    assert_int_equal(running.relay_stale_s, 31);
+    /* Nobody stands in line, or nothing is ever too late. */
+    (void)loaded("spool { line = 0\n line_s = 30 }\nrelay { stale_s = 1 }\n");
+    (void)loaded("spool { line_s = 30 }\nrelay { stale_s = 0 }\n");
+
+    write_file("spool { line_s = 30 }\nrelay { stale_s = 30 }\n");
+    assert_int_equal(config_load(&options, &fresh, error, sizeof(error)), ERR_INVALID);
+    assert_non_null(strstr(error, "relay.stale_s (30) must be longer than spool.line_s (30)"));
+    error[0] = '\0';
+    assert_int_equal(
+        config_reload(&options, &running, &fresh, ignored, sizeof(ignored), error, sizeof(error)),
+        ERR_INVALID);
+    assert_non_null(strstr(error, "relay.stale_s (30)"));
+    assert_int_equal(fresh.relay_stale_s, 7);
+}
+
 static void what_is_printed_is_read_back_as_the_same(void **state)
 {
     (void)state;
@@ -398,6 +422,7 @@ int main(void)
         cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(texts_must_look_like_what_they_are),
         cmocka_unit_test(a_refusal_does_not_show_a_password),
+        cmocka_unit_test(a_booking_may_take_longer_than_a_place_in_line),
         cmocka_unit_test(what_is_printed_is_read_back_as_the_same),
         cmocka_unit_test(reload_takes_over_what_may_change_and_names_the_rest),
         cmocka_unit_test(a_pipe_is_read_at_the_start_and_not_again),
