@@ -216,11 +216,12 @@ SMALL = ["server.threads=1", "server.connections=4096", "gate.orders=200000", "g
 
 class Distributed(Stage):
     def __init__(self, folder=None, topology="single", proxied=False, amqp=True, counts=None,
-                 sets=(), port=None, demo=False):
+                 sets=(), port=None, demo=False, databases=1):
         """topology: single, sentinel or cluster. proxied: every sluice process reaches each server
         through a proxy of its own (not for cluster and sentinel, which name addresses themselves).
-        port: of nginx."""
+        port: of nginx. databases: that the ledger splits its orders over."""
         super().__init__(folder)
+        self.databases = databases
         self.name = f"distributed-{topology}"
         self.topology, self.proxied, self.demo = topology, proxied, demo
         self.counts = dict(COUNTS, **(counts or {}))
@@ -292,9 +293,10 @@ class Distributed(Stage):
             with open(password, "w", encoding="utf-8") as file:
                 file.write(marialib.PASSWORD + "\n")
         port = self.reach(who, self.mariadb)[1]
+        split = f"?databases={self.databases}" if self.databases > 1 else ""
         sections = {
             "redis": {"url": self.redis_url(who)},
-            "ledger": {"url": f"mariadb://{user}@127.0.0.1:{port}/sluice_ledger",
+            "ledger": {"url": f"mariadb://{user}@127.0.0.1:{port}/sluice_ledger{split}",
                        "password_file": password, "timeout_s": 5},
         }
         if self.rabbitmq:
@@ -334,7 +336,7 @@ class Distributed(Stage):
             sluicelib.eventually(lambda: all(s.sees(1, 2) for s in self.sentinels), "the Sentinels")
         if not self.mariadb.alive():
             self.mariadb.start()
-        self.database = marialib.Database(self.mariadb.sql, "sluice_ledger")
+        self.database = marialib.Database(self.mariadb.sql, "sluice_ledger", self.databases)
         if not self.ledger_made() and self.kinds["keeper"]:
             # One makes the tables; a busy machine takes longer for it than the others would wait.
             first = self.kinds["keeper"][0].spawn()

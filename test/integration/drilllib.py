@@ -230,6 +230,7 @@ class Trial:
         for text in told.problems + self.watchers.problems:
             verdict.bad("wrong", text)
         self.check_rows(orders, rows)
+        self.check_places(rows)
         self.check_stock(rows)
         self.check_events(events, rows)
         self.check_crowd(report)
@@ -287,6 +288,20 @@ class Trial:
                 verdict.bad("wrong", f"nobody was told of {tuple(row)}")
             if row.status == "FAILED" and not self.away:
                 verdict.bad("wrong", f"failed without a reason to: {tuple(row)}")
+
+    def check_places(self, rows):
+        """Where the ledger is split: every database has its part of them, and all together all."""
+        database = self.stage.database
+        if database is None or database.databases == 1:
+            return
+        items = ", ".join(str(lot.item) for lot in self.lots)
+        counts = [int(database.server.run(f"SELECT count(*) FROM orders WHERE item_id IN ({items})",
+                                          database.part(place))[0][0])
+                  for place in range(database.databases)]
+        text = f"orders in {len(counts)} databases: {', '.join(map(str, counts))}"
+        self.verdict.proof += f"; {text}"
+        if min(counts) == 0 or sum(counts) != len(rows):
+            self.verdict.bad("wrong", f"{text}; {len(rows)} in all")
 
     def check_stock(self, rows):
         """Oversold, and buyers over their limit."""

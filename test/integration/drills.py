@@ -22,6 +22,9 @@ STAGES = {
     "embedded": clusterlib.Embedded,
     "embedded-mariadb": functools.partial(clusterlib.Embedded, mariadb=True),
     "single": functools.partial(clusterlib.Distributed, topology="single", proxied=True),
+    # The orders in three databases of the MariaDB, those of a segment in each.
+    "split": functools.partial(clusterlib.Distributed, topology="single", proxied=True, databases=3,
+                               sets=["redis.segments=3"]),
     "sentinel": functools.partial(clusterlib.Distributed, topology="sentinel"),
     "cluster": functools.partial(clusterlib.Distributed, topology="cluster"),
 }
@@ -149,6 +152,17 @@ MOMENTS = [
           strikes.booker_between_commit_and_ack, lambda size: 3 * away_s(size), short=True),
 ]
 
+SPLIT = [
+    Drill("split-kill-mariadb", "split", "kill -9 of MariaDB, orders in three databases",
+          kill("mariadb"), away_s),
+    Drill("split-commit", "split", "MariaDB killed at a commit over three databases",
+          strikes.mariadb_killed_at_commit, lambda size: 3 * away_s(size)),
+    Drill("split-restart-mariadb", "split", "MariaDB restarted, orders in three databases",
+          restart("mariadb"), away_s),
+    Drill("split-freeze-mariadb", "split", "SIGSTOP of MariaDB, orders in three databases",
+          freeze("mariadb"), frozen_s),
+]
+
 TOPOLOGIES = [
     Drill("sentinel-failover", "sentinel", "the master killed, Sentinel promotes its replica",
           strikes.sentinel_failover("kill"), lambda size: away_s(size) + 3, away=True,
@@ -173,4 +187,4 @@ TOPOLOGIES = [
                "keeper2"), away_s),
 ]
 
-DRILLS = EMBEDDED + KILLS + FREEZES + FORGETTING + CUTS + MOMENTS + TOPOLOGIES
+DRILLS = EMBEDDED + KILLS + FREEZES + FORGETTING + CUTS + MOMENTS + SPLIT + TOPOLOGIES

@@ -1,9 +1,10 @@
 """What a drill can do to a stage. A strike does its harm, proves it, and says so in a sentence.
 
 To processes: kill (-9), restart (SIGTERM), freeze (SIGSTOP). Between two: cut. To Redis: forget its
-last second, be emptied, fail over. To messages: come three times and out of order. And three that
+last second, be emptied, fail over. To messages: come three times and out of order. And four that
 need the right moment, for which a proxy waits: between Redis's yes and the front's journal, between
-the broker's confirm and the outbox's end, between the ledger's commit and the ack.
+the broker's confirm and the outbox's end, between the ledger's commit and the ack, and between a
+commit and its answer.
 
 Where the proof is missing, a strike raises Missed: a fault that did not strike shows nothing.
 """
@@ -54,7 +55,7 @@ def restart(*names):
         members = chosen(trial.stage, names)
         pids = [member.pid for member in members]
         for member in reversed(members):
-            struck(member.stop(), f"SIGTERM did not end {member.name}")
+            struck(member.stop(sluicelib.GUARD_S), f"SIGTERM did not end {member.name}")
         trial.stage.bring_up(members)
         for member in members:
             struck(member.pid not in pids, f"{member.name} has its old pid")
@@ -338,6 +339,27 @@ def at_the_moment(kind, server, pattern, holds, times=3):
         member.start()
         return f"{caught} (pid {pid}) was killed with {held} bytes held"
     return lambda trial: "; ".join(once(trial) for _ in range(times))
+
+
+def mariadb_killed_at_commit(trial):
+    """Waits until a booker sends its COMMIT, and kills MariaDB before anyone hears what came of it.
+    Three times: now it was done, now it was not."""
+    stage = trial.stage
+    proxies = [stage.links[booker.name, "mariadb"] for booker in stage.kinds["booker"]]
+
+    def once():
+        traps = [proxy.trap(proxylib.UP, b"\x03COMMIT", proxylib.DOWN) for proxy in proxies]
+        sluicelib.eventually(lambda: any(trap.sprung.is_set() for trap in traps), "a commit",
+                             every_s=0.0005)
+        pid = stage.mariadb.kill()
+        for proxy in proxies:
+            proxy.reset()  # an answer that was on its way is gone
+            proxy.heal()
+        struck(not stage.mariadb.alive(), "mariadb lives")
+        time.sleep(trial.size.away_s)
+        stage.mariadb.start()
+        return f"mariadb (pid {pid}) was killed at a commit"
+    return "; ".join(once() for _ in range(3))
 
 
 # The front has asked for a unit (the outbox is among the keys of that script alone), Redis has

@@ -5,6 +5,7 @@ import collections
 import socket
 import threading
 import time
+import types
 
 import pytest
 
@@ -257,6 +258,31 @@ def test_failed_is_fine_only_where_redis_may_forget():
     told = [A._replace(status="QUEUED")]
     assert judge(told, [failed], away=True).ok()
     assert not judge([A], [failed], away=True).ok(), "LOCKED was told: that is final"
+
+
+class Split:
+    """Three databases that hold so many orders each, without a server."""
+
+    databases = 3
+
+    def __init__(self, counts):
+        self.counts, self.server = counts, self
+
+    def part(self, place):
+        return place
+
+    def run(self, _sql, place):
+        return [(str(self.counts[place]),)]
+
+
+@pytest.mark.parametrize("counts, right", [((1, 1, 1), True), ((2, 1, 0), False),
+                                           ((1, 1, 2), False)])
+def test_a_ledger_that_is_not_split_as_it_says_fails(counts, right):
+    trial = Stageless([LOT])
+    trial.stage = types.SimpleNamespace(database=Split(counts))
+    trial.check_places([A, B, C])
+    assert trial.verdict.ok() == right, trial.verdict.json()
+    assert "3 databases" in trial.verdict.proof
 
 
 class ToldCrowd(crowdlib.Crowd):

@@ -6,7 +6,7 @@ import socket
 import tempfile
 import time
 
-GUARD_S = 60
+GUARD_S = int(os.environ.get("SLUICE_GUARD_S", "60"))  # then whoever waits takes it for a hang
 
 
 def eventually(condition, what="the condition", guard_s=GUARD_S, every_s=0.02):
