@@ -54,6 +54,9 @@ EMBEDDED = [
           kill("server", "mariadb"), away_s),
 ]
 
+SERVERS = ("redis", "rabbitmq", "mariadb")
+SLUICES = ("front1", "front2", "relay1", "relay2", "booker1", "booker2", "keeper1", "keeper2")
+
 # What happens to one process of a kind, and to all of them.
 KILLS = [
     Drill("kill-front", "single", "kill -9 of a front", kill("front1"), away_s, short=True),
@@ -62,7 +65,8 @@ KILLS = [
     Drill("kill-relays", "single", "kill -9 of both relays", kill("relay1", "relay2"), away_s),
     Drill("kill-booker", "single", "kill -9 of a booker", kill("booker1"), away_s, short=True),
     Drill("kill-bookers", "single", "kill -9 of both bookers", kill("booker1", "booker2"), away_s),
-    Drill("kill-keeper", "single", "kill -9 of a keeper", kill("keeper1"), away_s),
+    Drill("kill-keeper", "single", "kill -9 of the keeper that holds the lease",
+          strikes.lease_holder("kill"), lambda size: 9),
     Drill("kill-keepers", "single", "kill -9 of both keepers", kill("keeper1", "keeper2"), away_s),
     Drill("kill-redis", "single", "kill -9 of Redis, which keeps its file", kill("redis"), away_s,
           away=True, short=True),
@@ -70,8 +74,11 @@ KILLS = [
           lambda size: away_s(size) + 6, short=True),
     Drill("kill-mariadb", "single", "kill -9 of MariaDB", kill("mariadb"), away_s, short=True),
     Drill("kill-everything", "single", "kill -9 of every sluice process at once",
-          kill("front1", "front2", "relay1", "relay2", "booker1", "booker2", "keeper1",
-               "keeper2"), away_s),
+          kill(*SLUICES), away_s),
+    Drill("kill-servers", "single", "kill -9 of Redis, RabbitMQ and MariaDB at once",
+          kill(*SERVERS), lambda size: away_s(size) + 10, away=True),
+    Drill("kill-all", "single", "kill -9 of every sluice process and every server at once",
+          kill(*SERVERS, *SLUICES), lambda size: away_s(size) + 10, away=True),
     Drill("restart-rabbitmq", "single", "RabbitMQ restarted", restart("rabbitmq"),
           lambda size: 12),
     Drill("restart-mariadb", "single", "MariaDB restarted", restart("mariadb"), away_s),
@@ -83,7 +90,8 @@ FREEZES = [
     Drill("freeze-relay", "single", "SIGSTOP of a relay", freeze("relay1"), frozen_s),
     Drill("freeze-booker", "single", "SIGSTOP of a booker", freeze("booker1"), frozen_s,
           short=True),
-    Drill("freeze-keeper", "single", "SIGSTOP of a keeper", freeze("keeper1"), frozen_s),
+    Drill("freeze-keeper", "single", "SIGSTOP of the keeper that holds the lease",
+          strikes.lease_holder("freeze"), lambda size: frozen_s(size) + 9),
     Drill("freeze-redis", "single", "SIGSTOP of Redis", freeze("redis"), frozen_s, away=True),
     Drill("freeze-rabbitmq", "single", "SIGSTOP of RabbitMQ", freeze("rabbitmq"), frozen_s),
     Drill("freeze-mariadb", "single", "SIGSTOP of MariaDB", freeze("mariadb"), frozen_s),
@@ -156,7 +164,7 @@ SPLIT = [
     Drill("split-kill-mariadb", "split", "kill -9 of MariaDB, orders in three databases",
           kill("mariadb"), away_s),
     Drill("split-commit", "split", "MariaDB killed at a commit over three databases",
-          strikes.mariadb_killed_at_commit, lambda size: 3 * away_s(size)),
+          strikes.mariadb_killed_at_commit, lambda size: 3 * away_s(size), short=True),
     Drill("split-restart-mariadb", "split", "MariaDB restarted, orders in three databases",
           restart("mariadb"), away_s),
     Drill("split-freeze-mariadb", "split", "SIGSTOP of MariaDB, orders in three databases",
@@ -183,8 +191,7 @@ TOPOLOGIES = [
           strikes.cluster_reshard, lambda size: 10, away=True),
     Drill("cluster-kill-front", "cluster", "kill -9 of a front", kill("front1"), away_s),
     Drill("cluster-kill-all", "cluster", "kill -9 of every sluice process at once",
-          kill("front1", "front2", "relay1", "relay2", "booker1", "booker2", "keeper1",
-               "keeper2"), away_s),
+          kill(*SLUICES), away_s),
 ]
 
 DRILLS = EMBEDDED + KILLS + FREEZES + FORGETTING + CUTS + MOMENTS + SPLIT + TOPOLOGIES

@@ -86,7 +86,51 @@ def stand_still(trial, members):
         time.sleep(0.05)
 
 
+def lease(stage):
+    """(the keeper that holds the keepers' lease or None, its token), as the ledger has it."""
+    rows = stage.database.rows("SELECT holder, token FROM leases WHERE name = 'keeper'")
+    holder, token = rows[0] if rows else ("", 0)
+    pid = str(holder).split("-")[-2:-1]  # host-pid-random
+    return next((keeper for keeper in stage.kinds["keeper"] if [str(keeper.pid)] == pid),
+                None), token
+
+
+def lease_holder(how):
+    """The keeper that holds the lease dies (or stands still), and another takes it."""
+    def strike(trial):
+        stage = trial.stage
+        keeper, token = sluicelib.eventually(lambda: lease(stage) if lease(stage)[0] else None,
+                                             "a keeper to hold the lease")
+        pid = keeper.kill() if how == "kill" else keeper.freeze()
+
+        def taken():
+            other, newer = lease(stage)
+            return (other, newer) if other not in (None, keeper) and newer > token else None
+
+        other, newer = sluicelib.eventually(taken, "another keeper to take the lease", every_s=0.1)
+        if how == "kill":
+            stage.bring_up([keeper])
+            struck(keeper.pid != pid, f"{keeper.name} has its old pid")
+        else:
+            stand_still(trial, [keeper])
+            keeper.thaw()
+        did = "died" if how == "kill" else f"stood still for {trial.size.freeze_s} s and more"
+        return (f"{keeper.name} {did} while it held the lease (token {token}); {other.name} took "
+                f"it (token {newer})")
+    return strike
+
+
 # ---------------------------------------------------------------- between two
+
+def watch_held(proxies, seconds):
+    """The most bytes that waited in them at once, while the seconds pass. A connection that is given
+    up takes with it what it held."""
+    end, most = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        most = max(most, sum(proxy.held_bytes() for proxy in proxies))
+        time.sleep(0.1)
+    return most
+
 
 def cut(*pairs, how="cut"):
     """Nothing gets through between two for a while; both live on. how: cut; up or down (that
@@ -97,8 +141,7 @@ def cut(*pairs, how="cut"):
         before = [proxy.accepted for proxy in proxies]
         harm = {"cut": lambda proxy: proxy.cut(), "refuse": lambda proxy: proxy.refuse()}
         counts = [harm.get(how, lambda proxy: proxy.hold(how))(proxy) for proxy in proxies]
-        time.sleep(trial.size.freeze_s)
-        held = sum(proxy.held_bytes() for proxy in proxies)
+        held = watch_held(proxies, trial.size.freeze_s)
         if how == "refuse":
             struck(sum(counts), "no connection was reset")
         else:

@@ -14,6 +14,7 @@ import crowdlib
 import drilllib
 import proclib
 import proxylib
+import strikes
 from crashlib import Lot, Order
 
 
@@ -258,6 +259,17 @@ def test_failed_is_fine_only_where_redis_may_forget():
     told = [A._replace(status="QUEUED")]
     assert judge(told, [failed], away=True).ok()
     assert not judge([A], [failed], away=True).ok(), "LOCKED was told: that is final"
+
+
+@pytest.mark.parametrize("rows, name", [([("a-host-12-0badcafe", 3)], "keeper1"),
+                                        ([("a-host-11-0badcafe", 3)], None),
+                                        ([("", 3)], None), ([], None)])
+def test_the_keeper_that_holds_the_lease_is_found(rows, name):
+    keeper = types.SimpleNamespace(name="keeper1", pid=12)
+    stage = types.SimpleNamespace(kinds={"keeper": [keeper]},
+                                  database=types.SimpleNamespace(rows=lambda sql: rows))
+    found, token = strikes.lease(stage)
+    assert (found and found.name) == name and token == (3 if rows else 0)
 
 
 class Split:
