@@ -251,15 +251,18 @@ struct ledger_batch {
 enum ledger_query_kind {
     QUERY_STATE, /* booked_lsn, last_event */
     QUERY_SALES, /* sale != 0: only that one; else all in id order, after = last id. Into sales[] */
-    QUERY_ORDERS, /* filters sale, item, user, state (-1: any); after cursor; into orders[]. One
+    QUERY_ORDERS,  /* filters sale, item, user, state (-1: any); after cursor; into orders[]. One
                    * user's: newest first; all others: by item and id, downwards */
-    QUERY_ORDER,  /* id -> orders[0] */
-    QUERY_EVENTS, /* number > after, in order; segment >= 0: only those its gate applies; into
+    QUERY_ORDER,   /* id -> orders[0] */
+    QUERY_EVENTS,  /* number > after, in order; segment >= 0: only those its gate applies; into
                    * events[] */
-    QUERY_LOCKED, /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[]
+    QUERY_LOCKED,  /* LOCKED orders by (item, id), after_id/after_item = the last one; into orders[]
                    */
-    QUERY_REPORT, /* sale -> report[] one row per item */
-    QUERY_CURSOR, /* cursor: a reader's name -> last_event: how far it has come; 0: not begun */
+    QUERY_REPORT,  /* sale -> report[] one row per item */
+    QUERY_CURSOR,  /* cursor: a reader's name -> last_event: how far it has come; 0: not begun */
+    QUERY_SUMMARY, /* sale -> summary: its buyers, its busiest second, how long booking took */
+    QUERY_SERIES,  /* sale, from_ms, step_ms -> series[limit], a row for each step from from_ms on;
+                    * what was before counts in the first, what came later in the last */
     QUERY_ORDERS_BY_ID, /* ids[limit] -> orders[i]; ORDER_QUEUED where there is no row */
     /* Of a ledger whose gate has several segments; none of them counts forgotten sales. */
     QUERY_SEGMENTS,       /* all that have an epoch; into segments[] */
@@ -269,6 +272,7 @@ enum ledger_query_kind {
                            * buyers[] */
     QUERY_KNOWN,          /* ids[limit] -> orders[i].state; ORDER_QUEUED where there is no row */
     QUERY_TRANSFERS,      /* noted and neither done nor void, oldest first; into transfers[] */
+    QUERY_LEASES,         /* all that somebody holds now, by name; into leases[] */
 };
 
 struct segment_row {
@@ -307,6 +311,36 @@ struct transfer_row {
     int64_t at_ms;
 };
 
+/* Who may do what only one may do: port/lease.h. */
+struct lease_row {
+    char name[65];
+    char holder[129];
+    uint64_t token;
+    int64_t until_ms;
+};
+
+/* A sale as a whole: a buyer of several items, or of several orders, counts once. */
+struct sale_summary {
+    uint64_t participants; /* buyers with any order, FAILED ones too */
+    uint64_t winners;      /* buyers with an order LOCKED or PAID */
+    uint64_t payers;       /* buyers with one PAID */
+    uint64_t peak_orders_per_s;
+    int64_t peak_at_ms;     /* the whole second with most orders; 0: there are none */
+    uint64_t booked;        /* orders that have been LOCKED */
+    uint64_t booked_p50_ms; /* from the decision to the booking */
+    uint64_t booked_p99_ms;
+    uint64_t booked_max_ms;
+    uint64_t previous; /* the sale, no draft, that started last before this one; 0: none */
+};
+
+/* What happened to the units of a sale within one step of time. */
+struct series_row {
+    uint64_t orders;   /* made, FAILED ones too */
+    uint64_t taken;    /* units of orders that got stock, when they were made */
+    uint64_t paid;     /* units, when they were paid */
+    uint64_t returned; /* units of orders that expired or were cancelled, when they ended */
+};
+
 struct report_row {
     uint64_t item;
     uint64_t orders[ORDER_STATE_COUNT];
@@ -330,6 +364,8 @@ struct ledger_query {
     uint64_t after_item;
     struct order_id after_id;
     uint64_t after;
+    int64_t from_ms; /* QUERY_SERIES */
+    int64_t step_ms;
     char cursor[80]; /* QUERY_ORDERS: in, as given by the caller (opaque text); empty: from the
                         start. QUERY_CURSOR: a reader's name */
     uint32_t limit;
@@ -350,6 +386,9 @@ struct ledger_query {
     struct allotment_row *allotments;
     struct buyer_row *buyers;
     struct transfer_row *transfers;
+    struct lease_row *leases;
+    struct sale_summary summary;
+    struct series_row *series;
 };
 
 enum ledger_submitted { LEDGER_DONE, LEDGER_PENDING };

@@ -498,6 +498,8 @@ static int (*const query_table[])(struct maria *s, struct ledger_query *q) = {
     [QUERY_LOCKED] = query_locked,
     [QUERY_REPORT] = query_report,
     [QUERY_CURSOR] = query_cursor,
+    [QUERY_SUMMARY] = maria_query_summary,
+    [QUERY_SERIES] = maria_query_series,
     [QUERY_ORDERS_BY_ID] = maria_query_known,
     [QUERY_SEGMENTS] = maria_query_segments,
     [QUERY_ALLOTMENTS] = maria_query_allotments,
@@ -505,6 +507,7 @@ static int (*const query_table[])(struct maria *s, struct ledger_query *q) = {
     [QUERY_SEGMENT_BUYERS] = maria_query_segment_buyers,
     [QUERY_KNOWN] = maria_query_known,
     [QUERY_TRANSFERS] = maria_query_transfers,
+    [QUERY_LEASES] = maria_query_leases,
 };
 
 /* One try: a snapshot, the query's statements, the end. */

@@ -30,6 +30,21 @@ int maria_query_segments(struct maria *s, struct ledger_query *q)
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
+int maria_query_leases(struct maria *s, struct ledger_query *q)
+{
+    struct maria_row *row;
+    int err = maria_get(s, MARIA_LEASES, &row, v_int(q->limit));
+    while (err == 0) {
+        struct lease_row *lease = &q->leases[q->count++];
+        cell_text(row, 0, lease->name, sizeof(lease->name));
+        cell_text(row, 1, lease->holder, sizeof(lease->holder));
+        lease->token = (uint64_t)cell_int(row, 2);
+        lease->until_ms = cell_int(row, 3);
+        err = maria_next(s, row);
+    }
+    return err == ERR_NOTFOUND ? 0 : err;
+}
+
 static int last_event(struct maria *s, struct ledger_query *q)
 {
     struct maria_row *row;

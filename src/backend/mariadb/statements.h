@@ -66,6 +66,11 @@
 /* The database's time, when the statement began. */
 #define NOW_MS "CAST(unix_timestamp(now(3)) * 1000 AS SIGNED)"
 
+/* Orders of a sale; and in which of so many steps (the first ?, less one) a time lies, from the second ?
+ * on, each of the third ? ms. */
+#define MARIA_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?)"
+#define MARIA_STEP(column) "least(?, greatest(0, " column " - ?) DIV ?)"
+
 #define MARIA_STATEMENTS(X)                                                                        \
     X(MARIA_META_LOCK, "SELECT fence, segments FROM meta WHERE id = 1 FOR UPDATE")                 \
     X(MARIA_FRESH, "SELECT ifnull(max(number), 0), " NOW_MS " FROM events")                        \
@@ -102,6 +107,8 @@
     X(MARIA_LEASE_DROP, "UPDATE leases SET holder = '', until_ms = 0"                              \
                         " WHERE name = ? AND holder = ?")                                          \
     X(MARIA_LEASE_TOKEN, "SELECT token FROM leases WHERE name = ? LOCK IN SHARE MODE")             \
+    X(MARIA_LEASES, "SELECT name, holder, token, until_ms FROM leases WHERE until_ms > " NOW_MS    \
+                    " AND holder <> '' ORDER BY name LIMIT ?")                                     \
     X(MARIA_SEGMENTS, "SELECT segment, epoch FROM segments ORDER BY segment")                      \
     X(MARIA_EPOCH_ADD, "INSERT INTO segments(segment, epoch) VALUES(?, ?)"                         \
                        " ON DUPLICATE KEY UPDATE epoch = VALUE(epoch)")                            \
@@ -241,7 +248,31 @@
                            " FROM {orders} WHERE item_id = ? GROUP BY status")                     \
     X(MARIA_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM {all}"                     \
                          " WHERE item_id = ? GROUP BY created_at_ms DIV 1000) t")                  \
-    X(MARIA_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ? AND held > 0")
+    X(MARIA_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ? AND held > 0")         \
+    X(MARIA_SUMMARY_BUYERS,                                                                        \
+      "SELECT count(DISTINCT user_id),"                                                            \
+      " count(DISTINCT CASE WHEN status IN ('LOCKED', 'PAID') THEN user_id END),"                  \
+      " count(DISTINCT CASE WHEN status = 'PAID' THEN user_id END), count(locked_at_ms)"           \
+      " FROM {all} WHERE " MARIA_OF_SALE)                                                          \
+    X(MARIA_SUMMARY_PEAK,                                                                          \
+      "SELECT created_at_ms DIV 1000 AS s, count(*) AS n FROM {all} WHERE " MARIA_OF_SALE          \
+      " GROUP BY s ORDER BY n DESC, s LIMIT 1")                                                    \
+    X(MARIA_SUMMARY_BOOKED,                                                                        \
+      "SELECT greatest(locked_at_ms - created_at_ms, 0) AS d, count(*)"                            \
+      " FROM {all} WHERE locked_at_ms IS NOT NULL AND " MARIA_OF_SALE " GROUP BY d ORDER BY d")    \
+    X(MARIA_PREVIOUS, "SELECT id FROM sales WHERE state <> 'draft' AND (starts_at_ms, id) <"       \
+                      " (SELECT starts_at_ms, id FROM sales WHERE id = ?)"                         \
+                      " ORDER BY starts_at_ms DESC, id DESC LIMIT 1")                              \
+    X(MARIA_SERIES_MADE,                                                                           \
+      "SELECT " MARIA_STEP("created_at_ms") " AS b, count(*),"                                     \
+                                            " sum(if(status <> 'FAILED', qty, 0))"                 \
+                                            " FROM {all} WHERE " MARIA_OF_SALE " GROUP BY b")      \
+    X(MARIA_SERIES_ENDED,                                                                          \
+      "SELECT " MARIA_STEP(                                                                        \
+          "ended_at_ms") " AS b,"                                                                  \
+                         " sum(if(status = 'PAID', qty, 0)), sum(if(status <> 'PAID', qty, 0))"    \
+                         " FROM {all} WHERE ended_at_ms IS NOT NULL AND status <> 'FAILED' "       \
+                         "AND " MARIA_OF_SALE " GROUP BY b")
 
 enum maria_statement {
 #define X(name, sql) name,

@@ -411,6 +411,8 @@ static int (*const query_table[])(struct store *s, struct ledger_query *q) = {
     [QUERY_LOCKED] = query_locked,
     [QUERY_REPORT] = query_report,
     [QUERY_CURSOR] = query_cursor,
+    [QUERY_SUMMARY] = store_query_summary,
+    [QUERY_SERIES] = store_query_series,
     [QUERY_ORDERS_BY_ID] = query_orders_by_id,
 };
 

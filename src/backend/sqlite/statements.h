@@ -28,6 +28,10 @@
     ORDERS_PAGE("orders o", where " AND ?5 >= 0 AND (o.item_id, o.id) < (?6, ?7)",                 \
                 "o.item_id DESC, o.id DESC")
 
+/* Orders of a sale; and which of ?4 steps of ?3 ms from ?2 on a time lies in. */
+#define SQL_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?1)"
+#define SQL_STEP(column) "min(?4 - 1, max(0, " column " - ?2) / ?3)"
+
 #define STATEMENTS(X)                                                                              \
     X(SQL_BEGIN_WRITE, "BEGIN IMMEDIATE")                                                          \
     X(SQL_BEGIN_READ, "BEGIN DEFERRED")                                                            \
@@ -120,7 +124,30 @@
                          " FROM orders WHERE item_id = ?1 GROUP BY status")                        \
     X(SQL_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM orders WHERE item_id = ?1"   \
                        " GROUP BY created_at_ms / 1000)")                                          \
-    X(SQL_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ?1 AND held > 0")
+    X(SQL_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ?1 AND held > 0")          \
+    X(SQL_SUMMARY_BUYERS,                                                                          \
+      "SELECT count(DISTINCT user_id),"                                                            \
+      " count(DISTINCT CASE WHEN status IN ('LOCKED', 'PAID') THEN user_id END),"                  \
+      " count(DISTINCT CASE WHEN status = 'PAID' THEN user_id END), count(locked_at_ms)"           \
+      " FROM orders WHERE " SQL_OF_SALE)                                                           \
+    X(SQL_SUMMARY_PEAK, "SELECT created_at_ms / 1000, count(*) FROM orders WHERE " SQL_OF_SALE     \
+                        " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1")                                  \
+    X(SQL_SUMMARY_BOOKED,                                                                          \
+      "SELECT max(locked_at_ms - created_at_ms, 0), count(*) FROM orders"                          \
+      " WHERE locked_at_ms IS NOT NULL AND " SQL_OF_SALE " GROUP BY 1 ORDER BY 1")                 \
+    X(SQL_PREVIOUS, "SELECT id FROM sales WHERE state <> 'draft' AND (starts_at_ms, id) <"         \
+                    " (SELECT starts_at_ms, id FROM sales WHERE id = ?1)"                          \
+                    " ORDER BY starts_at_ms DESC, id DESC LIMIT 1")                                \
+    X(SQL_SERIES_MADE,                                                                             \
+      "SELECT " SQL_STEP("created_at_ms") ", count(*),"                                            \
+                                          " sum(CASE WHEN status <> 'FAILED' THEN qty ELSE 0 END)" \
+                                          " FROM orders WHERE " SQL_OF_SALE " GROUP BY 1")         \
+    X(SQL_SERIES_ENDED,                                                                            \
+      "SELECT " SQL_STEP("ended_at_ms") ","                                                        \
+                                        " sum(CASE WHEN status = 'PAID' THEN qty ELSE 0 END),"     \
+                                        " sum(CASE WHEN status <> 'PAID' THEN qty ELSE 0 END)"     \
+                                        " FROM orders WHERE ended_at_ms IS NOT NULL AND status "   \
+                                        "<> 'FAILED' AND " SQL_OF_SALE " GROUP BY 1")
 
 enum statement {
 #define X(name, sql) name,

@@ -149,6 +149,9 @@ int order_row_load(struct store *s, struct order_id id, struct order_row *ret_or
 int sale_row_load(struct store *s, uint64_t id, struct sale_row **ret_sale);
 /* How far a reader of events has come; 0: it has not begun. */
 int store_read_to(struct store *s, const char *name, uint64_t *ret_number);
+/* ledger_report.c */
+int store_query_summary(struct store *s, struct ledger_query *q);
+int store_query_series(struct store *s, struct ledger_query *q);
 enum ledger_submitted store_read(struct ledger *ledger, struct ledger_query *query);
 
 /*

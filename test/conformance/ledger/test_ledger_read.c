@@ -332,6 +332,81 @@ static void test_report(void **state)
     assert_int_equal(q.error, ERR_NOTFOUND);
 }
 
+/* Two items: a buyer of both counts once, and steps of time hold what happened in them. */
+static void test_summary_and_series(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, 11, 2, 100, 5, false);
+    static const struct {
+        uint64_t item, user;
+        int64_t created_ms;
+    } made[] = {{11, 1, T0 + 100},  {11, 2, T0 + 200},  {12, 1, T0 + 1100},
+                {12, 3, T0 + 1200}, {11, 4, T0 + 1300}, {11, 3, T0 + 9000}};
+    for (uint32_t i = 0; i < 6; i++) {
+        struct ledger_op op = book_fresh(made[i].item, made[i].user, 2, i);
+        op.command.now_ms = made[i].created_ms;
+        write_op(f, made[i].created_ms + 10 * (i + 1), &op);
+    }
+    struct ledger_op paid = pay(order_id_fresh(11, T0 + 5, 0), "p1", 2LL * PRICE);
+    write_op(f, T0 + 2500, &paid);
+    struct ledger_op gone = cancel(order_id_fresh(11, T0 + 5, 1), 0);
+    write_op(f, T0 + 3500, &gone);
+    struct ledger_query q = {.kind = QUERY_SUMMARY, .sale = 1};
+    run(f, &q);
+    assert_int_equal(q.error, 0);
+    assert_int_equal(q.summary.participants, 4);
+    assert_int_equal(q.summary.winners, 3); /* 2 cancelled */
+    assert_int_equal(q.summary.payers, 1);
+    assert_int_equal(q.summary.peak_orders_per_s, 3);
+    assert_int_equal(q.summary.peak_at_ms, T0 + 1000);
+    assert_int_equal(q.summary.booked, 6);
+    assert_int_equal(q.summary.booked_p50_ms, 30);
+    assert_int_equal(q.summary.booked_p99_ms, 60);
+    assert_int_equal(q.summary.booked_max_ms, 60);
+    assert_int_equal(q.summary.previous, 0);
+    struct series_row rows[4];
+    q = (struct ledger_query){.kind = QUERY_SERIES,
+                              .sale = 1,
+                              .from_ms = T0,
+                              .step_ms = 1000,
+                              .limit = 4,
+                              .series = rows};
+    run(f, &q);
+    assert_int_equal(q.error, 0);
+    assert_int_equal(q.count, 4);
+    assert_int_equal(rows[0].orders, 2);
+    assert_int_equal(rows[0].taken, 4);
+    assert_int_equal(rows[1].orders, 3);
+    assert_int_equal(rows[2].orders, 0);
+    assert_int_equal(rows[3].orders, 1); /* the last one holds what came later */
+    assert_int_equal(rows[2].paid, 2);
+    assert_int_equal(rows[3].returned, 2);
+    q.step_ms = 0;
+    run(f, &q);
+    assert_int_equal(q.error, ERR_INVALID);
+    q = (struct ledger_query){.kind = QUERY_SUMMARY, .sale = 2};
+    run(f, &q);
+    assert_int_equal(q.error, ERR_NOTFOUND);
+}
+
+/* By start, then by id; a draft is no sale yet. */
+static void test_the_previous_sale(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t sale = 1; sale <= 3; sale++) {
+        sale_open(f, sale, 10 * sale, 1, 5, 1, false);
+    }
+    struct ledger_query q = {.kind = QUERY_SUMMARY, .sale = 3};
+    run(f, &q);
+    assert_int_equal(q.error, 0);
+    assert_int_equal(q.summary.previous, 2);
+    assert_int_equal(q.summary.participants, 0);
+    assert_int_equal(q.summary.peak_at_ms, 0);
+    q.sale = 1;
+    run(f, &q);
+    assert_int_equal(q.summary.previous, 0);
+}
+
 static void test_a_row_of_somebody_else(void **state)
 {
     struct fixture *f = *state;
@@ -365,6 +440,8 @@ int main(void)
         TEST(test_events),
         TEST(test_locked),
         TEST(test_report),
+        TEST(test_summary_and_series),
+        TEST(test_the_previous_sale),
         TEST(test_a_row_of_somebody_else),
     };
     return LEDGER_SUITE_RUN(tests);
