@@ -11,6 +11,7 @@
 #include "app/exchange.h"
 #include "app/heralding.h"
 #include "app/outages.h"
+#include "app/pulsing.h"
 #include "backend/amqp/queue_amqp.h"
 #include "backend/mariadb/ledger_mariadb.h"
 #include "backend/redis/segments_redis.h"
@@ -37,6 +38,7 @@
 #define RECONCILE_POLL_MS 50
 /* Waits of the reconciler look up so often whether the server ends. */
 #define RECONCILE_STEP_MS 100
+#define RECONCILE_CONNECT_MS 500
 #define PROMISES_A_LOOK 64
 
 /* Who posts to the office beside the loops. */
@@ -85,6 +87,7 @@ struct distributed {
     struct reconcile *reconcile;
     struct reconciler *reconciler;
     struct heralding *heralding;
+    struct pulsing *pulsing;
     size_t promises_skipped; /* of this pass: their sales are not known here */
     _Atomic bool keeps;      /* this process holds the keeper's lease */
     struct assembly *parts;
@@ -550,13 +553,12 @@ static bool reconcile_may(void *context)
     return atomic_load(&((struct distributed *)context)->keeps);
 }
 
-/* A connection nobody uses is taken for dead. */
+/* A connection nobody uses is taken for dead; one that was lost is made again in steps. */
 static void reconcile_idle(void *context)
 {
     struct distributed *distributed = context;
-    struct queue_depths depths;
     if (distributed->parked != NULL) {
-        (void)queue_depths(distributed->parked, &depths);
+        (void)queue_amqp_wait(distributed->parked, RECONCILE_CONNECT_MS);
     }
 }
 
@@ -665,6 +667,9 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
     if (error == 0 && (roles & ROLE_FRONT) != 0) {
         error = make_follower(distributed);
         error = error != 0 ? error : start_thread(distributed, THREAD_FOLLOWER, run_follower);
+        error = error != 0 ? error
+                           : pulsing_start(parts, &distributed->engines, &distributed->places,
+                                           &distributed->pulsing);
     }
     if (error == 0 && (roles & ROLE_RELAY) != 0) {
         error = make_relay(distributed);
@@ -716,6 +721,7 @@ void distributed_stop(struct distributed *distributed)
         reconciler_wake(distributed->reconciler);
     }
     heralding_stop(distributed->heralding);
+    pulsing_stop(distributed->pulsing);
     for (int i = 0; i < THREAD_COUNT; i++) {
         if (distributed->running[i]) {
             (void)pthread_join(distributed->threads[i], NULL);
@@ -737,6 +743,7 @@ void distributed_free(struct distributed *distributed)
     reconciler_free(distributed->reconciler);
     reconcile_free(distributed->reconcile);
     heralding_free(distributed->heralding);
+    pulsing_free(distributed->pulsing);
     for (int i = 0; i < DESK_COUNT; i++) {
         bookings_done(&distributed->bookings[i]);
     }

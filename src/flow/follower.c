@@ -2,6 +2,7 @@
 #include "flow/follower.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "obs/log.h"
@@ -13,6 +14,12 @@
 /* Questions about items under way at one time. */
 #define ASKS_MAX 1024
 
+/* What one segment has of all items. */
+struct stock_sum {
+    uint64_t available, locked, sold;
+    bool untold; /* it did not tell of one */
+};
+
 struct follower {
     struct follower_parts parts;
     int64_t refresh_us; /* when next */
@@ -20,6 +27,7 @@ struct follower {
     uint32_t mark;
     struct gate_ask asks[ASKS_MAX];
     struct segment_news news[NEWS_MAX];
+    struct stock_sum stock[SEGMENTS_MAX];
 };
 
 /* ---- news ---- */
@@ -154,10 +162,45 @@ static void keep_on_shelf(struct follower *follower, uint64_t item)
     }
 }
 
+/* What each segment has of everything, for whoever watches. One that did not tell of an item keeps its
+ * last numbers. */
+static void add_stock(struct follower *follower, size_t count)
+{
+    uint32_t segments = follower->parts.places->count;
+    for (size_t i = 0; i < count; i++) {
+        for (uint32_t s = 0; s < segments; s++) {
+            const struct gate_ask *ask = &follower->asks[i * segments + s];
+            struct stock_sum *sum = &follower->stock[s];
+            sum->untold = sum->untold ||
+                          (ask->refusal != REFUSAL_NONE && ask->refusal != REFUSAL_NO_SUCH_ITEM);
+            if (ask->refusal == REFUSAL_NONE) {
+                sum->available += ask->view.available;
+                sum->locked += ask->view.locked;
+                sum->sold += ask->view.sold;
+            }
+        }
+    }
+}
+
+static void tell_stock(struct follower *follower)
+{
+    for (uint32_t s = 0; s < follower->parts.places->count; s++) {
+        struct places_stock *stock = &follower->parts.places->stock[s];
+        const struct stock_sum *sum = &follower->stock[s];
+        if (!sum->untold) {
+            atomic_store(&stock->available, sum->available);
+            atomic_store(&stock->locked, sum->locked);
+            atomic_store(&stock->sold, sum->sold);
+            atomic_store(&stock->known, true);
+        }
+    }
+}
+
 static void refresh_piece(struct follower *follower, const struct known *known, size_t count)
 {
     uint32_t segments = follower->parts.places->count;
     ask_all(follower, known, count);
+    add_stock(follower, count);
     for (size_t i = 0; i < count; i++) {
         struct shelf_item item = {.homes = known[i].homes, .mark = follower->mark};
         if (!add_up(&follower->asks[i * segments], segments, known[i].total, &item)) {
@@ -205,10 +248,12 @@ static void refresh(struct follower *follower)
     uint32_t position = 0;
     follower->mark = follower->mark == UINT32_MAX ? 1 : follower->mark + 1;
     size_t count;
+    memset(follower->stock, 0, sizeof(follower->stock));
     while ((count = list_items(parts->catalog, &sale, &position, known, max)) > 0) {
         refresh_piece(follower, known, count);
     }
     shelf_sweep(parts->shelf, follower->mark);
+    tell_stock(follower);
 }
 
 void follower_turn(struct follower *follower, int64_t wait_ms)

@@ -11,12 +11,19 @@
 
 #include "port/segments.h"
 
+/* The units of a segment over all items, as the follower saw them last. */
+struct places_stock {
+    _Atomic bool known;
+    _Atomic uint64_t available, locked, sold;
+};
+
 struct places {
     uint32_t count;
-    _Atomic uint64_t epochs[SEGMENTS_MAX]; /* 0: the ledger and the segment do not agree */
-    _Atomic uint64_t doubts;               /* a bit for each segment */
-    _Atomic int64_t away_ms[SEGMENTS_MAX]; /* boot time when it last did not answer; 0: never */
-    _Atomic bool clock_is_off;             /* this machine's time is not the gate's: sell nothing */
+    _Atomic uint64_t epochs[SEGMENTS_MAX];   /* 0: the ledger and the segment do not agree */
+    _Atomic uint64_t doubts;                 /* a bit for each segment */
+    _Atomic int64_t away_ms[SEGMENTS_MAX];   /* boot time when it last did not answer; 0: never */
+    struct places_stock stock[SEGMENTS_MAX]; /* the follower's, for whoever watches */
+    _Atomic bool clock_is_off; /* this machine's time is not the gate's: sell nothing */
 };
 
 static inline uint64_t places_epoch(struct places *places, uint32_t segment)

@@ -259,6 +259,7 @@ static bool collect(struct front *front)
     /* Before the notices: an order that begins to be watched here may be among them. */
     any = asks_collect(front) || any;
     any = reconciles_collect(front) || any;
+    any = parkings_collect(front) || any;
     return watch_notices(front) || any;
 }
 

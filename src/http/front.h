@@ -23,6 +23,7 @@
 #include "flow/engine.h"
 #include "flow/inside_time.h"
 #include "flow/office.h"
+#include "flow/pulse.h"
 #include "flow/reconciler.h"
 #include "http/server.h"
 #include "http/token.h"
@@ -57,6 +58,8 @@ struct front_shared {
     struct clerk *clerk;
     struct reconciler *reconciler; /* NULL: nobody reconciles here */
     struct site *site;             /* NULL: no pages but the files (static.h) */
+    struct pulse *pulse;           /* NULL: the embedded engine, which has no such parts */
+    struct parking *parking;       /* the same */
     struct catalog *catalog;
     struct inside_time *time;
     struct metrics *metrics;

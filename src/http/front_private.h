@@ -91,6 +91,7 @@ struct front {
     int64_t items_next_ms;
     uint32_t calls[BUDGET_COUNT]; /* office ops and queries under way */
     uint32_t reconciles;          /* calls to the reconciler; the end does not wait for them */
+    uint32_t parkings;            /* calls about the queue; the same */
     /* asks of the gate under way; a pool */
     struct front_ask *asks;
     uint32_t asks_capacity;
@@ -114,6 +115,8 @@ bool asks_collect(struct front *front);
 
 /* admin_reconcile.c: what the reconciler has answered since; true if there was anything. */
 bool reconciles_collect(struct front *front);
+/* admin_queue.c: the same of calls about the queue. */
+bool parkings_collect(struct front *front);
 
 /* answer.c: the body of a problem for framing errors; CORS lines for an allowed origin. */
 void front_problem(void *context, enum refusal refusal, struct out *body);

@@ -46,6 +46,9 @@ enum http_outcome handle_report(struct asking *asking);
 enum http_outcome handle_live(struct asking *asking);
 /* admin_reconcile.c */
 enum http_outcome handle_reconcile(struct asking *asking);
+/* admin_queue.c */
+enum http_outcome handle_queue(struct asking *asking);
+enum http_outcome handle_redrive(struct asking *asking);
 /* service.c */
 enum http_outcome handle_metrics(struct asking *asking);
 enum http_outcome handle_livez(struct asking *asking);

@@ -159,6 +159,8 @@ void live_funnel(struct front *front, struct out *out)
     out_i64(out, front_shared(front)->started_at_ms);
     put_latency(out, metrics, "buy_answer", HIST_BUY_ANSWER);
     put_latency(out, metrics, "buy_booked", HIST_BUY_BOOKED);
+    put_latency(out, metrics, "journal_sync", HIST_JOURNAL_SYNC);
+    put_latency(out, metrics, "ledger_commit", HIST_LEDGER_COMMIT);
     out_char(out, '}');
     put_refused(out, metrics);
 }
@@ -207,6 +209,7 @@ void live_json(struct front *front, struct out *out)
     out_i64(out, now_ms);
     put_state(front, out);
     live_funnel(front, out);
+    live_engine(front, out);
     out_lit(out, ",\"items\":[");
     size_t count = 0;
     catalog_lock(catalog);

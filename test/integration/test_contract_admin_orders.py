@@ -269,7 +269,7 @@ ADMIN_CALLS = [
     ("DELETE", "/sales/1"), ("POST", "/sales/1/warm"), ("POST", "/sales/1/open"),
     ("POST", "/sales/1/pause"), ("POST", "/sales/1/close"), ("POST", "/items/1/restock"),
     ("GET", "/orders"), ("GET", "/orders/x"), ("GET", "/events"), ("GET", "/sales/1/report"),
-    ("GET", "/live")]
+    ("GET", "/live"), ("GET", "/queue"), ("POST", "/queue/redrive")]
 
 
 @pytest.mark.parametrize("method,path", ADMIN_CALLS)

@@ -36,7 +36,8 @@ ROUTES = [
     ("/v1/admin/items/{item}/restock", {"POST"}, "admin"), ("/v1/admin/orders", {"GET"}, "admin"),
     ("/v1/admin/orders/{order}", {"GET"}, "admin"), ("/v1/admin/events", {"GET"}, "admin"),
     ("/v1/admin/sales/{sale}/report", {"GET"}, "admin"), ("/v1/admin/live", {"GET"}, "admin"),
-    ("/v1/admin/reconcile", {"POST"}, "admin"),
+    ("/v1/admin/reconcile", {"POST"}, "admin"), ("/v1/admin/queue", {"GET"}, "admin"),
+    ("/v1/admin/queue/redrive", {"POST"}, "admin"),
     ("/metrics", {"GET"}, None), ("/livez", {"GET"}, None), ("/readyz", {"GET"}, None),
     ("/openapi.json", {"GET"}, None)]
 

@@ -38,6 +38,8 @@ GET /v1/admin/orders/{}
 GET /v1/admin/events
 GET /v1/admin/sales/{}/report
 POST /v1/admin/reconcile
+GET /v1/admin/queue
+POST /v1/admin/queue/redrive
 GET /v1/admin/live
 GET /metrics
 GET /livez
@@ -133,6 +135,8 @@ def test_every_path_of_openapi_is_served(server, document):
     """Real ids everywhere, so that a 404 can only mean: no such route."""
     shop = Shop(server)
     for method, path in sorted(expanded(document)):
+        if path.startswith("/v1/admin/queue"):
+            continue  # 404 where the engine has none: test_console.py
         lot = shop.lot(total=20, limit=0, state="draft" if method == "DELETE" else "open")
         user = shop.user()
         value = lot.item

@@ -9,7 +9,8 @@
 
 import { readEvents } from '/assets/net.js';
 import { el, jitter, keepOrder, setAttr, setText, sleep } from '/assets/tools.js';
-import { LOCALE, t, compact, dateTime, micros, number, problemText } from '/assets/console/words.js';
+import { enginePanels } from '/assets/console/engine.js';
+import { LOCALE, t, compact, dateTime, duration, micros, number, problemText } from '/assets/console/words.js';
 
 // A build without npm has no charts; the figures are all there.
 const uPlot = await import('/assets/uplot.js').then((module) => module.default, () => null);
@@ -23,12 +24,42 @@ const FIGURES = [
     ['requestsPerS', (now) => now.rate.requests],
     ['wonPerS', (now) => now.rate.accepted],
     ['refusedPerS', (now) => now.rate.refused],
-    ['toBook', (now) => now.backlog],
+    ['toBook', (now) => (now.engine === 'distributed' ? undefined : now.backlog)],
+    ['outboxDepth', (now) => now.outbox?.depth],
+    ['outboxLag', (now) => now.outbox?.lag_ms || undefined, duration],
+    ['queueDepth', (now) => now.queue && now.queue.ready + now.queue.retry],
+    ['inLine', (now) => now.spool?.in_line || undefined],
     ['buyP99', (now) => (now.latencies?.buy_answer?.count === 0 ? null : now.latencies?.buy_answer?.p99_us), micros],
     ['connections', (now) => now.connections],
 ];
 
-const FUNNEL = ['requests', 'tickets', 'accepted', 'repeated', 'locked', 'paid', 'expired', 'cancelled', 'failed'];
+// The layers that turn requests away, in the order in which the server asks them; the rest is told by its code.
+const LAYERS = [
+    ['l_framing', ['bad_request', 'too_large', 'bad_media_type', 'method_not_allowed', 'not_found', 'no_such_item', 'timeout']],
+    ['l_load', ['overloaded', 'degraded', 'draining']],
+    ['l_rate', ['rate_limited']],
+    ['l_token', ['unauthenticated', 'forbidden', 'bad_signature']],
+    ['l_ticket', ['bad_ticket', 'challenge_failed', 'different_request']],
+    ['l_block', ['blocked']],
+    ['l_window', ['too_early', 'not_open', 'ended']],
+    ['l_stock', ['sold_out']],
+    ['l_limit', ['limit_reached', 'barred']],
+];
+const LATENCIES = [['buy_answer', 'buyAnswered'], ['buy_booked', 'buyBooked'], ['journal_sync', 'journalSync'], ['ledger_commit', 'ledgerCommit']];
+const WON = ['accepted', 'locked', 'paid'];
+const LOST = ['expired', 'cancelled', 'failed'];
+
+// What each layer turned away; a code that no layer has is one by itself.
+export function layers(rejects) {
+    const left = new Map(Object.entries(rejects ?? {}));
+    const rows = LAYERS.map(([key, codes]) => {
+        const n = codes.reduce((sum, code) => sum + (left.get(code) ?? 0), 0);
+        codes.forEach((code) => left.delete(code));
+        return { key, n };
+    });
+    rows.push(...[...left].map(([code, n]) => ({ code, n })));
+    return rows.filter((row) => row.n > 0);
+}
 
 const refusedOf = (message) => Object.values(message.rejects ?? {}).reduce((sum, n) => sum + n, 0);
 
@@ -76,9 +107,10 @@ function stockRow(item) {
 
 function funnelList(node, rows) {
     const most = Math.max(1, ...rows.map(([, n]) => n));
-    keepOrder(node, rows.map(([label, n], i) => {
-        const row = node.children[i] ?? el('li', { class: 'flow' },
+    keepOrder(node, rows.map(([label, n, kind = ''], i) => {
+        const row = node.children[i] ?? el('li', {},
             el('span', { class: 'flow-label' }), el('span', { class: 'flow-bar' }, el('span', {})), el('span', { class: 'flow-number' }));
+        setAttr(row, 'class', `flow ${kind}`);
         setText(row.children[0], label);
         row.children[1].firstChild.style.setProperty('width', `${(100 * n) / most}%`);
         setText(row.children[2], number(n));
@@ -116,8 +148,7 @@ export async function liveScreen({ main, console: desk, isHere }) {
     const stocks = el('ul', { class: 'stocks' });
     const noItems = el('p', { class: 'help', hidden: true }, t('noItems'));
     const funnel = el('ol', { class: 'flows' });
-    const away = el('ol', { class: 'flows flows-away' });
-    const awayNone = el('p', { class: 'help' }, t('awayNone'));
+    const engine = enginePanels();
     const since = el('span', { class: 'help' });
     const latency = el('tbody', {});
     const box = el('div', { class: 'chart', 'aria-hidden': 'true' });
@@ -125,22 +156,25 @@ export async function liveScreen({ main, console: desk, isHere }) {
         el('h1', { class: 'sr' }, t('live')), alarm,
         el('dl', { class: 'figures' }, ...figures.map((one) => one.node)),
         el('div', { class: 'columns' },
-            el('section', { class: 'panel' }, el('h2', {}, t('stockTitle')), noItems, stocks),
+            el('div', { class: 'stack' },
+                el('section', { class: 'panel' }, el('h2', {}, t('stockTitle')), noItems, stocks), ...engine.left),
             el('div', { class: 'stack' },
                 el('section', { class: 'panel' }, el('h2', {}, t('ratesTitle')), box),
                 el('section', { class: 'panel' }, el('h2', {}, t('funnelTitle'), ' ', since), funnel),
-                el('section', { class: 'panel' }, el('h2', {}, t('awayTitle')), awayNone, away),
                 el('section', { class: 'panel' }, el('h2', {}, t('latencyTitle'), ' ', el('span', { class: 'help' }, t('latencyOf'))),
                     el('table', { class: 'numbers' },
                         el('thead', {}, el('tr', {}, el('td', {}), ...['p50', 'p99', 'p999'].map((key) => el('th', { scope: 'col' }, t(key))))),
-                        latency)))));
+                        latency)),
+                ...engine.right)));
     const { chart, stop: stopChart } = chartOf(box);
 
     const rows = new Map();         // item id -> its row
+    const latencyRows = new Map();
     const points = [[], [], [], []];
     let before = null;
     let heardAt = performance.now();
     let latched = false;
+    let trouble = '';
 
     function draw(message) {
         const now = { ...message, rate: rates(before, message) };
@@ -156,14 +190,19 @@ export async function liveScreen({ main, console: desk, isHere }) {
         }));
         noItems.hidden = message.items.length > 0;
         setText(since, t('funnelSince', { time: dateTime(message.funnel.since_ms) }));
-        funnelList(funnel, FUNNEL.filter((key) => key in message.funnel).map((key) => [t(`f_${key}`), message.funnel[key]]));
-        const refused = Object.entries(message.rejects ?? {}).sort((a, b) => b[1] - a[1]);
-        funnelList(away, refused);
-        awayNone.hidden = refused.length > 0;
-        keepOrder(latency, [['buy_answer', 'buyAnswered'], ['buy_booked', 'buyBooked']]
-            .filter(([key]) => message.latencies?.[key])
-            .map(([key, label], i) => {
-                const row = latency.children[i] ?? el('tr', {}, el('th', { scope: 'row' }, t(label)), el('td', {}), el('td', {}), el('td', {}));
+        funnelList(funnel, [
+            [t('f_requests'), message.funnel.requests],
+            ...layers(message.rejects).map(({ key, code, n }) => [key ? t(key) : code, n, 'flow-away']),
+            ...['tickets', 'repeated'].map((key) => [t(`f_${key}`), message.funnel[key]]),
+            ...WON.map((key) => [t(`f_${key}`), message.funnel[key], 'flow-won']),
+            ...LOST.map((key) => [t(`f_${key}`), message.funnel[key], 'flow-away']),
+        ].filter(([, n], i) => n !== undefined && (n > 0 || i === 0)));
+        engine.draw(message);
+        keepOrder(latency, LATENCIES
+            .filter(([key]) => message.latencies?.[key]?.count > 0 || (key === 'buy_answer' && message.latencies?.[key]))
+            .map(([key, label]) => {
+                if (!latencyRows.has(key)) latencyRows.set(key, el('tr', {}, el('th', { scope: 'row' }, t(label)), el('td', {}), el('td', {}), el('td', {})));
+                const row = latencyRows.get(key);
                 const { count, p50_us: p50, p99_us: p99, p999_us: p999 } = message.latencies[key];
                 [p50, p99, p999].forEach((us, k) => setText(row.children[k + 1], count ? micros(us) : '—'));
                 return row;
@@ -172,12 +211,14 @@ export async function liveScreen({ main, console: desk, isHere }) {
         while (points[0].length > 1 && points[0][0] < message.now_ms / 1000 - KEEP_S) points.forEach((list) => list.shift());
         chart.setData(points);
         latched = message.journal_latched === 1;
+        trouble = engine.trouble(message);
+        desk.engineSeen(message);
         before = message;
     }
 
     function alarms() {
         const silent = performance.now() - heardAt;
-        const text = latched ? t('latched') : silent > OLD_AFTER_MS ? t('feedLost', { n: Math.round(silent / 1000) }) : '';
+        const text = latched ? t('latched') : silent > OLD_AFTER_MS ? t('feedLost', { n: Math.round(silent / 1000) }) : trouble;
         setText(alarm, text);
         alarm.hidden = !text;
     }

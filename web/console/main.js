@@ -16,6 +16,7 @@ import { liveScreen } from '/assets/console/live.js';
 import { saleForm, saleScreen, salesScreen } from '/assets/console/sales.js';
 import { orderScreen, ordersScreen } from '/assets/console/orders.js';
 import { checkScreen } from '/assets/console/check.js';
+import { queueScreen } from '/assets/console/queue.js';
 import { reportScreen } from '/assets/console/report.js';
 
 const $ = (id) => document.getElementById(id);
@@ -52,6 +53,12 @@ const console_ = {
         return new Promise((done) => {
             $('ask').addEventListener('close', () => done($('ask').returnValue === 'yes'), { once: true });
         });
+    },
+
+    // The feed says which engine this is: what it does not have is not offered.
+    engineSeen(message) {
+        memory.set('sessionStorage', 'queue', message.queue ? 'yes' : null);
+        $('nav-queue').hidden = !message.queue;
     },
 
     go(path) {
@@ -118,6 +125,7 @@ const SCREENS = [
     [/^sales\/(\d+)\/report$/, reportScreen],
     [/^orders$/, ordersScreen],
     [/^orders\/([A-Za-z0-9_-]+)$/, orderScreen],
+    [/^queue$/, queueScreen],
     [/^check$/, checkScreen],
 ];
 
@@ -133,6 +141,7 @@ async function route() {
     const main = el('div', { class: 'screen' });
     $('main').replaceChildren(main);
     $('nav').hidden = $('sign-out').hidden = !console_.token;
+    $('nav-queue').hidden = !memory.get('sessionStorage', 'queue');
     if (!console_.token) {
         document.title = t('signInTitle');
         signInScreen(main);
@@ -141,6 +150,7 @@ async function route() {
     const [path, query] = (location.hash.slice(2) || 'live').split('?');
     for (const link of $('nav').querySelectorAll('a')) {
         const here = path.split('/')[0] === link.hash.slice(2);
+        if (here) link.hidden = false;
         if (here) link.setAttribute('aria-current', 'page');
         else link.removeAttribute('aria-current');
     }

@@ -53,6 +53,15 @@ export function minorDigits(currency) {
     }
 }
 
+// How long something has lasted, in its two largest parts.
+export function duration(ms) {
+    const seconds = Math.floor(ms / 1000);
+    if (seconds < 60) return micros(ms * 1000);
+    const parts = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+    const at = parts.findIndex(([length]) => seconds >= length);
+    return parts.slice(at, at + 2).map(([length, unit], i) => `${Math.floor((i ? seconds % parts[at][0] : seconds) / length)} ${unit}`).join(' ');
+}
+
 export function micros(us) {
     if (us >= 1e6) return `${(us / 1e6).toFixed(1)} s`;
     if (us >= 1e4) return `${Math.round(us / 1e3)} ms`;

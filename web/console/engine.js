@@ -1,0 +1,84 @@
+/*
+ * The parts of the distributed engine on the live screen: segments, queues, leases. Each panel is there only while the
+ * feed tells of it: an engine that has no such part shows none, and nothing is shown in grey.
+ */
+
+import { el, keepOrder, setAttr, setText } from '/assets/tools.js';
+import { t, compact, duration, dateTime, number } from '/assets/console/words.js';
+
+function segmentRow() {
+    const bar = el('div', { class: 'bar bar-thin', role: 'img' },
+        el('span', { class: 'bar-sold' }), el('span', { class: 'bar-locked' }), el('span', { class: 'bar-available' }));
+    const [name, chip, stock, outbox, epoch, address] = ['strong', 'span', 'span', 'span', 'span', 'span'].map((tag) => el(tag, {}));
+    const node = el('li', { class: 'segment' },
+        el('div', { class: 'stock-head' }, name, chip), bar,
+        el('p', { class: 'stock-numbers' }, stock, outbox), el('p', { class: 'help' }, epoch, ' ', address));
+    return {
+        node,
+        draw(segment) {
+            const known = 'available' in segment;
+            setText(name, t('segment', { n: segment.id }));
+            setText(chip, t(`sg_${segment.state}`));
+            setAttr(chip, 'class', `chip segment-${segment.state}`);
+            bar.hidden = stock.hidden = !known;
+            if (known) {
+                [segment.sold, segment.locked, segment.available].forEach((n, i) => bar.children[i].style.setProperty('flex-grow', String(n)));
+                setText(stock, `${number(segment.available)} ${t('available')} · ${number(segment.locked)} ${t('locked')} · ${number(segment.sold)} ${t('sold')} · `);
+                setAttr(bar, 'aria-label', stock.textContent.replace(/ · $/, ''));
+            }
+            setText(outbox, t(segment.lag_ms ? 'segmentOutbox' : 'segmentEmpty', { n: number(segment.outbox), lag: duration(segment.lag_ms) }));
+            setText(epoch, t('epoch', { n: number(segment.epoch) }));
+            setText(address, segment.address ?? '');
+        },
+    };
+}
+
+const QUEUES = [['queue', 'q_orders'], ['payments_queue', 'q_payments']];
+
+function tableRows(body, rows) {
+    keepOrder(body, rows.map((cells, i) => {
+        const row = body.children[i] ?? el('tr', {}, el('th', { scope: 'row' }), ...cells.slice(1).map(() => el('td', {})));
+        cells.forEach((text, k) => setText(row.children[k], text));
+        return row;
+    }));
+}
+
+function tablePanel(title, heads) {
+    const body = el('tbody', {});
+    const node = el('section', { class: 'panel scroll', hidden: true }, el('h2', {}, t(title)),
+        el('table', { class: 'numbers' }, el('thead', {}, el('tr', {}, ...heads.map((key) => (key ? el('th', { scope: 'col' }, t(key)) : el('td', {}))))), body));
+    return { node, body };
+}
+
+export function enginePanels() {
+    const list = el('ul', { class: 'stocks' });
+    const segments = el('section', { class: 'panel', hidden: true }, el('h2', {}, t('segmentsTitle')), list);
+    const queues = tablePanel('queuesTitle', ['', 'q_ready', 'q_retry', 'q_parked']);
+    const leases = tablePanel('leasesTitle', ['', 'holder', 'token', 'until']);
+    const rows = new Map();
+    return {
+        left: [segments],
+        right: [queues.node, leases.node],
+        draw(message) {
+            segments.hidden = !message.segments;
+            keepOrder(list, (message.segments ?? []).map((segment) => {
+                if (!rows.has(segment.id)) rows.set(segment.id, segmentRow());
+                rows.get(segment.id).draw(segment);
+                return rows.get(segment.id).node;
+            }));
+            const there = QUEUES.filter(([key]) => message[key]);
+            queues.node.hidden = there.length === 0;
+            tableRows(queues.body, there.map(([key, label]) => [t(label) + (message[key].away ? ` (${t('away')})` : ''),
+                ...['ready', 'retry', 'parked'].map((name) => compact(message[key][name]))]));
+            leases.node.hidden = !message.leases?.length;
+            tableRows(leases.body, (message.leases ?? []).map((lease) => [lease.name, lease.holder, number(lease.token), dateTime(lease.until_ms)]));
+        },
+        // The one sentence an operator must not miss; empty: all is well.
+        trouble(message) {
+            const broken = (message.segments ?? []).filter((segment) => segment.state !== 'home');
+            if (broken.length > 0) return t('segmentsAway', { list: broken.map((segment) => `${segment.id} (${t(`sg_${segment.state}`)})`).join(', ') });
+            if (message.ledger_away) return t('ledgerAway');
+            return QUEUES.some(([key]) => message[key]?.away) ? t('queueAway') : '';
+        },
+    };
+}
