@@ -64,14 +64,16 @@ export const clock = {
 };
 
 // Server-sent events with a token, which EventSource cannot send. Returns when the server ends the stream;
-// silence for a minute (not even a heartbeat) ends it as a failure.
-export async function readEvents(path, { token, lastId, signal, onEvent }) {
+// silence for a minute (not even a heartbeat) ends it as a failure, and so does nothing at all within `firstMs`:
+// some proxies hold streams back.
+export async function readEvents(path, { token, lastId, signal, onEvent, firstMs = 60000 }) {
     const guard = new AbortController();
     const stop = () => guard.abort();
     signal.addEventListener('abort', stop);
-    let silence = setTimeout(stop, 60000);
+    let silence = setTimeout(stop, firstMs);
     try {
-        const headers = { accept: 'text/event-stream', authorization: `Bearer ${token}` };
+        const headers = { accept: 'text/event-stream' };
+        if (token) headers.authorization = `Bearer ${token}`;
         if (lastId) headers['last-event-id'] = lastId;
         const response = await fetch(path, { headers, signal: guard.signal, cache: 'no-store' });
         if (!response.ok) throw new Refusal(response.status, null);

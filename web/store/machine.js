@@ -50,6 +50,7 @@ const canBuy = (m) => !full(m) && phase(m) === 'open';
 export const ROWS = [
     { name: 'loading', tone: 'wait', when: (m) => !m.item || (m.looking && !m.order && !m.ticket?.doubt && !m.flight) },
     { name: 'asking', tone: 'wait', step: 1, when: (m) => m.flight === 'ticket' || m.flight === 'buy' },
+    { name: 'logged_out', tone: 'go', acts: ['login'], when: (m) => m.user === null || m.stale },
     { name: 'undecided', tone: 'wait', step: 1, tell: true,
         when: (m) => m.order?.status === 'QUEUED' && m.order.reason === 'undecided' },
     { name: 'queued', tone: 'wait', step: 2, tell: true, when: status('QUEUED') },
@@ -58,7 +59,6 @@ export const ROWS = [
     { name: 'expired', tone: 'warn', tell: true, acts: ['again'], when: status('EXPIRED') },
     { name: 'failed', tone: 'warn', tell: true, acts: ['again'],
         when: (m) => m.order?.status === 'FAILED' || m.refusal?.state === 'failed' },
-    { name: 'logged_out', tone: 'go', acts: ['login'], when: (m) => m.user === null || m.stale },
     { name: 'overloaded', tone: 'warn', tell: true, acts: ['again'], when: (m) => m.wait !== null },
     { name: 'timed_out', tone: 'warn', tell: true, acts: ['again'], when: (m) => m.lost || Boolean(m.ticket?.doubt) },
     { name: 'blocked', tone: 'off', tell: true, when: refusedAs('blocked', 'forbidden') },
@@ -233,6 +233,7 @@ const later = (m, { code, retryAfterMs }, jitter) => {
 
 const inDoubt = (m) => {
     m.lost = true;
+    m.looking = false;
     m.looks = 0;
     m.lookAt = m.ticket ? m.now + LOOK_MS[0] : null;
 };
@@ -417,7 +418,10 @@ export const EVENTS = {
     },
 
     // Looking for it got no answer.
-    unseen: (m) => lookAgain(m),
+    unseen: (m) => { if (m.looking) lookAgain(m); },
+
+    // The server refused the token while something was only being watched.
+    denied: (m) => { m.stale = m.user !== null; },
 
     // Another tab of this buyer changed what is remembered.
     elsewhere: (m, { record }, out) => {

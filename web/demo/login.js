@@ -1,0 +1,45 @@
+/*
+ * The demonstration's login: any number is a buyer. It does what a shop's login does: makes a token and sends the
+ * buyer back with it in the fragment of the address he came from, which must be an address of this very server.
+ */
+
+import { ask } from '/assets/net.js';
+import { memory, setText } from '/assets/tools.js';
+import { reason, t } from '/assets/store/words.js';
+import { $, startShell } from '/assets/store/shell.js';
+
+function way() {
+    try {
+        const url = new URL(new URLSearchParams(location.search).get('return') ?? '/', location.origin);
+        return url.origin === location.origin ? url.pathname + url.search : '/';
+    } catch {
+        return '/';
+    }
+}
+
+const anyone = () => String(1 + Math.floor(Math.random() * 1e6));
+
+async function login(event) {
+    event.preventDefault();
+    const user = $('user').value.trim();
+    if (!/^[1-9]\d{0,15}$/.test(user) || Number(user) > Number.MAX_SAFE_INTEGER) {
+        setText($('error'), t('demoBad'));
+        return $('user').focus();
+    }
+    setText($('error'), '');
+    try {
+        const { token } = await ask('GET', `/demo/login?user=${user}`);
+        memory.set('localStorage', 'demo-user', user);
+        location.replace(`${way()}#token=${token}`);
+    } catch (refusal) {
+        setText($('error'), reason(refusal.code, refusal.detail));
+    }
+    return undefined;
+}
+
+startShell();
+$('user').value = memory.get('localStorage', 'demo-user') ?? anyone();
+$('form').addEventListener('submit', login);
+$('other').addEventListener('click', () => { $('user').value = anyone(); });
+$('user').focus();
+$('user').select();

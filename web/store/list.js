@@ -1,0 +1,146 @@
+/*
+ * Today's sessions. The server wrote them into the page; what lives (states and stock) is asked for gently with one
+ * call for all, only while somebody looks. Where a session was added or taken away meanwhile, the page's own list is
+ * fetched anew and put in place.
+ */
+
+import { ask } from '/assets/net.js';
+import { el, jitter, keepOrder, setAttr, setText } from '/assets/tools.js';
+import { split } from '/assets/store/clock.js';
+import { hour, left, money, number, t, translate } from '/assets/store/words.js';
+import { $, clock, data, notice, onReturn, startShell } from '/assets/store/shell.js';
+import { paint } from '/assets/store/art.js';
+
+const BUSY_MS = 3000;
+const CALM_MS = 10000;
+const PLACE = { open: 0, paused: 1, upcoming: 2, ended: 3 };
+
+let sales = data.sales;
+let known = false;       // live numbers have been heard, and nothing is in trouble
+let timer = null;
+
+// Between two answers the server's clock opens and ends a session here.
+function stateOf(sale) {
+    const now = clock.now();
+    if (sale.state === 'closed' || now >= sale.ends_at_ms) return 'ended';
+    if (sale.state === 'paused') return 'paused';
+    return now >= sale.starts_at_ms ? 'open' : 'upcoming';
+}
+
+function itemState(item, sale) {
+    const state = stateOf(sale);
+    return state === 'open' && known && item.available === 0 ? 'sold_out' : state;
+}
+
+function drawCard(card, item, sale) {
+    const state = itemState(item, sale);
+    setAttr(card, 'data-state', state);
+    setText(card.querySelector('.price'), money(item.price_cents, sale.currency));
+    const was = card.querySelector('.was');
+    if (was) setText(was, money(item.was_cents, sale.currency));
+    const heard = known && item.total !== undefined;
+    const bar = card.querySelector('.bar');
+    ['sold', 'locked', 'available'].forEach((name, i) => { bar.children[i].style.flexGrow = heard ? item[name] : 0; });
+    setAttr(bar, 'aria-label', heard ? t('bar', item) : t('stockUnknown'));
+    const count = !heard ? t('stockUnknown') : state === 'upcoming' ? t('total', { n: number(item.total) })
+        : item.available ? t('left', { n: number(item.available) })
+            : item.locked ? t('locked', { n: number(item.locked) }) : t('sold', { n: number(item.sold) });
+    setText(card.querySelector('.n-left'), count);
+    const cta = { open: `${t('b_ready')} ›`, upcoming: t('startsAt', { time: hour(sale.starts_at_ms, clock.now()) }) };
+    setText(card.querySelector('.cta'), cta[state] ?? t(`live_${state}`));
+}
+
+function drawSale(sale) {
+    const node = $(`sale-${sale.id}`);
+    if (!node) return null;
+    const state = stateOf(sale);
+    setAttr(node, 'data-state', state);
+    setText(node.querySelector('h2'), sale.name);
+    setText(node.querySelector('.chip'), t(`live_${state}`));
+    setAttr(node.querySelector('.chip'), 'class', `chip chip-${state}`);
+    const target = state === 'upcoming' ? sale.starts_at_ms : sale.ends_at_ms;
+    const runs = state !== 'ended' && clock.trusted();
+    setText(node.querySelector('.when-label'), runs ? t(state === 'upcoming' ? 'startsIn' : 'endsIn')
+        : state === 'ended' ? t('endedAt', { time: hour(Math.min(sale.ends_at_ms, clock.now()), clock.now()) }) : '');
+    setText(node.querySelector('.timer'), runs ? left(split(Math.ceil((target - clock.now()) / 1000) * 1000)) : '');
+    for (const item of sale.items) {
+        const card = node.querySelector(`[data-item="${item.id}"]`);
+        if (card) drawCard(card, item, sale);
+    }
+    return node;
+}
+
+const tabs = new Map();
+
+function drawTab(sale) {
+    if (!tabs.has(sale.id)) tabs.set(sale.id, el('li', {}, el('a', { href: `#sale-${sale.id}` }, el('b'), el('span'))));
+    const tab = tabs.get(sale.id);
+    setAttr(tab.firstChild, 'data-state', stateOf(sale));
+    setText(tab.querySelector('b'), hour(sale.starts_at_ms, clock.now()));
+    setText(tab.querySelector('span'), t(`live_${stateOf(sale)}`));
+    return tab;
+}
+
+function draw() {
+    const byTime = [...sales].sort((a, b) => a.starts_at_ms - b.starts_at_ms || a.id - b.id);
+    const byPlace = [...byTime].sort((a, b) => PLACE[stateOf(a)] - PLACE[stateOf(b)]);
+    const nodes = byPlace.map(drawSale).filter(Boolean);
+    if (nodes.length) keepOrder($('sales'), nodes);
+    keepOrder($('times'), byTime.map(drawTab));
+    $('times-nav').hidden = byTime.length < 2;
+}
+
+// The list the server makes now, where it is not the one shown.
+async function renew() {
+    const page = new DOMParser().parseFromString(await (await fetch('/', { cache: 'no-cache' })).text(), 'text/html');
+    const fresh = page.getElementById('sales');
+    if (!fresh) return;
+    $('sales').replaceChildren(...fresh.childNodes);
+    translate();
+    decorate();
+}
+
+function decorate() {
+    for (const sale of sales) {
+        for (const item of sale.items) {
+            const art = document.querySelector(`[data-item="${item.id}"] .art`);
+            if (art) paint(art, item);
+        }
+    }
+}
+
+const shape = (list) => list.map((sale) => `${sale.id}:${sale.name}:${sale.items.map((item) => item.id)}`).sort().join();
+
+async function refresh() {
+    clearTimeout(timer);
+    if (document.hidden) return;
+    let pause = CALM_MS;
+    try {
+        const { sales: heard } = await ask('GET', '/v1/sales', { timeoutMs: 8000 });
+        const changed = shape(heard) !== shape(sales);
+        sales = heard;
+        known = true;
+        if (changed) await renew();
+        notice('offline', '');
+        if (sales.some((sale) => stateOf(sale) === 'open')) pause = BUSY_MS;
+    } catch {
+        known = false;
+        notice('offline', t('offline'));
+        pause = BUSY_MS;
+    }
+    draw();
+    clearTimeout(timer);
+    timer = setTimeout(refresh, jitter(pause));
+}
+
+function tick() {
+    draw();
+    setTimeout(tick, 1000 - (clock.now() % 1000) + 5);
+}
+
+startShell();
+decorate();
+onReturn(refresh);
+await refresh();
+tick();
+performance.mark('sluice-ready');

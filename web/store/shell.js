@@ -1,0 +1,165 @@
+/*
+ * What every page of the storefront shares: its texts, the server's clock, who is buying, and the two places where
+ * the page speaks by itself (the notice at the top, and the polite line for screen readers).
+ *
+ * The token comes back from the shop's login in the URL's fragment, is taken out of the address at once, and is kept
+ * in this browser; the server alone judges it. Where it refuses, the page says so and offers the login; it never goes
+ * there by itself, for a bad token must not bounce a buyer for ever.
+ */
+
+import { ask } from '/assets/net.js';
+import { memory, safeUrl, setText } from '/assets/tools.js';
+import { makeClock } from '/assets/store/clock.js';
+import { second, t, translate } from '/assets/store/words.js';
+
+export const $ = (id) => document.getElementById(id);
+
+// What the server wrote into the page when it made it.
+export const data = JSON.parse($('data')?.textContent || '{}');
+
+// ---------------------------------------------------------------- speaking
+
+export function announce(text) {
+    if (text) setText($('announce'), text);
+}
+
+// Told apart by name, so that one trouble's end does not hide another's.
+const troubles = new Map();
+
+export function notice(name, text) {
+    if (text) troubles.set(name, text);
+    else troubles.delete(name);
+    const shown = [...troubles.values()].at(-1) ?? '';
+    setText($('notice'), shown);
+    $('notice').hidden = !shown;
+}
+
+// ---------------------------------------------------------------- time
+
+export const clock = makeClock({
+    steady: () => performance.now(),
+    wall: () => Date.now(),
+    askTime: async () => (await ask('GET', '/v1/time', { timeoutMs: 5000 })).now_ms,
+    onGap: () => setTimeout(resync, 0),
+});
+
+let nextSync = null;
+
+export async function resync() {
+    clearTimeout(nextSync);
+    try {
+        await clock.sync();
+    } catch { /* tried again below */ }
+    clearTimeout(nextSync);
+    if (!document.hidden) nextSync = setTimeout(resync, clock.dueIn());
+}
+
+function showTime() {
+    const now = clock.now();
+    if ($('clock')) setText($('clock'), clock.trusted() ? second(now) : '--:--:--');
+    setTimeout(showTime, 1000 - (now % 1000) + 5);
+}
+
+// Calls back whenever the page is looked at again, from sleep, another tab or the back button's memory.
+export function onReturn(work) {
+    document.addEventListener('visibilitychange', work);
+    addEventListener('pageshow', (event) => { if (event.persisted) work(); });
+    addEventListener('online', work);
+}
+
+// ---------------------------------------------------------------- who is buying
+
+const reader = (token) => {
+    try {
+        return String(JSON.parse(atob(token.split('.')[1].replace(/-/g, '+').replace(/_/g, '/'))).sub);
+    } catch {
+        return null;
+    }
+};
+
+export const session = {
+    token: null,
+    user: null,          // only to name what is remembered here
+    config: null,
+    onChange: () => {},
+
+    use(token) {
+        this.token = reader(token ?? '') === null ? null : token;
+        this.user = this.token && reader(this.token);
+        this.draw();
+    },
+
+    leave() {
+        memory.set('localStorage', 'token', null);
+        this.use(null);
+        this.onChange();
+    },
+
+    // Asked for only where nobody is logged in, or there is nowhere to pay: most buyers never need it.
+    async settings() {
+        this.config ??= await ask('GET', '/v1/page-config');
+        return this.config;
+    },
+
+    // Where to log in, with the way back; null where the shop has not said.
+    async loginUrl() {
+        const { demo, login_url: url } = await this.settings();
+        const back = encodeURIComponent(location.pathname + location.search);
+        if (url?.includes('{return}')) return safeUrl(url.replace('{return}', encodeURIComponent(location.href)));
+        if (demo && (!url || url.startsWith('/demo/'))) return `/demo/login?return=${back}`;
+        return url && safeUrl(url);
+    },
+
+    async login() {
+        try {
+            const url = await this.loginUrl();
+            if (url) location.assign(url);
+            else notice('login', t('c_unauthenticated'));
+        } catch {
+            notice('login', t('offline'));
+        }
+    },
+
+    async payUrl(order) {
+        if (order.pay_url) return safeUrl(order.pay_url);
+        const { demo } = await this.settings();
+        return demo ? `/demo/pay?order=${encodeURIComponent(order.order_id)}` : null;
+    },
+
+    draw() {
+        if (!$('account')) return;
+        setText($('who'), this.user ? t('buyer', { user: this.user }) : '');
+        setText($('account'), t(this.user ? 'logout' : 'login'));
+    },
+
+    call(method, path, options = {}) {
+        return ask(method, path, { ...options, token: this.token });
+    },
+};
+
+function takeToken() {
+    const fragment = new URLSearchParams(location.hash.slice(1)).get('token');
+    if (fragment) {
+        memory.set('localStorage', 'token', fragment);
+        history.replaceState(null, '', location.pathname + location.search);
+    }
+    session.use(memory.get('localStorage', 'token'));
+}
+
+export function startShell() {
+    translate();
+    takeToken();
+    $('account')?.addEventListener('click', () => (session.user ? session.leave() : session.login()));
+    addEventListener('storage', ({ key }) => {
+        if (key !== 'sluice.token') return;
+        session.use(memory.get('localStorage', 'token'));
+        session.onChange();
+    });
+    addEventListener('hashchange', () => {
+        takeToken();
+        session.onChange();
+    });
+    onReturn(() => { if (!document.hidden) resync(); });
+    resync();
+    showTime();
+}
