@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "http/content.h"
 #include "http/pack.h"
+#include "http/slim.h"
 
 #define PREFIX "/assets/"
 #define PATH_MAX_BYTES 256
@@ -95,11 +96,17 @@ static struct file *mentioned(const char *text, size_t len, size_t *ret_len)
 
 static int finish(struct file *file);
 
-/* Copies the text with hashed names into out; with out NULL only counts. */
-static int rewrite(struct span text, struct out *out, size_t *ret_len)
+/* Copies the text with hashed names, and without comments where it is slim, into out; with out NULL
+ * only counts. */
+static int rewrite(struct span text, bool slim, struct out *out, size_t *ret_len)
 {
     size_t total = 0;
     for (size_t at = 0; at < text.len;) {
+        size_t comment = slim ? slim_skip(text, at) : 0;
+        if (comment > 0) {
+            at += comment;
+            continue;
+        }
         size_t len = 1;
         struct span piece = {text.at + at, 1};
         if (text.len - at >= sizeof(PREFIX) && memcmp(piece.at, PREFIX, sizeof(PREFIX) - 1) == 0) {
@@ -126,7 +133,9 @@ static int rewrite_file(struct file *file)
 {
     struct span text = {(const char *)file->asset->data, file->asset->len};
     size_t len = 0;
-    int err = rewrite(text, NULL, &len);
+    const char *dot = strrchr(file->asset->path, '.');
+    bool slim = dot != NULL && strcmp(dot, ".html") != 0;
+    int err = rewrite(text, slim, NULL, &len);
     if (err != 0 || len == 0) {
         return err;
     }
@@ -135,7 +144,7 @@ static int rewrite_file(struct file *file)
         return ERR_NOMEM;
     }
     struct out out = out_over(file->rewritten, len);
-    err = rewrite(text, &out, &len);
+    err = rewrite(text, slim, &out, &len);
     CHECK(err == 0 && !out.overflow && out.len == len);
     file->content.body = out_span(&out);
     return 0;

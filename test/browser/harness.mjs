@@ -86,23 +86,46 @@ async function theBrowser() {
     return browser;
 }
 
-// A page of its own buyer. `errors` fills with whatever the console calls an error; tests expect it empty.
-export async function openPage(server, options = {}, path = '/') {
+// A browser's window of its own: own storage, own language, own screen.
+export async function openContext(options = {}) {
     const desk = { locale: 'en-US', viewport: { width: 1180, height: 900 } };
     const context = await (await theBrowser()).newContext({ ...desk, ...options });
     context.setDefaultTimeout(PATIENCE_MS);
-    const page = await context.newPage();
+    return context;
+}
+
+// Fills with whatever the console calls an error, breaches of the policy among them; tests expect it empty.
+export function errorsOf(page) {
     const errors = [];
     page.on('console', (message) => { if (message.type() === 'error') errors.push(message.text()); });
     page.on('pageerror', (error) => errors.push(String(error)));
-    await page.goto(server.url + path);
-    await page.locator(path === '/console' ? '#token' : '.card').first().waitFor();
-    return { page, errors, card: (item) => page.locator(`article[data-item="${item.id}"]`) };
+    return errors;
 }
 
-export async function phase(card, name) {
-    await card.and(card.page().locator(`[data-phase="${name}"]`)).waitFor();
+// A page of its own buyer.
+export async function openPage(server, options = {}, path = '/') {
+    const page = await (await openContext(options)).newPage();
+    const errors = errorsOf(page);
+    await page.goto(server.url + path);
+    await page.locator(path === '/console' ? '#token' : 'html[data-lang]').first().waitFor();
+    return { page, errors };
 }
+
+let users = 1000;
+
+// An item's page, as a buyer of its own who is logged in already (user null: nobody is). `prepare` gets the page first.
+export async function openItem(server, item, { user = (users += 1), context, prepare, ...options } = {}) {
+    await until('the page to be made', async () => (await fetch(`${server.url}/items/${item.id}`)).ok);
+    const page = await (context ?? await openContext(options)).newPage();
+    const errors = errorsOf(page);
+    if (prepare) await prepare(page);
+    await page.goto(`${server.url}/items/${item.id}${user === null ? '' : `#token=${tokenOf(server, user)}`}`);
+    await page.locator('#deal:not([data-state="loading"])').waitFor();
+    return { page, errors, user, go: page.locator('#go') };
+}
+
+// The button's state.
+export const reached = (page, ...names) => page.locator(names.map((name) => `#deal[data-state="${name}"]`).join()).waitFor();
 
 async function json(answer) {
     const body = await answer.json();
@@ -112,23 +135,25 @@ async function json(answer) {
 
 export const adminToken = (server) => readFileSync(join(server.data, 'admin.token'), 'utf8').trim();
 
+// Something the operator does.
+export const operate = (server, path, body) => fetch(server.url + path, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${adminToken(server)}`, ...(body ? { 'content-type': 'application/json' } : {}) },
+    body: body && JSON.stringify(body),
+}).then(json);
+
 // The operator creates a sale of one item and warms or opens it.
-export async function makeSale(server, { startsInMs = -1000, payWithinS = 600, move = 'open', ...item }) {
-    const token = adminToken(server);
-    const post = (path, body) => fetch(server.url + path, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${token}`, ...(body ? { 'content-type': 'application/json' } : {}) },
-        body: body && JSON.stringify(body),
-    }).then(json);
+export async function makeSale(server, { startsInMs = -1000, payWithinS = 600, move = 'open', sale: more = {}, ...item }) {
     const { now_ms: now } = await fetch(`${server.url}/v1/time`).then(json);
-    const sale = await post('/v1/admin/sales', {
+    const sale = await operate(server, '/v1/admin/sales', {
         name: `Sale of ${item.name}`,
         starts_at_ms: now + startsInMs,
         ends_at_ms: now + 3600000,
         pay_within_s: payWithinS,
         items: [{ price_cents: 1999, total: 10, limit_per_user: 1, ...item }],
+        ...more,
     });
-    await post(`/v1/admin/sales/${sale.id}/${move}`);
+    await operate(server, `/v1/admin/sales/${sale.id}/${move}`);
     return { sale, item: sale.items[0] };
 }
 
@@ -158,5 +183,7 @@ export function buyer(server, user) {
             });
         },
         cancel: (order) => post(`/v1/orders/${order.order_id}/cancel`),
+        pay: (order) => post(`/v1/orders/${order.order_id}/pay`),
+        orders: () => get('/v1/me/orders?limit=100').then((answer) => answer.orders),
     };
 }

@@ -40,7 +40,6 @@ export default {
     qty: 'Quantity',
     fewer: 'Fewer',
     more: 'More',
-    view: 'View',
     step_1: 'Asked',
     step_2: 'Stored',
     step_3: 'Yours',
@@ -120,6 +119,8 @@ export default {
     promise2Text: 'Ask again as often as you like. One press is one order, and it is never taken twice.',
     promise3: 'Honest stock',
     promise3Text: 'What you see is what there is. Unpaid units go back to everyone.',
+    missing: 'No such item',
+    missingText: 'It was never here, or its sale is long over.',
     contract: 'API',
 
     ordersLead: 'From the ledger, newest first.',

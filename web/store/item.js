@@ -38,7 +38,7 @@ function send(event) {
     const result = step(model, { now: clock.now(), ...event });
     model = result.model;
     for (const effect of result.effects) DO[effect.do](effect);
-    if (stateOf(model) !== before) moved();
+    if (stateOf(model) !== before) moved(before);
     draw();
 }
 
@@ -306,10 +306,10 @@ function draw() {
 // ---------------------------------------------------------------- milestones
 
 // What a screen reader is told, once: a new state, and a few moments before the start and the deadline.
-function moved() {
+function moved(before) {
     const v = view(model);
     if (v.name === 'locked') findPay(v.order);
-    if (v.tell) announce(`${label(v)}. ${noteText(v)}`);
+    if (v.tell) announce(before === 'before' ? t('opensNow') : `${label(v)}. ${noteText(v)}`);
 }
 
 const MOMENTS = [['startMs', 60000, 'opensIn60'], ['startMs', 10000, 'opensIn10'], ['payMs', 30000, 'payIn30']];

@@ -423,9 +423,10 @@ export const EVENTS = {
     // The server refused the token while something was only being watched.
     denied: (m) => { m.stale = m.user !== null; },
 
-    // Another tab of this buyer changed what is remembered.
+    // Another tab of this buyer changed what is remembered. What it is still asking for is its own affair; a press
+    // here takes it over.
     elsewhere: (m, { record }, out) => {
-        if (m.flight === null) adopt(m, record, out);
+        if (m.flight === null && !record?.ticket?.doubt) adopt(m, record, out);
     },
 };
 

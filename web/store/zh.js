@@ -40,7 +40,6 @@ export default {
     qty: '数量',
     fewer: '减少',
     more: '增加',
-    view: '查看',
     step_1: '已请求',
     step_2: '已保存',
     step_3: '已抢到',
@@ -120,6 +119,8 @@ export default {
     promise2Text: '可以放心反复询问：按一次就是一单，绝不会重复扣减。',
     promise3: '库存真实',
     promise3Text: '所见即所有。未付款的会退回给大家。',
+    missing: '没有这个商品',
+    missingText: '它从未在这里，或者本场早已结束。',
     contract: '接口文档',
 
     ordersLead: '来自账本，最新的在前。',
