@@ -274,9 +274,24 @@ test('two tabs: the order of one is shown in the other, and is not bought twice'
     await press(b.page, 'giveUp');
     await reached(a.page, 'ready');
     await reached(b.page, 'ready');
-    await Promise.all([a.go.click(), b.go.click()]);
-    await reached(a.page, 'locked');
+    // One is still waiting for its answer when the other is pressed: it asks with the same ticket.
+    const tickets = [];
+    let release;
+    const held = new Promise((done) => { release = done; });
+    for (const { page } of [a, b]) {
+        await page.route('**/v1/buy/*', async (route) => {
+            tickets.push(route.request().url());
+            if (page === a.page) await held;
+            await route.continue();
+        });
+    }
+    await a.go.click();
+    await until('the first to be under way', () => tickets.length === 1);
+    await b.go.click();
     await reached(b.page, 'locked');
+    release();
+    await reached(a.page, 'locked');
+    assert.equal(tickets[0], tickets[1], 'the same ticket');
     assert.equal((await getItem(server, item)).locked, 1);
     await a.page.getByRole('button', { name: 'Log out' }).click();
     await reached(b.page, 'logged_out');

@@ -373,8 +373,16 @@ export const EVENTS = {
         learn(m, { order_id: event.orderId, status: event.status, reason: null, qty });
         m.held = event.held ?? m.held;
         if (m.ticket?.doubt) return inDoubt(m);
-        // An order that had ended before this press: the ticket was an old one. Once, a new one is taken.
-        if (m.order?.order_id !== event.orderId && m.past[event.orderId] !== 'CANCELLED') return renew(m, out);
+        // An order that had ended before this press: the ticket was an old one, and a new one is taken. If that, too,
+        // is for an order that was not paid in time, the sale bars who did not pay.
+        if (m.order?.order_id !== event.orderId && m.past[event.orderId] !== 'CANCELLED') {
+            renew(m, out);
+            if (m.lost && event.status === 'EXPIRED') {
+                m.lost = false;
+                m.refusal = { code: 'barred' };
+            }
+            return undefined;
+        }
         // Further than QUEUED: what is still to be known of it (pay_by, pay_url) is asked for.
         if (event.status !== 'QUEUED' && m.order?.order_id === event.orderId) look(m, out, event.orderId);
         return undefined;
