@@ -355,10 +355,35 @@ static int override_apply(const struct config_override *override, struct config 
     return error;
 }
 
+/* What a process is to do, and what it has for that: a line that was lost must not make a second shop
+ * of a booker, or let it start and do nothing. */
+static const char *missing_for_roles(const struct config *config)
+{
+    const uint32_t all = ROLE_FRONT | ROLE_RELAY | ROLE_BOOKER | ROLE_KEEPER;
+    uint32_t roles = config_roles(config->server_roles);
+    if (config->redis_url[0] == '\0') {
+        return roles == all ? NULL
+                            : "server.roles is for the distributed engine, which needs redis.url; "
+                              "without it one process does everything";
+    }
+    if (config->ledger_url[0] == '\0') {
+        return "redis.url needs ledger.url, a MariaDB that all processes share";
+    }
+    return roles == ROLE_BOOKER && config->amqp_url[0] == '\0'
+               ? "server.roles = booker needs amqp.url: without a queue relays book, and a booker "
+                 "has nothing to do"
+               : NULL;
+}
+
 /* Values that are right alone and wrong together. Both ages count from when the buyer asked: one who
  * may stand in line for longer than his booking may take would win a unit only to lose it again. */
 static int check_together(const struct config *config, char *ret_error, size_t error_cap)
 {
+    const char *missing = missing_for_roles(config);
+    if (missing != NULL) {
+        (void)snprintf(ret_error, error_cap, "%s", missing);
+        return ERR_INVALID;
+    }
     bool stale_in_line = config->relay_stale_s > 0 && config->spool_line > 0 &&
                          config->relay_stale_s <= config->spool_line_s;
     if (!stale_in_line) {

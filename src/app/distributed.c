@@ -38,7 +38,7 @@
 #define RECONCILE_POLL_MS 50
 /* Waits of the reconciler look up so often whether the server ends. */
 #define RECONCILE_STEP_MS 100
-#define RECONCILE_CONNECT_MS 500
+#define RECONCILE_CONNECT_MS 2000
 #define PROMISES_A_LOOK 64
 
 /* Who posts to the office beside the loops. */
@@ -530,13 +530,24 @@ static void reconcile_sleep_ms(void *context, int64_t ms)
     }
 }
 
+/* A connection nobody uses is taken for dead; one that was lost is made again in steps. */
+static void reconcile_idle(void *context)
+{
+    struct distributed *distributed = context;
+    if (distributed->parked != NULL) {
+        (void)queue_amqp_wait(distributed->parked, RECONCILE_CONNECT_MS);
+    }
+}
+
 static int reconcile_both(void *context, struct reconcile_result *ret_result)
 {
+    reconcile_idle(context);
     return reconcile_now(((struct distributed *)context)->reconcile, ret_result);
 }
 
 static int reconcile_once(void *context, struct reconcile_result *ret_result)
 {
+    reconcile_idle(context);
     return reconcile_pass(((struct distributed *)context)->reconcile, ret_result);
 }
 
@@ -551,15 +562,6 @@ static size_t reconcile_mend(void *context)
 static bool reconcile_may(void *context)
 {
     return atomic_load(&((struct distributed *)context)->keeps);
-}
-
-/* A connection nobody uses is taken for dead; one that was lost is made again in steps. */
-static void reconcile_idle(void *context)
-{
-    struct distributed *distributed = context;
-    if (distributed->parked != NULL) {
-        (void)queue_amqp_wait(distributed->parked, RECONCILE_CONNECT_MS);
-    }
 }
 
 static size_t reconcile_promised(void *context, int64_t before_ms, size_t at,

@@ -46,7 +46,7 @@ static void help_print(void)
                "  --repair     repair what can be repaired\n"
                "  --json       print what the server said\n"
                "  --help       this text\n\n"
-               "Exit status: 0 no differences, 1 differences or failed, 2 usage.");
+               "Exit status: 0 no differences, 1 differences, not sure or failed, 2 usage.");
 }
 
 static bool options_read(int argc, char **argv, struct reconcile_command *options)
@@ -149,6 +149,11 @@ static void answer_print(const json_t *answer)
                  "%lld differences\n",
                  number_of(answer, "items"), number_of(answer, "orders"),
                  number_of(answer, "buyers"), number_of(answer, "unsure"), found);
+    if (number_of(answer, "unsure") > 0) {
+        (void)printf(
+            "Not sure: what is on its way, or whoever could not be asked, was not compared. Ask "
+            "again.\n");
+    }
     if (json_array_size(differences) > 0) {
         (void)fputc('\n', stdout);
         print_table(differences, columns, sizeof(columns) / sizeof(columns[0]));
@@ -185,7 +190,7 @@ int reconcile_main(int argc, char **argv)
         (void)fprintf(stderr, "sluice reconcile: %s\n", problem);
         return 1;
     }
-    bool clean = number_of(answer, "found") == 0;
+    bool clean = number_of(answer, "found") == 0 && number_of(answer, "unsure") == 0;
     if (options.json) {
         print_json(answer);
     } else {

@@ -385,9 +385,10 @@ enum http_outcome watch_poll(struct front *front, struct http_exchange exchange,
 
 static bool begin_stream(struct front *front, struct http_exchange exchange)
 {
-    char text[256];
+    char text[512];
     struct out headers = out_over(text, sizeof(text) - 1);
-    out_lit(&headers, "Cache-Control: no-store\r\n");
+    /* The second for nginx, which would keep events back until it has a buffer full of them. */
+    out_lit(&headers, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
     front_cors(front, exchange, &headers);
     text[headers.len] = '\0';
     return http_stream_begin(front->server, exchange, text);

@@ -1,5 +1,6 @@
 """What deploy/ offers is what the program and nginx take, and script/cluster does what it says."""
 import glob
+import json
 import os
 import signal
 import subprocess
@@ -47,6 +48,40 @@ def test_nginx_speaks_for_a_front_that_is_gone(make_server, tmp_path):
         answer = sluicelib.eventually(lambda: (a := shop.buy(1, ticket)).status != 503 and a,
                                       "the front to be asked again")
         assert answer.status in (200, 202), answer
+    finally:
+        nginx.discard()
+
+
+@pytest.mark.skipif(not proclib.NGINX, reason="no nginx")
+@pytest.mark.parametrize("heeds", [True, False])
+def test_streams_come_through_nginx_as_they_happen(make_server, tmp_path, heeds):
+    """By its configuration alone, and with a configuration of somebody's own by our header alone."""
+    server = make_server()
+    shop = sluicelib.Shop(server)
+    lot = shop.lot(total=5)
+    nginx = proclib.Nginx("nginx", str(tmp_path / "nginx"), [server.address])
+    prepare = nginx.prepare
+
+    def prepared():
+        prepare()
+        path = tmp_path / "nginx" / "nginx.conf"
+        text = path.read_text()
+        assert "proxy_buffering off;" in text
+        path.write_text(text.replace("proxy_buffering off;", "") if heeds else
+                        text.replace("proxy_buffering off;", "proxy_buffering off;"
+                                     " proxy_ignore_headers X-Accel-Buffering;"))
+
+    nginx.prepare = prepared
+    try:
+        nginx.start()
+        door = clusterlib.Door(nginx.address, server.data)
+        order = shop.order_locked(1, lot.item)["order_id"]
+        with door.events(f"/v1/orders/{order}/events", door.token(1)) as stream:
+            assert json.loads(stream.next().data)["status"] == "LOCKED"  # the stream does not end here
+            shop.pay(order, lot.price, "pay-1")
+            assert json.loads(stream.next().data)["status"] == "PAID"
+        with door.events(f"/v1/items/{lot.item}/events") as stream:
+            assert json.loads(stream.next().data)["available"] == 4
     finally:
         nginx.discard()
 

@@ -285,7 +285,9 @@ static void texts_must_look_like_what_they_are(void **state)
         struct config config;
         char error[CONFIG_ERROR_MAX] = "";
         int result = set_one(cases[i].set, &config, error);
-        if ((result == 0) != cases[i].good) {
+        /* That it is not enough alone is said only of what is right. */
+        bool good = result == 0 || strstr(error, "redis.url needs ledger.url") != NULL;
+        if (good != cases[i].good) {
             fail_msg("%s gave %d: %s", cases[i].set, result, error);
         }
     }
@@ -316,6 +318,39 @@ static void a_refusal_does_not_show_a_password(void **state)
     assert_non_null(strstr(error, "--set redis.url: "));
     assert_non_null(strstr(error, "port"));
     assert_null(strstr(error, "hunter2"));
+}
+
+static void roles_have_what_they_need(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says; /* NULL: it is right */
+    } cases[] = {
+        {"server { roles = \"booker\" }\n", "needs redis.url"},
+        {"server { roles = \"keeper,relay,front\" }\n", "needs redis.url"},
+        {"server { roles = \"keeper,relay,front,booker\" }\n", NULL},
+        {"redis { url = \"redis://a\" }\n", "needs ledger.url"},
+        {"redis { url = \"redis://a\" }\nledger { url = \"mariadb://u@b/l\" }\n", NULL},
+        {"redis { url = \"redis://a\" }\nledger { url = \"mariadb://u@b/l\" }\n"
+         "server { roles = \"booker\" }\n",
+         "needs amqp.url"},
+        {"redis { url = \"redis://a\" }\nledger { url = \"mariadb://u@b/l\" }\n"
+         "server { roles = \"booker\" }\namqp { url = \"amqp://u@c\" }\n",
+         NULL},
+        {"redis { url = \"redis://a\" }\nledger { url = \"mariadb://u@b/l\" }\n"
+         "server { roles = \"relay\" }\n",
+         NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config config;
+        char error[CONFIG_ERROR_MAX] = "";
+        const struct config_options options = {.file = path};
+        write_file(cases[i].text);
+        int result = config_load(&options, &config, error, sizeof(error));
+        assert_int_equal(result, cases[i].says == NULL ? 0 : ERR_INVALID);
+        assert_true(cases[i].says == NULL || strstr(error, cases[i].says) != NULL);
+    }
 }
 
 static void a_booking_may_take_longer_than_a_place_in_line(void **state)
@@ -422,6 +457,7 @@ int main(void)
         cmocka_unit_test(wrong_settings_are_refused_by_name),
         cmocka_unit_test(texts_must_look_like_what_they_are),
         cmocka_unit_test(a_refusal_does_not_show_a_password),
+        cmocka_unit_test(roles_have_what_they_need),
         cmocka_unit_test(a_booking_may_take_longer_than_a_place_in_line),
         cmocka_unit_test(what_is_printed_is_read_back_as_the_same),
         cmocka_unit_test(reload_takes_over_what_may_change_and_names_the_rest),
