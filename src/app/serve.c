@@ -253,12 +253,13 @@ static void log_memory(const struct server *server)
 {
     const struct http_options *http = &server->settings->http;
     size_t gate = gate_bytes(server->sizes);
+    size_t pages = (size_t)server->config.pages_memory_mib << 20;
     size_t fronts = (http_server_bytes(http) + FRONT_SCRATCH_BYTES) * server->loops_count;
     log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
               LOG_U64("snapshot_gate_mib", gate >> 20),
               LOG_U64("journal_mib", 2UL * JOURNAL_BUFFER_BYTES >> 20),
-              LOG_U64("fronts_mib", fronts >> 20),
-              LOG_U64("total_mib", (2 * gate + 2UL * JOURNAL_BUFFER_BYTES + fronts) >> 20),
+              LOG_U64("fronts_mib", fronts >> 20), LOG_U64("pages_mib", pages >> 20),
+              LOG_U64("total_mib", (2 * gate + 2UL * JOURNAL_BUFFER_BYTES + fronts + pages) >> 20),
               LOG_U64("orders", server->sizes.orders), LOG_U64("buyers", server->sizes.buyers),
               LOG_U64("items", server->sizes.items),
               LOG_U64("connections", (uint64_t)server->connections * server->loops_count));

@@ -11,37 +11,60 @@
 #define GZIP_WINDOW (15 + 16) /* the largest window, in gzip's format */
 #define MEMORY_LEVEL 8
 
-int pack_gzip(struct span bytes, int level, struct span *ret_packed)
+struct packer {
+    z_stream stream;
+};
+
+struct packer *packer_new(int level)
 {
-    z_stream stream = {0};
+    struct packer *packer = calloc(1, sizeof(*packer));
+    if (packer != NULL && deflateInit2(&packer->stream, level, Z_DEFLATED, GZIP_WINDOW,
+                                       MEMORY_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(packer);
+        packer = NULL;
+    }
+    return packer;
+}
+
+void packer_free(struct packer *packer)
+{
+    if (packer != NULL) {
+        (void)deflateEnd(&packer->stream);
+        free(packer);
+    }
+}
+
+int packer_gzip(struct packer *packer, struct span bytes, struct span *ret_packed)
+{
+    z_stream *stream = &packer->stream;
     *ret_packed = (struct span){NULL, 0};
     if (bytes.len < 2) {
         return 0;
     }
-    if (deflateInit2(&stream, level, Z_DEFLATED, GZIP_WINDOW, MEMORY_LEVEL, Z_DEFAULT_STRATEGY) !=
-        Z_OK) {
-        return ERR_NOMEM;
-    }
     size_t room = bytes.len - 1; /* as long as the bytes themselves would save nothing */
     char *packed = malloc(room);
     if (packed == NULL) {
-        (void)deflateEnd(&stream);
         return ERR_NOMEM;
     }
-    CHECK(bytes.len <= UINT32_MAX);
-    stream.next_in = (const unsigned char *)bytes.at;
-    stream.avail_in = (unsigned)bytes.len;
-    stream.next_out = (unsigned char *)packed;
-    stream.avail_out = (unsigned)room;
-    bool smaller = deflate(&stream, Z_FINISH) == Z_STREAM_END;
-    size_t len = stream.total_out;
-    (void)deflateEnd(&stream);
-    if (!smaller) {
+    CHECK(bytes.len <= UINT32_MAX && deflateReset(stream) == Z_OK);
+    stream->next_in = (const unsigned char *)bytes.at;
+    stream->avail_in = (unsigned)bytes.len;
+    stream->next_out = (unsigned char *)packed;
+    stream->avail_out = (unsigned)room;
+    if (deflate(stream, Z_FINISH) != Z_STREAM_END) {
         free(packed);
         return 0;
     }
-    *ret_packed = (struct span){packed, len};
+    *ret_packed = (struct span){packed, stream->total_out};
     return 0;
+}
+
+int pack_gzip(struct span bytes, int level, struct span *ret_packed)
+{
+    struct packer *packer = packer_new(level);
+    int error = packer != NULL ? packer_gzip(packer, bytes, ret_packed) : ERR_NOMEM;
+    packer_free(packer);
+    return error;
 }
 
 /* --- Accept-Encoding -------------------------------------------------------------------------- */

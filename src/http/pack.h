@@ -10,7 +10,14 @@
 /* Files of the program are packed once a start, pages at each change of what they show. */
 enum { PACK_FILES = 9, PACK_PAGES = 6 };
 
+/* The memory that packing takes, a quarter of a MiB, for those who pack often. One thread's. */
+struct packer;
+struct packer *packer_new(int level); /* NULL: no memory */
+void packer_free(struct packer *packer);
+
 /* *ret_packed is malloc'ed, the caller's; at is NULL where packing would save nothing. ERR_NOMEM. */
+int packer_gzip(struct packer *packer, struct span bytes, struct span *ret_packed);
+/* The same, once. */
 int pack_gzip(struct span bytes, int level, struct span *ret_packed);
 
 /* Whether an Accept-Encoding header (at NULL: absent) wants gzip: named, or covered by "*", with a q

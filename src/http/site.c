@@ -185,11 +185,14 @@ int site_new(const struct site_options *options, struct site **ret_site, char *r
 {
     struct site *site = calloc(1, sizeof(*site));
     struct edition *none = calloc(1, sizeof(*none));
-    if (site == NULL || none == NULL) {
+    struct packer *packer = packer_new(PACK_PAGES);
+    if (site == NULL || none == NULL || packer == NULL) {
         free(site);
         free(none);
+        packer_free(packer);
         return ERR_NOMEM;
     }
+    site->packer = packer;
     CHECK(pthread_rwlock_init(&site->lock, NULL) == 0);
     site->now = none;
     site->memory_bytes = options->memory_bytes;
@@ -228,6 +231,7 @@ void site_free(struct site *site)
     }
     template_free(site->list_template);
     template_free(site->item_template);
+    packer_free(site->packer);
     free(site->data.at);
     free(site->safe.at);
     free(site->body.at);

@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/crypt.h"
 #include "base/err.h"
-#include "http/pack.h"
 #include "http/site_private.h"
 #include "http/static.h"
 
@@ -63,7 +62,7 @@ int site_page(struct site *site, const struct template *template, struct storefr
     }
     struct span packed = {NULL, 0};
     if (error == 0) {
-        error = pack_gzip(out_span(&out), PACK_PAGES, &packed);
+        error = packer_gzip(site->packer, out_span(&out), &packed);
     }
     if (error == 0) {
         *ret_page = page_new("text/html; charset=utf-8", out_span(&out), packed, source);
@@ -106,7 +105,7 @@ static int make_manifest(struct site *site, struct edition *edition)
         ROOM_WRITE(&site->body, out, error, put_manifest(entries, count, &out));
     }
     if (error == 0) {
-        error = pack_gzip(out_span(&out), PACK_PAGES, &packed);
+        error = packer_gzip(site->packer, out_span(&out), &packed);
     }
     if (error == 0) {
         edition->manifest = page_new("application/json", out_span(&out), packed, none);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "http/content.h"
+#include "http/pack.h"
 #include "http/site.h"
 #include "http/storefront.h"
 
@@ -51,6 +52,7 @@ struct site {
     char missing_headers[1024];
     /* the maker's */
     struct room data, safe, body;
+    struct packer *packer;
 };
 
 struct page *page_new(const char *type, struct span body, struct span packed,
