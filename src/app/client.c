@@ -308,14 +308,14 @@ static void header_copy(struct span answer, const char *name, char *ret_value, s
     }
 }
 
-int client_fetch(const struct client *client, const char *path, bool packed,
+int client_fetch(const struct client *client, const char *path, const char *headers,
                  struct client_file *ret_file, char *ret_error, size_t error_cap)
 {
     struct client_file file = {0};
     struct span answer;
     char coding[16];
-    int error = exchange(client, "GET", path, packed ? "Accept-Encoding: gzip\r\n" : "",
-                         (struct span){NULL, 0}, &answer, ret_error, error_cap);
+    int error = exchange(client, "GET", path, headers, (struct span){NULL, 0}, &answer, ret_error,
+                         error_cap);
     if (error != 0) {
         return error;
     }

@@ -48,8 +48,9 @@ struct client_file {
     char etag[64];
     char *memory; /* the caller frees it */
 };
-/* packed: gzip is welcome. ERR_IO with one line of text: not reached. */
-int client_fetch(const struct client *client, const char *path, bool packed,
+/* headers: further lines, such as "Accept-Encoding: gzip\r\n". ERR_IO with one line of text: not
+ * reached. */
+int client_fetch(const struct client *client, const char *path, const char *headers,
                  struct client_file *ret_file, char *ret_error, size_t error_cap);
 
 #endif

@@ -126,24 +126,30 @@ static bool same_tag(const char *plain, const char *packed)
            (strcmp(packed + len - 1, "\"") == 0 || strcmp(packed + len - 1, "-gz\"") == 0);
 }
 
+/* The page that is answered with 404 where a person asks: no address is its own. */
+#define MISSING_ADDRESS "/items/0"
+#define MISSING_FILE "404.html"
+
 /* Both forms of one address, of the same version. *ret_there: false, there is no such page any more. */
 static int fetch_both(struct copying *copying, const char *address, struct client_file *ret_plain,
                       struct client_file *ret_packed, bool *ret_there)
 {
     for (int i = 0; i < READS_MAX; i++) {
-        int error = client_fetch(&copying->client, address, false, ret_plain, copying->problem,
-                                 sizeof(copying->problem));
+        int error = client_fetch(&copying->client, address, "Accept: text/html\r\n", ret_plain,
+                                 copying->problem, sizeof(copying->problem));
         if (error != 0) {
             return error;
         }
-        error = client_fetch(&copying->client, address, true, ret_packed, copying->problem,
-                             sizeof(copying->problem));
+        error = client_fetch(&copying->client, address,
+                             "Accept: text/html\r\nAccept-Encoding: gzip\r\n", ret_packed,
+                             copying->problem, sizeof(copying->problem));
         if (error != 0) {
             free(ret_plain->memory);
             return error;
         }
-        *ret_there = ret_plain->status == 200 && ret_packed->status == 200;
-        bool gone = ret_plain->status == 404 && ret_packed->status == 404;
+        int wanted = strcmp(address, MISSING_ADDRESS) == 0 ? 404 : 200;
+        bool gone = wanted == 200 && ret_plain->status == 404 && ret_packed->status == 404;
+        *ret_there = ret_plain->status == wanted && ret_packed->status == wanted;
         if (gone || (*ret_there && same_tag(ret_plain->etag, ret_packed->etag))) {
             return 0;
         }
@@ -232,6 +238,7 @@ static int copy_all(struct copying *copying, const json_t *list)
 {
     const json_t *assets = json_object_get(list, "assets");
     const json_t *pages = json_object_get(list, "pages");
+    size_t missing = 0;
     int error = 0;
     if (!json_is_array(assets) || !json_is_array(pages)) {
         (void)snprintf(copying->problem, sizeof(copying->problem),
@@ -246,7 +253,29 @@ static int copy_all(struct copying *copying, const json_t *list)
         const char *address = json_string_value(json_object_get(json_array_get(pages, i), "path"));
         error = copy_page(copying, address != NULL ? address : "");
     }
+    if (error == 0) {
+        error = copy_address(copying, MISSING_ADDRESS, MISSING_FILE, &missing);
+    }
     return error == 0 ? remove_gone(copying) : error;
+}
+
+/* Those of a run that did not come to its end stand behind the last one's, so that nothing it wrote is
+ * forgotten. */
+static void notes_keep(const char *fresh, const char *notes)
+{
+    char line[PATH_MAX_BYTES];
+    FILE *from = fopen(fresh, "re");
+    FILE *to = fopen(notes, "ae");
+    while (from != NULL && to != NULL && fgets(line, sizeof(line), from) != NULL) {
+        (void)fputs(line, to);
+    }
+    if (from != NULL) {
+        (void)fclose(from);
+    }
+    if (to != NULL) {
+        (void)fclose(to);
+    }
+    (void)unlink(fresh);
 }
 
 /* The notes of this run take the place of the last one's when all is done. */
@@ -276,6 +305,9 @@ static int run(struct copying *copying)
         bool written = fclose(copying->notes) == 0;
         if (error == 0 && (!written || rename(fresh, notes) != 0)) {
             error = failed(copying, "cannot write", notes);
+        }
+        if (error != 0) {
+            notes_keep(fresh, notes);
         }
     }
     json_decref(list);

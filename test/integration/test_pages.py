@@ -391,6 +391,7 @@ http {{
         gzip_vary on;
         location /assets/ {{ add_header Cache-Control "public, max-age=31536000, immutable"; }}
         location / {{ try_files $uri $uri.html $uri/index.html =404; }}
+        error_page 404 /404.html;
     }}
 }}
 """
@@ -449,6 +450,8 @@ def test_copied_pages_are_served_alike_by_nginx(server, shop, nginx, tmp_path):
             assert theirs.get("content-encoding") == ours.get("content-encoding"), path
             assert theirs.get("content-type").split(";")[0] == \
                 ours.get("content-type").split(";")[0], path
+    missing = fetch(address, "/items/999999", "gzip")
+    assert missing.status == 404 and b"<!doctype html>" in gzip.decompress(missing.body).lower()
 
 
 def test_copying_again_brings_what_changed_and_removes_what_is_gone(server, shop, tmp_path):
@@ -461,6 +464,8 @@ def test_copying_again_brings_what_changed_and_removes_what_is_gone(server, shop
     assert gzip.decompress((folder / "items" / f"{lot.item}.html.gz").read_bytes()) == \
         mine.read_bytes()
     assert (folder / "index.html").exists() and (folder / "orders.html").exists()
+    missing = server.get("/items/0", headers=HTML)
+    assert (folder / "404.html").read_bytes() == missing.body
     kept = folder / "items" / "of-the-shop.html"
     kept.write_text("not ours")
     # A page that an earlier run wrote and the server does not have.
@@ -478,6 +483,21 @@ def test_copying_again_brings_what_changed_and_removes_what_is_gone(server, shop
     assert not gone.exists() and kept.exists() and outside.exists()
     assert not [name for _, _, files in os.walk(folder) for name in files if
                 name.endswith(".tmp")]
+
+
+def test_a_copy_that_broke_off_is_not_forgotten(server, shop, tmp_path):
+    folder = tmp_path / "www"
+    lot = shop.lot(state="warm")
+    wait_page(server, f"/items/{lot.item}", bool, "the page")
+    (folder / "orders.html").mkdir(parents=True)  # comes after the items, and cannot be written
+    code, out, err = run("pages", "--out", folder, "--url", f"http://127.0.0.1:{server.port}")
+    assert code == 1 and not out and "orders.html" in err, err
+    assert (folder / "items" / f"{lot.item}.html").exists()
+    assert f"items/{lot.item}.html" in (folder / ".sluice-pages").read_text().split()
+    (folder / "orders.html").rmdir()
+    copy(server, folder)
+    assert (folder / "orders.html").is_file()
+    assert not (folder / ".sluice-pages.new").exists()
 
 
 def test_the_command_says_what_is_wrong(server, tmp_path):
