@@ -58,7 +58,7 @@
 #define HTTP_ANSWER_MAX (HTTP_BODY_MAX + ITEMS_PER_SALE_MAX * 400U + 16384U)
 #define HTTP_LARGE_BUFFER (HTTP_ANSWER_MAX + 4096U)
 
-/* Pages: an item's is about 12 KiB with its packed form, so that 20,000 items fit. The list has whole
+/* Pages: an item's is about 7 KiB with its packed form, so that 35,000 items fit. The list has whole
  * sales until it has so many items; one page that is larger than all of those is none. */
 #define PAGES_MEMORY_DEFAULT_MIB 256U
 #define PAGES_LIST_ITEMS_MAX 1000U
