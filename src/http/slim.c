@@ -48,7 +48,7 @@ size_t slim_skip(struct span text, size_t at)
                                               : 0;
         }
         if (end == 0) {
-            break;
+            return start - begin;
         }
         at = end;
     }

@@ -10,9 +10,8 @@ import { el, jitter, memory, setAttr, setText, sleep } from '/assets/tools.js';
 import { begin, roomOf, rowOf, stateOf, step, view } from '/assets/store/machine.js';
 import { split } from '/assets/store/clock.js';
 import { discount, hour, left, money, number, reason, says, second, t } from '/assets/store/words.js';
-import { $, announce, clock, data, notice, onReturn, resync, session, startShell } from '/assets/store/shell.js';
+import { $, announce, clock, data, notice, onReturn, paint, resync, session, startShell } from '/assets/store/shell.js';
 import { follow } from '/assets/store/live.js';
-import { paint } from '/assets/store/art.js';
 
 const { item: page, sale } = data;
 const EARLY_MS = 50000;         // tickets are taken over this long before the start, each page at its own moment
@@ -393,6 +392,7 @@ function listen() {
         if (!document.hidden) askItem();
         watch();
     });
+    addEventListener('offline', () => trouble(true));
     session.onChange = onUser;
 }
 

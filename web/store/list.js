@@ -8,8 +8,7 @@ import { ask } from '/assets/net.js';
 import { el, jitter, keepOrder, setAttr, setText } from '/assets/tools.js';
 import { split } from '/assets/store/clock.js';
 import { hour, left, money, number, t, translate } from '/assets/store/words.js';
-import { $, clock, data, notice, onReturn, startShell } from '/assets/store/shell.js';
-import { paint } from '/assets/store/art.js';
+import { $, clock, data, notice, onReturn, paint, startShell } from '/assets/store/shell.js';
 
 const BUSY_MS = 3000;
 const CALM_MS = 10000;

@@ -8,7 +8,7 @@
  */
 
 import { ask } from '/assets/net.js';
-import { memory, safeUrl, setText } from '/assets/tools.js';
+import { el, memory, safeUrl, setText } from '/assets/tools.js';
 import { makeClock } from '/assets/store/clock.js';
 import { second, t, translate } from '/assets/store/words.js';
 
@@ -65,6 +65,21 @@ export function onReturn(work) {
     document.addEventListener('visibilitychange', work);
     addEventListener('pageshow', (event) => { if (event.persisted) work(); });
     addEventListener('online', work);
+}
+
+// ---------------------------------------------------------------- pictures
+
+// An item's own picture where there is one and it loads; else its first letter on one of six quiet grounds. Nothing
+// moves when a picture fails: the ground is there already.
+export function paint(box, item) {
+    box.classList.add(`tint-${item.id % 6}`);
+    const letter = ([...item.name.trim()][0] ?? '·').toUpperCase();
+    const stand = () => box.replaceChildren(el('span', { 'aria-hidden': 'true' }, letter));
+    const image = box.querySelector('img');
+    if (!image || !safeUrl(image.src)) return stand();
+    image.addEventListener('error', stand);
+    if (image.complete && image.naturalWidth === 0) stand();
+    return undefined;
 }
 
 // ---------------------------------------------------------------- who is buying

@@ -42,7 +42,14 @@ static void whatever_shares_a_line_with_code_stays(void **state)
     expect("let a = 'http://x';\n", "let a = 'http://x';\n");
     expect("/* x */ let a;\n", "/* x */ let a;\n");
     expect("a /* x */ b\n", "a /* x */ b\n");
-    expect("let a = b\n    / c;\n", "let a = b\n    / c;\n");
+    expect("let a = b\n    / c;\n", "let a = b\n/ c;\n");
+}
+
+static void indentation_goes(void **state)
+{
+    (void)state;
+    expect("a {\n    b\n\t\tc  d\n}\n", "a {\nb\nc  d\n}\n");
+    expect("  a\n   ", "a\n");
 }
 
 static void what_is_not_a_whole_comment_stays(void **state)
@@ -60,6 +67,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(comments_on_lines_of_their_own_go),
         cmocka_unit_test(whatever_shares_a_line_with_code_stays),
+        cmocka_unit_test(indentation_goes),
         cmocka_unit_test(what_is_not_a_whole_comment_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
