@@ -20,6 +20,8 @@ struct sale_options {
     const char *url;
     const char *data;
     const char *file; /* of create; empty: not given */
+    const char *html; /* of report: where the page goes; NULL: not asked for */
+    const char *lang; /* of report: en or zh */
     bool json;
     bool help;
     const char *command;
@@ -37,7 +39,7 @@ enum sale_kind { SALE_DO_CREATE, SALE_DO_LIST, SALE_DO_SHOW, SALE_DO_MOVE, SALE_
     X("open", SALE_DO_MOVE, "SALE", "open it now, or resume it")                                   \
     X("pause", SALE_DO_MOVE, "SALE", "refuse new orders")                                          \
     X("close", SALE_DO_MOVE, "SALE", "end it for good; locked orders may still be paid")           \
-    X("report", SALE_DO_REPORT, "SALE", "what happened in it")
+    X("report", SALE_DO_REPORT, "SALE", "what happened in it; --html FILE: as one page with charts")
 /* clang-format on */
 
 static const struct {
@@ -99,6 +101,13 @@ static void help_print(const char *name)
     if (one < COMMANDS_COUNT) {
         (void)printf("Usage: sluice sale %s %s [options]\n\n%s\n", name, commands[one].argument,
                      commands[one].help);
+        if (commands[one].kind == SALE_DO_REPORT) {
+            (void)puts(
+                "\nOrders, units, buyers and money are the ledger's; requests, refusals and\n"
+                "times to answer are what the asked server counted of this sale.\n\n"
+                "  --html FILE  write it as one HTML page with its pictures in it (- is stdout)\n"
+                "  --lang LANG  of that page: en (default) or zh");
+        }
         if (commands[one].kind == SALE_DO_CREATE) {
             (void)puts("\nThe file holds what POST /v1/admin/sales takes:\n"
                        "  {\"name\": \"Monday 8 pm\", \"starts_at_ms\": 1893499200000,\n"
@@ -151,16 +160,26 @@ static bool words_read(int count, char **words, struct sale_options *options)
     if ((commands[command].kind == SALE_DO_CREATE) != (options->file[0] != '\0')) {
         return usage(options->file[0] != '\0' ? "--file is for create" : "create needs --file");
     }
+    if (options->html != NULL && commands[command].kind != SALE_DO_REPORT) {
+        return usage("--html is for report");
+    }
+    if (options->html != NULL && options->json) {
+        return usage("--html and --json exclude each other");
+    }
+    if (strcmp(options->lang, "en") != 0 && strcmp(options->lang, "zh") != 0) {
+        return usage("--lang is en or zh");
+    }
     return true;
 }
 
 static bool options_read(int argc, char **argv, struct sale_options *options)
 {
-    enum { OPT_URL = 256, OPT_DATA, OPT_FILE, OPT_JSON, OPT_HELP };
+    enum { OPT_URL = 256, OPT_DATA, OPT_FILE, OPT_JSON, OPT_HELP, OPT_HTML, OPT_LANG };
     static const struct option long_options[] = {
         {"url", required_argument, NULL, OPT_URL},   {"data", required_argument, NULL, OPT_DATA},
         {"file", required_argument, NULL, OPT_FILE}, {"json", no_argument, NULL, OPT_JSON},
-        {"help", no_argument, NULL, OPT_HELP},       {NULL, 0, NULL, 0},
+        {"help", no_argument, NULL, OPT_HELP},       {"html", required_argument, NULL, OPT_HTML},
+        {"lang", required_argument, NULL, OPT_LANG}, {NULL, 0, NULL, 0},
     };
     optind = 0; /* the whole of getopt starts anew */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
@@ -177,6 +196,12 @@ static bool options_read(int argc, char **argv, struct sale_options *options)
             break;
         case OPT_JSON:
             options->json = true;
+            break;
+        case OPT_HTML:
+            options->html = optarg;
+            break;
+        case OPT_LANG:
+            options->lang = optarg;
             break;
         case OPT_HELP:
             options->help = true;
@@ -213,17 +238,57 @@ static void sale_print(const json_t *sale)
     print_table(json_object_get(sale, "items"), item_columns, COUNT(item_columns));
 }
 
-static void answer_print(enum sale_kind kind, const json_t *answer, bool as_json)
+/* Its course step by step, and what the server did beside it, are for --json and for pictures. */
+static void report_print(json_t *report)
+{
+    (void)json_object_del(report, "course");
+    (void)json_object_del(report, "server");
+    print_lines(report);
+}
+
+static void answer_print(enum sale_kind kind, json_t *answer, bool as_json)
 {
     if (as_json) {
         print_json(answer);
     } else if (kind == SALE_DO_LIST) {
         print_table(json_object_get(answer, "sales"), sale_columns, COUNT(sale_columns));
     } else if (kind == SALE_DO_REPORT) {
-        print_lines(answer);
+        report_print(answer);
     } else {
         sale_print(answer);
     }
+}
+
+/* The page as the server made it, into a file or to standard output. */
+static int page_write(const struct sale_options *options, const struct client *client,
+                      const char *report, char *ret_problem, size_t cap)
+{
+    char path[128];
+    struct client_file page = {.memory = NULL};
+    (void)snprintf(path, sizeof(path), "%s?format=html&lang=%s", report, options->lang);
+    int error = client_fetch(client, path, false, &page, ret_problem, cap);
+    if (error == 0 && page.status != 200) {
+        (void)snprintf(ret_problem, cap, "%s",
+                       page.status == 404 ? "no such sale" : "the server gave no report");
+        error = ERR_INVALID;
+    }
+    if (error != 0) {
+        free(page.memory);
+        return error;
+    }
+    bool to_stdout = strcmp(options->html, "-") == 0;
+    FILE *file = to_stdout ? stdout : fopen(options->html, "we");
+    bool written = file != NULL && fwrite(page.body.at, 1, page.body.len, file) == page.body.len &&
+                   fflush(file) == 0;
+    if (file != NULL && !to_stdout) {
+        written = fclose(file) == 0 && written;
+    }
+    free(page.memory);
+    if (!written) {
+        (void)snprintf(ret_problem, cap, "cannot write %s", options->html);
+        return ERR_IO;
+    }
+    return 0;
 }
 
 static int sale_call(const struct sale_options *options, char *ret_problem, size_t cap)
@@ -245,6 +310,9 @@ static int sale_call(const struct sale_options *options, char *ret_problem, size
         error = client_init(&client, options->url, options->data, ret_problem, cap);
     }
     json_t *answer = NULL;
+    if (error == 0 && options->html != NULL) {
+        return page_write(options, &client, path, ret_problem, cap);
+    }
     if (error == 0) {
         const char *method = kind == SALE_DO_CREATE || kind == SALE_DO_MOVE ? "POST" : "GET";
         error = client_call(&client, method, path, span_of(body != NULL ? body : ""), &answer,
@@ -261,7 +329,7 @@ static int sale_call(const struct sale_options *options, char *ret_problem, size
 int sale_main(int argc, char **argv)
 {
     struct sale_options options = {
-        .url = CLIENT_URL_DEFAULT, .data = CLIENT_DATA_DEFAULT, .file = ""};
+        .url = CLIENT_URL_DEFAULT, .data = CLIENT_DATA_DEFAULT, .file = "", .lang = "en"};
     char problem[PROBLEM_MAX] = "out of memory";
     if (!options_read(argc, argv, &options)) {
         return 2;

@@ -31,12 +31,14 @@
 #include "app/reconciling.h"
 #include "app/secrets.h"
 #include "app/settings.h"
+#include "app/tallying.h"
 #include "backend/posix/clock_posix.h"
 #include "backend/posix/disk_posix.h"
 #include "backend/posix/net_epoll.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "http/static.h"
+#include "obs/chronicle.h"
 #include "obs/log.h"
 
 #define LOOP_SLEEP_US 1000000
@@ -68,6 +70,7 @@ struct server {
     struct reconciling *reconciling; /* of the embedded engine */
     struct heralding *heralding;     /* the same */
     struct publishing *publishing;   /* NULL: no front, no pages */
+    struct tallying *tallying;
     struct front_settings *settings; /* the newest; older ones behind it until no loop uses them */
     uint32_t connections;
     uint32_t loops_count;
@@ -171,6 +174,10 @@ static int open_folder(struct server *server, char *ret_journal, size_t cap)
     }
     if (error != 0) {
         return assembly_fail("cannot lock the data folder", error, data);
+    }
+    (void)snprintf(ret_journal, cap, "%s/chronicle.log", data);
+    if (chronicle_open(ret_journal) != 0) {
+        log_event(LOG_WARN, "chronicle.not_kept", LOG_STR("file", ret_journal));
     }
     (void)snprintf(ret_journal, cap, "%s/journal", data);
     error = folder_make(ret_journal);
@@ -417,6 +424,9 @@ static int start_threads(struct server *server)
         error =
             start_thread(&server->janitor_thread, &server->janitor_running, run_janitor, server);
     }
+    if (error == 0) {
+        error = tallying_start(&server->parts, server->config.data_dir, &server->tallying);
+    }
     if (error == 0 && server->distributed != NULL) {
         error = distributed_start(server->distributed, &server->parts);
     } else if (error == 0) {
@@ -528,6 +538,7 @@ static void stop_server(struct server *server)
     atomic_store(&server->stopping, true);
     stop_loops(server);
     publishing_stop(server->publishing);
+    tallying_stop(server->tallying);
     if (server->distributed != NULL) {
         distributed_stop(server->distributed);
     }
@@ -562,6 +573,7 @@ static void free_server(struct server *server)
     assembly_free(&server->parts);
     reconciling_free(server->reconciling);
     heralding_free(server->heralding);
+    tallying_free(server->tallying);
     distributed_free(server->distributed);
     ledgers_close(&server->ledgers);
     if (server->disk_open) {
@@ -705,5 +717,6 @@ int serve_main(int argc, char **argv)
                   LOG_U64("last_lsn", journal_last_lsn(server->parts.journal)));
     }
     free_server(server);
+    chronicle_close();
     return error != 0 ? 1 : 0;
 }

@@ -1,10 +1,9 @@
-/* Operators: orders, one order's history, the event feed, the report of a sale, the live feed. */
+/* Operators: orders, one order's history, the event feed, the live feed. */
 #include <string.h>
 
 #include "base/err.h"
 #include "http/front_private.h"
 #include "http/handlers.h"
-#include "http/live.h"
 #include "http/watch.h"
 
 static enum http_outcome overloaded(struct asking *asking)
@@ -304,127 +303,7 @@ enum http_outcome handle_admin_events(struct asking *asking)
     return front_query_post(asking->front, query);
 }
 
-/* ---- report ---- */
-
-static void put_states(struct out *out, const char *name, const uint64_t *numbers)
-{
-    out_lit(out, ",\"");
-    out_text(out, name);
-    out_lit(out, "\":{");
-    for (int i = 0; i < ORDER_STATE_COUNT; i++) {
-        if (i > 0) {
-            out_char(out, ',');
-        }
-        out_char(out, '"');
-        out_text(out, order_state_text((enum order_state)i));
-        out_lit(out, "\":");
-        out_u64(out, numbers[i]);
-    }
-    out_char(out, '}');
-}
-
-static void put_report_item(struct out *out, struct front *front, const struct report_row *row)
-{
-    struct item_view view;
-    out_lit(out, "{\"item_id\":");
-    out_u64(out, row->item);
-    put_states(out, "orders", row->orders);
-    put_states(out, "units", row->units);
-    out_lit(out, ",\"buyers\":");
-    out_u64(out, row->buyers);
-    out_lit(out, ",\"first_order_ms\":");
-    out_i64(out, row->first_order_ms);
-    out_lit(out, ",\"last_order_ms\":");
-    out_i64(out, row->last_order_ms);
-    out_lit(out, ",\"peak_orders_per_s\":");
-    out_u64(out, row->peak_orders_per_s);
-    out_lit(out, ",\"paid_cents\":");
-    out_i64(out, row->paid_cents);
-    out_lit(out, ",\"timeouts\":");
-    out_u64(out, row->orders[ORDER_EXPIRED]);
-    if (front_item(front, row->item, &view) && view.total > 0) {
-        out_lit(out, ",\"total\":");
-        out_u64(out, view.total);
-        out_lit(out, ",\"sell_through_permille\":");
-        out_u64(out, view.sold * 1000 / view.total);
-    }
-    out_char(out, '}');
-}
-
-/* Over all items. The peak is the busiest second of the busiest item. */
-static void put_report_totals(struct out *out, const struct ledger_query *q)
-{
-    uint64_t orders = 0;
-    uint64_t timeouts = 0;
-    uint64_t peak = 0;
-    int64_t paid_cents = 0;
-    for (uint32_t i = 0; i < q->count; i++) {
-        const struct report_row *row = &q->report[i];
-        for (int k = 0; k < ORDER_STATE_COUNT; k++) {
-            orders += row->orders[k];
-        }
-        timeouts += row->orders[ORDER_EXPIRED];
-        paid_cents += row->paid_cents;
-        peak = row->peak_orders_per_s > peak ? row->peak_orders_per_s : peak;
-    }
-    out_lit(out, ",\"orders\":");
-    out_u64(out, orders);
-    out_lit(out, ",\"timeouts\":");
-    out_u64(out, timeouts);
-    out_lit(out, ",\"peak_orders_per_s\":");
-    out_u64(out, peak);
-    out_lit(out, ",\"paid_cents\":");
-    out_i64(out, paid_cents);
-}
-
-static void report_read(struct front *front, struct front_query *query)
-{
-    const struct ledger_query *q = &query->clerk.query;
-    if (q->error == ERR_NOTFOUND) {
-        (void)front_refuse_simply(front, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
-        return;
-    }
-    if (q->error != 0) {
-        cannot_read(front, query->exchange);
-        return;
-    }
-    struct out body = front_scratch(front);
-    out_lit(&body, "{\"sale_id\":");
-    out_u64(&body, q->sale);
-    out_lit(&body, ",\"items\":[");
-    for (uint32_t i = 0; i < q->count; i++) {
-        if (i > 0) {
-            out_char(&body, ',');
-        }
-        put_report_item(&body, front, &q->report[i]);
-    }
-    out_char(&body, ']');
-    put_report_totals(&body, q);
-    live_funnel(front, &body);
-    out_char(&body, '}');
-    if (body.overflow) {
-        (void)front_refuse_simply(front, query->exchange, REFUSAL_TOO_LARGE,
-                                  "the report is too large to show");
-        return;
-    }
-    (void)front_json(front, query->exchange, 200, "", NULL, out_span(&body));
-}
-
-enum http_outcome handle_report(struct asking *asking)
-{
-    uint64_t sale = 0;
-    if (part_id(asking->part[0], &sale) != 0) {
-        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NOT_FOUND,
-                                   "no such sale");
-    }
-    struct front_query *query =
-        front_query_new(asking, QUERY_REPORT, ITEMS_PER_SALE_MAX, report_read, BUDGET_OPERATOR);
-    if (query == NULL) {
-        return overloaded(asking);
-    }
-    query->clerk.query.sale = sale;
-    return front_query_post(asking->front, query);
-}
+/* ---- the live feed ---- */
 
 enum http_outcome handle_live(struct asking *asking)
 {

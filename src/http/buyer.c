@@ -204,6 +204,7 @@ static enum http_outcome refuse_ask(struct front *front, struct http_exchange ex
                                     const struct gate_ask *ask)
 {
     struct refused refused = {.refusal = ask->refusal};
+    front_tally_refused(front, ask->item, ask->refusal);
     if (ask->refusal == REFUSAL_SOLD_OUT && ask->available == 0 &&
         front_ready_sold_out(front, exchange, ask->locked > 0)) {
         return HTTP_ANSWERED;
@@ -292,6 +293,10 @@ static enum http_outcome give_ticket(struct asking *asking, const struct gate_as
     out_u64(&body, ask->held);
     out_char(&body, '}');
     metrics_add(front->metrics, METRIC_TICKETS_TOTAL, 1);
+    struct tally_row *row = front_tally(front, ask->item);
+    if (row != NULL) {
+        tally_add(row, TALLY_TICKETS);
+    }
     return front_json(front, asking->exchange, 201, "", NULL, out_span(&body));
 }
 
@@ -309,6 +314,10 @@ static enum http_outcome not_at_the_gate(struct asking *asking, uint64_t id)
     if (!known) {
         return no_such_item(asking);
     }
+    front_tally_refused(asking->front, id,
+                        state == SALE_CLOSED  ? REFUSAL_ENDED
+                        : state != SALE_DRAFT ? REFUSAL_DEGRADED
+                                              : REFUSAL_NOT_OPEN);
     if (state == SALE_CLOSED) {
         return front_refuse_simply(asking->front, asking->exchange, REFUSAL_ENDED, NULL);
     }
@@ -328,10 +337,12 @@ static enum http_outcome ticket_looked(struct asking *asking, struct front_ask *
         return not_at_the_gate(asking, ask->item);
     }
     if (ask->refusal != REFUSAL_NONE) {
+        front_tally_refused(front, ask->item, ask->refusal);
         return front_refuse_look(front, asking->exchange, ask->refusal);
     }
     ask->refusal = ticket_refusal(ask, asking->now_ms, front->settings->ticket_window_ms);
     if (ask->refusal == REFUSAL_TOO_EARLY) {
+        front_tally_refused(front, ask->item, REFUSAL_TOO_EARLY);
         int64_t wait_ms =
             ask->view.starts_at_ms - front->settings->ticket_window_ms - asking->now_ms;
         int64_t jitter_ms = (int64_t)prng_below(&front->prng, 500);
@@ -365,8 +376,10 @@ enum http_outcome handle_ticket(struct asking *asking)
     if (part_id(asking->part[0], &item) != 0) {
         return no_such_item(asking);
     }
+    front_tally_asked(front, item, asking->user);
     struct front_ask *ask = front_ask_new(asking, ASK_TICKET, ticket_looked);
     if (ask == NULL) {
+        front_tally_refused(front, item, REFUSAL_OVERLOADED);
         return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
     ask->gate.item = item;
@@ -437,6 +450,11 @@ void buy_answer(struct front *front, struct http_exchange exchange, struct slot 
                 slot->existed ? METRIC_BUYS_REPEATED_TOTAL : METRIC_BUYS_ACCEPTED_TOTAL, 1);
     int64_t took_us = inside_time_us(front->shared->time) - slot->started_us;
     metrics_observe_us(front->metrics, HIST_BUY_ANSWER, took_us > 0 ? (uint64_t)took_us : 0);
+    struct tally_row *row = front_tally(front, slot->order.item);
+    if (row != NULL) {
+        tally_add(row, slot->existed ? TALLY_REPEATED : TALLY_ACCEPTED);
+        hist_add(&row->answered, took_us > 0 ? (uint64_t)took_us : 0);
+    }
     (void)front_json(front, exchange, status, location, NULL, out_span(&body));
 }
 
@@ -489,8 +507,10 @@ enum http_outcome handle_buy(struct asking *asking)
     if (read_qty(asking->request->body, &qty, &field, &why) != 0) {
         return front_refuse_field(front, asking->exchange, field, why);
     }
+    front_tally_asked(front, ticket.item, asking->user);
     struct front_ask *ask = front_ask_new(asking, ASK_BUY, decided);
     if (ask == NULL) {
+        front_tally_refused(front, ticket.item, REFUSAL_OVERLOADED);
         return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
     }
     /* Not the turn's time: a process that was stopped in between would sell after the end. */

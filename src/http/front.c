@@ -170,6 +170,8 @@ static size_t row_size(enum ledger_query_kind kind)
         return sizeof(struct ledger_event);
     case QUERY_REPORT:
         return sizeof(struct report_row);
+    case QUERY_SERIES:
+        return sizeof(struct series_row);
     default:
         return sizeof(struct order_row);
     }
@@ -198,7 +200,9 @@ struct front_query *front_query_new(struct asking *asking, enum ledger_query_kin
     q->sales = kind == QUERY_SALES ? rows : NULL;
     q->events = kind == QUERY_EVENTS ? rows : NULL;
     q->report = kind == QUERY_REPORT ? rows : NULL;
-    q->orders = q->sales == NULL && q->events == NULL && q->report == NULL ? rows : NULL;
+    q->series = kind == QUERY_SERIES ? rows : NULL;
+    bool other = q->sales != NULL || q->events != NULL || q->report != NULL || q->series != NULL;
+    q->orders = other ? NULL : rows;
     query->exchange = asking->exchange;
     query->done = done;
     query->uses = 1;
@@ -223,7 +227,11 @@ void front_query_release(struct front *front, struct front_query *query)
     free(q->sales);
     free(q->events);
     free(q->report);
+    free(q->series);
     free(q->orders);
+    if (query->own != NULL) {
+        query->own_free(query->own);
+    }
     front->calls[query->budget]--;
     free(query);
 }

@@ -28,6 +28,7 @@
 #include "http/server.h"
 #include "http/token.h"
 #include "obs/metrics.h"
+#include "obs/tally.h"
 
 /* Settings that SIGHUP may change: a new struct is published, the old one is freed much later. */
 struct front_settings {
@@ -63,6 +64,7 @@ struct front_shared {
     struct catalog *catalog;
     struct inside_time *time;
     struct metrics *metrics;
+    struct tally_book *tallies; /* NULL: nobody counts by sale */
     _Atomic(struct front_settings *) settings;
     _Atomic uint64_t
         settings_seen[LOOPS_MAX];    /* the number each loop uses: older ones can be freed */
@@ -179,7 +181,9 @@ struct front_query {
     struct http_exchange exchange;
     void (*done)(struct front *front, struct front_query *query);
     enum front_budget budget;
-    uint64_t number;      /* the handler's own */
+    uint64_t number; /* the handler's own */
+    void *own;       /* the same, freed with the query by own_free */
+    void (*own_free)(void *own);
     uint32_t uses;        /* freed with the last */
     bool blind;           /* as of a call */
     enum refusal refusal; /* MY_ORDERS: a row could not be looked up at the gate */

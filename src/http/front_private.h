@@ -56,6 +56,13 @@ struct ready {
     char bytes[508];
 };
 
+/* Where the requests for an item are counted; a few that were met last. */
+#define TALLY_KNOWN 256
+struct tally_known {
+    uint64_t item;
+    struct tally_row *row;
+};
+
 #define WHEEL_PLACES 1024
 #define WHEEL_STEP_MS 32
 
@@ -98,6 +105,7 @@ struct front {
     uint32_t asks_fresh; /* those before it were used, and are under way or free */
     uint32_t asks_used;
     struct front_ask *asks_free;
+    struct tally_known tally_known[TALLY_KNOWN];
     bool draining;
     struct ready sold_out[1 + READY_PAUSES];
 };
@@ -112,6 +120,11 @@ bool front_durable(const struct front *front, uint64_t lsn);
 int asks_start(struct front *front);
 void asks_done(struct front *front);
 bool asks_collect(struct front *front);
+
+/* sale_tally.c: for the sale of an item; one that is not known, or has no room, is not counted. */
+struct tally_row *front_tally(struct front *front, uint64_t item);
+void front_tally_asked(struct front *front, uint64_t item, uint64_t user);
+void front_tally_refused(struct front *front, uint64_t item, enum refusal refusal);
 
 /* admin_reconcile.c: what the reconciler has answered since; true if there was anything. */
 bool reconciles_collect(struct front *front);

@@ -42,8 +42,9 @@ enum http_outcome handle_restock(struct asking *asking);
 enum http_outcome handle_admin_orders(struct asking *asking);
 enum http_outcome handle_admin_order(struct asking *asking);
 enum http_outcome handle_admin_events(struct asking *asking);
-enum http_outcome handle_report(struct asking *asking);
 enum http_outcome handle_live(struct asking *asking);
+/* report.c */
+enum http_outcome handle_report(struct asking *asking);
 /* admin_reconcile.c */
 enum http_outcome handle_reconcile(struct asking *asking);
 /* admin_queue.c */

@@ -11,6 +11,7 @@
 #include "base/check.h"
 
 static _Atomic int lowest_level = LOG_INFO;
+static _Atomic(log_witness *) shown_to;
 
 static const char *const level_names[] = {
 #define X(name, text) [name] = text,
@@ -21,6 +22,11 @@ static const char *const level_names[] = {
 void log_set_level(enum log_level level)
 {
     atomic_store_explicit(&lowest_level, (int)level, memory_order_relaxed);
+}
+
+void log_set_witness(log_witness *witness)
+{
+    atomic_store(&shown_to, witness);
 }
 
 bool log_enabled(enum log_level level)
@@ -172,6 +178,10 @@ void log_write_limited(enum log_level level, const char *event, const struct log
     }
     out_char(&line, '\n');
     while (write(STDERR_FILENO, line.at, line.len) < 0 && errno == EINTR) {
+    }
+    log_witness *witness = atomic_load(&shown_to);
+    if (witness != NULL) {
+        witness(event, out_span(&line));
     }
     errno = errno_before;
 }

@@ -65,6 +65,10 @@ bool log_enabled(enum log_level level);
 /* "debug", "info", "warn" or "error"; else ERR_INVALID. */
 int log_level_parse(const char *text, enum log_level *ret_level);
 
+/* Somebody who is shown each line that was written, on the thread that wrote it; NULL: nobody. */
+typedef void log_witness(const char *event, struct span line);
+void log_set_witness(log_witness *witness);
+
 /* log_event(LOG_WARN, "journal.torn_tail_cut", LOG_STR("file", name), LOG_U64("bytes", n)) */
 #define log_event(level, event, ...)                                                               \
     do {                                                                                           \

@@ -7,6 +7,7 @@ import pytest
 import enginelib
 import proxylib
 import rabbitlib
+import sluicelib
 from sluicelib import Shop, eventually, problem
 
 MISSING = enginelib.missing() or rabbitlib.missing()
@@ -129,3 +130,115 @@ def test_a_broker_that_is_gone_is_told_and_blocks_nobody(make_server):
         server.stop()
     finally:
         proxy.close()
+
+
+# ---------------------------------------------------------------- the report
+
+def report_of(server, sale, query=""):
+    response = server.admin("GET", f"/sales/{sale}/report{query}")
+    assert response.status == 200, response
+    assert response.get("cache-control") == "no-store"
+    return response
+
+
+def sell(shop, lot):
+    """Four units: two winners pay one each, one lets it go, one waits; and who came too late."""
+    buyers = [shop.user() for _ in range(6)]
+    tickets = [shop.ticket(user, lot.item) for user in buyers]
+    orders = []
+    for user, ticket in zip(buyers[:4], tickets):
+        shop.bought(user, ticket)
+        orders.append(shop.wait_status(user, ticket["order_id"], "LOCKED"))
+    for order in orders[:2]:
+        shop.paid(order["order_id"], 100)
+    for user, ticket in zip(buyers[4:], tickets[4:]):
+        problem(shop.buy(user, ticket), 409, "sold_out")
+    shop.cancelled(buyers[2], orders[2]["order_id"])
+    return buyers
+
+
+def test_the_report_is_of_one_sale_and_compares(make_server):
+    server = make_server()
+    shop = Shop(server)
+    first = shop.lot(total=4, limit=1, price=100)
+    sell(shop, first)
+    second = shop.lot(total=4, limit=1, price=100)
+    sell(shop, second)
+    sell_again = shop.ticket(shop.user(), second.item)
+    report = report_of(server, second.sale).json()
+    assert sell_again and report["sale_id"] == second.sale
+    assert (report["orders"], report["buyers_with_orders"]) == (4, 4)
+    assert (report["winners"], report["payers"], report["units_paid"]) == (3, 2, 2)
+    assert (report["sell_through_permille"], report["unpaid_permille"]) == (500, 0)
+    assert report["paid_cents"] == 200 and report["peak_orders_per_s"] >= 1
+    assert report["booking_ms"]["count"] == 4
+    # Seven tickets and six buys of this sale alone, by seven buyers; the other sale is not in it.
+    funnel = report["funnel"]
+    assert (funnel["requests"], funnel["tickets"], funnel["accepted"]) == (13, 7, 4)
+    assert 6 <= funnel["buyers_asking"] <= 8
+    assert (funnel["locked"], funnel["paid"], funnel["cancelled"]) == (4, 2, 1)
+    assert report["rejects"] == {"sold_out": 2}
+    assert report["latencies"]["buy_answer"]["count"] == 4
+    assert report["server"]["rejects"]["sold_out"] == 4
+    for course in report["course"].values():
+        assert len(course["steps"]) == 60 and course["step_ms"] > 0
+        assert sum(step["taken"] for step in course["steps"]) == 4
+        assert sum(step["paid"] for step in course["steps"]) == 2
+        assert sum(step["returned"] for step in course["steps"]) == 1
+    assert report["previous"]["sale_id"] == first.sale
+    assert (report["previous"]["winners"], report["previous"]["requests"]) == (3, 12)
+    assert "previous" not in report_of(server, first.sale).json()
+    assert any(one["event"] == "server.ready" for one in report["faults"])
+
+
+def test_the_counts_and_faults_outlive_a_restart(make_server):
+    server = make_server()
+    shop = Shop(server)
+    lot = shop.lot(total=4, limit=1, price=100)
+    sell(shop, lot)
+    shop.moved(lot.sale, "pause")
+    before = report_of(server, lot.sale).json()
+    server.restart()
+    after = report_of(server, lot.sale).json()
+    for name in ("requests", "tickets", "accepted", "buyers_asking", "since_ms"):
+        assert after["funnel"][name] == before["funnel"][name], name
+    assert after["rejects"] == before["rejects"] == {"sold_out": 2}
+    assert after["latencies"] == before["latencies"]
+    events = [one["event"] for one in after["faults"]]
+    assert events.count("server.ready") == 2 and "server.stopping" in events
+    assert "sale.paused" in events and events.index("sale.paused") < events.index("server.stopping")
+    # Damage costs the counts, and is told; orders are the ledger's.
+    server.stop()
+    with open(f"{server.data}/tallies", "r+b") as file:
+        file.seek(200)
+        file.write(b"\xff")
+    server.start()
+    assert "tallies.begun_anew" in server.log()
+    damaged = report_of(server, lot.sale).json()
+    assert damaged["funnel"]["requests"] == 0 and damaged["orders"] == 4
+
+
+def test_the_page_shows_hostile_names_as_text(server, tmp_path):
+    shop = Shop(server)
+    name = "<script>alert(1)</script>\"'&"
+    lot = shop.lot(total=4, limit=1, price=100, name=name, item={"name": name})
+    sell(shop, lot)
+    for lang, word in (("en", "Sale report"), ("zh", "\u573a\u6b21\u62a5\u544a")):
+        response = report_of(server, lot.sale, f"?format=html&lang={lang}")
+        page = response.body.decode()
+        assert response.get("content-type") == "text/html; charset=utf-8"
+        assert "default-src 'none'" in response.get("content-security-policy")
+        assert word in page and page.count("<svg") >= 4 and page.rstrip().endswith("</html>")
+        assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+        assert "http:" not in page and "https:" not in page, "nothing from elsewhere"
+    target = tmp_path / "report.html"
+    where = ("--url", f"http://127.0.0.1:{server.port}", "--data", str(server.data))
+    done = sluicelib.run("sale", "report", lot.sale, *where, "--html", target, "--lang", "zh")
+    assert done == (0, "", "") and "\u573a\u6b21" in target.read_text()
+    for wrong in (("--html", "x", "--json"), ("--lang", "fr")):
+        assert sluicelib.run("sale", "report", lot.sale, *where, *wrong)[0] == 2
+    problem(server.admin("GET", f"/sales/{lot.sale}/report?format=pdf"), 400, "bad_request",
+            field="format")
+    problem(server.admin("GET", f"/sales/{lot.sale}/report?lang=fr"), 400, "bad_request",
+            field="lang")
+    problem(server.admin("GET", "/sales/9007199254740991/report"), 404, "not_found")

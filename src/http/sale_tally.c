@@ -1,0 +1,45 @@
+/*
+ * What is counted for the sale that a request is about (obs/tally.h). Which sale an item belongs to never
+ * changes once buyers can ask for it, so each loop remembers the rows of the items it met.
+ */
+#include "http/front_private.h"
+
+struct tally_row *front_tally(struct front *front, uint64_t item)
+{
+    struct tally_known *known = &front->tally_known[item % TALLY_KNOWN];
+    if (known->item == item) {
+        return known->row;
+    }
+    struct tally_book *book = front->shared->tallies;
+    if (book == NULL) {
+        return NULL;
+    }
+    const struct sale_row *sale = NULL;
+    struct catalog *catalog = front->shared->catalog;
+    catalog_lock(catalog);
+    bool found = catalog_item(catalog, item, &sale) != NULL && sale->state != SALE_DRAFT;
+    uint64_t id = found ? sale->id : 0;
+    catalog_unlock(catalog);
+    struct tally_row *row = found ? tally_row(book, front->loop, id, front->now_ms) : NULL;
+    if (row != NULL) {
+        *known = (struct tally_known){item, row};
+    }
+    return row;
+}
+
+void front_tally_asked(struct front *front, uint64_t item, uint64_t user)
+{
+    struct tally_row *row = front_tally(front, item);
+    if (row != NULL) {
+        tally_add(row, TALLY_ASKED);
+        tally_see(row, user);
+    }
+}
+
+void front_tally_refused(struct front *front, uint64_t item, enum refusal refusal)
+{
+    struct tally_row *row = front_tally(front, item);
+    if (row != NULL) {
+        tally_refuse(row, (unsigned)refusal);
+    }
+}

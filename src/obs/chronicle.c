@@ -1,0 +1,208 @@
+/* See chronicle.h. */
+#define _GNU_SOURCE
+#include "obs/chronicle.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+#define FILE_MAX (1L << 20)
+
+static const char *const kept[] = {
+    "server.ready",    "server.stopping", "server.away",          "server.back",
+    "engine.ready",    "segment.lost",    "segment.epoch",        "journal.latched",
+    "clock.off",       "clock.agrees",    "config.reloaded",      "config.changed",
+    "queue.redriven",  "sale.opened",     "sale.paused",          "sale.closed",
+    "sale.changed",    "item.restocked",  "reconcile.difference", "journal.torn_tail_cut",
+    "keeper.taken_up", "keeper.laid_down"};
+
+static struct {
+    pthread_mutex_t lock;
+    int fd;
+    long bytes;
+    char path[1024];
+    size_t count; /* ever; the ring's next place */
+    struct chronicle_entry ring[CHRONICLE_MAX];
+} book = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+static bool is_kept(const char *event)
+{
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        if (strcmp(event, kept[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A line of the log; false: none of ours. */
+static bool read_line(const char *line, struct chronicle_entry *ret_entry)
+{
+    struct tm utc = {0};
+    int ms = 0;
+    int fields = 0;
+    memset(ret_entry, 0, sizeof(*ret_entry));
+    if (sscanf(line, "%d-%d-%dT%d:%d:%d.%3dZ %7s %39s%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
+               &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &ms, ret_entry->level, ret_entry->event,
+               &fields) != 9 ||
+        !is_kept(ret_entry->event)) {
+        return false;
+    }
+    utc.tm_year -= 1900;
+    utc.tm_mon -= 1;
+    ret_entry->at_ms = (int64_t)timegm(&utc) * 1000 + ms;
+    const char *text = line + fields + (line[fields] == ' ');
+    size_t length = strcspn(text, "\n");
+    length = length < sizeof(ret_entry->text) ? length : sizeof(ret_entry->text) - 1;
+    while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) {
+        length--; /* not in the middle of a character */
+    }
+    memcpy(ret_entry->text, text, length);
+    return true;
+}
+
+static void add(const struct chronicle_entry *entry)
+{
+    book.ring[book.count++ % CHRONICLE_MAX] = *entry;
+}
+
+static int64_t first_of_ring(void)
+{
+    return book.count > CHRONICLE_MAX ? (int64_t)(book.count - CHRONICLE_MAX) : 0;
+}
+
+/* The file has grown: only what is still remembered stays. */
+static void rewrite(void)
+{
+    char next[1040];
+    (void)snprintf(next, sizeof(next), "%s.new", book.path);
+    FILE *file = fopen(next, "we");
+    if (file == NULL) {
+        return;
+    }
+    for (size_t i = (size_t)first_of_ring(); i < book.count; i++) {
+        const struct chronicle_entry *entry = &book.ring[i % CHRONICLE_MAX];
+        time_t seconds = (time_t)(entry->at_ms / 1000);
+        struct tm utc;
+        char at[24];
+        CHECK(gmtime_r(&seconds, &utc) != NULL);
+        (void)strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &utc);
+        (void)fprintf(file, "%s.%03dZ %s %s %s\n", at, (int)(entry->at_ms % 1000), entry->level,
+                      entry->event, entry->text);
+    }
+    bool written = fclose(file) == 0 && rename(next, book.path) == 0;
+    int fd = written ? open(book.path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        (void)close(book.fd);
+        book.fd = fd;
+        book.bytes = lseek(fd, 0, SEEK_END);
+    }
+}
+
+static void witness(const char *event, struct span line)
+{
+    struct chronicle_entry entry;
+    char text[LOG_LINE_MAX + 1];
+    if (!is_kept(event) || line.len >= sizeof(text)) {
+        return;
+    }
+    memcpy(text, line.at, line.len);
+    text[line.len] = '\0';
+    if (!read_line(text, &entry)) {
+        return;
+    }
+    CHECK(pthread_mutex_lock(&book.lock) == 0);
+    add(&entry);
+    if (book.fd >= 0 && write(book.fd, line.at, line.len) == (ssize_t)line.len) {
+        book.bytes += (long)line.len;
+    }
+    if (book.fd >= 0 && book.bytes > FILE_MAX) {
+        rewrite();
+    }
+    CHECK(pthread_mutex_unlock(&book.lock) == 0);
+}
+
+static void load(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char line[LOG_LINE_MAX + 1];
+    struct chronicle_entry entry;
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (read_line(line, &entry)) {
+            add(&entry);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+int chronicle_open(const char *path)
+{
+    CHECK(pthread_mutex_lock(&book.lock) == 0);
+    book.count = 0;
+    (void)snprintf(book.path, sizeof(book.path), "%s", path);
+    load(path);
+    book.fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    book.bytes = book.fd >= 0 ? (long)lseek(book.fd, 0, SEEK_END) : 0;
+    bool writes = book.fd >= 0;
+    CHECK(pthread_mutex_unlock(&book.lock) == 0);
+    log_set_witness(witness);
+    return writes ? 0 : ERR_IO;
+}
+
+void chronicle_close(void)
+{
+    log_set_witness(NULL);
+    CHECK(pthread_mutex_lock(&book.lock) == 0);
+    if (book.fd >= 0) {
+        (void)close(book.fd);
+    }
+    book.fd = -1;
+    CHECK(pthread_mutex_unlock(&book.lock) == 0);
+}
+
+static bool is_about(const struct chronicle_entry *entry, uint64_t sale)
+{
+    const char *field =
+        strncmp(entry->text, "sale=", 5) == 0 ? entry->text : strstr(entry->text, " sale=");
+    if (field == NULL) {
+        return true;
+    }
+    return strtoull(strchr(field, '=') + 1, NULL, 10) == sale;
+}
+
+size_t chronicle_list(int64_t from_ms, int64_t to_ms, uint64_t sale,
+                      struct chronicle_entry *ret_entries, size_t max)
+{
+    size_t found = 0;
+    CHECK(pthread_mutex_lock(&book.lock) == 0);
+    size_t first = (size_t)first_of_ring();
+    for (size_t i = book.count; i > first && found < max; i--) {
+        const struct chronicle_entry *entry = &book.ring[(i - 1) % CHRONICLE_MAX];
+        if (entry->at_ms >= from_ms && entry->at_ms <= to_ms && is_about(entry, sale)) {
+            ret_entries[found++] = *entry;
+        }
+    }
+    CHECK(pthread_mutex_unlock(&book.lock) == 0);
+    for (size_t i = 0; i < found / 2; i++) {
+        struct chronicle_entry swap = ret_entries[i];
+        ret_entries[i] = ret_entries[found - 1 - i];
+        ret_entries[found - 1 - i] = swap;
+    }
+    return found;
+}
+
+int64_t chronicle_since_ms(void)
+{
+    CHECK(pthread_mutex_lock(&book.lock) == 0);
+    int64_t at_ms = book.count > 0 ? book.ring[(size_t)first_of_ring() % CHRONICLE_MAX].at_ms : 0;
+    CHECK(pthread_mutex_unlock(&book.lock) == 0);
+    return at_ms;
+}

@@ -1,0 +1,120 @@
+/* Lines of the log that are kept: which, in which order, about which sale, and after a restart. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "obs/chronicle.h"
+
+static char path[64];
+static struct chronicle_entry entries[CHRONICLE_MAX];
+
+static int setup(void **state)
+{
+    (void)state;
+    (void)snprintf(path, sizeof(path), "/tmp/chronicle-%d.log", (int)getpid());
+    (void)unlink(path);
+    return chronicle_open(path);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    chronicle_close();
+    (void)unlink(path);
+    return 0;
+}
+
+static size_t list(uint64_t sale)
+{
+    return chronicle_list(0, INT64_MAX, sale, entries, CHRONICLE_MAX);
+}
+
+static void test_only_some_are_kept_and_of_one_sale(void **state)
+{
+    (void)state;
+    log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", 1));
+    log_event(LOG_WARN, "server.away", LOG_STR("server", "redis"),
+              LOG_STR("words", "cannot connect"));
+    log_event(LOG_INFO, "sale.paused", LOG_U64("sale", 7), LOG_U64("event", 2));
+    log_event(LOG_INFO, "sale.paused", LOG_U64("sale", 77));
+    assert_int_equal(list(7), 2);
+    assert_string_equal(entries[0].event, "server.away");
+    assert_string_equal(entries[0].level, "warn");
+    assert_string_equal(entries[0].text, "server=redis words=\"cannot connect\"");
+    assert_string_equal(entries[1].text, "sale=7 event=2");
+    assert_true(entries[0].at_ms > 1700000000000LL && entries[0].at_ms <= entries[1].at_ms);
+    assert_int_equal(list(77), 2);
+    assert_int_equal(chronicle_list(0, entries[0].at_ms - 1, 77, entries, 9), 0);
+    assert_int_equal(chronicle_list(0, INT64_MAX, 7, entries, 1), 1);
+    assert_string_equal(entries[0].event, "sale.paused"); /* the newest */
+}
+
+static void test_the_next_start_knows_them(void **state)
+{
+    (void)state;
+    log_event(LOG_ERROR, "journal.latched", LOG_STR("error", "no space"));
+    chronicle_close();
+    log_event(LOG_INFO, "server.ready", LOG_STR("listen", "nobody keeps this"));
+    assert_int_equal(chronicle_open(path), 0);
+    assert_int_equal(list(1), 1);
+    assert_string_equal(entries[0].event, "journal.latched");
+    assert_string_equal(entries[0].text, "error=\"no space\"");
+    assert_int_equal(chronicle_since_ms(), entries[0].at_ms);
+}
+
+static void test_it_stays_small(void **state)
+{
+    (void)state;
+    char words[LOG_VALUE_MAX];
+    memset(words, 'x', sizeof(words) - 1);
+    words[sizeof(words) - 1] = '\0';
+    for (int i = 0; i < 3000; i++) {
+        log_event(LOG_WARN, "server.away", LOG_U64("n", (uint64_t)i), LOG_STR("words", words));
+    }
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    assert_true(ftell(file) < (1L << 20) + LOG_LINE_MAX);
+    (void)fclose(file);
+    assert_int_equal(list(1), CHRONICLE_MAX);
+    chronicle_close();
+    assert_int_equal(chronicle_open(path), 0);
+    assert_int_equal(list(1), CHRONICLE_MAX);
+    assert_int_equal(strncmp(entries[CHRONICLE_MAX - 1].text, "n=2999 words=xxx", 16), 0);
+}
+
+static void test_a_damaged_file_is_no_trouble(void **state)
+{
+    (void)state;
+    chronicle_close();
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    (void)fputs("\n2026-11\nnonsense\n2026-11-16T10:00:00.123Z warn server.away server=redis\n",
+                file);
+    (void)fclose(file);
+    assert_int_equal(chronicle_open(path), 0);
+    assert_int_equal(list(1), 1);
+    assert_int_equal(entries[0].at_ms, 1794823200123LL);
+    chronicle_close();
+    assert_int_equal(chronicle_open("/nowhere/chronicle.log"), ERR_IO);
+    log_event(LOG_WARN, "server.away", LOG_STR("server", "in memory"));
+    assert_int_equal(list(1), 1);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_only_some_are_kept_and_of_one_sale),
+        TEST(test_the_next_start_knows_them),
+        TEST(test_it_stays_small),
+        TEST(test_a_damaged_file_is_no_trouble),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
