@@ -115,9 +115,26 @@ test('from an empty form to the report: create, warm, open, sell, restock, pause
     await page.getByRole('heading', { level: 1, name: 'Report: Noon' }).waitFor();
     const panel = page.locator('section', { has: page.getByRole('heading', { name: 'Kettle' }) });
     assert.match(await panel.innerText(), /units taken\s+2 \/ 10/);
-    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'The same as JSON' }).click()]);
+    await page.getByRole('img', { name: /^The whole sale: 2 units taken, 0 units paid$/ }).waitFor();
+    // What was asked of this sale alone: two tickets, two buys.
+    const funnel = page.locator('section', { has: page.getByRole('heading', { name: 'From asking to paying' }) });
+    assert.match(await funnel.innerText(), /asked\s+4\s+tickets\s+2\s+won\s+2\s+booked\s+2/);
+    const faults = page.locator('section', { has: page.getByRole('heading', { name: 'Faults and switches during it' }) });
+    assert.match(await faults.innerText(), /sale\.opened[\s\S]*sale\.paused[\s\S]*sale\.opened[\s\S]*sale\.closed/);
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Keep as JSON' }).click()]);
     const report = JSON.parse(readFileSync(await download.path(), 'utf8'));
     assert.equal(report.items[0].units.CANCELLED, 1);
+    const [kept] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Keep as a page' }).click()]);
+    assert.match(kept.suggestedFilename(), /^sale-\d+-report\.html$/);
+    // The page stands alone: it is read from the disk, in its own style, with its pictures.
+    const alone = await page.context().newPage();
+    await alone.setContent(readFileSync(await kept.path(), 'utf8'));
+    await alone.getByRole('heading', { level: 1, name: 'Noon' }).waitFor();
+    assert.equal(await alone.locator('svg.chart').count(), 2);
+    await alone.evaluate(axe);
+    const { violations } = await alone.evaluate(() => globalThis.axe.run());
+    assert.deepEqual(violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => one.id), []);
+    await alone.close();
     assert.deepEqual(errors, []);
     await page.context().close();
 });
@@ -178,6 +195,133 @@ test('the accounts are compared, and agree', async () => {
     await page.getByRole('button', { name: 'Compare now' }).click();
     // Inside one process orders and buyers are not compared: "0 orders" would say that there are none.
     await page.getByText(/^They agree: \d+ items\.$/).waitFor();
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+// The feed of the real server, with what a distributed one has beside; and what such a one answers about its queue.
+async function asDistributed(page, changes = {}) {
+    await page.route('**/v1/admin/live', async (route) => {
+        const live = await fetch(route.request().url(), { headers: { authorization: route.request().headers().authorization } });
+        const reader = live.body.pipeThrough(new TextDecoderStream()).getReader();
+        let text = '';
+        while (!text.includes('\n\n')) text += (await reader.read()).value;
+        reader.cancel();
+        const message = JSON.parse(/^data: (.*)$/m.exec(text)[1]);
+        const segment = { state: 'home', epoch: 3, outbox: 2, lag_ms: 1500, available: 40, locked: 5, sold: 7, address: '10.0.0.5:6379' };
+        const body = {
+            ...message, engine: 'distributed', segments: [{ id: 0, ...segment }, { id: 1, ...segment, state: 'away' }], outbox: { depth: 4, lag_ms: 1500 },
+            queue: { away: false, ready: 12, retry: 1, parked: 2 }, leases: [{ name: 'keeper', holder: 'front-1', token: 9, until_ms: message.now_ms + 6000 }],
+            spool: { promises: 3, in_line: 0 }, ...changes,
+        };
+        await route.fulfill({ contentType: 'text/event-stream', body: `event: live\ndata: ${JSON.stringify(body)}\n\n` });
+    });
+    const parked = [
+        { attempts: 4, order_id: '20000000002R00000000050000', user_id: 5, item_id: 11, qty: 2, segment: 0, epoch: 1, created_at_ms: Date.now() - 7200000, age_ms: 7200000 },
+        { attempts: 0, text: '<img src=x onerror="globalThis.harmed=1">' },
+    ];
+    let left = parked;
+    const sent = [];
+    await page.route('**/v1/admin/queue**', async (route) => {
+        if (route.request().method() === 'POST') {
+            sent.push(route.request().postDataJSON());
+            left = [];
+            return route.fulfill({ json: { queue: 'orders', ready: 2, retry: 0, parked: 0, sent: 2 } });
+        }
+        return route.fulfill({ json: { queue: 'orders', ready: 12, retry: 1, parked: left.length, messages: left } });
+    });
+    return sent;
+}
+
+test('what an engine does not have is absent', async () => {
+    const { page, errors } = await openConsole();
+    await page.locator('.stock').first().waitFor();
+    for (const name of ['Segments of the gate', 'Queues', 'Who holds which lease']) {
+        assert.equal(await page.getByRole('heading', { name }).count(), 0, name);
+    }
+    assert.equal(await page.getByRole('link', { name: 'Put aside' }).count(), 0);
+    assert.equal(await page.getByText('in the outbox').isVisible(), false);
+    await goTo(page, 'queue', 'That did not work');
+    await page.getByText('this server has no queue').waitFor();
+    assert.deepEqual(errors.filter((text) => !/404/.test(text)), []);
+    await page.context().close();
+});
+
+test('the distributed engine: segments, queues and leases are shown, parked messages sent round after a question', async () => {
+    const { page, errors } = await openConsole();
+    const sent = await asDistributed(page);
+    await page.reload();
+    await page.getByRole('heading', { name: 'Segments of the gate' }).waitFor();
+    await page.getByRole('alert').filter({ hasText: 'Not every segment of the gate decides: 1 (away)' }).waitFor();
+    assert.match(await page.locator('.segment').first().innerText(), /Segment 0[\s\S]*deciding[\s\S]*40 available[\s\S]*2 in the outbox, oldest 1.5 s[\s\S]*epoch 3[\s\S]*10\.0\.0\.5:6379/);
+    assert.match(await page.locator('section', { has: page.getByRole('heading', { name: 'Who holds which lease' }) }).innerText(), /keeper\s+front-1\s+9/);
+    await page.getByRole('link', { name: 'Put aside' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Put aside in the queue' }).waitFor();
+    assert.match(await page.getByRole('row', { name: /20000000002R/ }).innerText(), /given back 4 times\s+2 h 0 min\s+5\s+11/);
+    assert.equal(await page.evaluate(() => globalThis.harmed), undefined);
+    await page.evaluate(axe);
+    const { violations } = await page.evaluate(() => globalThis.axe.run());
+    assert.deepEqual(violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => one.id), []);
+    await page.getByRole('button', { name: 'Send round again' }).click();
+    await dialog(page).getByText('Send 2 messages round again?').waitFor();
+    await dialog(page).getByRole('button', { name: 'Leave it' }).click();
+    await dialog(page).waitFor({ state: 'hidden' });
+    assert.deepEqual(sent, [], 'nothing was sent yet');
+    await page.getByRole('button', { name: 'Send round again' }).click();
+    await dialog(page).getByRole('button', { name: 'Send round again' }).click();
+    await page.getByText('Nothing is put aside.').waitFor();
+    assert.deepEqual(sent, [{ queue: 'orders' }]);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('differences are listed with their ids; repair is offered where it can be, and asks', async () => {
+    const { page, errors } = await openConsole();
+    const difference = { kind: 'gate_order', segment: 1, item_id: 11, user_id: 5, order_id: '20000000002R00000000050000', found: 1, expected: 2, since_ms: Date.now(), repaired: false };
+    const asked = [];
+    await page.route('**/v1/admin/reconcile', (route) => {
+        const repair = route.request().postDataJSON()?.repair ?? false;
+        asked.push(repair);
+        return route.fulfill({ json: { passes: 2, items: 3, orders: 4, buyers: 4, unsure: 0, found: 1, differences: [{ ...difference, repaired: repair }] } });
+    });
+    await page.locator('.stock').first().waitFor();     // by then it knows the engine
+    await goTo(page, 'check', 'Do the accounts agree?');
+    await page.getByRole('button', { name: 'Compare now' }).click();
+    await page.getByText('1 differences.').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Repair what can be repaired' }).count(), 0, 'not in one process');
+    await asDistributed(page);
+    await goTo(page, 'live', 'Live');
+    await page.getByRole('heading', { name: 'Segments of the gate' }).waitFor();
+    await goTo(page, 'check', 'Do the accounts agree?');
+    await page.getByRole('button', { name: 'Compare now' }).click();
+    assert.match(await page.getByRole('row', { name: /gate_order/ }).innerText(), /another state of the order[\s\S]*Segment 1\s+20000000002R00000000050000\s+5\s+11\s+1\s+2/);
+    await page.getByRole('button', { name: 'Repair what can be repaired' }).click();
+    await dialog(page).getByRole('button', { name: 'Repair what can be repaired' }).click();
+    await page.getByText('Compare again in a moment').waitFor();
+    assert.deepEqual(asked, [false, false, true]);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('several sessions of one day are made at once, and listed by day and hour', async () => {
+    const { page, errors } = await openConsole();
+    await goTo(page, 'sales/new', 'New sale');
+    const first = page.getByRole('group', { name: 'Item 1' });
+    await page.locator('.fields').getByLabel('Name').fill('Singles');
+    await page.getByLabel('Starts').fill('2030-11-11T10:00');
+    await page.getByLabel('Ends').fill('2030-11-11T11:30');
+    await page.getByLabel('Also at').fill('14:00, 25:00');
+    await page.getByText('Hours like 14:00, 20:00.').waitFor();
+    await page.getByLabel('Also at').fill('20, 14:00');
+    await first.getByLabel('Name').fill('Kettle');
+    await first.getByLabel('Price').fill('19.90');
+    await first.getByLabel('Total').fill('3');
+    await page.getByRole('button', { name: 'Create the draft' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Sales' }).waitFor();
+    const rows = page.getByRole('row', { name: /Singles/ });
+    await until('three sessions', async () => (await rows.count()) === 3);
+    assert.deepEqual((await rows.allInnerTexts()).map((text) => text.split('\t')[0]), ['10:00 – 11:30', '14:00 – 15:30', '20:00 – 21:30']);
+    await page.getByRole('rowheader', { name: 'Monday, November 11, 2030' }).waitFor();
     assert.deepEqual(errors, []);
     await page.context().close();
 });

@@ -36,16 +36,32 @@ test('addresses lead to the web or to this server', () => {
     assert.equal(fields.webAddress('/pay?{o}', { needs: '{o}' }).value, '/pay?{o}');
 });
 
+test('more hours of the same day, each once, and never that of the start', () => {
+    const noon = new Date(2026, 10, 11, 12, 0, 0).getTime();
+    const at = (hour, minute = 0) => new Date(2026, 10, 11, hour, minute).getTime();
+    assert.deepEqual(fields.moreHours('', noon), { value: [] });
+    assert.deepEqual(fields.moreHours(' 20:00,14:30 12:00，8；20'.replace('；', ';'), noon), { value: [at(8), at(14, 30), at(20)] });
+    for (const text of ['24:00', '9:60', 'noon', '8:0', '-1']) assert.equal(fields.moreHours(text, noon).fault, 'v_hours', text);
+});
+
+test('every difference that the server may tell of has its words', async () => {
+    const { default: en } = await import(new URL('en.js', folder));
+    const header = readFileSync(new URL('../../src/flow/reconcile.h', import.meta.url), 'utf8');
+    const kinds = [...header.matchAll(/X\(DIFFERENCE_\w+, "(\w+)"\)/g)].map((found) => found[1]);
+    assert.ok(kinds.length >= 16);
+    for (const kind of kinds) assert.ok(`d_${kind}` in en, kind);
+});
+
 test('both languages have the same keys and fill in the same values', async () => {
     const { default: en } = await import(new URL('en.js', folder));
     const { default: zh } = await import(new URL('zh.js', folder));
     const values = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((found) => found[1]).sort();
     assert.deepEqual(Object.keys(zh), Object.keys(en));
     for (const key of Object.keys(en)) assert.deepEqual(values(zh[key]), values(en[key]), key);
-    const code = readdirSync(folder).filter((name) => /^(?!en|zh).*\.(js|html)$/.test(name)).map((name) => readFileSync(new URL(name, folder), 'utf8')).join('\n');
+    const code = readdirSync(folder).filter((name) => /^(?!(en|zh)\.js$).*\.(js|html)$/.test(name)).map((name) => readFileSync(new URL(name, folder), 'utf8')).join('\n');
     for (const [, key] of code.matchAll(/\bt\('(\w+)'/g)) assert.ok(key in en, `${key} exists`);
     for (const [, key] of code.matchAll(/data-t="(\w+)"/g)) assert.ok(key in en, `${key} exists`);
     for (const key of Object.keys(en)) {
-        assert.ok(/^(c|s|st|is|v|f)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
+        assert.ok(/^(c|s|st|is|sg|d|v|f)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
     }
 });

@@ -58,6 +58,20 @@ export function moment(text) {
     return Number.isFinite(ms) ? value(ms) : fault('v_time');
 }
 
+// More hours of the same day as `startsMs`: "14:00, 20:00" -> their moments, each once, without that of the start.
+export function moreHours(text, startsMs) {
+    const parts = text.split(/[\s,，;]+/).filter(Boolean);
+    const moments = new Set();
+    for (const part of parts) {
+        const found = /^([01]?\d|2[0-3])(?::([0-5]\d))?$/.exec(part);
+        if (!found) return fault('v_hours');
+        const at = new Date(startsMs);
+        at.setHours(Number(found[1]), Number(found[2] ?? 0), 0, 0);
+        if (at.getTime() !== startsMs) moments.add(at.getTime());
+    }
+    return value([...moments].sort((a, b) => a - b));
+}
+
 export function momentText(ms) {
     const at = new Date(ms - new Date(ms).getTimezoneOffset() * 60000);
     return at.toISOString().slice(0, 19);

@@ -34,6 +34,13 @@ const console_ = {
         }
     },
 
+    // What is no JSON: a page to be kept.
+    async text(path) {
+        const response = await fetch(path, { headers: { authorization: `Bearer ${this.token}` } }).catch(() => null);
+        if (!response?.ok) throw new Refusal(response?.status ?? 0, await response?.json().catch(() => null));
+        return response.text();
+    },
+
     notice(text) {
         setText($('notice'), text ?? '');
         $('notice').hidden = !text;
@@ -58,8 +65,12 @@ const console_ = {
     // The feed says which engine this is: what it does not have is not offered.
     engineSeen(message) {
         memory.set('sessionStorage', 'queue', message.queue ? 'yes' : null);
+        memory.set('sessionStorage', 'engine', message.engine);
         $('nav-queue').hidden = !message.queue;
     },
+
+    // Only what several servers share can be out of step and be repaired.
+    canRepair: () => memory.get('sessionStorage', 'engine') === 'distributed',
 
     go(path) {
         location.hash = `#/${path}`;

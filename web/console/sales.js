@@ -8,8 +8,8 @@
 
 import { Refusal } from '/assets/net.js';
 import { el, setAttr, setText } from '/assets/tools.js';
-import { t, dateTime, minorDigits, money, number, problemText } from '/assets/console/words.js';
-import { amountText, momentText, readChange, readSale, units } from '/assets/console/fields.js';
+import { t, dateTime, dayText, hoursText, minorDigits, money, number, problemText } from '/assets/console/words.js';
+import { amountText, momentText, moreHours, readChange, readSale, units } from '/assets/console/fields.js';
 
 const stateChip = (state) => el('span', { class: `chip sale-${state}` }, t(`st_${state}`));
 
@@ -22,18 +22,22 @@ export async function salesScreen({ main, console: desk }) {
         after = String(page.next);
     }
     rows.sort((a, b) => b.starts_at_ms - a.starts_at_ms);
-    const heads = [['name'], ['state'], ['starts'], ['ends'], ['items', 'right']];
+    const heads = [['hours'], ['name'], ['state'], ['items', 'right'], ['total', 'right'], ['sold', 'right']];
+    const sum = (sale, key) => number(sale.items.reduce((all, item) => all + item[key], 0));
+    const days = Map.groupBy ? Map.groupBy(rows, (sale) => dayText(sale.starts_at_ms)) : rows.reduce((all, sale) => all.set(dayText(sale.starts_at_ms), [...(all.get(dayText(sale.starts_at_ms)) ?? []), sale]), new Map());
     main.replaceChildren(
         el('div', { class: 'head-row' }, el('h1', {}, t('sales')), el('a', { class: 'button', href: '#/sales/new' }, t('newSale'))),
         rows.length === 0 ? el('p', { class: 'empty' }, t('noSales')) : el('div', { class: 'panel scroll' },
             el('table', { class: 'list' },
                 el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))))),
-                el('tbody', {}, ...rows.map((sale) => el('tr', {},
-                    el('th', { scope: 'row' }, el('a', { href: `#/sales/${sale.id}` }, sale.name)),
-                    el('td', {}, stateChip(sale.state)),
-                    el('td', {}, dateTime(sale.starts_at_ms)),
-                    el('td', {}, dateTime(sale.ends_at_ms)),
-                    el('td', { class: 'right' }, number(sale.items.length))))))));
+                ...[...days].map(([day, sales]) => el('tbody', {}, el('tr', { class: 'day' }, el('th', { scope: 'rowgroup', colspan: heads.length }, day)),
+                    ...sales.reverse().map((sale) => el('tr', {},
+                        el('td', { class: 'hours' }, hoursText(sale.starts_at_ms, sale.ends_at_ms)),
+                        el('th', { scope: 'row' }, el('a', { href: `#/sales/${sale.id}` }, sale.name)),
+                        el('td', {}, stateChip(sale.state)),
+                        el('td', { class: 'right' }, number(sale.items.length)),
+                        el('td', { class: 'right' }, sum(sale, 'total')),
+                        el('td', { class: 'right' }, sum(sale, 'sold')))))))));
 }
 
 // ---------------------------------------------------------------- one sale
@@ -171,6 +175,7 @@ export async function saleForm({ main, console: desk }, id) {
         currency: entry(t('currency'), 'currency', { value: sale?.currency ?? 'CNY', maxlength: 3, required: true, disabled: !draft }),
         pay_url: entry(t('payUrl'), 'pay_url', { value: sale?.pay_url ?? '', inputmode: 'url', disabled: !draft }, t('payUrlHelp', { order_id: '{order_id}' })),
     };
+    const hours = entry(t('alsoAt'), 'also_at', { placeholder: '14:00, 20:00' }, t('alsoAtHelp'));
     const bar = el('input', { type: 'checkbox', id: 'bar-unpaid', checked: sale?.bar_unpaid ?? false, disabled: !draft });
     const list = el('div', { class: 'item-forms' });
     const said = el('p', { class: 'field-error', role: 'alert' });
@@ -196,6 +201,11 @@ export async function saleForm({ main, console: desk }, id) {
     let tried = false;
     function judge() {
         const read = draft ? readSale(texts(), digits()) : readChange(texts());
+        const more = sale ? { value: [] } : moreHours(hours.input.value, read.sale?.starts_at_ms ?? NaN);
+        setText(hours.error, more.fault ? t(more.fault) : '');
+        setAttr(hours.input, 'aria-invalid', more.fault ? 'true' : null);
+        if (more.fault) return { faults: new Map([...(read.faults ?? []), ['also_at', more]]) };
+        read.more = more.value;
         const entries = [...Object.values(top).map((one) => [one.name, one]),
             ...items.flatMap((item, i) => ITEM_FIELDS.map((key) => [`item${i}.${key}`, item[key]]))];
         for (const [name, one] of entries) {
@@ -210,7 +220,7 @@ export async function saleForm({ main, console: desk }, id) {
     const button = el('button', { type: 'submit' }, t(sale ? 'save' : 'create'));
     const form = el('form', { class: 'sale-form', novalidate: true },
         draft ? '' : el('p', { class: 'help' }, t('onlyNameEnd')),
-        el('div', { class: 'panel fields' }, ...Object.values(top).map((one) => one.node),
+        el('div', { class: 'panel fields' }, ...Object.values(top).flatMap((one) => (one === top.ends && !sale ? [one.node, hours.node] : [one.node])),
             el('p', { class: 'field check' }, bar, el('label', { for: 'bar-unpaid' }, t('barUnpaid')))),
         list,
         draft ? el('p', {}, el('button', { type: 'button', class: 'plain', onclick: () => {
@@ -233,7 +243,11 @@ export async function saleForm({ main, console: desk }, id) {
         try {
             const now = sale ? await desk.call('PUT', `/v1/admin/sales/${id}`, { body: read.sale })
                 : await desk.call('POST', '/v1/admin/sales', { body: read.sale });
-            desk.go(`sales/${now.id}`);
+            for (const starts of read.more) {
+                const length = read.sale.ends_at_ms - read.sale.starts_at_ms;
+                await desk.call('POST', '/v1/admin/sales', { body: { ...read.sale, starts_at_ms: starts, ends_at_ms: starts + length } });
+            }
+            desk.go(read.more.length ? 'sales' : `sales/${now.id}`);
             desk.announce(t(sale ? 'saved' : 'created'));
         } catch (error) {
             if (!(error instanceof Refusal)) throw error;

@@ -6,6 +6,7 @@
 const CHINESE = (navigator.language || 'en').toLowerCase().startsWith('zh');
 const { default: WORDS } = await import(CHINESE ? '/assets/console/zh.js' : '/assets/console/en.js');
 
+export const LANG = CHINESE ? 'zh' : 'en';
 export const LOCALE = CHINESE ? 'zh-CN' : (navigator.language || '').startsWith('en') ? navigator.language : 'en';
 
 export function t(key, values = {}) {
@@ -28,6 +29,12 @@ const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(LOCALE, { notation: 'compact', maximumFractionDigits: 1 });
 const stamp = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
 
+const day = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'full' });
+const hour = new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+
+export const dayText = (ms) => day.format(ms);
+// Of one day: its hours; a session that ends on another says which.
+export const hoursText = (from, to) => `${hour.format(from)} – ${dayText(from) === dayText(to) ? hour.format(to) : stamp.format(to)}`;
 export const number = (n) => whole.format(n);
 export const compact = (n) => (Math.abs(n) < 10000 ? whole.format(n) : short.format(n));
 export const dateTime = (ms) => (ms ? stamp.format(ms) : '—');
