@@ -266,7 +266,7 @@ static int page_write(const struct sale_options *options, const struct client *c
     char path[128];
     struct client_file page = {.memory = NULL};
     (void)snprintf(path, sizeof(path), "%s?format=html&lang=%s", report, options->lang);
-    int error = client_fetch(client, path, false, &page, ret_problem, cap);
+    int error = client_fetch(client, path, "", &page, ret_problem, cap);
     if (error == 0 && page.status != 200) {
         (void)snprintf(ret_problem, cap, "%s",
                        page.status == 404 ? "no such sale" : "the server gave no report");

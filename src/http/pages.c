@@ -30,6 +30,18 @@ enum http_outcome handle_list_page(struct asking *asking)
     return answered ? HTTP_ANSWERED : no_page(asking);
 }
 
+/* Warmed a moment ago: its page is being made. */
+static bool is_on_sale(struct front *front, uint64_t item)
+{
+    struct catalog *catalog = front_shared(front)->catalog;
+    const struct sale_row *sale = NULL;
+    catalog_lock(catalog);
+    bool known = catalog_item(catalog, item, &sale) != NULL && sale->state != SALE_DRAFT &&
+                 sale->state != SALE_CLOSED;
+    catalog_unlock(catalog);
+    return known;
+}
+
 enum http_outcome handle_item_page(struct asking *asking)
 {
     struct site *site = front_shared(asking->front)->site;
@@ -44,6 +56,10 @@ enum http_outcome handle_item_page(struct asking *asking)
     if (site != NULL && person &&
         site_answer_plain(site, server, asking->exchange, asking->request, SITE_MISSING, 404)) {
         return HTTP_ANSWERED;
+    }
+    if (site != NULL && id != 0 && is_on_sale(asking->front, id)) {
+        return front_refuse_simply(asking->front, asking->exchange, REFUSAL_DEGRADED,
+                                   "the page is being made; ask again");
     }
     return front_refuse_simply(asking->front, asking->exchange, REFUSAL_NO_SUCH_ITEM,
                                "GET /v1/sales lists what there is");

@@ -137,28 +137,44 @@ static void put_refused(struct out *out, const struct metrics *metrics)
     out_char(out, '}');
 }
 
+/* This process does everything. One of several has no part in what others do, and does not say 0. */
+static bool is_alone(struct front *front)
+{
+    return front_shared(front)->pulse == NULL;
+}
+
 void live_funnel(struct front *front, struct out *out)
 {
     static const struct {
         const char *name;
         enum metric metric;
+        bool behind; /* counted by whoever books and keeps */
     } layers[] = {
-        {"requests", METRIC_HTTP_REQUESTS_TOTAL}, {"tickets", METRIC_TICKETS_TOTAL},
-        {"accepted", METRIC_BUYS_ACCEPTED_TOTAL}, {"repeated", METRIC_BUYS_REPEATED_TOTAL},
-        {"locked", METRIC_ORDERS_LOCKED_TOTAL},   {"paid", METRIC_ORDERS_PAID_TOTAL},
-        {"expired", METRIC_ORDERS_EXPIRED_TOTAL}, {"cancelled", METRIC_ORDERS_CANCELLED_TOTAL},
-        {"failed", METRIC_ORDERS_FAILED_TOTAL},
+        {"requests", METRIC_HTTP_REQUESTS_TOTAL, false},
+        {"tickets", METRIC_TICKETS_TOTAL, false},
+        {"accepted", METRIC_BUYS_ACCEPTED_TOTAL, false},
+        {"repeated", METRIC_BUYS_REPEATED_TOTAL, false},
+        {"locked", METRIC_ORDERS_LOCKED_TOTAL, true},
+        {"paid", METRIC_ORDERS_PAID_TOTAL, true},
+        {"expired", METRIC_ORDERS_EXPIRED_TOTAL, true},
+        {"cancelled", METRIC_ORDERS_CANCELLED_TOTAL, true},
+        {"failed", METRIC_ORDERS_FAILED_TOTAL, true},
     };
+    bool alone = is_alone(front);
     const struct metrics *metrics = front_shared(front)->metrics;
     out_lit(out, ",\"funnel\":{\"since_ms\":");
     out_i64(out, front_shared(front)->started_at_ms);
     for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
-        put_number(out, layers[i].name, metrics_sum(metrics, layers[i].metric));
+        if (alone || !layers[i].behind) {
+            put_number(out, layers[i].name, metrics_sum(metrics, layers[i].metric));
+        }
     }
     out_lit(out, "},\"latencies\":{\"since_ms\":");
     out_i64(out, front_shared(front)->started_at_ms);
     put_latency(out, metrics, "buy_answer", HIST_BUY_ANSWER);
-    put_latency(out, metrics, "buy_booked", HIST_BUY_BOOKED);
+    if (alone) {
+        put_latency(out, metrics, "buy_booked", HIST_BUY_BOOKED);
+    }
     put_latency(out, metrics, "journal_sync", HIST_JOURNAL_SYNC);
     put_latency(out, metrics, "ledger_commit", HIST_LEDGER_COMMIT);
     out_char(out, '}');
@@ -171,9 +187,11 @@ static void put_state(struct front *front, struct out *out)
     struct engine_numbers numbers;
     engine_count(shared->engine, &numbers);
     put_number(out, "connections", metrics_sum(shared->metrics, METRIC_HTTP_CONNECTIONS));
-    put_number(out, "orders_on_board", numbers.orders);
-    put_number(out, "deadlines_pending", office_pending_deadlines(shared->office));
-    put_number(out, "backlog", numbers.durable_lsn - office_booked_lsn(shared->office));
+    if (is_alone(front)) {
+        put_number(out, "orders_on_board", numbers.orders);
+        put_number(out, "deadlines_pending", office_pending_deadlines(shared->office));
+        put_number(out, "backlog", numbers.durable_lsn - office_booked_lsn(shared->office));
+    }
     put_number(out, "journal_latched", journal_latched(engine_journal(shared->engine)) ? 1 : 0);
 }
 

@@ -5,7 +5,7 @@ import urllib.parse
 
 import pytest
 
-from sluicelib import Server, Shop, problem
+from sluicelib import Server, Shop, eventually, problem
 
 SERVER = dict(demo=True, sets=["reconcile.bound_s=1"])
 
@@ -152,6 +152,8 @@ def test_every_path_of_openapi_is_served(server, document):
         if path.startswith("/v1/admin"):
             token = server.admin_token
         target = path.replace("{}", str(value))
+        if path == "/items/{}":
+            eventually(lambda at=target: server.get(at).status == 200, "the item's page to be made")
         with server.conn() as conn:
             conn.send(f"{method} {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
                       f"Content-Length: 0\r\n\r\n")
