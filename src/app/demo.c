@@ -21,14 +21,14 @@
     X("Open now · 正在抢购", 0, 24 * HOUR_MS)                                                      \
     X("Starts in a minute · 一分钟后开抢", MINUTE_MS, 24 * HOUR_MS)
 
-/* sale (0, 1), name, sku, price, was, total, limit */
+/* sale (0, 1), name, sku, picture in web/demo, price, was, total, limit */
 #define DEMO_ITEM_LIST(X)                                                                          \
-    X(0, "Mechanical keyboard · 机械键盘", "KB-87", 19900, 59900, 100, 1)                          \
-    X(0, "Pu'er tea, 357 g cake · 普洱茶饼", "TEA-357", 6800, 12800, 500, 5)                       \
-    X(0, "Movie ticket · 电影票", "MOVIE-2D", 1990, 4500, 1000, 0)                                 \
-    X(1, "Noise-cancelling headphones · 降噪耳机", "HP-40", 49900, 129900, 50, 1)                  \
-    X(1, "Dark chocolate, box of 12 · 黑巧克力", "CHOC-12", 3900, 7900, 300, 5)                    \
-    X(1, "Coffee voucher · 咖啡兑换券", "COFFEE-1", 990, 2200, 2000, 0)
+    X(0, "Mechanical keyboard · 机械键盘", "KB-87", "keyboard", 19900, 59900, 100, 1)              \
+    X(0, "Pu'er tea, 357 g cake · 普洱茶饼", "TEA-357", "tea", 6800, 12800, 500, 5)                \
+    X(0, "Movie ticket · 电影票", "MOVIE-2D", "ticket", 1990, 4500, 1000, 0)                       \
+    X(1, "Noise-cancelling headphones · 降噪耳机", "HP-40", "headphones", 49900, 129900, 50, 1)    \
+    X(1, "Dark chocolate, box of 12 · 黑巧克力", "CHOC-12", "chocolate", 3900, 7900, 300, 5)       \
+    X(1, "Coffee voucher · 咖啡兑换券", "COFFEE-1", "coffee", 990, 2200, 2000, 0)
 
 static const struct {
     const char *name;
@@ -45,12 +45,14 @@ static const struct {
     size_t sale;
     const char *name;
     const char *sku;
+    const char *image_url;
     uint32_t price_cents;
     uint32_t was_cents;
     uint64_t total;
     uint32_t limit_per_user;
 } demo_items[] = {
-#define X(sale, name, sku, price, was, total, limit) {sale, name, sku, price, was, total, limit},
+#define X(sale, name, sku, picture, price, was, total, limit)                                      \
+    {sale, name, sku, "/assets/demo/" picture ".svg", price, was, total, limit},
     DEMO_ITEM_LIST(X)
 #undef X
 };
@@ -92,6 +94,7 @@ static struct sale_row *sale_fill(size_t sale, int64_t now_ms)
         item->limit_per_user = demo_items[i].limit_per_user;
         text_set(item->name, sizeof(item->name), demo_items[i].name);
         text_set(item->sku, sizeof(item->sku), demo_items[i].sku);
+        text_set(item->image_url, sizeof(item->image_url), demo_items[i].image_url);
     }
     return row;
 }

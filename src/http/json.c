@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "http/front.h"
+#include "http/static.h"
 
 static void out_id(struct out *out, struct order_id id)
 {
@@ -200,7 +201,7 @@ void json_item(struct out *out, const struct sale_row *sale, const struct item_r
     out_lit(out, ",\"sku\":");
     out_text_or_null(out, item->sku);
     out_lit(out, ",\"image_url\":");
-    out_text_or_null(out, item->image_url);
+    out_text_or_null(out, static_address(item->image_url));
     out_lit(out, ",\"price_cents\":");
     out_u64(out, item->price_cents);
     out_lit(out, ",\"was_cents\":");

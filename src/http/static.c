@@ -251,6 +251,17 @@ bool static_template(const char *path, struct span *ret_text)
     return false;
 }
 
+const char *static_address(const char *name)
+{
+    size_t len = strlen(name);
+    size_t named = 0;
+    if (len <= sizeof(PREFIX) - 1 || memcmp(name, PREFIX, sizeof(PREFIX) - 1) != 0) {
+        return name;
+    }
+    const struct file *file = mentioned(name, len, &named);
+    return file != NULL && named == len && file->kind == FILE_ASSET ? file->path : name;
+}
+
 bool static_path(size_t index, const char **ret_path)
 {
     if (index >= site.count) {

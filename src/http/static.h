@@ -34,6 +34,9 @@ bool static_template(const char *path, struct span *ret_text);
 /* The index-th file's address under /assets/, NULL for one that has none there; false: no such file. */
 bool static_path(size_t index, const char **ret_path);
 
+/* Where a file of ours that is named "/assets/<name>" is served; any other address is its own. */
+const char *static_address(const char *name);
+
 /* Answers and returns true, or returns false: no such path. */
 bool static_answer(struct http_server *server, struct http_exchange exchange,
                    const struct http_request *request);

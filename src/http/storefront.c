@@ -2,6 +2,7 @@
 #include "http/storefront.h"
 
 #include "base/check.h"
+#include "http/static.h"
 
 /* ---- the vocabulary: one list for each scope; the enum is the index in it ---- */
 
@@ -154,7 +155,7 @@ static void put_item_key(const struct storefront *view, enum item_key key, struc
         storefront_money(out, sale->currency, item->was_cents);
         break;
     case ITEM_KEY_IMAGE:
-        out_text(out, shows_image(view) ? item->image_url : "");
+        out_text(out, shows_image(view) ? static_address(item->image_url) : "");
         break;
     case ITEM_KEY_SALE:
         put_sale_key(sale, SALE_KEY_ID, out);
@@ -254,7 +255,8 @@ static void data_item(struct out *out, const struct item_row *item, const char *
     data_text(out, "sku", item->sku);
     out_char(out, ',');
     data_text(out, "image_url",
-              storefront_shows_image(item->image_url, base_url) ? item->image_url : "");
+              storefront_shows_image(item->image_url, base_url) ? static_address(item->image_url)
+                                                                : "");
     out_lit(out, ",\"price_cents\":");
     out_u64(out, item->price_cents);
     out_lit(out, ",\"was_cents\":");

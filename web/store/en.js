@@ -134,7 +134,7 @@ export default {
     pieces: '{n} ×',
     payAtShop: 'The shop will ask you to pay.',
     s_QUEUED: 'Being booked',
-    s_LOCKED: 'Waiting for payment',
+    s_LOCKED: 'To be paid',
     s_PAID: 'Paid',
     s_EXPIRED: 'Not paid in time',
     s_CANCELLED: 'Cancelled',

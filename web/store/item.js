@@ -116,6 +116,7 @@ function watch() {
     const order = model.order && ['QUEUED', 'LOCKED'].includes(model.order.status) ? model.order : null;
     if (!order && stateOf(model) === 'ended') return;
     watched = order ? { kind: 'order', id: order.order_id } : { kind: 'item', id: page.id };
+    if (order) setTimeout(askItem, jitter(400));   // the stock with this order in it
     stop = follow(watched, {
         news: (news) => (order ? send({ type: 'order', order: news }) : hear(news)),
         up: () => trouble(false),

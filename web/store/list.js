@@ -34,9 +34,6 @@ function itemState(item, sale) {
 function drawCard(card, item, sale) {
     const state = itemState(item, sale);
     setAttr(card, 'data-state', state);
-    setText(card.querySelector('.price'), money(item.price_cents, sale.currency));
-    const was = card.querySelector('.was');
-    if (was) setText(was, money(item.was_cents, sale.currency));
     const heard = known && item.total !== undefined;
     const bar = card.querySelector('.bar');
     ['sold', 'locked', 'available'].forEach((name, i) => { bar.children[i].style.flexGrow = heard ? item[name] : 0; });
@@ -80,7 +77,9 @@ function drawTab(sale) {
     return tab;
 }
 
+// Nothing that depends on the time is shown before the server has told it.
 function draw() {
+    if (!clock.trusted()) return;
     const byTime = [...sales].sort((a, b) => a.starts_at_ms - b.starts_at_ms || a.id - b.id);
     const byPlace = [...byTime].sort((a, b) => PLACE[stateOf(a)] - PLACE[stateOf(b)]);
     const nodes = byPlace.map(drawSale).filter(Boolean);
@@ -99,11 +98,16 @@ async function renew() {
     decorate();
 }
 
+// What the server wrote plainly, in the buyer's own way.
 function decorate() {
     for (const sale of sales) {
         for (const item of sale.items) {
-            const art = document.querySelector(`[data-item="${item.id}"] .art`);
-            if (art) paint(art, item);
+            const card = document.querySelector(`[data-item="${item.id}"]`);
+            if (!card) continue;
+            paint(card.querySelector('.art'), item);
+            setText(card.querySelector('.price'), money(item.price_cents, sale.currency));
+            const was = card.querySelector('.was');
+            if (was) setText(was, money(item.was_cents, sale.currency));
         }
     }
 }
@@ -137,9 +141,9 @@ function tick() {
     setTimeout(tick, 1000 - (clock.now() % 1000) + 5);
 }
 
-startShell();
+const asked = startShell();
 decorate();
 onReturn(refresh);
-await refresh();
+await Promise.all([asked, refresh()]);
 tick();
 performance.mark('sluice-ready');

@@ -161,6 +161,7 @@ function takeToken() {
     session.use(memory.get('localStorage', 'token'));
 }
 
+// Resolves when the server has been asked for its time, with or without an answer.
 export function startShell() {
     translate();
     takeToken();
@@ -175,6 +176,5 @@ export function startShell() {
         session.onChange();
     });
     onReturn(() => { if (!document.hidden) resync(); });
-    resync();
-    showTime();
+    return resync().then(showTime);
 }

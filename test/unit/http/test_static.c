@@ -45,6 +45,10 @@ static void test_static_files_have_hashed_names(void **state)
     struct span page = memory_net_take(f->net, c);
     between(page, "script src=\"", "\"", script, sizeof(script));
     assert_memory_equal(script, "/assets/app.", 12);
+    assert_string_equal(static_address("/assets/app.js"), script);
+    assert_string_equal(static_address("/assets/app.jsx"), "/assets/app.jsx");
+    assert_string_equal(static_address("https://x/assets/app.js"), "https://x/assets/app.js");
+    assert_string_equal(static_address("/assets/"), "/assets/");
     assert_int_equal(strlen(script), strlen("/assets/app..js") + 16);
     between(page, "ETag: ", "\r\n", etag, sizeof(etag));
     between(page, "Cache-Control: ", "\r\n", text, sizeof(text));
