@@ -195,6 +195,7 @@ test('one stream at a time, none while hidden; a cut one comes back with Last-Ev
     await reached(page, 'paid');
     await until('the item again', () => open.size === 1 && [...open].every((request) => /items/.test(request.url())));
     assert.equal(lastIds[0], null);
+    assert.ok(lastIds.length > 1 && lastIds.at(-1) !== null, `went on from where it was: ${lastIds}`);
     await page.context().close();
 });
 

@@ -342,7 +342,7 @@ function frame() {
         const v = view(model);
         milestones(v);
         const down = countdown(v);
-        const fine = down?.fine && !down.ms <= 0 && !calm.matches;
+        const fine = down?.fine && down.ms > 0 && !calm.matches;
         const next = fine ? split(down.ms).nextMs : 1000 - (model.now % 1000);
         setTimeout(frame, Math.min(Math.max(next, 10), v.name === 'overloaded' ? 200 : 1000));
     } else setTimeout(frame, 100);
@@ -356,9 +356,9 @@ function onUser() {
 
 // Each page takes its ticket at its own moment before the start; then one call at the start is enough.
 function planEarly() {
-    const now = clock.now();
-    const room = Math.min(EARLY_MS, sale.starts_at_ms - EARLY_LEAST_MS - now);
-    if (session.user && room > 0) send({ type: 'early', atMs: sale.starts_at_ms - EARLY_LEAST_MS - Math.random() * room });
+    const last = (model.item?.starts_at_ms ?? sale.starts_at_ms) - EARLY_LEAST_MS;
+    const room = Math.min(EARLY_MS, last - clock.now());
+    if (session.user && room > 0) send({ type: 'early', atMs: last - Math.random() * room });
 }
 
 function press(act) {

@@ -17,6 +17,8 @@ const POLL_MS = 2000;
 const WAIT_MS = 25000;
 const SLOWEST_MS = 8000;
 
+const told = new Map();       // path -> the last event's id: also one that was closed while hidden goes on from there
+
 const path = ({ kind, id }) => `/v1/${kind}s/${encodeURIComponent(id)}`;
 
 /*
@@ -25,7 +27,7 @@ const path = ({ kind, id }) => `/v1/${kind}s/${encodeURIComponent(id)}`;
  */
 export function follow(target, hooks) {
     const guard = new AbortController();
-    run({ ...target, ...hooks, guard, lastId: null, rung: 0, misses: 0, since: 0 });
+    run({ ...target, ...hooks, guard, rung: 0, misses: 0, since: 0 });
     return () => guard.abort();
 }
 
@@ -66,16 +68,17 @@ async function stream(f) {
     let heard = false;
     const onEvent = ({ event, id, data }) => {
         heard = true;
-        if (id) f.lastId = id;
+        if (id) told.set(path(f), id);
         f.misses = 0;
         if (event === f.kind) tell(f, JSON.parse(data));
         else f.up();
     };
+    const lastId = told.get(path(f));
     await readEvents(`${path(f)}/events`, {
         token: f.kind === 'order' ? session.token : null,
-        lastId: f.lastId, signal: f.guard.signal, onEvent, firstMs: f.lastId ? undefined : FIRST_MS,
+        lastId, signal: f.guard.signal, onEvent, firstMs: lastId ? undefined : FIRST_MS,
     });
-    if (!heard && !f.lastId) throw Object.assign(new Error('an empty stream'), { status: 0 });
+    if (!heard && !lastId) throw Object.assign(new Error('an empty stream'), { status: 0 });
 }
 
 async function longPoll(f) {
