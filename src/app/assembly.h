@@ -25,7 +25,7 @@ struct assembly_options {
 };
 
 /* Slots of metrics behind the loops': office, journal, janitor; and of the distributed engine relay,
- * porter and upkeep; and the reconciler's, the herald's and the teller's. */
+ * porter and upkeep; and the reconciler's, the herald's, the teller's and the pulse's. */
 enum {
     SLOT_OFFICE,
     SLOT_JOURNAL,
@@ -36,6 +36,7 @@ enum {
     SLOT_RECONCILER,
     SLOT_HERALD,
     SLOT_TELLER,
+    SLOT_PULSE,
     ASSEMBLY_SLOTS
 };
 

@@ -127,6 +127,12 @@ static void tell_outages(struct distributed *distributed, struct outage *segment
     if (!outage_is_due(ledger, now_ms)) {
         return;
     }
+    bool has_queue = false;
+    bool queue_up = engines_links_up(&distributed->engines, &has_queue);
+    if (has_queue) {
+        metrics_know(metrics_slot(&distributed->parts->metrics, distributed->loops + SLOT_UPKEEP),
+                     METRIC_RABBITMQ_UP, queue_up);
+    }
     for (uint32_t s = 0; s < distributed->places.count; s++) {
         char part[24];
         (void)snprintf(part, sizeof(part), "segment-%u", s);
@@ -138,11 +144,13 @@ static void tell_outages(struct distributed *distributed, struct outage *segment
 }
 
 static void tell_queue_outage(struct distributed *distributed, struct outage *outage,
-                              struct queue *queue, const char *part)
+                              struct queue *queue, enum engines_link link)
 {
     int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
     if (queue != NULL && outage_is_due(outage, now_ms)) {
-        outage_seen(outage, "rabbitmq", part, queue_amqp_wait(queue, 0) != 0,
+        bool away = queue_amqp_wait(queue, 0) != 0;
+        engines_link_seen(&distributed->engines, link, away);
+        outage_seen(outage, "rabbitmq", link == LINK_RELAY ? "relay" : "booker", away,
                     queue_amqp_error(queue), now_ms);
     }
 }
@@ -183,7 +191,7 @@ static void *run_relay(void *context)
     (void)pthread_setname_np(pthread_self(), "relay");
     while (!atomic_load(&distributed->stopping)) {
         relay_turn(distributed->relay, TURN_MS);
-        tell_queue_outage(distributed, &outage, distributed->publisher, "relay");
+        tell_queue_outage(distributed, &outage, distributed->publisher, LINK_RELAY);
     }
     return NULL;
 }
@@ -195,7 +203,7 @@ static void *run_porter(void *context)
     (void)pthread_setname_np(pthread_self(), "porter");
     while (!atomic_load(&distributed->stopping)) {
         porter_turn(distributed->porter, TURN_MS);
-        tell_queue_outage(distributed, &outage, distributed->consumer, "booker");
+        tell_queue_outage(distributed, &outage, distributed->consumer, LINK_BOOKER);
     }
     return NULL;
 }
@@ -535,7 +543,8 @@ static void reconcile_idle(void *context)
 {
     struct distributed *distributed = context;
     if (distributed->parked != NULL) {
-        (void)queue_amqp_wait(distributed->parked, RECONCILE_CONNECT_MS);
+        engines_link_seen(&distributed->engines, LINK_RECONCILER,
+                          queue_amqp_wait(distributed->parked, RECONCILE_CONNECT_MS) != 0);
     }
 }
 

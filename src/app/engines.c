@@ -288,6 +288,22 @@ int engines_new_payments(struct engines *engines, struct queue **ret_queue)
     return open_queue(engines, &options, QUEUE_AMQP_CONSUMER, ret_queue);
 }
 
+void engines_link_seen(struct engines *engines, enum engines_link link, bool away)
+{
+    if (away) {
+        (void)atomic_fetch_or(&engines->links_away, 1U << link);
+    } else {
+        (void)atomic_fetch_and(&engines->links_away, ~(1U << link));
+    }
+    (void)atomic_fetch_or(&engines->links_seen, 1U << link);
+}
+
+bool engines_links_up(const struct engines *engines, bool *ret_known)
+{
+    *ret_known = atomic_load(&engines->links_seen) != 0;
+    return *ret_known && atomic_load(&engines->links_away) == 0;
+}
+
 /* ---- keeping ---- */
 
 int engines_keep(struct engines *engines, struct await await, uint32_t balance_lane,

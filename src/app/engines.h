@@ -17,6 +17,9 @@
 #define ENGINES_MAX 16
 #define ENGINES_LEASES 2
 
+/* Who of this process is connected to RabbitMQ. */
+enum engines_link { LINK_RELAY, LINK_BOOKER, LINK_RECONCILER, LINK_PULSE };
+
 struct engines {
     const struct config *config;
     struct clock_port *clock;
@@ -32,7 +35,8 @@ struct engines {
     int64_t look_ms;                           /* when the segments are looked at next */
     struct recover *recover;
     struct balance *balance;
-    _Atomic bool balances; /* this process holds the lease of balancing */
+    _Atomic bool balances;                   /* this process holds the lease of balancing */
+    _Atomic uint32_t links_seen, links_away; /* a bit for each engines_link */
 };
 
 int engines_open(struct engines *engines, const struct config *config, struct clock_port *clock);
@@ -50,6 +54,10 @@ int engines_new_writer(struct engines *engines, struct ledger **ret_ledger);
 int engines_new_queue(struct engines *engines, bool publisher, struct queue **ret_queue);
 /* The queue of payments. *ret_queue is NULL where none is configured. */
 int engines_new_payments(struct engines *engines, struct queue **ret_queue);
+/* Any thread: how its connection to RabbitMQ is. */
+void engines_link_seen(struct engines *engines, enum engines_link link, bool away);
+/* Whether all that were seen stand. False, and *ret_known: none was. */
+bool engines_links_up(const struct engines *engines, bool *ret_known);
 /* For one thread; the first is the keeper's. */
 int engines_new_lease(struct engines *engines, struct lease_port **ret_lease);
 

@@ -48,6 +48,27 @@ static void connect_queues(struct pulsing *pulsing)
     }
 }
 
+/* For /metrics. What could not be asked keeps its last numbers. */
+static void tell_numbers(struct pulsing *pulsing)
+{
+    struct assembly *parts = pulsing->parts;
+    struct metrics_slot *slot = metrics_slot(&parts->metrics, parts->options.loops + SLOT_PULSE);
+    const struct pulse_queue *queues = pulsing->pulse.sample.queues; /* this thread writes them */
+    const struct pulse_queue *orders = &queues[PARKING_ORDERS];
+    const struct pulse_queue *payments = &queues[PARKING_PAYMENTS];
+    if (orders->exists) {
+        engines_link_seen(pulsing->engines, LINK_PULSE, orders->away || payments->away);
+    }
+    if (orders->at_ms != 0) {
+        metrics_know(slot, METRIC_QUEUE_READY, orders->depths.ready);
+        metrics_know(slot, METRIC_QUEUE_RETRY, orders->depths.retry);
+        metrics_know(slot, METRIC_QUEUE_PARKED, orders->depths.parked);
+    }
+    if (payments->at_ms != 0) {
+        metrics_know(slot, METRIC_PAYMENTS_REFUSED, payments->depths.parked);
+    }
+}
+
 static void *run(void *context)
 {
     struct pulsing *pulsing = context;
@@ -60,6 +81,7 @@ static void *run(void *context)
         if (now_ms >= next_ms) {
             connect_queues(pulsing);
             pulse_look(&pulsing->pulse, inside_time_ms(&pulsing->parts->time));
+            tell_numbers(pulsing);
             next_ms = now_ms + PULSE_EVERY_MS;
             now_ms = clock_boot_us(clock) / 1000;
         }

@@ -34,7 +34,13 @@ struct upkeep {
     uint64_t serves;     /* and for each that did so when it was last asked anything */
     uint64_t clocks_off; /* a bit for each segment whose server's time is not ours */
     uint64_t away;       /* a bit for each segment that did not answer the last look */
-    bool ledger_away;    /* the last read failed */
+    uint64_t closed;     /* and for each that did, but lets nobody in */
+    uint64_t looked;     /* and for each that has been looked at, ever */
+    uint64_t outboxes[SEGMENTS_MAX];
+    uint64_t oldest_ms[SEGMENTS_MAX]; /* how long its oldest decision had waited */
+    int64_t numbers_ms;               /* the next look while the ledger is away */
+    bool ledger_asked;
+    bool ledger_away; /* the last read failed */
     _Atomic bool ready;
     struct spool_entry entries[PAGE];
     struct order_id ids[PAGE];
@@ -50,6 +56,7 @@ static int read_now(struct upkeep *upkeep, struct ledger_query *query)
         }
     }
     upkeep->ledger_away = query->error != 0;
+    upkeep->ledger_asked = true;
     return query->error;
 }
 
@@ -97,6 +104,24 @@ static void place(struct upkeep *upkeep, uint32_t segment, uint64_t epoch, bool 
     }
 }
 
+/* For whoever watches. What is away keeps its last numbers. */
+static bool note(struct upkeep *upkeep, uint32_t segment, const struct segment_state *state)
+{
+    uint64_t bit = 1ULL << segment;
+    bool away = state->outcome == SEGMENT_NOT_ASKED || state->outcome == SEGMENT_NOT_KNOWN;
+    bool closed = !away && (state->outcome != SEGMENT_DONE || !state->open);
+    upkeep->away = away ? upkeep->away | bit : upkeep->away & ~bit;
+    upkeep->closed = closed ? upkeep->closed | bit : upkeep->closed & ~bit;
+    upkeep->looked |= bit;
+    if (!away) {
+        int64_t oldest_ms = state->server_ms - (int64_t)state->oldest_ms;
+        upkeep->outboxes[segment] = state->outbox;
+        upkeep->oldest_ms[segment] =
+            state->oldest_ms != 0 && oldest_ms > 0 ? (uint64_t)oldest_ms : 0;
+    }
+    return away;
+}
+
 static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
 {
     struct segment_state state;
@@ -104,14 +129,13 @@ static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
     segments_look(upkeep->parts.segments, segment, &state);
     int64_t after_ms = inside_time_ms(upkeep->parts.time);
     upkeep->serves &= ~(1ULL << segment);
-    if (state.outcome == SEGMENT_NOT_ASKED || state.outcome == SEGMENT_NOT_KNOWN) {
-        upkeep->away |= 1ULL << segment;
+    if (note(upkeep, segment, &state)) {
         places_away(upkeep->parts.places, segment, clock_boot_us(upkeep->parts.time->clock) / 1000);
         return; /* away: what it was is what it is, as far as anyone can tell */
     }
-    upkeep->away &= ~(1ULL << segment);
     check_clock(upkeep, segment, &state, before_ms, after_ms);
     bool agree = state.outcome == SEGMENT_DONE && state.epoch == ledger_epoch && ledger_epoch != 0;
+    upkeep->closed |= (uint64_t)!agree << segment;
     place(upkeep, segment, agree ? ledger_epoch : 0, agree && state.open);
     upkeep->serves |= (uint64_t)(agree && state.open) << segment;
 }
@@ -134,6 +158,20 @@ static void look_who_is_back(struct upkeep *upkeep, uint64_t doubts)
     }
 }
 
+/* Whether Redis is there is not for the ledger to say. */
+static void look_for_numbers(struct upkeep *upkeep, int64_t now_ms)
+{
+    if (now_ms < upkeep->numbers_ms) {
+        return;
+    }
+    for (uint32_t s = 0; s < upkeep->parts.places->count; s++) {
+        struct segment_state state;
+        segments_look(upkeep->parts.segments, s, &state);
+        (void)note(upkeep, s, &state);
+    }
+    upkeep->numbers_ms = now_ms + LOOK_EVERY_MS;
+}
+
 static void look_at_segments(struct upkeep *upkeep, int64_t now_ms)
 {
     struct places *places = upkeep->parts.places;
@@ -151,6 +189,7 @@ static void look_at_segments(struct upkeep *upkeep, int64_t now_ms)
     if (read_now(upkeep, &query) != 0) {
         (void)atomic_fetch_or(&places->doubts, doubts);
         look_who_is_back(upkeep, doubts);
+        look_for_numbers(upkeep, now_ms);
         return;
     }
     for (uint32_t i = 0; i < query.count; i++) {
@@ -438,6 +477,32 @@ static void grant_wishes(struct upkeep *upkeep, int64_t now_ms)
     }
 }
 
+/* ---- numbers ---- */
+
+static void tell_numbers(struct upkeep *upkeep)
+{
+    struct metrics_slot *metrics = upkeep->parts.metrics;
+    uint32_t count = upkeep->parts.places->count;
+    uint64_t entries = 0;
+    uint64_t oldest_ms = 0;
+    if (upkeep->ledger_asked) {
+        metrics_know(metrics, METRIC_MARIADB_UP, !upkeep->ledger_away);
+    }
+    if (upkeep->looked == 0) {
+        return;
+    }
+    for (uint32_t s = 0; s < count; s++) {
+        entries += upkeep->outboxes[s];
+        oldest_ms = upkeep->oldest_ms[s] > oldest_ms ? upkeep->oldest_ms[s] : oldest_ms;
+    }
+    metrics_know(metrics, METRIC_REDIS_UP, upkeep->away == 0);
+    metrics_know(metrics, METRIC_SEGMENTS, count);
+    metrics_know(metrics, METRIC_SEGMENTS_AWAY, (uint64_t)__builtin_popcountll(upkeep->away));
+    metrics_know(metrics, METRIC_SEGMENTS_CLOSED, (uint64_t)__builtin_popcountll(upkeep->closed));
+    metrics_know(metrics, METRIC_OUTBOX_ENTRIES, entries);
+    metrics_know(metrics, METRIC_OUTBOX_OLDEST, oldest_ms / 1000);
+}
+
 /* ---- the turn ---- */
 
 void upkeep_turn(struct upkeep *upkeep)
@@ -447,6 +512,7 @@ void upkeep_turn(struct upkeep *upkeep)
     serve_line(upkeep);
     grant_wishes(upkeep, now_ms);
     keep_promises(upkeep, now_ms);
+    tell_numbers(upkeep);
     bool ready = true;
     for (uint32_t s = 0; s < upkeep->parts.places->count; s++) {
         ready = ready && (upkeep->open >> s & 1) != 0;

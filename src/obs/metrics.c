@@ -77,6 +77,13 @@ static void put_gauge(struct out *out, const char *name, const char *help, uint6
     out_format(out, "%s %lld\n", name, (long long)value);
 }
 
+static void put_known(struct out *out, const char *name, const char *help, uint64_t value)
+{
+    if (value != 0) {
+        put_gauge(out, name, help, value - 1);
+    }
+}
+
 static void put_seconds(struct out *out, uint64_t us)
 {
     out_format(out, "%llu.%06llu", (unsigned long long)(us / 1000000),
@@ -131,6 +138,8 @@ static void put_refusals(const struct metrics *metrics, metrics_refusal_name *na
     put_counter(out, shown, help, metrics_sum(metrics, METRIC_##name));
 #define PUT_GAUGE(name, shown, help)                                                               \
     put_gauge(out, shown, help, metrics_sum(metrics, METRIC_##name));
+#define PUT_KNOWN(name, shown, help)                                                               \
+    put_known(out, shown, help, metrics_sum(metrics, METRIC_##name));
 #define PUT_HISTOGRAM(name, shown, help)                                                           \
     metrics_hist(metrics, HIST_##name, &hist);                                                     \
     put_hist(out, shown, help, &hist);

@@ -6,8 +6,10 @@
  * reads sums over the slots. A reader may be a few counts behind a writer, never wrong by more.
  *
  * A gauge is a sum, too: each slot holds its thread's share (this loop's connections); a gauge that
- * one thread knows is set in that thread's slot alone. Histograms take microseconds and are shown
- * in seconds, as Prometheus wants them. What changes from request to request is never a label.
+ * one thread knows is set in that thread's slot alone. One that means nothing where nobody sets it
+ * (whether Redis is up, in a process that has none) is KNOWN: one thread sets it, and until then it
+ * is left out of the text. Histograms take microseconds and are shown in seconds, as Prometheus wants
+ * them. What changes from request to request is never a label.
  */
 #ifndef SLUICE_OBS_METRICS_H
 #define SLUICE_OBS_METRICS_H
@@ -75,15 +77,34 @@
     X(GAUGE, SPOOL_UNDECIDED, "sluice_spool_undecided", "buyers in line because the gate is away") \
     X(GAUGE, RECONCILE_DIFFERENCES, "sluice_reconcile_differences",                                \
       "differences between gate, queue and ledger that the last comparison counted")               \
+    X(KNOWN, REDIS_UP, "sluice_redis_up", "1: every segment's server answered the last look")      \
+    X(KNOWN, MARIADB_UP, "sluice_mariadb_up", "1: the ledger's server answered the last read")     \
+    X(KNOWN, RABBITMQ_UP, "sluice_rabbitmq_up",                                                    \
+      "1: all connections of this process to the broker stand")                                    \
+    X(KNOWN, SEGMENTS, "sluice_segments", "segments that this process knows")                      \
+    X(KNOWN, SEGMENTS_AWAY, "sluice_segments_away", "segments whose server did not answer")        \
+    X(KNOWN, SEGMENTS_CLOSED, "sluice_segments_closed",                                            \
+      "segments that answered and let nobody in: lost, or being rebuilt")                          \
+    X(KNOWN, OUTBOX_ENTRIES, "sluice_outbox_entries",                                              \
+      "decisions in the outboxes of all segments, when they answered last")                        \
+    X(KNOWN, OUTBOX_OLDEST, "sluice_outbox_oldest_seconds",                                        \
+      "how long the oldest decision has been in an outbox")                                        \
+    X(KNOWN, QUEUE_READY, "sluice_queue_ready", "messages that wait for a booker")                 \
+    X(KNOWN, QUEUE_RETRY, "sluice_queue_retry", "messages that wait for a retry")                  \
+    X(KNOWN, QUEUE_PARKED, "sluice_queue_parked", "messages put aside, for people to look at")     \
+    X(KNOWN, PAYMENTS_REFUSED, "sluice_payments_refused",                                          \
+      "payments of the queue that lie refused at the broker")                                      \
     X(HISTOGRAM, BUY_ANSWER, "sluice_buy_answer_seconds", "from a buy read to its 202 written")    \
     X(HISTOGRAM, BUY_BOOKED, "sluice_buy_booked_seconds", "from a buy accepted to its order booked")
 
 /* The list, once for what is one number (METRIC_*) and once for histograms (HIST_*). */
 #define METRICS_ONE_COUNTER(x) x,
 #define METRICS_ONE_GAUGE(x) x,
+#define METRICS_ONE_KNOWN(x) x,
 #define METRICS_ONE_HISTOGRAM(x)
 #define METRICS_HIST_COUNTER(x)
 #define METRICS_HIST_GAUGE(x)
+#define METRICS_HIST_KNOWN(x)
 #define METRICS_HIST_HISTOGRAM(x) x,
 enum metric {
 #define X(kind, name, shown, help) METRICS_ONE_##kind(METRIC_##name)
@@ -139,6 +160,11 @@ static inline void metrics_sub(struct metrics_slot *slot, enum metric gauge, uin
 static inline void metrics_set(struct metrics_slot *slot, enum metric gauge, uint64_t value)
 {
     atomic_store_explicit(&slot->values[gauge], value, memory_order_relaxed);
+}
+/* A KNOWN one: kept with one added, for 0 says that nobody knows. */
+static inline void metrics_know(struct metrics_slot *slot, enum metric known, uint64_t value)
+{
+    metrics_set(slot, known, value + 1);
 }
 static inline void metrics_refuse(struct metrics_slot *slot, unsigned refusal)
 {

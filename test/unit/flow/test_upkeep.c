@@ -122,6 +122,51 @@ static void a_doubt_is_looked_at_at_once(void **state)
     assert_int_equal(process->stage.looks, looks + 1 + SEGMENTS);
 }
 
+/* ---- numbers for whoever watches ---- */
+
+/* As /metrics shows it; -1: it is left out. */
+static int64_t number(enum metric metric)
+{
+    return (int64_t)metrics_sum(&process->metrics, metric) - 1;
+}
+
+static void who_watches_sees_which_server_is_away(void **state)
+{
+    (void)state;
+    assert_int_equal(number(METRIC_REDIS_UP), -1);
+    assert_int_equal(number(METRIC_MARIADB_UP), -1);
+    turn();
+    assert_int_equal(number(METRIC_REDIS_UP), 1);
+    assert_int_equal(number(METRIC_MARIADB_UP), 1);
+    assert_int_equal(number(METRIC_SEGMENTS), SEGMENTS);
+    assert_int_equal(number(METRIC_SEGMENTS_AWAY), 0);
+    assert_int_equal(number(METRIC_SEGMENTS_CLOSED), 0);
+    assert_int_equal(number(METRIC_OUTBOX_ENTRIES), 0);
+    (void)wide_decide(&world, 0, 7); /* nobody carries it on */
+    sim_segments_away(sim, 1, true);
+    sim_segments_empty(sim, 2);
+    pass_and_turn(3000);
+    assert_int_equal(number(METRIC_REDIS_UP), 0);
+    assert_int_equal(number(METRIC_SEGMENTS_AWAY), 1);
+    assert_int_equal(number(METRIC_SEGMENTS_CLOSED), 1);
+    assert_int_equal(number(METRIC_OUTBOX_ENTRIES), 1);
+    assert_int_equal(number(METRIC_OUTBOX_OLDEST), 3);
+    /* It is seen without the ledger, too, and the other way round. */
+    world.ledger.fail_read = ERR_IO;
+    sim_segments_away(sim, 1, false);
+    pass_and_turn(1000);
+    assert_int_equal(number(METRIC_MARIADB_UP), 0);
+    assert_int_equal(number(METRIC_REDIS_UP), 1);
+    sim_segments_away(sim, 0, true);
+    pass_and_turn(1000);
+    assert_int_equal(number(METRIC_REDIS_UP), 0);
+    assert_int_equal(number(METRIC_OUTBOX_ENTRIES), 1); /* as it was seen last */
+    world.ledger.fail_read = 0;
+    pass_and_turn(1000);
+    assert_int_equal(number(METRIC_MARIADB_UP), 1);
+    assert_int_equal(number(METRIC_REDIS_UP), 0);
+}
+
 /* ---- the clock ---- */
 
 static bool clock_is_off(void)
@@ -465,6 +510,7 @@ int main(void)
         TEST(where_they_do_not_agree_nothing_is_decided),
         TEST(one_that_is_away_stays_what_it_was),
         TEST(a_doubt_is_looked_at_at_once),
+        TEST(who_watches_sees_which_server_is_away),
         TEST(with_another_time_than_the_gates_nothing_is_sold),
         TEST(a_promise_is_let_go_when_the_ledger_knows_it),
         TEST(what_a_rebuilt_segment_lacks_is_decided_again),

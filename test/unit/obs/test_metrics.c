@@ -88,6 +88,19 @@ static void a_gauge_may_fall_in_another_slot(void **state)
     assert_has_line(render(refusal_name), "# TYPE sluice_http_connections gauge");
 }
 
+/* A process that does not use Redis must not look like one whose Redis is down. */
+static void what_nobody_knows_is_left_out(void **state)
+{
+    (void)state;
+    assert_null(strstr(render(refusal_name), "sluice_redis_up"));
+    metrics_know(metrics_slot(&metrics, 1), METRIC_REDIS_UP, 0);
+    assert_has_line(render(refusal_name), "sluice_redis_up 0");
+    assert_has_line(render(refusal_name), "# TYPE sluice_redis_up gauge");
+    metrics_know(metrics_slot(&metrics, 1), METRIC_REDIS_UP, 1);
+    assert_has_line(render(refusal_name), "sluice_redis_up 1");
+    assert_null(strstr(render(refusal_name), "sluice_mariadb_up"));
+}
+
 static void refusals_are_shown_by_code(void **state)
 {
     (void)state;
@@ -136,6 +149,9 @@ static void the_largest_text_fits(void **state)
 static void the_text_is_well_formed(void **state)
 {
     (void)state;
+    for (unsigned i = 0; i < METRIC_COUNT; i++) {
+        metrics_know(metrics_slot(&metrics, 0), (enum metric)i, 1);
+    }
     const char *all = render(refusal_name);
     unsigned types = 0;
     for (const char *line = all; *line != '\0'; line = strchr(line, '\n') + 1) {
@@ -161,6 +177,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(slots_lie_on_their_own_cache_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(a_counter_is_the_sum_of_its_slots, setup, teardown),
         cmocka_unit_test_setup_teardown(a_gauge_may_fall_in_another_slot, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_nobody_knows_is_left_out, setup, teardown),
         cmocka_unit_test_setup_teardown(refusals_are_shown_by_code, setup, teardown),
         cmocka_unit_test_setup_teardown(a_histogram_counts_below_each_bound_in_seconds, setup,
                                         teardown),
