@@ -451,6 +451,17 @@ static int make_follower(struct distributed *distributed)
     return follower_new(&follower, &distributed->follower);
 }
 
+/* Of the first segment that has any. */
+static const char *outbox_words(void *context)
+{
+    struct distributed *distributed = context;
+    const char *words = "";
+    for (uint32_t s = 0; words[0] == '\0' && s < distributed->places.count; s++) {
+        words = segments_redis_trouble(distributed->segments[THREAD_RELAY], s);
+    }
+    return words;
+}
+
 static int make_relay(struct distributed *distributed)
 {
     struct assembly *parts = distributed->parts;
@@ -463,7 +474,9 @@ static int make_relay(struct distributed *distributed)
         return error;
     }
     struct relay_options options = {.window = (uint32_t)config->relay_window,
-                                    .dials = &distributed->dials};
+                                    .dials = &distributed->dials,
+                                    .words = outbox_words,
+                                    .words_context = distributed};
     return relay_new(distributed->segments[THREAD_RELAY], distributed->publisher,
                      &distributed->bookings[DESK_RELAY], &parts->time,
                      metrics_slot(&parts->metrics, distributed->loops + SLOT_RELAY), options,
@@ -707,7 +720,10 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
         error = make_reconciler(distributed);
         error = error != 0 ? error : start_thread(distributed, THREAD_RECONCILER, run_reconciler);
     }
-    return error == 0 ? 0 : assembly_fail("cannot start the engine's threads", error, "");
+    if (error == ERR_NOMEM) { /* what else can go wrong was told by whoever met it */
+        (void)assembly_fail("cannot start the engine's threads", error, "");
+    }
+    return error;
 }
 
 void distributed_reload(struct distributed *distributed, const struct config *config)

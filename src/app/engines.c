@@ -318,6 +318,7 @@ int engines_keep(struct engines *engines, struct await await, uint32_t balance_l
     if (error != 0) {
         return error;
     }
+    engines->keeping = writer;
     struct recover_ports ports = {
         .segments = segments, .ledger = writer, .lease = engines->leases[0], .await = await};
     struct recover_options options = {.segments = engines->segments_count,
@@ -361,8 +362,12 @@ bool engines_keep_round(struct engines *engines, int64_t now_ms)
         engines->look_ms = now_ms + KEEP_LOOK_MS;
         if (error != 0) {
             static struct log_limit limit;
+            const char *words = ledger_mariadb_error(engines->keeping);
             log_event_limited(&limit, 10000, LOG_WARN, "keeper.cannot_look",
-                              LOG_ERR("error", error));
+                              LOG_ERR("error", error), LOG_STR("server", "mariadb"),
+                              LOG_STR("words", words[0] != '\0'
+                                                   ? words
+                                                   : lease_mariadb_error(engines->leases[0])));
         }
     }
     struct balance_round moved = {0};

@@ -33,6 +33,7 @@ struct engines {
     struct queue *queues[ENGINES_MAX];
     struct lease_port *leases[ENGINES_LEASES]; /* the keeper's first */
     int64_t look_ms;                           /* when the segments are looked at next */
+    struct ledger *keeping;                    /* the keeper's */
     struct recover *recover;
     struct balance *balance;
     _Atomic bool balances;                   /* this process holds the lease of balancing */

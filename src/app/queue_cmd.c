@@ -241,6 +241,9 @@ static int talk(const struct queue_options *options, const char *name, struct qu
         error = error != 0 ? error : queue_depths(queue, &depths);
     } else if (error == 0) {
         error = list_parked(queue, options->limit == 0 ? LIST_DEFAULT : options->limit, messages);
+        /* The broker counts late; what was seen is there. */
+        uint64_t seen = json_array_size(messages);
+        depths.parked = seen > depths.parked ? seen : depths.parked;
     }
     size_t done = json_array_size(messages);
     if (error == 0) {

@@ -272,6 +272,11 @@ static void log_memory(const struct server *server)
               LOG_U64("connections", (uint64_t)server->connections * server->loops_count));
 }
 
+static const char *ledger_words(void *ledgers)
+{
+    return ledgers_error(ledgers);
+}
+
 static int open_journal(struct server *server, const char *folder)
 {
     const struct config *config = &server->config;
@@ -287,7 +292,10 @@ static int open_journal(struct server *server, const char *folder)
         .office = {.batch_max = (uint32_t)config->ledger_batch,
                    .tick_ms = (uint32_t)config->keeper_tick_ms,
                    .board_keep_ms = config->board_keep_s * 1000,
-                   .desks = exchange_wanted(config) ? 1 : 0},
+                   .desks = exchange_wanted(config) ? 1 : 0,
+                   .server = config->ledger_url[0] != '\0' ? "mariadb" : "sqlite",
+                   .words = ledger_words,
+                   .words_context = &server->ledgers},
         .loops = server->loops_count};
     if (config->redis_url[0] != '\0') {
         error = distributed_open(config, server->loops_count, clock_posix(), &server->distributed);

@@ -271,8 +271,12 @@ static void free_own(struct office *office)
 static void batch_failed(struct office *office, int error)
 {
     static struct log_limit limit;
-    log_event_limited(&limit, 1000, LOG_ERROR, "ledger.batch_failed", LOG_ERR("error", error),
-                      LOG_U64("ops", office->batch.count));
+    const struct office_options *options = &office->options;
+    log_event_limited(
+        &limit, 1000, LOG_ERROR, "ledger.batch_failed", LOG_ERR("error", error),
+        LOG_U64("ops", office->batch.count),
+        LOG_STR("server", options->server != NULL ? options->server : ""),
+        LOG_STR("words", options->words ? options->words(options->words_context) : ""));
     for (size_t i = office->own_count; i > 0; i--) {
         const struct ledger_op *op = &office->own[i - 1];
         if (op->kind == LEDGER_EXPIRE) {

@@ -53,6 +53,10 @@ struct office_options {
     struct sink *sink;     /* NULL: the engine's own gate */
     bool shared;           /* one of several offices of one ledger; needs a sink of its own */
     uint32_t desks;        /* other threads that post, beside the loops */
+    const char *server;    /* the ledger's, for the log; NULL: "" */
+    const char *(*words)(
+        void *context); /* its own, of what went wrong last; NULL: none are known */
+    void *words_context;
 };
 
 /* The lease of the one office that keeps deadlines, of all that share a ledger. */

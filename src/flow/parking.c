@@ -13,8 +13,11 @@ static int look(struct queue *queue, struct parking_call *call)
     size_t limit = call->limit < PARKING_SHOWN_MAX ? call->limit : PARKING_SHOWN_MAX;
     call->messages = calloc(limit + 1, sizeof(*call->messages));
     int error = call->messages == NULL ? ERR_NOMEM : queue_depths(queue, &call->depths);
-    if (error == 0 && limit > 0 && call->depths.parked > 0) {
+    if (error == 0 && limit > 0) { /* the broker counts late, so also where it says that none is */
         error = queue_parked(queue, call->messages, limit, false, &call->count);
+    }
+    if (error == 0 && call->count > call->depths.parked) {
+        call->depths.parked = call->count;
     }
     return error;
 }

@@ -158,12 +158,39 @@ static void merge(struct reconcile *reconcile, int64_t began_ms)
 
 /* ---- the queue, and what was promised ---- */
 
+static bool is_readable(const struct queue_message *message)
+{
+    struct decision decision;
+    return message_read((struct span){message->body, message->len}, &decision) == 0;
+}
+
+/* Whether units may be noted at the gate because of what is parked. What cannot be read is about no
+ * order, and lies there until somebody takes it away: it must not keep everything else in doubt. */
+static bool parked_flows(struct reconcile *reconcile, uint64_t parked)
+{
+    struct queue_message *messages = reconcile->page.messages;
+    size_t count = 0;
+    if (parked == 0) {
+        return false;
+    }
+    if (parked > RECONCILE_PAGE ||
+        queue_parked(reconcile->ports.queue, messages, RECONCILE_PAGE, false, &count) != 0) {
+        return true;
+    }
+    bool flows = count < parked; /* somebody has them in hand */
+    for (size_t i = 0; i < count; i++) {
+        flows = flows || is_readable(&messages[i]);
+    }
+    return flows;
+}
+
 static void check_depths(struct reconcile *reconcile)
 {
-    struct queue_depths depths;
+    struct queue_depths depths = {0};
     reconcile->flowing =
-        reconcile->ports.queue != NULL && (queue_depths(reconcile->ports.queue, &depths) != 0 ||
-                                           depths.ready + depths.retry + depths.parked > 0);
+        reconcile->ports.queue != NULL &&
+        (queue_depths(reconcile->ports.queue, &depths) != 0 || depths.ready + depths.retry > 0 ||
+         parked_flows(reconcile, depths.parked));
 }
 
 /* States of the orders in the ledger; QUEUED: none. False: the pass has failed. */
@@ -197,6 +224,7 @@ static void check_parked(struct reconcile *reconcile, struct order_row *rows)
 {
     struct queue_message *messages = reconcile->page.messages;
     size_t count = 0;
+    uint64_t unreadable = 0;
     if (reconcile->ports.queue == NULL) {
         return;
     }
@@ -206,13 +234,16 @@ static void check_parked(struct reconcile *reconcile, struct order_row *rows)
     }
     for (size_t i = 0; i < count; i++) {
         struct decision decision;
-        struct difference difference = {.segment = DIFFERENCE_NO_SEGMENT, .mark = i};
+        /* Nothing tells those that cannot be read apart: they are counted. */
+        struct difference difference = {.segment = DIFFERENCE_NO_SEGMENT, .mark = unreadable};
         if (message_read((struct span){messages[i].body, messages[i].len}, &decision) == 0) {
             if (!read_known(reconcile, &decision, 1, rows)) {
                 return;
             }
             difference = decision_of(DIFFERENCE_PARKED, &decision);
             difference.expected = rows[0].state != ORDER_QUEUED;
+        } else {
+            unreadable++;
         }
         difference.kind = DIFFERENCE_PARKED;
         difference.found = messages[i].attempts;

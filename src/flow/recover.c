@@ -155,8 +155,9 @@ static int take_job(struct recover *recover, uint32_t segment, struct recover_ro
     job->epoch = epochs[segment];
     job->first = epochs[segment] == 0;
     recover->jobs_count++;
-    log_event(LOG_WARN, "recover.begins", LOG_U64("segment", segment), LOG_U64("epoch", job->epoch),
-              LOG_STR("need", need));
+    /* A segment that never was is made, not mended. */
+    log_event(job->first ? LOG_INFO : LOG_WARN, "recover.begins", LOG_U64("segment", segment),
+              LOG_U64("epoch", job->epoch), LOG_STR("need", need));
     return 0;
 }
 

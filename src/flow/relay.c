@@ -87,8 +87,11 @@ static void take(struct relay *relay, int64_t wait_ms)
     if (error != 0) {
         static struct log_limit limit;
         if (error != ERR_AGAIN) {
-            log_event_limited(&limit, 10000, LOG_WARN, "relay.cannot_read_outbox",
-                              LOG_ERR("error", error));
+            const struct relay_options *options = &relay->options;
+            log_event_limited(
+                &limit, 10000, LOG_WARN, "relay.cannot_read_outbox", LOG_ERR("error", error),
+                LOG_STR("server", "redis"),
+                LOG_STR("words", options->words ? options->words(options->words_context) : ""));
         }
         return;
     }

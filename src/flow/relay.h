@@ -23,6 +23,9 @@ struct relay;
 struct relay_options {
     uint32_t window;           /* decisions under way to the queue at most */
     const struct dials *dials; /* direct_*; stays the caller's */
+    /* What the outboxes' server says is wrong, for the log; NULL: nobody knows. */
+    const char *(*words)(void *context);
+    void *words_context;
 };
 
 /* All stay the caller's. queue NULL: straight to the office. bookings: this thread's desk. */

@@ -222,6 +222,7 @@ int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us)
     if (error == 0) {
         wire->failures = 0;
         wire->pause_us = INT64_MIN;
+        wire->trouble[0] = '\0';
     }
     return error;
 }

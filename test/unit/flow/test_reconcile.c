@@ -665,6 +665,44 @@ static void test_parked_messages(void **state)
     shop_close(&shop);
 }
 
+/* Rubbish that somebody sent lies there for ever; what is stuck meanwhile is found all the same. */
+static void test_parked_rubbish_hides_nothing(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, 1);
+    struct segment_world *world = &shop.world;
+    struct queue_message message;
+    size_t count = 0;
+    for (uint64_t i = 1; i <= 2; i++) {
+        assert_int_equal(0, queue_publish(shop.publisher, i, span_of("what is this?")));
+        assert_int_equal(0, queue_take(shop.consumer, &message, 1, 0, &count));
+        assert_int_equal(0, queue_park(shop.consumer, &message));
+    }
+    assert_true(seg_buy_untold(world, 50, WORLD_FREE, 1));
+    seg_relay(world);
+    struct decision decision = {.segment = world->messages[0].segment,
+                                .epoch = world->messages[0].epoch,
+                                .command = world->messages[0].command};
+    world->messages_count = 0; /* lost on its way */
+    struct reconcile_result result = counted(&shop, DIFFERENCE_GATE_STUCK);
+    size_t parked = 0;
+    for (size_t i = 0; i < result.count; i++) {
+        parked += result.differences[i].kind == DIFFERENCE_PARKED;
+    }
+    assert_int_equal(2, parked);
+    assert_int_equal(0, result.unsure);
+    /* But one that may be about those units keeps them in doubt. */
+    char text[MESSAGE_MAX];
+    assert_int_equal(0, queue_publish(shop.publisher, 3, message_write(text, &decision)));
+    assert_int_equal(0, queue_take(shop.consumer, &message, 1, 0, &count));
+    assert_int_equal(0, queue_park(shop.consumer, &message));
+    result = pass(&shop);
+    assert_null(find(&result, DIFFERENCE_GATE_STUCK));
+    assert_true(result.unsure > 0);
+    shop_close(&shop);
+}
+
 /* ---- what cannot be compared ---- */
 
 static void test_what_cannot_be_asked_neither_counts_nor_clears(void **state)
@@ -722,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_what_is_on_its_way_is_not_stuck),
         cmocka_unit_test(test_an_outbox_that_nobody_empties),
         cmocka_unit_test(test_parked_messages),
+        cmocka_unit_test(test_parked_rubbish_hides_nothing),
         cmocka_unit_test(test_what_cannot_be_asked_neither_counts_nor_clears),
         cmocka_unit_test(test_now),
     };
