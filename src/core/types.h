@@ -147,7 +147,7 @@ const char *retry_text(enum retry retry);
     X(REFUSAL_BAD_VERSION, 505, "bad_request", RETRY_NO, "The HTTP version is not supported")      \
     X(REFUSAL_EXPECTATION, 417, "bad_request", RETRY_NO, "The expectation cannot be met")          \
     X(REFUSAL_OVERLOADED, 503, "overloaded", RETRY_LATER, "Too busy")                              \
-    X(REFUSAL_DEGRADED, 503, "degraded", RETRY_LATER, "Not selling at the moment")                 \
+    X(REFUSAL_DEGRADED, 503, "degraded", RETRY_LATER, "Not available at the moment")               \
     X(REFUSAL_UNKNOWN_OUTCOME, 503, "degraded", RETRY_SAME_TICKET, "The outcome is not known yet") \
     X(REFUSAL_DRAINING, 503, "draining", RETRY_LATER, "The server is going away")                  \
     X(REFUSAL_NO_STOCK, 409, "sold_out", RETRY_NO, "The ledger had no unit left")                  \

@@ -13,7 +13,7 @@ static enum http_outcome overloaded(struct asking *asking)
 
 static void cannot_read(struct front *front, struct http_exchange exchange)
 {
-    (void)front_refuse_simply(front, exchange, REFUSAL_DEGRADED, "the ledger cannot be read now");
+    (void)front_refuse_simply(front, exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
 }
 
 /* ---- orders ---- */

@@ -341,7 +341,7 @@ static void sales_read(struct front *front, struct front_query *query)
     const struct ledger_query *q = &query->clerk.query;
     bool one = query->number != 0;
     if (q->error != 0 && q->error != ERR_NOTFOUND) {
-        (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED, "cannot read now");
+        (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
         return;
     }
     if (one) {

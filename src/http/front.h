@@ -225,6 +225,9 @@ struct front_ask *front_ask_new(struct asking *asking, enum gate_question questi
 enum http_outcome front_ask(struct asking *asking, struct front_ask *ask);
 /* Asks nobody has waited for yet should leave half of the pool to those who buy. */
 bool front_asks_scarce(const struct front *front);
+/* The detail of a 503 for an operator's read. */
+#define LEDGER_AWAY                                                                                \
+    "the ledger cannot be read now; selling does not need it. Look again in a moment"
 /* 503 for a TICKET or an ORDER that the gate could not look up: nothing has changed, and whether
  * there is such an order is not known. */
 enum http_outcome front_refuse_look(struct front *front, struct http_exchange exchange,

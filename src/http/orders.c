@@ -257,7 +257,8 @@ static void my_orders_done(struct front *front, struct front_query *query)
         return;
     }
     if (q->error != 0) {
-        (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED, "cannot read now");
+        (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED,
+                                  "your orders cannot be listed now; none is lost");
         return;
     }
     for (uint32_t i = 0; i < q->count; i++) {

@@ -120,7 +120,9 @@ def test_a_cluster_goes_up_and_down(tmp_path):
         port = sluicelib.private_port()
         code, out, err = cluster("up", folder, "--port", port)
         assert code == 0, out + err
-        assert err == "" and f"http://127.0.0.1:{port}/" in out and "admin.token" in out
+        assert f"http://127.0.0.1:{port}/" in out and "admin.token" in out
+        told = [line.removeprefix("cluster: starting ") for line in err.splitlines()]
+        assert sorted(told) == sorted(pids(folder)), err  # a line for each
         code, out, _ = cluster("status", folder)
         assert code == 0 and len(out.splitlines()) == 17, out
         assert all(line.split()[-1] == "ready" for line in out.splitlines()), out
@@ -134,6 +136,13 @@ def test_a_cluster_goes_up_and_down(tmp_path):
         # Again: nothing is started twice; one that died is started again.
         before = pids(folder)
         assert cluster("up", folder)[0] == 0 and pids(folder) == before
+        # Another port, or the demonstration, is refused while it runs, and changes nothing.
+        other = sluicelib.private_port()
+        code, out, err = cluster("up", folder, "--port", other)
+        assert (code, out) == (1, "") and f"runs on port {port}; `script/cluster down` first" in err
+        code, out, err = cluster("up", folder, "--demo")
+        assert (code, out) == (1, "") and "without --demo; `script/cluster down` first" in err
+        assert cluster("up", folder, "--port", port)[0] == 0 and pids(folder) == before
         os.killpg(before["relay1"], signal.SIGKILL)
         code, out, _ = cluster("status", folder)
         assert code == 1 and out.count("ready") == 16, out

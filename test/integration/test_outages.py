@@ -4,7 +4,7 @@ import re
 import pytest
 
 import enginelib
-from sluicelib import eventually
+from sluicelib import eventually, problem
 
 pytestmark = pytest.mark.skipif(enginelib.missing() != "",
                                 reason=f"not installed: {enginelib.missing()}")
@@ -73,9 +73,31 @@ def test_outages_are_told_once_in_the_servers_own_words(make_server, engine):
         assert lines(server, "server.away", which) == []
         member.kill()
         eventually(lambda: lines(server, "server.away", which), f"{which} is told to be away")
+        # Who cannot go on because of it says so in its words, too.
+        event = {"redis": "relay.cannot_read_outbox", "mariadb": "keeper.cannot_look"}[which]
+        eventually(lambda: re.search(rf' {event} .* server={which} words=("[^"]{{5,}}|[^" ]{{5,}})',
+                                     server.log()), f"{event} of {which}")
+        if which == "mariadb":
+            told = eventually(lambda: (a := server.admin("GET", "/orders")).status == 503 and a,
+                              "operators cannot read")
+            said = problem(told, 503, "degraded", "later")
+            assert "the ledger cannot be read" in said["detail"] and "selling" not in said["title"]
         assert lines(server, "server.back", which) == []
         member.start()
         eventually(lambda: lines(server, "server.back", which), f"{which} is told to be back")
         away, = lines(server, "server.away", which)
         assert re.search(r' words=("[^"]{5,}"|\S{5,})', away), away
         assert len(lines(server, "server.back", which)) == 1
+
+
+def test_a_refused_login_is_told_once(make_server, engine):
+    if engine.rabbit is None:
+        pytest.skip("no RabbitMQ")
+    settings, database = engine.settings()
+    settings = [s for s in settings if not s.startswith("amqp.url=")]
+    settings += [f"amqp.url=amqp://sluice:wrong@127.0.0.1:{engine.rabbit.port}/%2f"]
+    server = make_server(start=False, sets=settings, database=database)
+    assert server.refused_start() == 1
+    told = re.findall(r" start\.failed .*", server.log())
+    assert len(told) == 1 and "refused user sluice" in told[0], told
+    assert "wrong" not in server.log()
