@@ -275,9 +275,13 @@ bool static_answer(struct http_server *server, struct http_exchange exchange,
                    const struct http_request *request)
 {
     const struct file *file = NULL;
+    struct span path = request->path;
+    struct span page = path; /* what people type: a page's address may end with a slash */
+    page.len -= page.len > 1 && page.at[page.len - 1] == '/';
     for (size_t i = 0; i < site.count && file == NULL; i++) {
         bool served = site.files[i].kind != FILE_TEMPLATE;
-        file = served && span_is(request->path, site.files[i].path) ? &site.files[i] : NULL;
+        struct span asked = site.files[i].kind == FILE_PAGE ? page : path;
+        file = served && span_is(asked, site.files[i].path) ? &site.files[i] : NULL;
     }
     if (file == NULL) {
         return false;

@@ -34,6 +34,7 @@ const dialog = (page) => page.getByRole('dialog');
 const cell = (page, row, column) => page.getByRole('row', { name: row }).locator('td').nth(column);
 
 test('a wrong token is explained, the right one is kept for this tab only', async () => {
+    assert.equal((await fetch(`${server.url}/console/`)).status, 200, 'as people type it, too');
     const { page, errors } = await openPage(server, {}, '/console');
     assert.equal(await page.getByRole('navigation').count(), 0, 'nothing is offered before');
     await page.getByRole('button', { name: 'Sign in' }).click();
