@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -27,6 +28,19 @@ def test_an_example_is_a_configuration(path):
 def test_every_role_has_an_example():
     roles = {os.path.basename(path) for path in glob.glob(f"{FOLDER}/many/*.conf")}
     assert roles == {"front.conf", "relay.conf", "booker.conf", "keeper.conf"}
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze")
+@pytest.mark.parametrize("name", ("sluice.service", "sluice@.service"))
+def test_a_unit_is_one_that_systemd_takes(name, tmp_path):
+    with open(f"{FOLDER}/systemd/{name}", encoding="utf-8") as file:
+        text = file.read()
+    assert "ExecStart=/usr/local/bin/sluice serve --config /etc/sluice/" in text
+    (tmp_path / name).write_text(text.replace("/usr/local/bin/sluice",
+                                              os.path.abspath(sluicelib.BINARY)))
+    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / name)], text=True,
+                          capture_output=True, timeout=sluicelib.GUARD_S)
+    assert done.returncode == 0 and name.split(".")[0] not in done.stderr, done.stderr
 
 
 @pytest.mark.skipif(not proclib.NGINX, reason="no nginx")
