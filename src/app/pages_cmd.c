@@ -24,6 +24,7 @@
 
 #define NOTES ".sluice-pages"
 #define PATH_MAX_BYTES 512
+#define FULL_PATH_MAX (2UL * PATH_MAX_BYTES)
 #define PROBLEM_MAX 1200
 /* A page may change between its two forms: they are read again. */
 #define READS_MAX 5
@@ -70,9 +71,9 @@ static int file_of(struct copying *copying, const char *address, char ret_name[P
 }
 
 static void full_path(const struct copying *copying, const char *name, const char *ending,
-                      char ret_path[2 * PATH_MAX_BYTES])
+                      char ret_path[FULL_PATH_MAX])
 {
-    (void)snprintf(ret_path, 2 * PATH_MAX_BYTES, "%s/%s%s", copying->folder, name, ending);
+    (void)snprintf(ret_path, FULL_PATH_MAX, "%s/%s%s", copying->folder, name, ending);
 }
 
 static int make_folders(struct copying *copying, char *path)
@@ -91,8 +92,8 @@ static int make_folders(struct copying *copying, char *path)
 static int write_file(struct copying *copying, const char *name, const char *ending,
                       struct span bytes)
 {
-    char path[2 * PATH_MAX_BYTES];
-    char aside[2 * PATH_MAX_BYTES + 8];
+    char path[FULL_PATH_MAX];
+    char aside[FULL_PATH_MAX + 8];
     full_path(copying, name, ending, path);
     int error = make_folders(copying, path);
     if (error != 0) {
@@ -113,7 +114,7 @@ static int write_file(struct copying *copying, const char *name, const char *end
 
 static int remove_file(struct copying *copying, const char *name, const char *ending)
 {
-    char path[2 * PATH_MAX_BYTES];
+    char path[FULL_PATH_MAX];
     full_path(copying, name, ending, path);
     return unlink(path) == 0 || errno == ENOENT ? 0 : failed(copying, "cannot remove", path);
 }
@@ -188,7 +189,7 @@ static int copy_address(struct copying *copying, const char *address, const char
 static int copy_asset(struct copying *copying, const char *address)
 {
     char name[PATH_MAX_BYTES];
-    char path[2 * PATH_MAX_BYTES];
+    char path[FULL_PATH_MAX];
     int error = file_of(copying, address, name);
     if (error != 0) {
         return error;
@@ -212,7 +213,7 @@ static int copy_page(struct copying *copying, const char *address)
 /* What the last run noted and the server has no more. */
 static int remove_gone(struct copying *copying)
 {
-    char path[2 * PATH_MAX_BYTES];
+    char path[FULL_PATH_MAX];
     char line[PATH_MAX_BYTES];
     int error = 0;
     full_path(copying, NOTES, "", path);
@@ -281,8 +282,8 @@ static void notes_keep(const char *fresh, const char *notes)
 /* The notes of this run take the place of the last one's when all is done. */
 static int run(struct copying *copying)
 {
-    char notes[2 * PATH_MAX_BYTES];
-    char fresh[2 * PATH_MAX_BYTES];
+    char notes[FULL_PATH_MAX];
+    char fresh[FULL_PATH_MAX];
     json_t *list = NULL;
     int error =
         client_at(&copying->client, copying->url, copying->problem, sizeof(copying->problem));

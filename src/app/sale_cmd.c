@@ -11,6 +11,7 @@
 #include "app/client.h"
 #include "app/commands.h"
 #include "app/print.h"
+#include "base/check.h"
 #include "base/err.h"
 #include "base/limits.h"
 
@@ -166,6 +167,7 @@ static bool words_read(int count, char **words, struct sale_options *options)
     if (options->html != NULL && options->json) {
         return usage("--html and --json exclude each other");
     }
+    CHECK(options->lang != NULL);
     if (strcmp(options->lang, "en") != 0 && strcmp(options->lang, "zh") != 0) {
         return usage("--lang is en or zh");
     }

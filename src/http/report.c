@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "http/handlers.h"
 #include "http/live.h"
@@ -441,6 +442,7 @@ static enum http_outcome ask_next(struct front *front, struct http_exchange exch
         answer(front, exchange, report);
         return HTTP_ANSWERED;
     }
+    CHECK((size_t)stage < sizeof(kinds) / sizeof(kinds[0]));
     struct asking asking = {.front = front, .exchange = exchange};
     enum ledger_query_kind kind = kinds[stage];
     uint32_t limit = kind == QUERY_REPORT   ? ITEMS_PER_SALE_MAX

@@ -169,12 +169,16 @@ static int read_all(struct reading *reading)
             reading->at += plain;
             continue;
         }
+        CHECK(open != NULL); /* or all of the rest is plain */
         const char *close = memmem(open, rest.len, "}}", 2);
         if (close == NULL) {
             return complain(reading, "no end of", (struct span){open + 2, rest.len - 2});
         }
         struct span name = {open + 2, (size_t)(close - open) - 2};
-        char mark = name.len > 0 ? name.at[0] : '\0';
+        char mark = '\0';
+        if (name.len > 0) {
+            mark = name.at[0];
+        }
         struct span behind = {name.at + 1, name.len > 0 ? name.len - 1 : 0};
         error = mark == '#'   ? begin_section(reading, behind)
                 : mark == '/' ? end_section(reading, behind)

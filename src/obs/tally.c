@@ -121,7 +121,8 @@ void tally_read(struct tally_book *book, uint64_t sale, struct tally_sum *ret_su
 static double logarithm(double x)
 {
     double twos = 0;
-    for (; x >= 2; x /= 2) {
+    while (x >= 2) {
+        x /= 2;
         twos++;
     }
     double y = (x - 1) / (x + 1);
