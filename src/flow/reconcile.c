@@ -164,22 +164,25 @@ static bool is_readable(const struct queue_message *message)
     return message_read((struct span){message->body, message->len}, &decision) == 0;
 }
 
+static void look_at_parked(struct reconcile *reconcile)
+{
+    reconcile->parked_count = 0;
+    if (reconcile->parked == NULL) {
+        reconcile->parked = calloc(RECONCILE_PAGE, sizeof(*reconcile->parked));
+    }
+    reconcile->parked_error = reconcile->parked == NULL
+                                  ? ERR_NOMEM
+                                  : queue_parked(reconcile->ports.queue, reconcile->parked,
+                                                 RECONCILE_PAGE, false, &reconcile->parked_count);
+}
+
 /* Whether units may be noted at the gate because of what is parked. What cannot be read is about no
  * order, and lies there until somebody takes it away: it must not keep everything else in doubt. */
-static bool parked_flows(struct reconcile *reconcile, uint64_t parked)
+static bool parked_flows(const struct reconcile *reconcile, uint64_t parked)
 {
-    struct queue_message *messages = reconcile->page.messages;
-    size_t count = 0;
-    if (parked == 0) {
-        return false;
-    }
-    if (parked > RECONCILE_PAGE ||
-        queue_parked(reconcile->ports.queue, messages, RECONCILE_PAGE, false, &count) != 0) {
-        return true;
-    }
-    bool flows = count < parked; /* somebody has them in hand */
-    for (size_t i = 0; i < count; i++) {
-        flows = flows || is_readable(&messages[i]);
+    bool flows = reconcile->parked_error != 0 || reconcile->parked_count < parked;
+    for (size_t i = 0; i < reconcile->parked_count; i++) {
+        flows = flows || is_readable(&reconcile->parked[i]);
     }
     return flows;
 }
@@ -187,10 +190,13 @@ static bool parked_flows(struct reconcile *reconcile, uint64_t parked)
 static void check_depths(struct reconcile *reconcile)
 {
     struct queue_depths depths = {0};
-    reconcile->flowing =
-        reconcile->ports.queue != NULL &&
-        (queue_depths(reconcile->ports.queue, &depths) != 0 || depths.ready + depths.retry > 0 ||
-         parked_flows(reconcile, depths.parked));
+    reconcile->flowing = false;
+    if (reconcile->ports.queue != NULL) {
+        int error = queue_depths(reconcile->ports.queue, &depths);
+        look_at_parked(reconcile);
+        reconcile->flowing =
+            error != 0 || depths.ready + depths.retry > 0 || parked_flows(reconcile, depths.parked);
+    }
 }
 
 /* States of the orders in the ledger; QUEUED: none. False: the pass has failed. */
@@ -222,17 +228,16 @@ static struct difference decision_of(enum difference_kind kind, const struct dec
 
 static void check_parked(struct reconcile *reconcile, struct order_row *rows)
 {
-    struct queue_message *messages = reconcile->page.messages;
-    size_t count = 0;
+    const struct queue_message *messages = reconcile->parked;
     uint64_t unreadable = 0;
     if (reconcile->ports.queue == NULL) {
         return;
     }
-    if (queue_parked(reconcile->ports.queue, messages, RECONCILE_PAGE, false, &count) != 0) {
+    if (reconcile->parked_error != 0) {
         reconcile_unsure(reconcile, KIND(DIFFERENCE_PARKED), UNSURE_ALL, 0);
         return;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < reconcile->parked_count; i++) {
         struct decision decision;
         /* Nothing tells those that cannot be read apart: they are counted. */
         struct difference difference = {.segment = DIFFERENCE_NO_SEGMENT, .mark = unreadable};
@@ -388,8 +393,8 @@ static bool settle(struct reconcile *reconcile, const struct difference *differe
 static bool redrive(struct reconcile *reconcile)
 {
     size_t count = 0;
-    return queue_parked(reconcile->ports.queue, reconcile->page.messages, RECONCILE_PAGE, true,
-                        &count) == 0;
+    return reconcile->parked != NULL && queue_parked(reconcile->ports.queue, reconcile->parked,
+                                                     RECONCILE_PAGE, true, &count) == 0;
 }
 
 static bool repair(struct reconcile *reconcile, const struct difference *difference)
@@ -455,6 +460,7 @@ void reconcile_free(struct reconcile *reconcile)
     if (reconcile == NULL) {
         return;
     }
+    free(reconcile->parked);
     free(reconcile->stocks);
     free(reconcile->shares);
     free(reconcile->found.at);

@@ -42,7 +42,10 @@ struct reconcile {
     /* of this pass */
     int error; /* the first; nothing is compared behind it */
     uint64_t epochs[SEGMENTS_MAX];
-    bool flowing;         /* something lies in the queue, or nobody can tell */
+    bool flowing;     /* something lies in the queue, or nobody can tell */
+    int parked_error; /* of the look at what is parked: one in a pass, for a broker gives back late */
+    struct queue_message *parked; /* RECONCILE_PAGE, made when first needed */
+    size_t parked_count;
     struct stock *stocks; /* by item */
     size_t stocks_count, stocks_room;
     struct share *shares; /* by segment and item */
@@ -61,7 +64,6 @@ struct reconcile {
         struct transfer_row transfers[RECONCILE_PAGE];
         struct sale_row *sales[RECONCILE_PAGE];
         struct decision decisions[RECONCILE_PAGE];
-        struct queue_message messages[RECONCILE_PAGE];
     } page;
     struct gate_ask asks[SEGMENTS_MAX];
 };
