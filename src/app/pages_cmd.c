@@ -266,13 +266,14 @@ static void notes_keep(const char *fresh, const char *notes)
 {
     char line[PATH_MAX_BYTES];
     FILE *from = fopen(fresh, "re");
+    if (from == NULL) {
+        return;
+    }
     FILE *to = fopen(notes, "ae");
-    while (from != NULL && to != NULL && fgets(line, sizeof(line), from) != NULL) {
+    while (to != NULL && fgets(line, sizeof(line), from) != NULL) {
         (void)fputs(line, to);
     }
-    if (from != NULL) {
-        (void)fclose(from);
-    }
+    (void)fclose(from);
     if (to != NULL) {
         (void)fclose(to);
     }
@@ -298,10 +299,13 @@ static int run(struct copying *copying)
         error = make_folders(copying, fresh);
     }
     if (error == 0) {
+        notes_keep(fresh, notes); /* of a run that was killed */
         copying->notes = fopen(fresh, "we");
         error = copying->notes != NULL ? 0 : failed(copying, "cannot write", fresh);
     }
     if (error == 0) {
+        (void)setvbuf(copying->notes, NULL, _IOLBF,
+                      0); /* whoever is killed has noted what it wrote */
         error = copy_all(copying, list);
         bool written = fclose(copying->notes) == 0;
         if (error == 0 && (!written || rename(fresh, notes) != 0)) {

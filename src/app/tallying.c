@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "app/tallying.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,14 @@ static struct head head_of(const struct tally_sum *rows, uint32_t count)
 
 /* ---- the file ---- */
 
+static void complain(const struct tallying *tallying)
+{
+    static struct log_limit limit;
+    log_event_limited(&limit, 600000, LOG_WARN, "tallies.not_saved",
+                      LOG_STR("file", tallying->path), LOG_STR("error", strerrordesc_np(errno)),
+                      LOG_STR("what", "after a restart reports of sales count from there"));
+}
+
 static void save(struct tallying *tallying)
 {
     char next[1040];
@@ -74,6 +83,11 @@ static void save(struct tallying *tallying)
                        fwrite(rows, sizeof(*rows), count, file) == count;
         written = fclose(file) == 0 && written && rename(next, tallying->path) == 0;
         tallying->saved = written ? asked : tallying->saved;
+        if (!written) {
+            complain(tallying);
+        }
+    } else if (asked != tallying->saved) {
+        complain(tallying);
     }
     free(rows);
 }

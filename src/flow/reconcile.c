@@ -397,6 +397,18 @@ static bool redrive(struct reconcile *reconcile)
                                                      RECONCILE_PAGE, true, &count) == 0;
 }
 
+/* Telling may be lost: that it is known there is seen there. One that has been rebuilt since is past
+ * this difference. */
+static bool have_rebuilt(struct reconcile *reconcile, const struct difference *difference)
+{
+    struct segment_state state;
+    segments_tell(reconcile->ports.segments, &(struct segment_news){.kind = NEWS_BROKEN,
+                                                                    .segment = difference->segment,
+                                                                    .epoch = difference->epoch});
+    segments_look(reconcile->ports.segments, difference->segment, &state);
+    return state.outcome == SEGMENT_DONE && (state.broken || state.epoch > difference->epoch);
+}
+
 static bool repair(struct reconcile *reconcile, const struct difference *difference)
 {
     switch (difference->kind) {
@@ -404,11 +416,7 @@ static bool repair(struct reconcile *reconcile, const struct difference *differe
     case DIFFERENCE_GATE_SHORT:
     case DIFFERENCE_GATE_STUCK:
     case DIFFERENCE_GATE_ORDER:
-        segments_tell(reconcile->ports.segments,
-                      &(struct segment_news){.kind = NEWS_BROKEN,
-                                             .segment = difference->segment,
-                                             .epoch = difference->epoch});
-        return true;
+        return have_rebuilt(reconcile, difference);
     case DIFFERENCE_PARKED:
         return redrive(reconcile);
     case DIFFERENCE_DECISION:

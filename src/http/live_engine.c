@@ -56,10 +56,14 @@ static void put_segments(struct out *out, const struct pulse_sample *sample)
 
 static void put_queue(struct out *out, const char *name, const struct pulse_queue *queue)
 {
-    if (!queue->exists || queue->at_ms == 0) {
-        return;
+    if (!queue->exists || (queue->at_ms == 0 && !queue->away)) {
+        return; /* there is none, or nobody has looked yet */
     }
     out_format(out, ",\"%s\":{\"away\":%s", name, queue->away ? "true" : "false");
+    if (queue->at_ms == 0) {
+        out_char(out, '}');
+        return;
+    }
     put_number(out, "ready", queue->depths.ready);
     put_number(out, "retry", queue->depths.retry);
     put_number(out, "parked", queue->depths.parked);

@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "http/report.h"
+#include "http/storefront.h"
+#include "http/template.h"
 
 #define CHART_W 720
 #define CHART_H 220
@@ -89,27 +91,7 @@ static void say(struct page *page, enum word word)
 
 static void put_escaped(struct out *out, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '<':
-            out_lit(out, "&lt;");
-            break;
-        case '>':
-            out_lit(out, "&gt;");
-            break;
-        case '&':
-            out_lit(out, "&amp;");
-            break;
-        case '"':
-            out_lit(out, "&quot;");
-            break;
-        case '\'':
-            out_lit(out, "&#39;");
-            break;
-        default:
-            out_char(out, *text);
-        }
-    }
+    out_html(out, span_of(text));
 }
 
 /* With a mark between thousands. */
@@ -129,18 +111,13 @@ static void put_permille(struct out *out, uint64_t permille)
                (unsigned long long)(permille % 10));
 }
 
-/* Currencies that have no smaller unit, and those of three digits; all others have two. */
-static unsigned minor_digits(const char *currency)
-{
-    static const char none[] = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF";
-    static const char three[] = "BHD IQD JOD KWD LYD OMR TND";
-    return strstr(none, currency) != NULL ? 0 : strstr(three, currency) != NULL ? 3 : 2;
-}
-
 static void put_money(struct out *out, int64_t cents, const char *currency)
 {
-    unsigned digits = minor_digits(currency);
-    uint64_t unit = digits == 0 ? 1 : digits == 2 ? 100 : 1000;
+    unsigned digits = storefront_minor_digits(currency);
+    uint64_t unit = 1;
+    for (unsigned i = 0; i < digits; i++) {
+        unit *= 10;
+    }
     uint64_t value = cents > 0 ? (uint64_t)cents : 0;
     put_escaped(out, currency);
     out_char(out, ' ');

@@ -21,8 +21,8 @@ struct tally_row *front_tally(struct front *front, uint64_t item)
     uint64_t id = found ? sale->id : 0;
     catalog_unlock(catalog);
     struct tally_row *row = found ? tally_row(book, front->loop, id, front->now_ms) : NULL;
-    if (row != NULL) {
-        *known = (struct tally_known){item, row};
+    if (found) {
+        *known = (struct tally_known){item, row}; /* that there is no room is remembered, too */
     }
     return row;
 }

@@ -175,7 +175,8 @@ static void write_headers(struct site *site, uint32_t shared_age_s)
     out_char(&out, '\0');
     CHECK(!out.overflow);
     out = out_over(site->missing_headers, sizeof(site->missing_headers));
-    out_format(&out, "Cache-Control: public, max-age=%d\r\n%s", BROWSER_AGE_S, STATIC_PAGE_HEADERS);
+    /* What there is not may be there in a moment; and programs are told otherwise than people. */
+    out_format(&out, "Cache-Control: no-cache\r\nVary: Accept\r\n%s", STATIC_PAGE_HEADERS);
     out_char(&out, '\0');
     CHECK(!out.overflow);
 }

@@ -68,7 +68,7 @@ const struct template_scope storefront_list_scope = {list_keys, list_sections};
 /* ---- values ---- */
 
 /* ISO 4217's minor units where they are not two digits. */
-static unsigned minor_digits(const char *currency)
+unsigned storefront_minor_digits(const char *currency)
 {
     static const char none[] =
         "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF";
@@ -83,7 +83,7 @@ static unsigned minor_digits(const char *currency)
 
 void storefront_money(struct out *out, const char *currency, uint64_t minor)
 {
-    unsigned digits = minor_digits(currency);
+    unsigned digits = storefront_minor_digits(currency);
     uint64_t unit = 1;
     for (unsigned i = 0; i < digits; i++) {
         unit *= 10;

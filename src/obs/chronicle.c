@@ -15,12 +15,13 @@
 #define FILE_MAX (1L << 20)
 
 static const char *const kept[] = {
-    "server.ready",    "server.stopping", "server.away",          "server.back",
-    "engine.ready",    "segment.lost",    "segment.epoch",        "journal.latched",
-    "clock.off",       "clock.agrees",    "config.reloaded",      "config.changed",
-    "queue.redriven",  "sale.opened",     "sale.paused",          "sale.closed",
-    "sale.changed",    "item.restocked",  "reconcile.difference", "journal.torn_tail_cut",
-    "keeper.taken_up", "keeper.laid_down"};
+    "server.ready",    "server.stopping",  "server.away",          "server.back",
+    "engine.ready",    "segment.lost",     "segment.epoch",        "journal.latched",
+    "clock.off",       "clock.agrees",     "config.reloaded",      "config.changed",
+    "queue.redriven",  "sale.opened",      "sale.paused",          "sale.closed",
+    "sale.changed",    "item.restocked",   "reconcile.difference", "journal.torn_tail_cut",
+    "keeper.taken_up", "keeper.laid_down", "segment.broken",       "recover.begins",
+    "recover.open",    "recover.stopped",  "recover.oversold"};
 
 static struct {
     pthread_mutex_t lock;
