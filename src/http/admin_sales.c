@@ -25,10 +25,12 @@ static bool is_currency(const char *text)
     return text[3] == '\0';
 }
 
-/* Shown as links on pages: nothing but these may stand in an href. */
+/* Shown as links on pages: nothing but these may stand in an href. What begins with two slashes, of
+ * either kind, names another host. */
 static bool is_url(const char *text)
 {
-    return text[0] == '\0' || text[0] == '/' || strncmp(text, "https://", 8) == 0 ||
+    bool is_path = text[0] == '/' && text[1] != '/' && text[1] != '\\';
+    return text[0] == '\0' || is_path || strncmp(text, "https://", 8) == 0 ||
            strncmp(text, "http://", 7) == 0;
 }
 

@@ -78,37 +78,48 @@ static void put_sale(struct front *front, struct out *out, const struct sale_row
     out_lit(out, "]}");
 }
 
-/* Newest sales first, as many as an answer holds; any single one fits (limits.h). */
+/* False: it did not fit, and nothing of it is there. */
+static bool add_sale(struct front *front, struct out *body, const struct sale_row *sale,
+                     int64_t now_ms)
+{
+    size_t mark = body->len;
+    if (body->at[body->len - 1] != '[') {
+        out_char(body, ',');
+    }
+    put_sale(front, body, sale, now_ms);
+    if (body->overflow) {
+        body->len = mark;
+        body->overflow = false;
+        return false;
+    }
+    return true;
+}
+
+/* Newest sales first, those that are over last, as many as an answer holds; any single one fits
+ * (limits.h). `more` says that some were left out. */
 enum http_outcome handle_sales(struct asking *asking)
 {
+    static const char more[] = "],\"more\":true}";
     struct front *front = asking->front;
     struct catalog *catalog = front->shared->catalog;
     struct out body = front_scratch(front);
-    body.cap -= 2; /* for the end */
+    body.cap -= sizeof(more); /* for the end */
     out_lit(&body, "{\"sales\":[");
     size_t count = 0;
+    bool all = true;
     catalog_lock(catalog);
     struct sale_row *const *sales = catalog_sales(catalog, &count);
-    bool first = true;
-    for (size_t i = count; i > 0; i--) {
-        size_t mark = body.len;
-        if (sales[i - 1]->state == SALE_DRAFT) {
-            continue;
+    for (int closed = 0; closed < 2; closed++) {
+        for (size_t i = count; i > 0 && all; i--) {
+            enum sale_state state = sales[i - 1]->state;
+            if (state != SALE_DRAFT && (state == SALE_CLOSED) == (closed != 0)) {
+                all = add_sale(front, &body, sales[i - 1], asking->now_ms);
+            }
         }
-        if (!first) {
-            out_char(&body, ',');
-        }
-        put_sale(front, &body, sales[i - 1], asking->now_ms);
-        if (body.overflow) { /* a smaller one may still fit */
-            body.len = mark;
-            body.overflow = false;
-            continue;
-        }
-        first = false;
     }
     catalog_unlock(catalog);
-    body.cap += 2;
-    out_lit(&body, "]}");
+    body.cap += sizeof(more);
+    out_text(&body, all ? "]}" : more);
     return front_json(front, asking->exchange, 200, "", CACHE_PUBLIC, out_span(&body));
 }
 

@@ -92,7 +92,8 @@ struct http_server {
     struct http_buffers buffers;
     /* Connections to go on with outside of whatever found out: an answered one with requests
      * waiting in `in`, a stream whose socket failed. Each number at most once. */
-    uint32_t *todo;
+    uint32_t *todo;      /* queued for the next turn */
+    uint32_t *todo_next; /* the other half of a pair */
     uint32_t todo_count;
     /* The connection whose input is being handled; its answers gather in batch. */
     struct connection *current;

@@ -102,13 +102,19 @@ static void input_note_head(struct connection *c, const char *at, size_t len)
     c->flags |= len >= 5 && memcmp(at, "HEAD ", 5) == 0 ? CONNECTION_HEAD : 0;
 }
 
-/* Parses and handles every complete request of at[0..*len). Returns how far it came. */
+/* So many requests of one connection are handled before the others have their turn again: one that
+ * sends thousands at once, and reads no answer, must not have a loop for itself. */
+#define REQUESTS_AT_ONCE 16
+
+/* Parses and handles the complete requests of at[0..*len), REQUESTS_AT_ONCE at most. Returns how far
+ * it came. */
 static char *input_parse(struct http_server *s, struct connection *c, char *at, size_t *len,
                          struct http_progress *progress)
 {
     enum http_step step = HTTP_STEP_BLANK;
+    unsigned handled = 0;
     progress->blanks = c->blanks;
-    while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c)) {
+    while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c) && handled < REQUESTS_AT_ONCE) {
         step = http_parser_step(progress, at, len, &s->parsed);
         switch (step) {
         case HTTP_STEP_MORE:
@@ -131,6 +137,7 @@ static char *input_parse(struct http_server *s, struct connection *c, char *at, 
             *progress = (struct http_progress){0};
             c->blanks = 0;
             c->state = CONNECTION_IDLE;
+            handled++;
             input_dispatch(s, c);
             break;
         }
@@ -187,6 +194,9 @@ static void input_handle(struct http_server *s, struct connection *c, char *byte
     input_rest(s, c, at, len, progress);
     output_flush(s, c);
     s->current = NULL;
+    if (c->in != NULL && c->state == CONNECTION_IDLE && input_may_parse(c)) {
+        connection_queue(s, c); /* the rest when the others have had their turn */
+    }
     connection_settle(s, c);
 }
 

@@ -17,7 +17,9 @@ struct tally_row *front_tally(struct front *front, uint64_t item)
     const struct sale_row *sale = NULL;
     struct catalog *catalog = front->shared->catalog;
     catalog_lock(catalog);
-    bool found = catalog_item(catalog, item, &sale) != NULL && sale->state != SALE_DRAFT;
+    /* Places are few, and of one that is over nothing is asked any more that its report would show. */
+    bool found = catalog_item(catalog, item, &sale) != NULL && sale->state != SALE_DRAFT &&
+                 sale->state != SALE_CLOSED;
     uint64_t id = found ? sale->id : 0;
     catalog_unlock(catalog);
     struct tally_row *row = found ? tally_row(book, front->loop, id, front->now_ms) : NULL;

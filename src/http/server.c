@@ -48,9 +48,11 @@ int http_server_new(struct net *net, const struct http_options *options, const s
     }
     s->connections = calloc(options->connections_max, sizeof(*s->connections));
     s->todo = calloc(options->connections_max, sizeof(*s->todo));
-    if (s->connections == NULL || s->todo == NULL ||
+    s->todo_next = calloc(options->connections_max, sizeof(*s->todo_next));
+    if (s->connections == NULL || s->todo == NULL || s->todo_next == NULL ||
         http_buffers_init(&s->buffers, options->small_buffers, options->large_buffers) != 0) {
         free(s->todo);
+        free(s->todo_next);
         free(s->connections);
         free(s);
         return ERR_NOMEM;
@@ -69,6 +71,7 @@ void http_server_free(struct http_server *s)
     }
     http_buffers_done(&s->buffers);
     free(s->todo);
+    free(s->todo_next);
     free(s->connections);
     free(s);
 }
@@ -84,8 +87,14 @@ static void set_now(struct http_server *s, int64_t now_ms)
 
 void http_server_flush(struct http_server *s)
 {
-    while (s->todo_count > 0) {
-        struct connection *c = &s->connections[s->todo[--s->todo_count]];
+    /* Those that are queued meanwhile have their turn next time. */
+    uint32_t *now = s->todo;
+    uint32_t count = s->todo_count;
+    s->todo = s->todo_next;
+    s->todo_next = now;
+    s->todo_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct connection *c = &s->connections[now[i]];
         c->flags &= (uint16_t)~CONNECTION_QUEUED;
         if (c->state != CONNECTION_FREE) {
             input_resume(s, c);

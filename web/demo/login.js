@@ -11,10 +11,9 @@ import { $, startShell } from '/assets/store/shell.js';
 function way() {
     try {
         const url = new URL(new URLSearchParams(location.search).get('return') ?? '/', location.origin);
-        return url.origin === location.origin ? url.pathname + url.search : '/';
-    } catch {
-        return '/';
-    }
+        if (url.origin === location.origin) return url;
+    } catch { /* no address at all */ }
+    return new URL('/', location.origin);
 }
 
 const anyone = () => String(1 + Math.floor(Math.random() * 1e6));
@@ -30,7 +29,9 @@ async function login(event) {
     try {
         const { token } = await ask('GET', `/demo/login?user=${user}`);
         memory.set('localStorage', 'demo-user', user);
-        location.replace(`${way()}#token=${token}`);
+        const back = way();   // whole: a path may begin with two slashes, which alone would name a host
+        back.hash = `token=${token}`;
+        location.replace(back.href);
     } catch (refusal) {
         setText($('error'), reason(refusal.code, refusal.detail));
     }

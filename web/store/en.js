@@ -184,4 +184,5 @@ export default {
     demoLate: 'Too late',
     demoLateText: 'This order was not paid in time. Nothing was charged, and the stock went back.',
     demoClosed: 'This order is closed; nothing is to be paid.',
+    otherBuyer: 'That link was for buyer {user}. You are buyer {now} and stay so; log out first to change.',
 };

@@ -128,6 +128,7 @@ export const session = {
     async login() {
         try {
             const url = await this.loginUrl();
+            memory.set('sessionStorage', 'login', true);
             if (url) location.assign(url);
             else notice('login', t('c_unauthenticated'));
         } catch {
@@ -152,13 +153,23 @@ export const session = {
     },
 };
 
+// A token in the address is taken where this tab asked for it, or nobody is logged in. A link that somebody made must
+// not change whom a buyer buys for, in any tab.
 function takeToken() {
     const fragment = new URLSearchParams(location.hash.slice(1)).get('token');
-    if (fragment) {
-        memory.set('localStorage', 'token', fragment);
-        history.replaceState(null, '', location.pathname + location.search);
-    }
     session.use(memory.get('localStorage', 'token'));
+    if (!fragment) return;
+    const asked = memory.get('sessionStorage', 'login');
+    memory.set('sessionStorage', 'login', null);
+    history.replaceState(null, '', location.pathname + location.search);
+    const user = reader(fragment);
+    if (user === null) return;
+    if (!asked && session.user !== null && session.user !== user) {
+        notice('login', t('otherBuyer', { user, now: session.user }));
+        return;
+    }
+    memory.set('localStorage', 'token', fragment);
+    session.use(fragment);
 }
 
 // Resolves when the server has been asked for its time, with or without an answer.

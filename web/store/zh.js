@@ -184,4 +184,5 @@ export default {
     demoLate: '太晚了',
     demoLateText: '该订单未按时付款，没有扣款，库存已退回。',
     demoClosed: '该订单已关闭，无需付款。',
+    otherBuyer: '该链接属于买家 {user}。您仍以买家 {now} 的身份登录；如需切换，请先退出。',
 };

@@ -118,7 +118,7 @@ static size_t turn(struct fixture *f)
     size_t n = net_poll(f->net, events, 64, 0);
     http_server_events(f->server, events, n, f->now_ms);
     http_server_timers(f->server, f->now_ms, &next_ms);
-    return n;
+    return n + (next_ms <= f->now_ms); /* there is more to do at once */
 }
 
 void settle(struct fixture *f)

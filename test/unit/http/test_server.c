@@ -321,6 +321,31 @@ static void test_what_the_socket_does_not_take_is_kept_and_sent(void **state)
     expect_nothing_held(f);
 }
 
+/* One who sends thousands of requests at once does not keep a loop from the others. */
+static void test_a_long_pipeline_lets_others_have_their_turn(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t greedy = connect_peer(f);
+    uint32_t other = connect_peer(f);
+    for (int i = 0; i < 200; i++) {
+        memory_net_send(f->net, greedy, span_of("HEAD /a HTTP/1.1\r\n" H "\r\n"));
+    }
+    memory_net_send(f->net, other, span_of(GET("/b")));
+    struct net_event events[64];
+    int64_t next_ms;
+    size_t n = net_poll(f->net, events, 64, 0);
+    assert_int_equal(n, 2);
+    http_server_events(f->server, events, n, f->now_ms);
+    expect_text(f, other, OK("1", "b"));
+    assert_true(f->handled < 100);
+    http_server_timers(f->server, f->now_ms, &next_ms);
+    assert_int_equal(next_ms, f->now_ms); /* there is more to do */
+    settle(f);
+    assert_int_equal(f->handled, 201);
+    (void)memory_net_take(f->net, greedy);
+    expect_nothing_held(f);
+}
+
 static void test_many_pipelined_answers_are_complete_and_in_order(void **state)
 {
     struct fixture *f = *state;
@@ -703,6 +728,7 @@ int main(void)
         T(test_whole_requests_need_no_buffer_at_all),
         T(test_what_the_socket_does_not_take_is_kept_and_sent),
         T(test_many_pipelined_answers_are_complete_and_in_order),
+        T(test_a_long_pipeline_lets_others_have_their_turn),
         T(test_an_answer_nobody_can_keep_ends_the_connection),
         T(test_a_pending_answer_holds_up_those_behind_it),
         T(test_pending_without_more_input_changes_no_watch),

@@ -1,0 +1,59 @@
+/*
+ * Who is buying: a token comes back from the login in the fragment of the address. A link that somebody else made must
+ * not change whom a buyer buys for, and the demonstration's login sends its token nowhere but here.
+ */
+
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { after, before, test } from 'node:test';
+import { makeSale, openContext, openItem, startServer, stopAll, tokenOf, until } from './harness.mjs';
+
+let server;
+
+before(async () => { server = await startServer(); });
+after(stopAll);
+
+const stored = (page) => page.evaluate(() => JSON.parse(localStorage.getItem('sluice.token')));
+
+test('a link with another buyer\'s token, or with rubbish, changes nobody', async () => {
+    const { item } = await makeSale(server, { name: 'For one buyer' });
+    const context = await openContext();
+    const { page } = await openItem(server, item, { user: 200, context });
+    const mine = await stored(page);
+    const other = await context.newPage();
+    for (const token of [tokenOf(server, 667), 'x']) {
+        await other.goto(`${server.url}/items/${item.id}#token=${token}`);
+        await other.reload();
+        await until('the address to be clean', async () => !(await other.evaluate(() => location.hash)));
+        assert.equal(await stored(other), mine);
+    }
+    await other.goto(`${server.url}/items/${item.id}#token=${tokenOf(server, 667)}`);
+    await other.evaluate((token) => { location.hash = `token=${token}`; }, tokenOf(server, 667));
+    await other.locator('#notice:not([hidden])', { hasText: '667' }).waitFor();
+    assert.match(await page.locator('#who').innerText(), /200/);
+    // His own token renewed is taken.
+    const newer = tokenOf(server, 200);
+    await other.evaluate((token) => { location.hash = `token=${token}`; }, newer);
+    await until('his own to be taken', async () => (await stored(other)) === newer);
+});
+
+test('the demonstration\'s login sends its token nowhere but here', async () => {
+    let stolen = 0;
+    const thief = createServer((_, answer) => { stolen += 1; answer.end('thanks'); });
+    await new Promise((done) => { thief.listen(0, '127.0.0.1', done); });
+    const host = `127.0.0.1:${thief.address().port}`;
+    try {
+        for (const way of [`/.//${host}/a`, `/%2e//${host}/a`, `/a/..//${host}/a`, `//${host}/a`, `http://${host}/a`]) {
+            const page = await (await openContext()).newPage();
+            await page.goto(`${server.url}/demo/login?return=${encodeURIComponent(way)}`);
+            await page.locator('#user').fill('7');
+            await page.locator('form button[type=submit]').click();
+            await until('the way back', async () => !page.url().includes('/demo/login'));
+            assert.equal(new URL(page.url()).origin, new URL(server.url).origin, way);
+            await page.context().close();
+        }
+        assert.equal(stolen, 0);
+    } finally {
+        thief.close();
+    }
+});
