@@ -195,8 +195,8 @@ class Watchers(threading.Thread):
             return
         ticket = answer.json()
         probe = dict(user=self.user, lot=lot, ticket=ticket["ticket"], order=ticket["order_id"],
-                     qty=1 if lot.limit == 1 else self.rng.randrange(1, 4), told=None, paid=None,
-                     refused=None, unknown=False)
+                     until_ms=ticket["expires_at_ms"], told=None, paid=None, refused=None,
+                     qty=1 if lot.limit == 1 else self.rng.randrange(1, 4), unknown=False)
         self.probes.append(probe)
         self.buy(probe)
         if probe["told"] and self.rng.random() < 0.3:
@@ -217,6 +217,8 @@ class Watchers(threading.Thread):
             self.problem(f"{probe['order']} was told {probe['told']}, then {answer}")
         elif answer.status == 409:
             probe["refused"] = answer.json()["code"]
+        elif answer.status == 403 and time.time() * 1000 >= probe["until_ms"]:
+            probe["refused"] = answer.json()["code"]  # too late; an order would have been answered
         else:
             self.problem(f"buy: {answer}")
         return answer

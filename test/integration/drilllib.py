@@ -28,11 +28,16 @@ class Missed(AssertionError):
     """The fault did not strike."""
 
 
+class TooSlow(Missed):
+    """The crowd was gone before the fault was over: on a busy machine a larger one is needed."""
+
+
 class Size:
     """How long and how large: the short form runs in script/test, the long one fills the table."""
 
-    def __init__(self, short, rate=None):
-        self.short = short
+    def __init__(self, short, rate=None, times=1):
+        """times: how much longer than a fault should last its crowd is there."""
+        self.short, self.times = short, times
         self.rate = rate or (250 if short else 300)
         self.lead_s = 2 if short else 6  # arrivals before the fault and after it
         self.freeze_s = 3 if short else 30
@@ -42,7 +47,7 @@ class Size:
         return "short" if self.short else "long"
 
     def users(self, fault_s):
-        return int(self.rate * (2 * self.lead_s + fault_s))
+        return int(self.rate * (2 * self.lead_s + fault_s) * self.times)
 
 
 class Drill:
@@ -68,6 +73,7 @@ class Verdict:
         self.drill = drill
         self.counts = collections.Counter()
         self.proof, self.problems = "", []
+        self.too_slow = False  # nothing was shown, and a larger crowd may show it
         self.seconds = self.final_s = 0.0
         self.seed = None
 
@@ -185,7 +191,7 @@ class Trial:
             self.step("striking")
             proof = self.drill.strike(self)
             if not self.crowd.running():
-                raise Missed("the crowd was gone before the fault was over")
+                raise TooSlow("the crowd was gone before the fault was over")
             verdict.proof = proof
             self.step("healing")
             self.stage.heal()
@@ -197,6 +203,7 @@ class Trial:
             self.step("waiting until everything is final")
             self.check(report)
         except Missed as error:
+            verdict.too_slow = isinstance(error, TooSlow)
             verdict.problems.append(f"the fault did not strike: {error}")
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
             text = str(error) or traceback.format_exc()

@@ -2,6 +2,8 @@
 again, and above all that a verdict fails where it must. (The drills themselves: script/drill.)
 """
 import collections
+import importlib.machinery
+import importlib.util
 import socket
 import threading
 import time
@@ -14,6 +16,7 @@ import crowdlib
 import drilllib
 import proclib
 import proxylib
+import sluicelib
 import strikes
 from crashlib import Lot, Order
 
@@ -270,6 +273,44 @@ def test_the_keeper_that_holds_the_lease_is_found(rows, name):
                                   database=types.SimpleNamespace(rows=lambda sql: rows))
     found, token = strikes.lease(stage)
     assert (found and found.name) == name and token == (3 if rows else 0)
+
+
+@pytest.mark.parametrize("told, until_ms, right", [(None, 0, True), (None, 2**60, False),
+                                                   ("QUEUED", 0, False)])
+def test_a_ticket_may_expire_only_where_nobody_was_told_of_its_order(told, until_ms, right):
+    watchers = crowdlib.Watchers.__new__(crowdlib.Watchers)
+    watchers.problems = []
+    refusal = types.SimpleNamespace(status=403, json=lambda: {"code": "bad_ticket"})
+    watchers.call = lambda *_: refusal
+    watchers.buy(dict(ticket="t", order="o", qty=1, user=1, told=told, until_ms=until_ms))
+    assert (not watchers.problems) == right
+
+
+def load_script():
+    loader = importlib.machinery.SourceFileLoader("drill_script",
+                                                  f"{sluicelib.ROOT}/script/drill")
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("drill_script",
+                                                                             loader))
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("slow, asked", [(0, [1]), (1, [1, 4]), (9, [1, 4, 16])])
+def test_a_crowd_that_was_gone_too_soon_comes_again_larger(slow, asked, monkeypatch):
+    monkeypatch.setenv("SLUICE_GUARD_S", "60")
+    runner = load_script().Runner(types.SimpleNamespace(short=True, rate=None, seed=1))
+    tried = []
+
+    def once(drill, times):
+        tried.append(times)
+        verdict = drilllib.Verdict(drill)
+        verdict.too_slow = len(tried) <= slow
+        return verdict
+
+    runner.once = once
+    verdict = runner.one(drilllib.Drill("test", "none", "", None))
+    assert tried == asked and runner.verdicts == [verdict]
+    assert drilllib.Size(True, times=4).users(3) == 4 * drilllib.Size(True).users(3)
 
 
 class Split:
