@@ -141,8 +141,13 @@ static bool add_up(const struct gate_ask *asks, uint32_t segments, uint64_t ledg
         sum.starts_at_ms = view->starts_at_ms;
         sum.ends_at_ms = view->ends_at_ms;
         if (view->available > ret_item->most) {
+            ret_item->next = ret_item->richest;
+            ret_item->next_most = ret_item->most;
             ret_item->richest = s;
             ret_item->most = view->available;
+        } else if (view->available > ret_item->next_most) {
+            ret_item->next = s;
+            ret_item->next_most = view->available;
         }
     }
     uint64_t on_its_way = ledger_total > sum.total ? ledger_total - sum.total : 0;

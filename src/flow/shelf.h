@@ -19,6 +19,8 @@ struct shelf_item {
     uint32_t homes;
     uint32_t richest; /* the segment that has most ... */
     uint64_t most;    /* ... and how many */
+    uint32_t next;    /* the one that has most beside it ... */
+    uint64_t next_most;
     bool sold_out;    /* no segment had a unit when it was looked at, and none was on its way */
     uint64_t refills; /* grows whenever it stops being sold out: what was known of it then is old */
     uint32_t mark;    /* the owner's of shelf_put */
@@ -28,7 +30,7 @@ struct shelf *shelf_new(void); /* NULL: no memory */
 void shelf_free(struct shelf *shelf);
 
 bool shelf_find(struct shelf *shelf, uint64_t item, struct shelf_item *ret_item);
-/* view (available with what is on its way), homes, richest, most and mark are taken. The view of an
+/* view (available with what is on its way), homes, richest, most, next and mark are taken. The view of an
  * item that changed since keeps its version growing. ERR_NOMEM. */
 int shelf_put(struct shelf *shelf, const struct shelf_item *item);
 /* Items with another mark have left the board. */

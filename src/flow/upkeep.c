@@ -17,6 +17,9 @@
 /* A wish that was granted is not granted again for so long: the units are on their way. */
 #define WISH_PAUSE_MS 150
 #define GRANTED_MAX 64
+/* The richest home draws on others in every second of such times only: two homes that want what both
+ * have together must not exchange it for ever. */
+#define RICHEST_TURN_MS 500
 /* A front whose time is further from the gate's sells nothing. */
 #define CLOCK_OFF_MS 100
 
@@ -455,23 +458,41 @@ static bool is_granted(const struct upkeep *upkeep, const struct wish *wish, int
     return false;
 }
 
+/* From whom, and how many: from the richest; if that is the home itself, and it has too few all the
+ * same, what it lacks from the next. False: nobody, or not now. */
+static bool find_source(const struct shelf_item *item, const struct wish *wish, int64_t now_ms,
+                        uint32_t *ret_from, uint64_t *ret_units)
+{
+    bool is_richest = item->richest == wish->segment;
+    bool enough = is_richest && item->most >= wish->units; /* it has come meanwhile */
+    uint64_t there = is_richest ? item->next_most : item->most;
+    uint64_t lacks = is_richest ? wish->units - item->most : wish->units;
+    if (there == 0 || enough || (is_richest && now_ms / RICHEST_TURN_MS % 2 != 0)) {
+        return false;
+    }
+    *ret_from = is_richest ? item->next : item->richest;
+    *ret_units = lacks < there ? lacks : there;
+    return true;
+}
+
 static void grant_wishes(struct upkeep *upkeep, int64_t now_ms)
 {
     struct wish wishes[WISHES_MAX];
     size_t count = wishes_take(upkeep->parts.wishes, wishes);
     for (size_t i = 0; i < count; i++) {
         struct shelf_item item;
+        uint32_t from = 0;
+        uint64_t units = 0;
         const struct wish *wish = &wishes[i];
         if (upkeep->parts.refill != NULL && upkeep->parts.refill(upkeep->parts.context, wish)) {
             continue;
         }
         if (is_granted(upkeep, wish, now_ms) ||
-            !shelf_find(upkeep->parts.shelf, wish->item, &item) || item.most == 0 ||
-            item.richest == wish->segment) {
+            !shelf_find(upkeep->parts.shelf, wish->item, &item) ||
+            !find_source(&item, wish, now_ms, &from, &units)) {
             continue;
         }
-        uint64_t units = wish->units < item.most ? wish->units : item.most;
-        bookings_transfer(upkeep->parts.bookings, wish->item, item.richest, wish->segment, units);
+        bookings_transfer(upkeep->parts.bookings, wish->item, from, wish->segment, units);
         upkeep->granted[upkeep->granted_next++ % GRANTED_MAX] =
             (struct granted){*wish, now_ms + WISH_PAUSE_MS};
     }

@@ -386,6 +386,8 @@ static void units_on_their_way_are_not_sold_out(void **state)
     assert_int_equal(item.view.available, 7);
     assert_int_equal(item.richest, 2);
     assert_int_equal(item.most, 5);
+    assert_int_equal(item.next, 1);
+    assert_int_equal(item.next_most, 2);
 }
 
 static void a_silent_segment_keeps_the_old_numbers(void **state)

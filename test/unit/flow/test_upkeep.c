@@ -487,6 +487,35 @@ static void a_wish_is_noted_in_the_ledger(void **state)
     assert_int_equal(order_id_parse((struct span){rows[0].key, strlen(rows[0].key)}, &id), 0);
 }
 
+/* A buyer wants three; his home has two, more than anyone, and another has the third. */
+static void the_richest_home_gets_what_it_lacks_in_its_turn(void **state)
+{
+    (void)state;
+    struct transfer_row rows[8];
+    struct shelf_item item = {.view = {.item = WIDE_FREE, .available = 4},
+                              .richest = 0,
+                              .most = 2,
+                              .next = 1,
+                              .next_most = 2};
+    assert_int_equal(shelf_put(shelf, &item), 0);
+    turn();
+    int64_t into_ms = inside_time_ms(&process->time) % 1000;
+    pass_and_turn(1000 - into_ms + 600);
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    turn(); /* the others' turn: they may want the same */
+    assert_int_equal(transfers(rows), 0);
+    pass_and_turn(500);
+    wishes_add(&wishes, 0, WIDE_FREE, 2);
+    turn(); /* so many it has */
+    assert_int_equal(transfers(rows), 0);
+    wishes_add(&wishes, 0, WIDE_FREE, 3);
+    turn();
+    assert_int_equal(transfers(rows), 1);
+    assert_int_equal(rows[0].segment, 1);
+    assert_int_equal(rows[0].to_segment, 0);
+    assert_int_equal(rows[0].amount, 1);
+}
+
 static void a_wish_is_handed_to_whoever_balances_here(void **state)
 {
     (void)state;
@@ -522,6 +551,7 @@ int main(void)
         TEST(a_decision_that_nobody_books_fails_in_the_end),
         TEST(one_that_was_booked_in_time_is_left_alone),
         TEST(a_wish_is_noted_in_the_ledger),
+        TEST(the_richest_home_gets_what_it_lacks_in_its_turn),
         TEST(a_wish_is_handed_to_whoever_balances_here),
     };
     return cmocka_run_group_tests_name("upkeep", tests, NULL, NULL);
