@@ -24,6 +24,7 @@ let model = begin(0);
 let ready = false;              // the server's time is known: nothing is decided before
 let fresh = false;              // the stock shown has been heard of since the last trouble
 let payHref;                    // where to pay; null: the shop asks; undefined: not known yet
+let payFor = '';                // the order, and its own address, that payHref is of
 let asking = false;             // "really cancel?" is open
 
 // ---------------------------------------------------------------- doing
@@ -37,6 +38,7 @@ function send(event) {
     const result = step(model, { now: clock.now(), ...event });
     model = result.model;
     for (const effect of result.effects) DO[effect.do](effect);
+    knowPay();
     if (stateOf(model) !== before) moved(before);
     draw();
 }
@@ -308,7 +310,6 @@ function draw() {
 // What a screen reader is told, once: a new state, and a few moments before the start and the deadline.
 function moved(before) {
     const v = view(model);
-    if (v.name === 'locked') findPay(v.order);
     if (v.tell) announce(before === 'before' ? t('opensNow') : `${label(v)}. ${noteText(v)}`);
 }
 
@@ -323,12 +324,22 @@ function milestones(v) {
     last = { startMs: v.startMs, payMs: v.payMs ?? 0 };
 }
 
-async function findPay(order) {
+// The answer to a repeated buy does not say where to pay; the look that follows it does, and that is no new state.
+function knowPay() {
+    const { order } = model;
+    const wanted = stateOf(model) === 'locked' ? `${order.order_id} ${order.pay_url}` : '';
+    if (wanted === payFor) return;
+    payFor = wanted;
     payHref = undefined;
+    if (wanted && order.pay_url !== undefined) findPay(order, wanted);
+}
+
+async function findPay(order, wanted) {
     try {
-        payHref = await session.payUrl(order);
+        const href = await session.payUrl(order);
+        if (wanted === payFor) payHref = href;
     } catch {
-        setTimeout(() => { if (model.order) findPay(model.order); }, jitter(3000));
+        setTimeout(() => { if (wanted === payFor) findPay(order, wanted); }, jitter(3000));
     }
     draw();
 }
