@@ -12,11 +12,16 @@ import { $, clock, data, notice, onReturn, paint, startShell } from '/assets/sto
 
 const BUSY_MS = 3000;
 const CALM_MS = 10000;
+const RENEW_MS = 1000;
+const RENEW_SLOWEST_MS = 60000;
 const PLACE = { open: 0, paused: 1, upcoming: 2, ended: 3 };
 
 let sales = data.sales;
 let known = false;       // live numbers have been heard, and nothing is in trouble
 let timer = null;
+let made = null;         // the shape of the list that stands in the page
+let renewAt = 0;         // not asked for again before, so that a page that stays old is no storm
+let misses = 0;
 
 // Between two answers the server's clock opens and ends a session here.
 function stateOf(sale) {
@@ -88,12 +93,23 @@ function draw() {
     $('times-nav').hidden = byTime.length < 2;
 }
 
-// The list the server makes now, where it is not the one shown.
+// The list the server makes now, where it is not the one shown. What comes may be no page, or an old one out of some
+// cache: it is judged by its own data, and until that is what the server sells it is asked for again, later each time.
 async function renew() {
-    const page = new DOMParser().parseFromString(await (await fetch('/', { cache: 'no-cache' })).text(), 'text/html');
-    const fresh = page.getElementById('sales');
-    if (!fresh) return;
-    $('sales').replaceChildren(...fresh.childNodes);
+    const wanted = shape(sales);
+    if (wanted === made || performance.now() < renewAt) return;
+    renewAt = performance.now() + jitter(Math.min(RENEW_MS * 2 ** misses, RENEW_SLOWEST_MS));
+    misses += 1;
+    try {
+        const answer = await fetch('/', { cache: 'no-cache', signal: AbortSignal.timeout(8000) });
+        if (!answer.ok) return;
+        const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+        const own = shape(JSON.parse(page.getElementById('data').textContent).sales);
+        if (own === wanted) misses = renewAt = 0;
+        if (own === made) return;
+        $('sales').replaceChildren(...page.getElementById('sales').childNodes);
+        made = own;
+    } catch { return; }   // what is shown stays
     translate();
     decorate();
 }
@@ -120,10 +136,9 @@ async function refresh() {
     let pause = CALM_MS;
     try {
         const { sales: heard } = await ask('GET', '/v1/sales', { timeoutMs: 8000 });
-        const changed = shape(heard) !== shape(sales);
         sales = heard;
         known = true;
-        if (changed) await renew();
+        await renew();
         notice('offline', '');
         if (sales.some((sale) => stateOf(sale) === 'open')) pause = BUSY_MS;
     } catch {
@@ -142,6 +157,7 @@ function tick() {
 }
 
 const asked = startShell();
+made = shape(data.sales);
 decorate();
 onReturn(refresh);
 await Promise.all([asked, refresh()]);
