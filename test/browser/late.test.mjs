@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { makeSale, openContext, openItem, reached, startServer, stopAll } from './harness.mjs';
+import { buyer, makeSale, openContext, openItem, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 let server;
 
@@ -59,5 +59,105 @@ test('a new session appears, however often the page with it did not come, was an
     const { item } = await makeSale(server, { name: 'Late in the list' });
     await page.locator(`.card[data-item="${item.id}"]`).waitFor();
     assert.equal(asked, 4);
+    await page.context().close();
+});
+
+// An orders page of a buyer who has one unpaid order, and the streams that are open on it.
+async function openOrders(user, prepare) {
+    const { item } = await makeSale(server, { name: `Of buyer ${user}` });
+    const order = await buyer(server, user).buy(item);
+    const page = await (await openContext()).newPage();
+    const open = new Set();
+    page.on('request', (request) => { if (/\/events$/.test(request.url())) open.add(request); });
+    for (const end of ['requestfailed', 'requestfinished']) page.on(end, (request) => open.delete(request));
+    await prepare?.(page);
+    await page.goto(`${server.url}/orders#token=${tokenOf(server, user)}`);
+    return { page, open, order };
+}
+
+const logIn = (page, user) => page.evaluate((token) => { location.hash = `#token=${token}`; }, tokenOf(server, user));
+const row = (page, { order_id: id }) => page.locator(`.order[data-order="${id}"]`);
+
+test('who logged out is not followed any more', async () => {
+    const { page, open, order } = await openOrders(710001);
+    await row(page, order).waitFor();
+    await until('the order to be followed', () => open.size === 1);
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await page.getByText('Log in to see your orders.').waitFor();
+    await until('no stream for nobody', () => open.size === 0);
+    await page.context().close();
+});
+
+test('an answer for the buyer before is not shown to the next', async () => {
+    let release;
+    const held = new Promise((done) => { release = done; });
+    let asked = 0;
+    const { page, order } = await openOrders(710002, (one) => one.route('**/v1/me/orders?*', async (route) => {
+        asked += 1;
+        if (asked === 1) await held;
+        await route.continue();
+    }));
+    await until('the first to ask', () => asked === 1);
+    const { item } = await makeSale(server, { name: 'Of the next' });
+    const own = await buyer(server, 710003).buy(item);
+    await page.evaluate(() => {
+        const { text } = Response.prototype;
+        let heard = 0;
+        Response.prototype.text = async function told() {
+            const said = await text.call(this);
+            if (/\/v1\/me\/orders/.test(this.url)) setTimeout(() => setTimeout(() => { globalThis.heard = heard += 1; }));
+            return said;
+        };
+    });
+    await logIn(page, 710003);
+    await row(page, own).waitFor();
+    release();
+    await page.waitForFunction(() => globalThis.heard === 2);
+    assert.equal(await page.locator('.order').count(), 1);
+    assert.equal(await row(page, order).count(), 0);
+    await page.context().close();
+});
+
+test('a refused stream ends at the login; the same buyer, logged in again, is followed again', async () => {
+    const refused = (one) => one.route('**/v1/orders/*/events', (route) => route.fulfill({ status: 401, body: '' }));
+    const { page, order } = await openOrders(710004, refused);
+    await page.getByText('Log in to see your orders.').waitFor();
+    await page.unroute('**/v1/orders/*/events');
+    const followed = page.waitForRequest('**/v1/orders/*/events');
+    await logIn(page, 710004);
+    await row(page, order).waitFor();
+    await followed;
+    await page.context().close();
+    const { item } = await makeSale(server, { name: 'Denied' });
+    const other = await openItem(server, item, { user: 710005 });
+    await refused(other.page);
+    await other.go.click();
+    await reached(other.page, 'logged_out');
+    await other.page.unroute('**/v1/orders/*/events');
+    const again = other.page.waitForRequest('**/v1/orders/*/events');
+    await logIn(other.page, 710005);
+    await again;
+    await reached(other.page, 'locked');
+    await other.page.context().close();
+});
+
+test('an order that the ledger has and the board has not is asked for later each time, not at once', async () => {
+    const { page, order } = await openOrders(710006, async (one) => {
+        await one.addInitScript(() => {
+            const real = globalThis.fetch;
+            globalThis.streams = [];
+            globalThis.fetch = (path, options) => {
+                if (/\/events$/.test(path)) globalThis.streams.push(performance.now());
+                return real(path, options);
+            };
+        });
+        await one.route('**/v1/orders/*/events', (route) => route.fulfill({ status: 404, body: '' }));
+    });
+    await row(page, order).waitFor();
+    await page.waitForFunction(() => globalThis.streams.length >= 3);
+    // By the page's own clock: however slow the machine is, the rests are never shorter.
+    const [first, second, third] = await page.evaluate(() => globalThis.streams);
+    assert.ok(second - first >= 3000 && third - second >= 6000, [first, second, third].join());
+    assert.equal(await row(page, order).count(), 1);
     await page.context().close();
 });

@@ -76,9 +76,12 @@ const DO = {
     }),
 
     look: async ({ orderId }) => {
+        const { user } = session;
         try {
-            send({ type: 'order', order: await session.call('GET', `/v1/orders/${orderId}`) });
+            const order = await session.call('GET', `/v1/orders/${orderId}`);
+            if (user === session.user) send({ type: 'order', order });
         } catch (refusal) {
+            if (user !== session.user) return;
             if (refusal.status === 404) send({ type: 'missing', orderId });
             else if (refusal.status === 401) send({ type: 'denied' });
             else send({ type: 'unseen' });
@@ -94,8 +97,10 @@ const DO = {
 
 // What the buyer holds of this item, from the ledger.
 async function askLedger(show) {
+    const { user } = session;
     try {
         const { orders } = await session.call('GET', '/v1/me/orders?limit=100');
+        if (user !== session.user) return;
         const here = orders.filter((order) => order.item_id === page.id);
         const counted = here.filter((order) => ['QUEUED', 'LOCKED', 'PAID'].includes(order.status));
         const unpaid = here.filter((order) => order.status === 'LOCKED' && order.order_id !== model.order?.order_id);
@@ -124,7 +129,10 @@ function watch() {
         up: () => trouble(false),
         down: () => trouble(true),
         gone: () => { if (order) send({ type: 'missing', orderId: order.order_id }); },
-        denied: () => send({ type: 'denied' }),
+        denied: () => {
+            watched = null;
+            send({ type: 'denied' });
+        },
         status: () => model.order?.status,
     });
 }
@@ -361,6 +369,7 @@ function frame() {
 
 function onUser() {
     send({ type: 'user', user: session.user, record: record() });
+    if (!watched) watch();       // a stream that was denied ended, and the same buyer brings no other target
     planEarly();
     if (session.user && (record() || clock.now() > sale.starts_at_ms + LEDGER_QUIET_MS)) askLedger(true);
 }
@@ -436,7 +445,6 @@ async function start() {
     if (first) hear(first);
     else while (!await askItem()) await sleep(jitter(2000));
     onUser();
-    watch();
     frame();
     keepStock();
     performance.mark('sluice-ready');

@@ -15,6 +15,8 @@ import { follow } from '/assets/store/live.js';
 const RANK = { QUEUED: 0, LOCKED: 1, PAID: 2, EXPIRED: 2, CANCELLED: 2, FAILED: 2 };
 const OTHERS_MS = 5000;
 const OTHERS_AT_ONCE = 5;
+const REST_MS = 2000;
+const REST_LONGEST_MS = 60000;
 
 const orders = new Map();
 const names = new Map();       // item id -> name
@@ -22,6 +24,8 @@ const rows = new Map();
 const busy = new Map();        // order id -> 'cancel' while it is asked, or 'sure' while we ask
 const why = new Map();         // order id -> why the last act was refused
 const pays = new Map();        // order id -> where to pay, or null
+const gone = new Map();        // order id -> { times, untilMs }: unpaid in the ledger, but with nothing to follow
+let turn = 0;                  // which login this is: what was asked for in an earlier one is not shown
 let next = null;
 let state = 'loading';         // loading, there, out, failed
 
@@ -43,18 +47,21 @@ const nameOf = (order) => names.get(orders.get(order.order_id)?.item_id ?? order
 // ---------------------------------------------------------------- asking
 
 async function load(after) {
-    if (!session.user) return show('out');
+    if (!session.user) return shut();
+    const mine = turn;
     try {
         const page = await session.call('GET', `/v1/me/orders?limit=50${after ? `&after=${encodeURIComponent(after)}` : ''}`);
+        if (mine !== turn) return undefined;
         for (const order of page.orders) learn(order);
         next = page.next ?? null;
         notice('offline', '');
         show('there');
     } catch (refusal) {
-        if (refusal.status === 401) return show('out');
+        if (mine !== turn) return undefined;
+        if (refusal.status === 401) return shut();
         if (state !== 'there') show('failed');
         notice('offline', t('offline'));
-        setTimeout(() => { if (!document.hidden) load(after); }, jitter(3000));
+        setTimeout(() => { if (!document.hidden && mine === turn) load(after); }, jitter(3000));
     }
     return watch();
 }
@@ -76,32 +83,50 @@ function show(now) {
 let stop = null;
 let followed = null;
 
-function watch() {
-    const alive = [...orders.values()].filter(isAlive).sort((a, b) => (a.pay_by_ms ?? 0) - (b.pay_by_ms ?? 0));
-    const wanted = document.hidden ? null : alive[0]?.order_id ?? null;
-    if (wanted === followed) return;
+const rests = ({ order_id: id }) => gone.has(id) && gone.get(id).untilMs > performance.now();
+
+function unfollow() {
     stop?.();
+    stop = followed = null;
+}
+
+// Nobody is here, or nobody the server knows.
+function shut() {
+    unfollow();
+    show('out');
+}
+
+function watch() {
+    const alive = [...orders.values()].filter((order) => isAlive(order) && !rests(order))
+        .sort((a, b) => (a.pay_by_ms ?? 0) - (b.pay_by_ms ?? 0));
+    const wanted = document.hidden || state === 'out' ? null : alive[0]?.order_id ?? null;
+    if (wanted === followed) return;
+    unfollow();
     followed = wanted;
     stop = wanted && follow({ kind: 'order', id: wanted }, {
         news: arrived,
         up: () => notice('offline', ''),
         down: () => notice('offline', t('offline')),
         gone: () => drop(wanted),
-        denied: () => show('out'),
+        denied: shut,
         status: () => orders.get(wanted)?.status,
     });
 }
 
 function arrived(order) {
+    gone.delete(order.order_id);
     learn(order);
     watch();
     draw();
 }
 
-// Not on the board any more: the ledger knows.
+// Not on the board any more: the ledger knows. Where that calls it unpaid still, it is followed again, but later each
+// time; others() wakes it.
 function drop(id) {
-    followed = null;
+    unfollow();
     orders.delete(id);
+    const times = (gone.get(id)?.times ?? 0) + 1;
+    gone.set(id, { times, untilMs: performance.now() + jitter(Math.min(REST_MS * 2 ** times, REST_LONGEST_MS)) });
     load();
 }
 
@@ -110,26 +135,34 @@ const over = (order) => order.pay_by_ms && order.pay_by_ms <= clock.now();
 async function others() {
     for (;;) {
         await sleep(jitter(OTHERS_MS));
-        const list = [...orders.values()].filter((order) => isAlive(order) && order.order_id !== followed)
+        const mine = turn;
+        const list = [...orders.values()].filter((order) => isAlive(order) && !rests(order) && order.order_id !== followed)
             .sort((a, b) => (a.pay_by_ms ?? 0) - (b.pay_by_ms ?? 0));
-        for (const order of document.hidden ? [] : list.slice(0, OTHERS_AT_ONCE)) {
-            await session.call('GET', `/v1/orders/${order.order_id}`).then(arrived).catch(() => {});
+        for (const order of document.hidden || state === 'out' ? [] : list.slice(0, OTHERS_AT_ONCE)) {
+            const news = await session.call('GET', `/v1/orders/${order.order_id}`).catch(() => null);
+            if (mine !== turn) break;
+            if (news) arrived(news);
         }
+        watch();
     }
 }
 
 async function cancel(id) {
+    const mine = turn;
+    const known = (order) => { if (mine === turn) learn(order); };
     busy.set(id, 'cancel');
     why.delete(id);
     draw();
     try {
-        learn(await session.call('POST', `/v1/orders/${id}/cancel`));
+        known(await session.call('POST', `/v1/orders/${id}/cancel`));
     } catch (refusal) {
         if (!(refusal instanceof Refusal)) throw refusal;
+        if (mine !== turn) return;
         why.set(id, reason(refusal.code, refusal.detail));
         announce(why.get(id));
-        await session.call('GET', `/v1/orders/${id}`).then(learn).catch(() => {});
+        await session.call('GET', `/v1/orders/${id}`).then(known).catch(() => {});
     }
+    if (mine !== turn) return;
     busy.delete(id);
     watch();
     draw();
@@ -246,8 +279,11 @@ async function start() {
     });
     $('more').addEventListener('click', () => load(next));
     session.onChange = () => {
-        orders.clear();
-        rows.clear();
+        turn += 1;
+        unfollow();
+        for (const kept of [orders, rows, busy, why, pays, gone]) kept.clear();
+        next = null;
+        show('loading');
         load();
     };
     onReturn(() => {
