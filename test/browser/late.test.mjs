@@ -161,3 +161,24 @@ test('an order that the ledger has and the board has not is asked for later each
     assert.equal(await row(page, order).count(), 1);
     await page.context().close();
 });
+
+test('the till says that nobody is logged in, and goes to the login only when asked', async () => {
+    const { item } = await makeSale(server, { name: 'At the till' });
+    const order = await buyer(server, 710007).buy(item);
+    const page = await (await openContext()).newPage();
+    await page.goto(`${server.url}/demo/pay?order=${order.order_id}`);
+    await page.getByText('Please log in again.').waitFor();
+    const [head, body] = tokenOf(server, 710007).split('.');
+    await page.goto(`${server.url}/orders#token=${head}.${body}.AAAA`);
+    await page.locator('#empty-act').waitFor();
+    await page.goto(`${server.url}/demo/pay?order=${order.order_id}`);
+    await page.getByText('Please log in again.').waitFor();
+    assert.equal(await page.locator('#pay').isVisible(), false);
+    await page.getByRole('button', { name: 'Log in', exact: true }).click();
+    await page.waitForURL('**/demo/login?return=*');
+    await page.locator('#user').fill('710007');
+    await page.locator('#go').click();
+    await page.locator('#pay:not([aria-disabled="true"])').click();
+    await page.locator('#till[data-status="PAID"]').waitFor();
+    await page.context().close();
+});

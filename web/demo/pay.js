@@ -19,15 +19,26 @@ const calm = matchMedia('(prefers-reduced-motion: reduce)');
 let order = null;
 let paying = false;
 let stop = null;
+let out = false;        // nobody is logged in, or nobody the server knows
 
 function learn(news) {
     if (order && RANK[news.status] < RANK[order.status]) return;
     const changed = order && order.status !== news.status;
     order = { ...order, ...news };
     setText($('error'), '');
+    out = false;
+    $('login').hidden = true;
     if (changed || !stop) watch();
     draw();
     if (changed) announce($('verdict').textContent);
+}
+
+// Said and offered, as on every page: none goes to the login by itself.
+function offerLogin() {
+    out = true;
+    $('pay').hidden = true;
+    $('login').hidden = false;
+    setText($('error'), t('c_unauthenticated'));
 }
 
 function watch() {
@@ -39,7 +50,7 @@ function watch() {
         up: () => notice('offline', ''),
         down: () => notice('offline', t('offline')),
         gone: () => {},
-        denied: () => session.login(),
+        denied: offerLogin,
         status: () => order.status,
     });
 }
@@ -81,7 +92,7 @@ function drawDue(amount) {
         setText($('digits'), ms > 0 ? left(parts) : '');
         setText($('tenth'), ms > 0 && !calm.matches ? `.${parts.tenths}` : '');
     }
-    $('pay').hidden = !open && order.status !== 'QUEUED';
+    $('pay').hidden = out || (!open && order.status !== 'QUEUED');
     setText($('pay'), order.status === 'QUEUED' ? t('s_QUEUED') : paying ? t('demoPaying') : t('demoPayNow', { amount }));
     setAttr($('pay'), 'aria-disabled', String(!open || paying || (ms !== null && ms <= 0)));
 }
@@ -95,9 +106,9 @@ async function pay() {
         learn(await session.call('POST', `${path}/pay`));
     } catch (refusal) {
         if (!(refusal instanceof Refusal)) throw refusal;
-        if (refusal.status === 401) session.login();
-        await look();
-        setText($('error'), order?.status === 'LOCKED' ? reason(refusal.code, refusal.detail) : '');
+        if (refusal.status === 401) offerLogin();
+        else await look();
+        if (!out) setText($('error'), order?.status === 'LOCKED' ? reason(refusal.code, refusal.detail) : '');
     }
     paying = false;
     draw();
@@ -108,8 +119,8 @@ async function look() {
         learn(await session.call('GET', path));
         return true;
     } catch (refusal) {
-        if (refusal.status === 401) session.login();
-        if (refusal.status === 404) setText($('error'), t('c_not_found'));
+        if (refusal.status === 401) offerLogin();
+        else if (refusal.status === 404) setText($('error'), t('c_not_found'));
         else notice('offline', t('offline'));
         return refusal.status === 401 || refusal.status === 404;
     }
@@ -132,12 +143,13 @@ function tick() {
 async function start() {
     startShell();
     $('pay').addEventListener('click', pay);
+    $('login').addEventListener('click', () => session.login());
     onReturn(() => {
         watch();
         if (!document.hidden && order) look();
     });
     if (!id) return setText($('error'), t('demoNoOrder'));
-    if (!session.user) return session.login();
+    if (!session.user) return offerLogin();
     while (!clock.trusted()) {
         await resync();
         if (!clock.trusted()) await sleep(jitter(1000));
