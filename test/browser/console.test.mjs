@@ -327,6 +327,33 @@ test('several sessions of one day are made at once, and listed by day and hour',
     await page.context().close();
 });
 
+test('where one of several sessions is refused, saving again makes only those that are missing', async () => {
+    const { page } = await openConsole();
+    let posts = 0;
+    await page.route('**/v1/admin/sales', (route) => {
+        if (route.request().method() !== 'POST') return route.continue();
+        posts += 1;
+        return posts === 2 ? route.fulfill({ status: 503, json: { code: 'degraded', retry: 'later' } }) : route.continue();
+    });
+    await goTo(page, 'sales/new', 'New sale');
+    const first = page.getByRole('group', { name: 'Item 1' });
+    await page.locator('.fields').getByLabel('Name').fill('Halfway');
+    await page.getByLabel('Starts').fill('2030-12-12T10:00');
+    await page.getByLabel('Ends').fill('2030-12-12T11:00');
+    await page.getByLabel('Also at').fill('14:00, 20:00');
+    await first.getByLabel('Name').fill('Kettle');
+    await first.getByLabel('Price').fill('19.90');
+    await first.getByLabel('Total').fill('3');
+    await page.getByRole('button', { name: 'Create the draft' }).click();
+    await page.getByText('Drafts made so far: 1').waitFor();
+    await page.getByRole('button', { name: 'Create the draft' }).click();
+    const rows = page.getByRole('row', { name: /Halfway/ });
+    await until('three sessions', async () => (await rows.count()) === 3);
+    assert.deepEqual((await rows.allInnerTexts()).map((text) => text.split('\t')[0]), ['10:00 – 11:00', '14:00 – 15:00', '20:00 – 21:00']);
+    assert.equal(posts, 4);
+    await page.context().close();
+});
+
 test('a hostile name is text everywhere', async () => {
     const name = '<img src=x onerror="globalThis.harmed=1"><b>"\'&{n}';
     const { sale } = await makeSale(server, { name });

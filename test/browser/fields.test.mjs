@@ -22,6 +22,14 @@ test('what is shown of an amount or a time reads back as the same', () => {
     assert.equal(fields.moment(fields.momentText(at)).value, at);
 });
 
+test('of several sessions only those that are not made yet are left, each as long as the first', () => {
+    const sale = { name: 'Noon', starts_at_ms: 1000, ends_at_ms: 1600 };
+    const hours = (made) => fields.sessionsLeft(sale, [5000, 9000], made).map((one) => [one.starts_at_ms, one.ends_at_ms]);
+    assert.deepEqual(hours([]), [[1000, 1600], [5000, 5600], [9000, 9600]]);
+    assert.deepEqual(hours([{ id: 1, starts_at_ms: 1000 }, { id: 2, starts_at_ms: 5000 }]), [[9000, 9600]]);
+    assert.equal(fields.sessionsLeft(sale, [5000], [])[1].name, 'Noon');
+});
+
 test('names are bounded in bytes, as at the server', () => {
     assert.deepEqual(fields.label('  Kettle '), { value: 'Kettle' });
     assert.ok(fields.label('   ').fault);

@@ -163,6 +163,7 @@ export default {
     save: 'Save',
     create: 'Create the draft',
     saved: 'Saved.',
+    madeSome: 'Drafts made so far: {n}; they are kept. Not the next:',
     created: 'The draft is made. Warm it up before its start.',
     v_required: 'This is needed.',
     v_whole: 'A whole number from {min} to {max}.',

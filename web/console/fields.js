@@ -123,6 +123,13 @@ export function readSale(texts, digits) {
     return faults.size > 0 ? { faults } : { sale };
 }
 
+// The sales to be made of one form: at its own start and at the further hours, without those that `made` has already.
+export function sessionsLeft(sale, more, made) {
+    const length = sale.ends_at_ms - sale.starts_at_ms;
+    return [sale.starts_at_ms, ...more].filter((at) => !made.some((one) => one.starts_at_ms === at))
+        .map((at) => ({ ...sale, starts_at_ms: at, ends_at_ms: at + length }));
+}
+
 function readItem(texts, i, digits, take, faults) {
     const item = {
         name: take(`item${i}.name`, label(texts.name)),

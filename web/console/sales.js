@@ -9,7 +9,7 @@
 import { Refusal } from '/assets/net.js';
 import { el, setAttr, setText } from '/assets/tools.js';
 import { t, dateTime, dayText, hoursText, minorDigits, money, number, problemText } from '/assets/console/words.js';
-import { amountText, momentText, moreHours, readChange, readSale, units } from '/assets/console/fields.js';
+import { amountText, momentText, moreHours, readChange, readSale, sessionsLeft, units } from '/assets/console/fields.js';
 
 const stateChip = (state) => el('span', { class: `chip sale-${state}` }, t(`st_${state}`));
 
@@ -198,6 +198,7 @@ export async function saleForm({ main, console: desk }, id) {
 
     // Marks what is wrong: of every field once somebody tried to save, of those that were touched before.
     const touched = new Set();
+    const made = [];        // by this form: where a later session is refused, saving again makes only those that are missing
     let tried = false;
     function judge() {
         const read = draft ? readSale(texts(), digits()) : readChange(texts());
@@ -241,17 +242,13 @@ export async function saleForm({ main, console: desk }, id) {
         if (read.faults) return form.querySelector('[aria-invalid]')?.focus();
         button.disabled = true;
         try {
-            const now = sale ? await desk.call('PUT', `/v1/admin/sales/${id}`, { body: read.sale })
-                : await desk.call('POST', '/v1/admin/sales', { body: read.sale });
-            for (const starts of read.more) {
-                const length = read.sale.ends_at_ms - read.sale.starts_at_ms;
-                await desk.call('POST', '/v1/admin/sales', { body: { ...read.sale, starts_at_ms: starts, ends_at_ms: starts + length } });
-            }
-            desk.go(read.more.length ? 'sales' : `sales/${now.id}`);
+            if (sale) await desk.call('PUT', `/v1/admin/sales/${id}`, { body: read.sale });
+            else for (const body of sessionsLeft(read.sale, read.more, made)) made.push(await desk.call('POST', '/v1/admin/sales', { body }));
+            desk.go(made.length > 1 ? 'sales' : `sales/${(sale ?? made[0]).id}`);
             desk.announce(t(sale ? 'saved' : 'created'));
         } catch (error) {
             if (!(error instanceof Refusal)) throw error;
-            setText(said, problemText(error));
+            setText(said, `${made.length ? `${t('madeSome', { n: made.length })} ` : ''}${problemText(error)}`);
             button.disabled = false;
         }
     });

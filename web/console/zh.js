@@ -162,6 +162,7 @@ export default {
     save: '保存',
     create: '创建草稿',
     saved: '已保存。',
+    madeSome: '已创建 {n} 个草稿并保留，下一个未成功：',
     created: '草稿已创建。请在开始前预热。',
     v_required: '必填。',
     v_whole: '{min} 到 {max} 的整数。',
