@@ -354,6 +354,20 @@ test('where one of several sessions is refused, saving again makes only those th
     await page.context().close();
 });
 
+test('looking again at the queue, where that is refused, says so and leaves what was seen', async () => {
+    const { page, errors } = await openConsole();
+    await asDistributed(page);
+    await goTo(page, 'queue', 'Put aside');
+    await page.getByText('20000000002R00000000050000').waitFor();
+    await page.unroute('**/v1/admin/queue**');
+    await page.route('**/v1/admin/queue**', (route) => route.fulfill({ status: 503, json: { code: 'degraded', detail: 'RabbitMQ is away', retry: 'later' } }));
+    await page.getByRole('button', { name: 'Look again' }).click();
+    await page.locator('.check-result.bad').waitFor();
+    assert.equal(await page.getByText('20000000002R00000000050000').count(), 1);
+    assert.deepEqual(errors.filter((text) => !/503/.test(text)), []);
+    await page.context().close();
+});
+
 test('a hostile name is text everywhere', async () => {
     const name = '<img src=x onerror="globalThis.harmed=1"><b>"\'&{n}';
     const { sale } = await makeSale(server, { name });

@@ -30,6 +30,11 @@ export async function queueScreen(context) {
     const which = query.get('queue') === 'payments' ? 'payments' : 'orders';
     const seen = await desk.call('GET', `/v1/admin/queue?queue=${which}&limit=${SHOWN}`);
     const said = el('p', { class: 'check-result', role: 'status' });
+    const tell = (error) => {
+        if (!(error instanceof Refusal)) throw error;
+        setText(said, problemText(error));
+        said.classList.add('bad');
+    };
     const button = el('button', { type: 'button', class: 'danger' }, t('redrive'));
     button.addEventListener('click', async () => {
         if (!(await desk.sure(t('sureRedrive', { n: number(seen.parked) }), t('sureRedriveText'), t('redrive')))) return;
@@ -39,16 +44,14 @@ export async function queueScreen(context) {
             desk.announce(t('redriven', { n: number(done.sent) }));
             if (isHere()) await queueScreen(context);
         } catch (error) {
-            if (!(error instanceof Refusal)) throw error;
-            setText(said, problemText(error));
-            said.classList.add('bad');
+            tell(error);
             button.disabled = false;
         }
     });
     const heads = [['q_message'], ['q_why'], ['q_age', 'right'], ['user'], ['itemId'], ['qty', 'right'], ['made']];
     main.replaceChildren(
         el('div', { class: 'head-row' }, el('h1', {}, t('queueTitle')),
-            el('div', { class: 'acts' }, el('button', { type: 'button', class: 'plain', onclick: () => isHere() && queueScreen(context) }, t('lookAgain')), seen.parked > 0 ? button : '')),
+            el('div', { class: 'acts' }, el('button', { type: 'button', class: 'plain', onclick: () => isHere() && queueScreen(context).catch(tell) }, t('lookAgain')), seen.parked > 0 ? button : '')),
         el('p', { class: 'help' }, t('queueText')),
         el('dl', { class: 'figures' }, figure(t('q_ready'), number(seen.ready)), figure(t('q_retry'), number(seen.retry)), figure(t('q_parked'), number(seen.parked))),
         said,
