@@ -368,6 +368,28 @@ test('looking again at the queue, where that is refused, says so and leaves what
     await page.context().close();
 });
 
+test('the report\'s page: no answer is said in time, and a refused token leads back to signing in', async () => {
+    const { sale } = await makeSale(server, { name: 'Kept' });
+    const { page, errors } = await openConsole();
+    await goTo(page, `sales/${sale.id}/report`, 'Report: Sale of Kept');
+    await page.evaluate(() => {
+        const { timeout } = AbortSignal;
+        AbortSignal.timeout = () => {       // this once
+            AbortSignal.timeout = timeout;
+            return timeout.call(AbortSignal, 30);
+        };
+    });
+    await page.route(/format=html/, () => {});      // never answered
+    await page.getByRole('button', { name: 'Keep as a page' }).click();
+    await page.locator('#notice:not([hidden])').waitFor();
+    await page.unroute(/format=html/);
+    await page.route(/format=html/, (route) => route.fulfill({ status: 401, json: { code: 'unauthenticated', retry: 'no' } }));
+    await page.getByRole('button', { name: 'Keep as a page' }).click();
+    await page.locator('#token').waitFor();
+    assert.deepEqual(errors.filter((text) => !/401/.test(text)), []);
+    await page.context().close();
+});
+
 test('a hostile name is text everywhere', async () => {
     const name = '<img src=x onerror="globalThis.harmed=1"><b>"\'&{n}';
     const { sale } = await makeSale(server, { name });

@@ -21,24 +21,42 @@ import { reportScreen } from '/assets/console/report.js';
 
 const $ = (id) => document.getElementById(id);
 
+const TEXT_MS = 30000;
+
+async function readText(path, token) {
+    let response, text;
+    try {
+        response = await fetch(path, { headers: { authorization: `Bearer ${token}` }, signal: AbortSignal.timeout(TEXT_MS) });
+        text = await response.text();
+    } catch {
+        throw new Refusal(0, null);
+    }
+    if (response.ok) return text;
+    let problem = null;
+    try { problem = JSON.parse(text); } catch { /* not from our server: judged by its status */ }
+    throw new Refusal(response.status, problem);
+}
+
 const console_ = {
     token: memory.get('sessionStorage', 'admin'),
 
     // As the operator; a refused token ends the session.
-    async call(method, path, options = {}) {
+    call(method, path, options = {}) {
+        return this.judge(ask(method, path, { ...options, token: this.token }));
+    },
+
+    // What is no JSON: a page to be kept.
+    text(path) {
+        return this.judge(readText(path, this.token));
+    },
+
+    async judge(answer) {
         try {
-            return await ask(method, path, { ...options, token: this.token });
+            return await answer;
         } catch (refusal) {
             if (refusal.status === 401 || refusal.status === 403) signOut(problemText(refusal));
             throw refusal;
         }
-    },
-
-    // What is no JSON: a page to be kept.
-    async text(path) {
-        const response = await fetch(path, { headers: { authorization: `Bearer ${this.token}` } }).catch(() => null);
-        if (!response?.ok) throw new Refusal(response?.status ?? 0, await response?.json().catch(() => null));
-        return response.text();
     },
 
     notice(text) {
