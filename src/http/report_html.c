@@ -31,7 +31,7 @@
     X(PEAK_ORDERS, "most orders in a second", "一秒内最多订单")                                    \
     X(PEAK_ASKED, "most requests in a second", "一秒内最多请求")                                   \
     X(ANSWER, "buy answered, 99 % under", "下单应答，99% 低于")                                    \
-    X(BOOKING, "booked, 99 % under", "入账，99% 低于")                                             \
+    X(BOOKING, "booked, 99 % under", "落库，99% 低于")                                             \
     X(RUSH, "The rush: from the first order to the last", "抢购过程：从第一单到最后一单")          \
     X(WHOLE, "The whole sale: taken and paid", "整个场次：取走与付款")                             \
     X(TAKEN, "units taken", "取走件数")                                                            \

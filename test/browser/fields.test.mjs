@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
+import * as facts from '../../web/console/facts.js';
 import * as fields from '../../web/console/fields.js';
 
 const folder = new URL('../../web/console/', import.meta.url);
@@ -50,6 +51,29 @@ test('more hours of the same day, each once, and never that of the start', () =>
     assert.deepEqual(fields.moreHours('', noon), { value: [] });
     assert.deepEqual(fields.moreHours(' 20:00,14:30 12:00，8；20'.replace('；', ';'), noon), { value: [at(8), at(14, 30), at(20)] });
     for (const text of ['24:00', '9:60', 'noon', '8:0', '-1']) assert.equal(fields.moreHours(text, noon).fault, 'v_hours', text);
+});
+
+test('what became of the requests adds up to what arrived', () => {
+    const sum = ({ parts }) => parts.reduce((all, { n }) => all + n, 0);
+    const funnel = { requests: 615, tickets: 152, accepted: 150, repeated: 3 };
+    const seen = facts.balance({ funnel, rejects: { sold_out: 20, limit_reached: 7 } });
+    assert.equal(seen.total, 615);
+    assert.equal(sum(seen), 615);
+    assert.deepEqual(Object.fromEntries(seen.parts.map(({ key, n }) => [key, n])), { refused: 27, tickets: 152, accepted: 150, repeated: 3, rest: 283 });
+    // What could not be read at all is refused, but was never a request.
+    const broken = facts.balance({ funnel: { requests: 0, tickets: 0, accepted: 0, repeated: 0 }, rejects: { timeout: 4 } });
+    assert.equal(broken.total, 4);
+    assert.equal(sum(broken), 4);
+});
+
+test('a backlog grows where it does so for a minute, not where it goes up and down', () => {
+    const heard = (of, seconds = 90) => Array.from({ length: seconds }, (_, i) => ({ at_ms: 1000 * i, n: of(i) }));
+    assert.equal(facts.grows([]), false);
+    assert.equal(facts.grows(heard((i) => 10 * i)), true);
+    assert.equal(facts.grows(heard((i) => 10 * i, 59)), false, 'not heard for a minute yet');
+    assert.equal(facts.grows(heard((i) => 100 + 50 * (i % 2))), false);
+    assert.equal(facts.grows(heard((i) => 1000 - i)), false);
+    assert.equal(facts.grows(heard(() => 500)), false);
 });
 
 test('every difference that the server may tell of has its words', async () => {

@@ -164,6 +164,12 @@ export function tokenOf(server, user) {
     return execFileSync(PROGRAM, ['token', '--user', String(user), '--data', server.data], { encoding: 'utf8' }).trim();
 }
 
+// `sluice bench` against the server, until it ends.
+export function loadTool(server, args) {
+    const child = spawn(PROGRAM, ['bench', '--url', server.url, '--data', server.data, ...args.map(String)], { stdio: 'ignore' });
+    return new Promise((done) => child.on('exit', done).on('error', done));
+}
+
 // Another buyer, without a page.
 export function buyer(server, user) {
     const authorization = `Bearer ${tokenOf(server, user)}`;

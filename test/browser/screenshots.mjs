@@ -5,7 +5,7 @@
 
 import { mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { adminToken, buyer, getSales, openContext, openItem, operate, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { adminToken, buyer, getSales, loadTool, openContext, openItem, operate, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 const OUT = fileURLToPath(new URL('../../docs/screenshots/', import.meta.url));
 const wanted = process.argv.slice(2);
@@ -162,9 +162,15 @@ job(['login-phone-en-light'], async (name) => {
 
 let desk = null;
 
-// A server of its own, so that the operator sees the demonstration and not what the other pictures needed.
+// A server of its own, so that the operator sees the demonstration and not what the other pictures needed; under load, so
+// that there is something to see.
 async function consoleAt(name, hash, ready) {
-    desk ??= await startServer();
+    if (!desk) {
+        desk = await startServer();
+        const { items } = (await getSales(desk)).find((sale) => sale.state === 'open');
+        await operate(desk, `/v1/admin/items/${items.at(-1).id}/restock`, { add: 8000, request_id: 'enough-to-go-on' });
+        await rush(5, 300);
+    }
     const page = await (await openContext(options(name))).newPage();
     await page.goto(`${desk.url}/console`);
     await page.locator('#token').fill(adminToken(desk));
@@ -173,27 +179,23 @@ async function consoleAt(name, hash, ready) {
     if (hash !== 'live') {
         await page.evaluate((to) => { location.hash = `#/${to}`; }, hash);
         await page.locator(`main ${ready}`).first().waitFor();
-    } else {
-        await crowd(150);
+        return shoot(page, name);
     }
-    const more = crowd(hash === 'live' ? 40 : 0);
-    await shoot(page, name);
-    await more;
+    const load = rush(75, 120);
+    await page.waitForTimeout(60000);   // until the chart has a course
+    await shoot(page, name, { full: true });
+    await load;
 }
 
-let crowds = 0;
+let came = 1;
 
-// Buyers one after another: some pay, some give up, some never do, and the scarce thing runs out.
-async function crowd(count) {
+// Buyers for so many seconds, so many new ones in each: some pay, some give up, most come too late for what is scarce.
+async function rush(seconds, perSecond) {
     const { items } = (await getSales(desk)).find((sale) => sale.state === 'open');
-    for (let i = 0; i < count; i += 1) {
-        const other = buyer(desk, (crowds += 1));
-        try {
-            const order = await other.buy(items[i % 3], i % 3 ? 1 + (i % 4) : 1);
-            if (i % 4) await other.pay(order);
-            else if (i % 8) await other.cancel(order);
-        } catch { /* turned away, as happens */ }
-    }
+    const first = came;
+    came += 100000;
+    await loadTool(desk, ['--item', items.map((item) => item.id).join(), '--mode', 'open', '--rate', perSecond, '--duration', seconds, '--users', 100000,
+        '--first-user', first, '--connections', 200, '--pay', 75, '--cancel', 40, '--duplicates', 5, '--no-audit']);
 }
 
 job(['console-live-desk-en-light', 'console-live-desk-zh-dark'], (name) => consoleAt(name, 'live'));

@@ -73,12 +73,17 @@ export function enginePanels() {
             leases.node.hidden = !message.leases?.length;
             tableRows(leases.body, (message.leases ?? []).map((lease) => [lease.name, lease.holder, number(lease.token), dateTime(lease.until_ms)]));
         },
-        // The one sentence an operator must not miss; empty: all is well.
-        trouble(message) {
-            const broken = (message.segments ?? []).filter((segment) => segment.state !== 'home');
-            if (broken.length > 0) return t('segmentsAway', { list: broken.map((segment) => `${segment.id} (${t(`sg_${segment.state}`)})`).join(', ') });
-            if (message.ledger_away) return t('ledgerAway');
-            return QUEUES.some(([key]) => message[key]?.away) ? t('queueAway') : '';
-        },
     };
+}
+
+// What an operator must not miss, the worst first.
+export function engineTroubles(message) {
+    const list = [];
+    const broken = (message.segments ?? []).filter((segment) => segment.state !== 'home');
+    if (broken.length > 0) list.push(t('segmentsAway', { list: broken.map((segment) => `${segment.id} (${t(`sg_${segment.state}`)})`).join(', ') }));
+    if (message.ledger_away) list.push(t('ledgerAway'));
+    if (QUEUES.some(([key]) => message[key]?.away)) list.push(t('queueAway'));
+    const parked = QUEUES.reduce((sum, [key]) => sum + (message[key]?.parked ?? 0), 0);
+    if (parked > 0) list.push(t('putAside', { n: number(parked) }));
+    return list;
 }

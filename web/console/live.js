@@ -10,7 +10,9 @@
 import { readEvents } from '/assets/net.js';
 import { el, jitter, keepOrder, setAttr, setText, sleep } from '/assets/tools.js';
 import { enginePanels } from '/assets/console/engine.js';
-import { LOCALE, t, compact, dateTime, duration, micros, number, problemText } from '/assets/console/words.js';
+import { balance, layers, rates } from '/assets/console/facts.js';
+import { verdictStrip } from '/assets/console/verdict.js';
+import { t, clockTime, compact, dateTime, duration, micros, number, problemText } from '/assets/console/words.js';
 
 // A build without npm has no charts; the figures are all there.
 const uPlot = await import('/assets/uplot.js').then((module) => module.default, () => null);
@@ -18,68 +20,36 @@ const uPlot = await import('/assets/uplot.js').then((module) => module.default, 
 const KEEP_S = 300;         // how far back the chart shows
 const OLD_AFTER_MS = 3500;  // three messages did not come
 
-const clockText = new Intl.DateTimeFormat(LOCALE, { timeStyle: 'medium' });
+const TIME_STEPS = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300];
+const WHOLE_STEPS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((n) => [n, 2 * n, 5 * n]);
 
+// What one looks for first is large; the rest is beside it. `front`: counted by the server that answers, alone.
 const FIGURES = [
-    ['requestsPerS', (now) => now.rate.requests],
-    ['wonPerS', (now) => now.rate.accepted],
-    ['refusedPerS', (now) => now.rate.refused],
-    ['toBook', (now) => (now.engine === 'distributed' ? undefined : now.backlog)],
-    ['outboxDepth', (now) => now.outbox?.depth],
-    ['outboxLag', (now) => now.outbox?.lag_ms || undefined, duration],
-    ['queueDepth', (now) => now.queue && now.queue.ready + now.queue.retry],
-    ['inLine', (now) => now.spool?.in_line || undefined],
-    ['buyP99', (now) => (now.latencies?.buy_answer?.count === 0 ? null : now.latencies?.buy_answer?.p99_us), micros],
-    ['connections', (now) => now.connections],
+    { key: 'wonPerS', of: (now) => now.rate.accepted, big: true, front: true },
+    { key: 'refusedPerS', of: (now) => now.rate.refused, big: true, front: true },
+    { key: 'buyP99', of: (now) => (now.latencies?.buy_answer?.count === 0 ? null : now.latencies?.buy_answer?.p99_us), write: micros, big: true, front: true },
+    { key: 'requestsPerS', of: (now) => now.rate.requests, front: true },
+    { key: 'toBook', of: (now) => (now.engine === 'distributed' ? undefined : now.backlog) },
+    { key: 'outboxDepth', of: (now) => now.outbox?.depth },
+    { key: 'outboxLag', of: (now) => now.outbox?.lag_ms || undefined, write: duration },
+    { key: 'queueDepth', of: (now) => now.queue && now.queue.ready + now.queue.retry },
+    { key: 'inLine', of: (now) => now.spool?.in_line || undefined, front: true },
+    { key: 'connections', of: (now) => now.connections, front: true },
 ];
 
-// The layers that turn requests away, in the order in which the server asks them; the rest is told by its code.
-const LAYERS = [
-    ['l_framing', ['bad_request', 'too_large', 'bad_media_type', 'method_not_allowed', 'not_found', 'no_such_item', 'timeout']],
-    ['l_load', ['overloaded', 'degraded', 'draining']],
-    ['l_rate', ['rate_limited']],
-    ['l_token', ['unauthenticated', 'forbidden', 'bad_signature']],
-    ['l_ticket', ['bad_ticket', 'challenge_failed', 'different_request']],
-    ['l_block', ['blocked']],
-    ['l_window', ['too_early', 'not_open', 'ended']],
-    ['l_stock', ['sold_out']],
-    ['l_limit', ['limit_reached', 'barred']],
-];
 const LATENCIES = [['buy_answer', 'buyAnswered'], ['buy_booked', 'buyBooked'], ['journal_sync', 'journalSync'], ['ledger_commit', 'ledgerCommit']];
 const WON = ['accepted', 'locked', 'paid'];
 const LOST = ['expired', 'cancelled', 'failed'];
 
-// What each layer turned away; a code that no layer has is one by itself.
-export function layers(rejects) {
-    const left = new Map(Object.entries(rejects ?? {}));
-    const rows = LAYERS.map(([key, codes]) => {
-        const n = codes.reduce((sum, code) => sum + (left.get(code) ?? 0), 0);
-        codes.forEach((code) => left.delete(code));
-        return { key, n };
-    });
-    rows.push(...[...left].map(([code, n]) => ({ code, n })));
-    return rows.filter((row) => row.n > 0);
-}
-
-const refusedOf = (message) => Object.values(message.rejects ?? {}).reduce((sum, n) => sum + n, 0);
-
-// What two messages that follow each other say about a second between them.
-export function rates(before, message) {
-    const seconds = before ? (message.now_ms - before.now_ms) / 1000 : 0;
-    const per = (then, now) => (seconds > 0 && now >= then ? (now - then) / seconds : null);
-    if (!before) return { requests: null, accepted: null, refused: null };
-    return {
-        requests: per(before.funnel.requests, message.funnel.requests),
-        accepted: per(before.funnel.accepted, message.funnel.accepted),
-        refused: per(refusedOf(before), refusedOf(message)),
-    };
-}
+// Shown where several servers answer, and one of them counts only what it was asked itself.
+const ofFront = () => el('span', { class: 'of-front', hidden: true }, t('ofThisFront'));
 
 // ---------------------------------------------------------------- drawing
 
-function figure(key) {
+function figure({ key, big, front }) {
     const value = el('dd', { class: 'figure-value' }, '—');
-    return { node: el('div', { class: 'figure' }, el('dt', {}, t(key)), value), value };
+    const node = el('div', { class: big ? 'figure figure-big' : 'figure' }, el('dt', {}, t(key), ' ', front ? ofFront() : ''), value);
+    return { node, value, big };
 }
 
 function stockRow(item) {
@@ -90,15 +60,18 @@ function stockRow(item) {
     const chip = el('span', { class: 'chip' });
     const node = el('li', { class: 'stock' },
         el('div', { class: 'stock-head' }, el('a', { class: 'stock-name', href: `#/sales/${item.sale_id}` }, item.name), chip),
-        bar, el('p', { class: 'stock-numbers' }, left, ' ', t('available'), ' · ', rest));
+        bar, el('p', { class: 'stock-numbers' }, left, ' ', rest));
     return {
         node,
         draw(now) {
             const parts = [now.sold, now.locked, now.available];
             [...bar.children].forEach((part, i) => part.style.setProperty('flex-grow', String(parts[i])));
             setAttr(bar, 'aria-label', t('stockOf', { ...now, name: item.name }));
-            setText(left, number(now.available));
-            setText(rest, `${number(now.locked)} ${t('locked')} · ${number(now.sold)} ${t('sold')} · ${t('ofTotal', { total: number(now.total) })}`);
+            const gone = now.state === 'sold_out';
+            const waiting = gone ? now.locked > 0 && t('mayReturn', { n: number(now.locked) }) : `${t('available')} · ${number(now.locked)} ${t('locked')}`;
+            setText(left, gone ? t('soldOut') : number(now.available));
+            setText(rest, [waiting, `${number(now.sold)} ${t('sold')}`, t('ofTotal', { total: number(now.total) })].filter(Boolean)
+                .map((part, i) => (i || gone ? `· ${part}` : part)).join(' '));
             setText(chip, t(`is_${now.state}`));
             setAttr(chip, 'class', `chip chip-${now.state}`);
         },
@@ -118,6 +91,41 @@ function funnelList(node, rows) {
     }));
 }
 
+// The list of requests, which adds up and says so; and that of orders, where this server counts them.
+function flowPanel() {
+    const requests = el('ol', { class: 'flows' });
+    const sum = el('p', { class: 'help flow-sum' });
+    const orders = el('ol', { class: 'flows' });
+    const ordersTitle = el('h3', {}, t('flowOrders'));
+    const since = el('span', { class: 'help' });
+    return {
+        node: el('section', { class: 'panel' }, el('h2', {}, t('funnelTitle'), ' ', since, ' ', ofFront()),
+            el('h3', {}, t('flowRequests')), requests, sum, ordersTitle, orders),
+        draw(message) {
+            const { total, parts } = balance(message);
+            setText(since, t('funnelSince', { time: dateTime(message.funnel.since_ms) }));
+            funnelList(requests, [
+                [t('f_requests'), total],
+                ...layers(message.rejects).map(({ key, code, n }) => [key ? t(key) : code, n, 'flow-away']),
+                ...parts.filter(({ key, n }) => key !== 'refused' && n > 0).map(({ key, n }) => [t(`f_${key}`), n, FLOW_KINDS[key]]),
+            ]);
+            setText(sum, `${number(total)} = ${parts.filter(({ n }) => n > 0).map(({ key, n }) => `${number(n)} ${t(`f_${key}`)}`).join(' + ')}`);
+            sum.hidden = total === 0;
+            const counted = message.funnel.locked !== undefined;
+            ordersTitle.hidden = orders.hidden = !counted;
+            funnelList(orders, !counted ? [] : [
+                ...WON.map((key) => [t(`f_${key}`), message.funnel[key], 'flow-won']),
+                ...LOST.map((key) => [t(`f_${key}`), message.funnel[key], 'flow-away']),
+            ].filter(([, n], i) => n > 0 || i === 0));
+        },
+    };
+}
+
+const FLOW_KINDS = { accepted: 'flow-won', rest: 'flow-rest' };
+const LINES = [['requestsPerS', '--soft', 'key-requests'], ['wonPerS', '--accent', 'key-won'], ['refusedPerS', '--orange', 'key-refused', [6, 4]]];
+
+const chartKeys = () => el('p', { class: 'keys' }, ...LINES.map(([key, , name]) => el('span', {}, el('span', { class: `key ${name}` }), t(key))));
+
 function chartOf(box) {
     if (!uPlot) {
         box.parentElement.hidden = true;
@@ -126,15 +134,17 @@ function chartOf(box) {
     const style = getComputedStyle(document.body);
     const color = (name) => style.getPropertyValue(name).trim();
     const axis = { stroke: color('--soft'), grid: { stroke: color('--line'), width: 1 }, ticks: { stroke: color('--line'), width: 1 } };
-    const line = (key, name, dash) => ({ label: t(key), stroke: color(name), width: 2, dash, points: { show: false } });
     const size = () => ({ width: Math.max(280, box.clientWidth), height: 220 });
     const chart = new uPlot({
         ...size(),
         padding: [null, 36, null, null],    // half of the last moment's label
-        series: [{}, line('requestsPerS', '--soft'), line('wonPerS', '--accent'), line('refusedPerS', '--orange', [6, 4])],
-        axes: [{ ...axis, values: (_, ticks) => ticks.map((s) => clockText.format(s * 1000)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(compact) }],
+        series: [{}, ...LINES.map(([key, name, , dash]) => ({ label: t(key), stroke: color(name), width: 2, dash, points: { show: false } }))],
+        axes: [
+            { ...axis, incrs: TIME_STEPS, space: () => Math.max(90, box.clientWidth / 5), values: (_, ticks) => ticks.map((s) => clockTime(s * 1000)) },
+            { ...axis, size: 64, incrs: WHOLE_STEPS, values: (_, ticks) => ticks.map(compact) },
+        ],
         scales: { y: { range: (_, min, max) => [0, Math.max(10, (max ?? 0) * 1.1)] } },
-        legend: { live: false },
+        legend: { show: false },            // drawn beside it, as the lines are
         cursor: { drag: { x: false, y: false } },
     }, [[], [], [], []], box);
     const resize = () => chart.setSize(size());
@@ -143,29 +153,31 @@ function chartOf(box) {
 }
 
 export async function liveScreen({ main, console: desk, isHere }) {
-    const figures = FIGURES.map(([key]) => figure(key));
-    const alarm = el('p', { class: 'alarm', role: 'alert', hidden: true });
+    const figures = FIGURES.map(figure);
+    const verdict = verdictStrip(desk);
     const stocks = el('ul', { class: 'stocks' });
     const noItems = el('p', { class: 'help', hidden: true }, t('noItems'));
-    const funnel = el('ol', { class: 'flows' });
+    const flow = flowPanel();
     const engine = enginePanels();
-    const since = el('span', { class: 'help' });
     const latency = el('tbody', {});
     const box = el('div', { class: 'chart', 'aria-hidden': 'true' });
+    const tiles = (big) => figures.filter((one) => Boolean(one.big) === big).map((one) => one.node);
     main.replaceChildren(
-        el('h1', { class: 'sr' }, t('live')), alarm,
-        el('dl', { class: 'figures' }, ...figures.map((one) => one.node)),
+        el('h1', { class: 'sr' }, t('live')), verdict.node,
+        el('dl', { class: 'figures figures-big' }, ...tiles(true)),
+        el('dl', { class: 'figures figures-small' }, ...tiles(false)),
         el('div', { class: 'columns' },
             el('div', { class: 'stack' },
                 el('section', { class: 'panel' }, el('h2', {}, t('stockTitle')), noItems, stocks), ...engine.left),
             el('div', { class: 'stack' },
-                el('section', { class: 'panel' }, el('h2', {}, t('ratesTitle')), box),
-                el('section', { class: 'panel' }, el('h2', {}, t('funnelTitle'), ' ', since), funnel),
-                el('section', { class: 'panel' }, el('h2', {}, t('latencyTitle'), ' ', el('span', { class: 'help' }, t('latencyOf'))),
+                el('section', { class: 'panel' }, el('h2', {}, t('ratesTitle'), ' ', ofFront()), box, chartKeys()),
+                flow.node,
+                el('section', { class: 'panel' }, el('h2', {}, t('latencyTitle'), ' ', el('span', { class: 'help' }, t('latencyOf')), ' ', ofFront()),
                     el('table', { class: 'numbers' },
                         el('thead', {}, el('tr', {}, el('td', {}), ...['p50', 'p99', 'p999'].map((key) => el('th', { scope: 'col' }, t(key))))),
                         latency)),
                 ...engine.right)));
+    const fronts = main.querySelectorAll('.of-front');
     const { chart, stop: stopChart } = chartOf(box);
 
     const rows = new Map();         // item id -> its row
@@ -173,12 +185,10 @@ export async function liveScreen({ main, console: desk, isHere }) {
     const points = [[], [], [], []];
     let before = null;
     let heardAt = performance.now();
-    let latched = false;
-    let trouble = '';
 
     function draw(message) {
         const now = { ...message, rate: rates(before, message) };
-        FIGURES.forEach(([, of, write = compact], i) => {
+        FIGURES.forEach(({ of, write = compact }, i) => {
             const value = of(now);
             figures[i].node.hidden = value === undefined;
             setText(figures[i].value, value === null || value === undefined ? '—' : write(value));
@@ -189,14 +199,8 @@ export async function liveScreen({ main, console: desk, isHere }) {
             return rows.get(item.id).node;
         }));
         noItems.hidden = message.items.length > 0;
-        setText(since, t('funnelSince', { time: dateTime(message.funnel.since_ms) }));
-        funnelList(funnel, [
-            [t('f_requests'), message.funnel.requests],
-            ...layers(message.rejects).map(({ key, code, n }) => [key ? t(key) : code, n, 'flow-away']),
-            ...['tickets', 'repeated'].map((key) => [t(`f_${key}`), message.funnel[key]]),
-            ...WON.map((key) => [t(`f_${key}`), message.funnel[key], 'flow-won']),
-            ...LOST.map((key) => [t(`f_${key}`), message.funnel[key], 'flow-away']),
-        ].filter(([, n], i) => n !== undefined && (n > 0 || i === 0)));
+        fronts.forEach((note) => { note.hidden = message.engine !== 'distributed'; });
+        flow.draw(message);
         engine.draw(message);
         keepOrder(latency, LATENCIES
             .filter(([key]) => message.latencies?.[key]?.count > 0 || (key === 'buy_answer' && message.latencies?.[key]))
@@ -210,21 +214,18 @@ export async function liveScreen({ main, console: desk, isHere }) {
         [message.now_ms / 1000, now.rate.requests, now.rate.accepted, now.rate.refused].forEach((value, i) => points[i].push(value));
         while (points[0].length > 1 && points[0][0] < message.now_ms / 1000 - KEEP_S) points.forEach((list) => list.shift());
         chart.setData(points);
-        latched = message.journal_latched === 1;
-        trouble = engine.trouble(message);
+        verdict.hear(message);
         desk.engineSeen(message);
         before = message;
     }
 
-    function alarms() {
+    function judge() {
         const silent = performance.now() - heardAt;
-        const text = latched ? t('latched') : silent > OLD_AFTER_MS ? t('feedLost', { n: Math.round(silent / 1000) }) : trouble;
-        setText(alarm, text);
-        alarm.hidden = !text;
+        verdict.draw(silent > OLD_AFTER_MS ? silent : 0);
     }
 
     const guard = new AbortController();
-    const timer = setInterval(alarms, 500);
+    const timer = setInterval(judge, 500);
     (async () => {
         for (let pause = 500; isHere(); pause = Math.min(pause * 2, 8000)) {
             try {
@@ -236,7 +237,7 @@ export async function liveScreen({ main, console: desk, isHere }) {
                         heardAt = performance.now();
                         pause = 500;
                         draw(JSON.parse(data));
-                        alarms();
+                        judge();
                     },
                 });
             } catch (refusal) {

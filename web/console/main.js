@@ -9,9 +9,10 @@
  * more; nothing that may hurt a running sale happens without a second question.
  */
 
-import { Refusal, ask, clock } from '/assets/net.js';
+import { Refusal, ask, clock, readEvents } from '/assets/net.js';
 import { el, memory, setText } from '/assets/tools.js';
-import { LOCALE, t, problemText, translate } from '/assets/console/words.js';
+import { LOCALE, t, clockTime, problemText, translate } from '/assets/console/words.js';
+import { namesOf } from '/assets/console/names.js';
 import { liveScreen } from '/assets/console/live.js';
 import { saleForm, saleScreen, salesScreen } from '/assets/console/sales.js';
 import { orderScreen, ordersScreen } from '/assets/console/orders.js';
@@ -90,10 +91,25 @@ const console_ = {
     // Only what several servers share can be out of step and be repaired.
     canRepair: () => memory.get('sessionStorage', 'engine') === 'distributed',
 
+    // Several servers answer, and this one counted only what it was asked itself. Asks the feed where it was not seen yet.
+    async isOneOfMany() {
+        if (memory.get('sessionStorage', 'engine') === null) {
+            const first = new AbortController();
+            await readEvents('/v1/admin/live', { token: this.token, signal: first.signal, onEvent: ({ event, data }) => {
+                if (event !== 'live') return;
+                this.engineSeen(JSON.parse(data));
+                first.abort();
+            } }).catch(() => {});
+        }
+        return memory.get('sessionStorage', 'engine') === 'distributed';
+    },
+
     go(path) {
         location.hash = `#/${path}`;
     },
 };
+
+console_.names = namesOf(console_);
 
 // ---------------------------------------------------------------- signing in
 
@@ -210,7 +226,7 @@ function troubleScreen(main, refusal) {
 }
 
 function tick() {
-    $('clock').textContent = new Intl.DateTimeFormat(LOCALE, { timeStyle: 'medium' }).format(clock.now());
+    $('clock').textContent = clockTime(clock.now());
 }
 
 translate(document.body);

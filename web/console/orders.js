@@ -4,7 +4,7 @@
  */
 
 import { Refusal } from '/assets/net.js';
-import { el } from '/assets/tools.js';
+import { el, setText } from '/assets/tools.js';
 import { t, dateTime, money, number } from '/assets/console/words.js';
 
 const STATUSES = ['QUEUED', 'LOCKED', 'PAID', 'EXPIRED', 'CANCELLED', 'FAILED'];
@@ -12,12 +12,12 @@ const FIELDS = ['user', 'item', 'sale', 'status'];
 
 const statusChip = (status) => el('span', { class: `chip order-${status}` }, t(`s_${status}`));
 
-function orderRow(order) {
+function orderRow(order, names) {
     return el('tr', {},
         el('th', { scope: 'row' }, el('a', { href: `#/orders/${order.order_id}` }, el('code', {}, order.order_id))),
         el('td', {}, statusChip(order.status)),
         el('td', {}, String(order.user_id ?? '')),
-        el('td', {}, String(order.item_id)),
+        el('td', {}, names.item(order.item_id)),
         el('td', { class: 'right' }, number(order.qty)),
         el('td', { class: 'right' }, money(order.amount_cents, order.currency)),
         el('td', {}, dateTime(order.created_at_ms)));
@@ -32,7 +32,7 @@ function searchForm(query) {
         ...STATUSES.map((name) => el('option', { value: name, selected: query.get('status') === name }, t(`s_${name}`))));
     return el('form', { class: 'search', role: 'search' },
         field('order', t('orderId'), { inputmode: 'text', pattern: '[A-Za-z0-9_\\-]*', class: 'long' }),
-        field('user', t('user')), field('item', t('itemId')), field('sale', t('sale')),
+        field('user', t('buyerId')), field('item', t('idOfItem')), field('sale', t('saleId')),
         el('p', { class: 'field' }, el('label', { for: 'find-status' }, t('status')), status),
         el('button', { type: 'submit' }, t('find')));
 }
@@ -47,6 +47,7 @@ export async function ordersScreen({ main, console: desk, query }) {
         desk.go(`orders?${new URLSearchParams(wanted)}`);
     });
     const body = el('tbody', {});
+    const found = el('p', { class: 'help', role: 'status' });
     const none = el('p', { class: 'empty', hidden: true }, t('noOrders'));
     const more = el('button', { type: 'button', class: 'plain', hidden: true }, t('more'));
     const heads = [['order'], ['status'], ['user'], ['itemId'], ['qty', 'right'], ['amount', 'right'], ['made']];
@@ -56,7 +57,10 @@ export async function ordersScreen({ main, console: desk, query }) {
     wanted.set('limit', '50');
     async function load() {
         const page = await desk.call('GET', `/v1/admin/orders?${wanted}`);
-        body.append(...page.orders.map(orderRow));
+        await desk.names.needItems(page.orders.map((order) => order.item_id));
+        body.append(...page.orders.map((order) => orderRow(order, desk.names)));
+        setText(found, t(page.next ? 'foundMore' : body.children.length === 1 ? 'foundOne' : 'found', { n: number(body.children.length) }));
+        found.hidden = body.children.length === 0;
         table.hidden = body.children.length === 0;
         none.hidden = body.children.length > 0;
         more.hidden = !page.next;
@@ -68,15 +72,16 @@ export async function ordersScreen({ main, console: desk, query }) {
         more.disabled = false;
     });
     await load();
-    main.replaceChildren(el('h1', {}, t('orders')), form, el('div', { class: 'panel scroll' }, table, none, more));
+    main.replaceChildren(el('h1', {}, t('orders')), form, found, el('div', { class: 'panel scroll' }, table, none, more));
 }
 
 export async function orderScreen({ main, console: desk }, id) {
     const order = await desk.call('GET', `/v1/admin/orders/${encodeURIComponent(id)}`);
+    await desk.names.needItems([order.item_id]);
     const facts = [
         ['status', statusChip(order.status)],
         ['user', el('a', { href: `#/orders?user=${order.user_id}` }, String(order.user_id))],
-        ['itemId', String(order.item_id)],
+        ['itemId', desk.names.item(order.item_id)],
         ['qty', number(order.qty)],
         ['amount', money(order.amount_cents, order.currency)],
         ['made', dateTime(order.created_at_ms)],

@@ -6,8 +6,8 @@
 
 import { Refusal } from '/assets/net.js';
 import { el } from '/assets/tools.js';
-import { t, dateTime, duration, micros, money, number, problemText, wholeMoney, LANG, LOCALE } from '/assets/console/words.js';
-import { layers } from '/assets/console/live.js';
+import { t, clockTime, dateTime, duration, micros, money, number, problemText, rangeText, wholeMoney, LANG } from '/assets/console/words.js';
+import { layers } from '/assets/console/facts.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 720;
@@ -46,13 +46,12 @@ function courseChart(course, label) {
     const y = (n) => TOP + (HEIGHT - BOTTOM - TOP) * (1 - n / top);
     const line = (key, name) => svg('path', { class: name, d: `M${x(0)} ${y(0)}${rows.map((row, i) => `H${x(i)}V${y(row[key])}`).join('')}H${x(rows.length)}` });
     const days = course.step_ms * rows.length > 2 * 86400000;
-    const clock = new Intl.DateTimeFormat(LOCALE, days ? { dateStyle: 'short', timeStyle: 'short' } : { timeStyle: 'medium' });
     return el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': label }, svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: 'course', role: 'img', 'aria-label': `${label}: ${number(taken)} ${t('r_units')}, ${number(paid)} ${t('r_unitsPaid')}` },
         ...[0, 0.5, 1].flatMap((share) => [
             svg('line', { class: 'course-axis', x1: LEFT, x2: WIDTH - 8, y1: y(top * share), y2: y(top * share) }),
             svg('text', { x: LEFT - 8, y: y(top * share) + 4, 'text-anchor': 'end' }, number(top * share))]),
         ...[0, 1, 2, 3, 4].map((i) => svg('text', { x: x((rows.length * i) / 4), y: HEIGHT - 8, 'text-anchor': ['start', 'middle', 'middle', 'middle', 'end'][i] },
-            clock.format(course.from_ms + (course.step_ms * rows.length * i) / 4))),
+            (days ? dateTime : clockTime)(course.from_ms + (course.step_ms * rows.length * i) / 4))),
         line('taken', 'course-taken'), line('paid', 'course-paid')),
     el('p', { class: 'help' }, el('span', { class: 'key key-taken' }), t('r_units'), ' ', el('span', { class: 'key key-paid' }), t('r_unitsPaid'), ` · ${t('r_step', { length: duration(course.step_ms) })}`));
 }
@@ -116,40 +115,42 @@ function faultsPanel(report) {
         report.faults_since_ms ? el('p', { class: 'help' }, t('r_faultsSince', { time: dateTime(report.faults_since_ms) })) : '');
 }
 
-function figures(report) {
+function figures(report, ofMany) {
     const { funnel, latencies } = report;
+    const front = ofMany ? ` · ${t('ofThisFront')}` : '';
     const list = [
         figure(t('r_through'), permille(report.sell_through_permille)),
         figure(t('r_paid'), wholeMoney(report.paid_cents, report.currency)),
         figure(t('r_orders'), number(report.orders)),
-        funnel.since_ms ? figure(t('r_asking'), `≈ ${number(funnel.buyers_asking)}`) : '',
+        funnel.since_ms ? figure(`${t('r_asking')}${front}`, `≈ ${number(funnel.buyers_asking)}`) : '',
         figure(t('r_winners'), number(report.winners)),
         figure(t('r_unpaidShare'), permille(report.unpaid_permille)),
         figure(t('r_peak'), number(report.peak_orders_per_s)),
-        funnel.peak_requests_per_s ? figure(t('r_peakAsked'), number(funnel.peak_requests_per_s)) : '',
-        latencies.buy_answer.count ? figure(t('buyP99'), micros(latencies.buy_answer.p99_us)) : '',
+        funnel.peak_requests_per_s ? figure(`${t('r_peakAsked')}${front}`, number(funnel.peak_requests_per_s)) : '',
+        latencies.buy_answer.count ? figure(`${t('buyP99')}${front}`, micros(latencies.buy_answer.p99_us)) : '',
         report.booking_ms.count ? figure(t('r_booked'), micros(report.booking_ms.p99 * 1000)) : '',
     ];
     return el('dl', { class: 'figures figures-report' }, ...list);
 }
 
-function funnelPanel(report) {
+function funnelPanel(report, ofMany) {
     const { funnel } = report;
     const counted = funnel.since_ms ? [
         { label: t('r_asked'), n: funnel.requests },
         ...layers(report.rejects).map(({ key, code, n }) => ({ label: key ? t(key) : code, n, kind: 'flow-away' })),
         { label: t('f_tickets'), n: funnel.tickets },
+        ...(funnel.repeated > 0 ? [{ label: t('f_repeated'), n: funnel.repeated }] : []),
         { label: t('f_accepted'), n: funnel.accepted, kind: 'flow-won' },
     ] : [];
     return panel(t('r_funnel'), flows([...counted,
         { label: t('f_locked'), n: funnel.locked, kind: 'flow-won' },
         { label: t('f_paid'), n: funnel.paid, kind: 'flow-won' },
         ...['expired', 'cancelled', 'failed'].filter((key) => funnel[key] > 0).map((key) => ({ label: t(`f_${key}`), n: funnel[key], kind: 'flow-away' })),
-    ]), el('p', { class: 'help' }, !funnel.since_ms ? t('r_notCounted') : `${t('r_counted', { time: dateTime(funnel.since_ms) })} ${funnel.from_the_start ? '' : t('r_notAll')}`));
+    ]), el('p', { class: 'help' }, !funnel.since_ms ? t('r_notCounted') : `${t('r_counted', { time: dateTime(funnel.since_ms) })} ${funnel.from_the_start ? '' : t('r_notAll')} ${ofMany ? t('r_ofFront') : ''}`));
 }
 
 export async function reportScreen({ main, console: desk }, id) {
-    const report = await desk.call('GET', `/v1/admin/sales/${id}/report`);
+    const [report, ofMany] = await Promise.all([desk.call('GET', `/v1/admin/sales/${id}/report`), desk.isOneOfMany()]);
     const file = URL.createObjectURL(new Blob([JSON.stringify(report, null, 2)], { type: 'application/json' }));
     const page = el('button', { type: 'button' }, t('asPage'));
     let made = null;
@@ -171,14 +172,14 @@ export async function reportScreen({ main, console: desk }, id) {
         el('p', { class: 'crumbs' }, el('a', { href: `#/sales/${id}` }, report.name)),
         el('div', { class: 'head-row' }, el('h1', {}, t('reportOf', { name: report.name })),
             el('div', { class: 'acts' }, page, el('a', { class: 'button plain', href: file, download: `sale-${id}-report.json` }, t('asJson')))),
-        el('p', { class: 'help' }, `${dateTime(report.starts_at_ms)} – ${dateTime(report.ends_at_ms)} · ${t(`st_${report.state}`)}`),
-        figures(report),
+        el('p', { class: 'help' }, `${rangeText(report.starts_at_ms, report.ends_at_ms)} · ${t(`st_${report.state}`)}`),
+        figures(report, ofMany),
         el('div', { class: 'columns' },
             el('div', { class: 'stack' },
                 panel(t('r_rush'), courseChart(report.course.rush, t('r_rush'))),
                 panel(t('r_whole'), courseChart(report.course.whole, t('r_whole'))),
                 ...report.items.map((item) => itemPanel(item, report.currency))),
-            el('div', { class: 'stack' }, funnelPanel(report), comparedPanel(report), faultsPanel(report))));
+            el('div', { class: 'stack' }, funnelPanel(report, ofMany), comparedPanel(report), faultsPanel(report))));
     return () => {
         URL.revokeObjectURL(file);
         if (made) URL.revokeObjectURL(made);

@@ -8,36 +8,32 @@
 
 import { Refusal } from '/assets/net.js';
 import { el, setAttr, setText } from '/assets/tools.js';
-import { t, dateTime, dayText, hoursText, minorDigits, money, number, problemText } from '/assets/console/words.js';
+import { t, dayText, hoursText, minorDigits, money, number, problemText, rangeText, shareText } from '/assets/console/words.js';
+import { allSales } from '/assets/console/names.js';
 import { amountText, momentText, moreHours, readChange, readSale, sessionsLeft, units } from '/assets/console/fields.js';
 
+// As the table's head writes it, for where a row stands alone.
+const head = (key) => t(key).replace(/^./, (first) => first.toUpperCase());
 const stateChip = (state) => el('span', { class: `chip sale-${state}` }, t(`st_${state}`));
 
 export async function salesScreen({ main, console: desk }) {
-    const rows = [];
-    for (let after = ''; ;) {
-        const page = await desk.call('GET', `/v1/admin/sales${after && `?after=${encodeURIComponent(after)}`}`);
-        rows.push(...page.sales);
-        if (!page.next || rows.length >= 1000) break;
-        after = String(page.next);
-    }
+    const rows = await allSales(desk);
     rows.sort((a, b) => b.starts_at_ms - a.starts_at_ms);
-    const heads = [['hours'], ['name'], ['state'], ['items', 'right'], ['total', 'right'], ['sold', 'right']];
-    const sum = (sale, key) => number(sale.items.reduce((all, item) => all + item[key], 0));
+    const heads = [['hours'], ['name'], ['state'], ['items', 'right'], ['sold', 'right']];
+    const sum = (sale, key) => sale.items.reduce((all, item) => all + item[key], 0);
     const days = Map.groupBy ? Map.groupBy(rows, (sale) => dayText(sale.starts_at_ms)) : rows.reduce((all, sale) => all.set(dayText(sale.starts_at_ms), [...(all.get(dayText(sale.starts_at_ms)) ?? []), sale]), new Map());
     main.replaceChildren(
         el('div', { class: 'head-row' }, el('h1', {}, t('sales')), el('a', { class: 'button', href: '#/sales/new' }, t('newSale'))),
         rows.length === 0 ? el('p', { class: 'empty' }, t('noSales')) : el('div', { class: 'panel scroll' },
-            el('table', { class: 'list' },
+            el('table', { class: 'list cards' },
                 el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))))),
                 ...[...days].map(([day, sales]) => el('tbody', {}, el('tr', { class: 'day' }, el('th', { scope: 'rowgroup', colspan: heads.length }, day)),
                     ...sales.reverse().map((sale) => el('tr', {},
                         el('td', { class: 'hours' }, hoursText(sale.starts_at_ms, sale.ends_at_ms)),
                         el('th', { scope: 'row' }, el('a', { href: `#/sales/${sale.id}` }, sale.name)),
                         el('td', {}, stateChip(sale.state)),
-                        el('td', { class: 'right' }, number(sale.items.length)),
-                        el('td', { class: 'right' }, sum(sale, 'total')),
-                        el('td', { class: 'right' }, sum(sale, 'sold')))))))));
+                        el('td', { class: 'right', 'data-label': head('items') }, number(sale.items.length)),
+                        el('td', { class: 'right', 'data-label': head('sold') }, shareText(sum(sale, 'sold'), sum(sale, 'total'))))))))));
 }
 
 // ---------------------------------------------------------------- one sale
@@ -91,15 +87,15 @@ export async function saleScreen(context, id) {
     main.replaceChildren(
         el('p', { class: 'crumbs' }, el('a', { href: '#/sales' }, t('sales'))),
         el('div', { class: 'head-row' }, el('h1', {}, sale.name, ' ', stateChip(sale.state)), el('div', { class: 'acts' }, ...buttons)),
-        el('p', { class: 'help' }, `${t('starts')}: ${dateTime(sale.starts_at_ms)} · ${t('ends')}: ${dateTime(sale.ends_at_ms)}`),
-        el('div', { class: 'panel scroll' }, el('table', { class: 'list' },
+        el('p', { class: 'help' }, rangeText(sale.starts_at_ms, sale.ends_at_ms)),
+        el('div', { class: 'panel scroll' }, el('table', { class: 'list cards' },
             el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))), ['draft', 'closed'].includes(sale.state) ? '' : el('th', { scope: 'col' }, t('restockAdd')))),
             el('tbody', {}, ...sale.items.map((item) => el('tr', {},
                 el('th', { scope: 'row' }, el('a', { href: `#/orders?item=${item.id}` }, item.name), item.sku ? el('span', { class: 'help' }, ` ${item.sku}`) : ''),
                 el('td', {}, t(`is_${item.state}`)),
-                el('td', { class: 'right' }, money(item.price_cents, sale.currency)),
-                ...['total', 'available', 'locked', 'sold'].map((key) => el('td', { class: 'right' }, number(item[key]))),
-                el('td', { class: 'right' }, item.limit_per_user ? number(item.limit_per_user) : t('noLimit')),
+                el('td', { class: 'right', 'data-label': head('price') }, money(item.price_cents, sale.currency)),
+                ...['total', 'available', 'locked', 'sold'].map((key) => el('td', { class: 'right', 'data-label': head(key) }, number(item[key]))),
+                el('td', { class: 'right', 'data-label': head('limit') }, item.limit_per_user ? number(item.limit_per_user) : t('noLimit')),
                 ['draft', 'closed'].includes(sale.state) ? '' : el('td', {}, restockForm(desk, item, again))))))));
 }
 

@@ -27,17 +27,37 @@ export function translate(root) {
 
 const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(LOCALE, { notation: 'compact', maximumFractionDigits: 1 });
-const stamp = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
 
-const day = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'full' });
-const hour = new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+// Time is written in one way everywhere: 24 hours, the day before the month, the year only where it is another one.
+const DATES = CHINESE ? 'zh-CN' : 'en-GB';
+const part = (options) => new Intl.DateTimeFormat(DATES, { hourCycle: 'h23', ...options });
+const second = part({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const minute = part({ hour: '2-digit', minute: '2-digit' });
+const [dayHere, dayThere] = [{}, { year: 'numeric' }].map((year) => part({ month: 'short', day: 'numeric', ...year }));
+const [weekdayHere, weekdayThere] = [{}, { year: 'numeric' }].map((year) => part({ weekday: 'long', month: 'long', day: 'numeric', ...year }));
 
-export const dayText = (ms) => day.format(ms);
+const yearOf = (ms) => new Date(ms).getFullYear();
+const isThisYear = (ms) => yearOf(ms) === yearOf(Date.now());
+const dayOf = (ms) => new Date(ms).setHours(0, 0, 0, 0);
+const isNextDay = (from, to) => new Date(from).setHours(24, 0, 0, 0) === dayOf(to);
+
+export const clockTime = (ms) => second.format(ms);
+export const dateText = (ms) => (isThisYear(ms) ? dayHere : dayThere).format(ms);
+export const dayText = (ms) => (isThisYear(ms) ? weekdayHere : weekdayThere).format(ms);
 // Of one day: its hours; a session that ends on another says which.
-export const hoursText = (from, to) => `${hour.format(from)} – ${dayText(from) === dayText(to) ? hour.format(to) : stamp.format(to)}`;
+export function hoursText(from, to) {
+    if (dayOf(from) === dayOf(to)) return `${minute.format(from)} – ${minute.format(to)}`;
+    return `${minute.format(from)} – ${(isNextDay(from, to) && t('nextDay')) || dateText(to)} ${minute.format(to)}`;
+}
+export const rangeText = (from, to) => `${dateText(from)} ${hoursText(from, to)}`;
 export const number = (n) => whole.format(n);
 export const compact = (n) => (Math.abs(n) < 10000 ? whole.format(n) : short.format(n));
-export const dateTime = (ms) => (ms ? stamp.format(ms) : '—');
+export const dateTime = (ms) => (ms ? `${dateText(ms)} ${clockTime(ms)}` : '—');
+// "37 of 100 (37 %)": 100 % only where nothing is left, 0 % only where nothing went.
+export function shareText(n, all) {
+    const percent = all > 0 ? Math.floor((100 * n) / all) : 0;
+    return t('shareOf', { n: number(n), all: number(all), percent: n > 0 && percent === 0 ? '< 1' : percent });
+}
 
 export function money(cents, currency, options = {}) {
     const whole = cents / 10 ** minorDigits(currency);
