@@ -161,14 +161,15 @@ job(['login-phone-en-light'], async (name) => {
 });
 
 let desk = null;
+let wares = [];
 
 // A server of its own, so that the operator sees the demonstration and not what the other pictures needed; under load, so
 // that there is something to see.
 async function consoleAt(name, hash, ready) {
     if (!desk) {
         desk = await startServer();
-        const { items } = (await getSales(desk)).find((sale) => sale.state === 'open');
-        await operate(desk, `/v1/admin/items/${items.at(-1).id}/restock`, { add: 8000, request_id: 'enough-to-go-on' });
+        wares = (await getSales(desk)).find((sale) => sale.state === 'open').items;   // others open meanwhile
+        await operate(desk, `/v1/admin/items/${wares.at(-1).id}/restock`, { add: 8000, request_id: 'enough-to-go-on' });
         await rush(5, 300);
     }
     const page = await (await openContext(options(name))).newPage();
@@ -181,8 +182,9 @@ async function consoleAt(name, hash, ready) {
         await page.locator(`main ${ready}`).first().waitFor();
         return shoot(page, name);
     }
-    const load = rush(75, 120);
-    await page.waitForTimeout(60000);   // until the chart has a course
+    for (const [seconds, perSecond] of [[12, 60], [15, 240], [12, 120]]) await rush(seconds, perSecond);   // the chart's course
+    const load = rush(12, 180);
+    await page.waitForTimeout(7000);
     await shoot(page, name, { full: true });
     await load;
 }
@@ -191,10 +193,9 @@ let came = 1;
 
 // Buyers for so many seconds, so many new ones in each: some pay, some give up, most come too late for what is scarce.
 async function rush(seconds, perSecond) {
-    const { items } = (await getSales(desk)).find((sale) => sale.state === 'open');
     const first = came;
     came += 100000;
-    await loadTool(desk, ['--item', items.map((item) => item.id).join(), '--mode', 'open', '--rate', perSecond, '--duration', seconds, '--users', 100000,
+    await loadTool(desk, ['--item', wares.map((item) => item.id).join(), '--mode', 'open', '--rate', perSecond, '--duration', seconds, '--users', 100000,
         '--first-user', first, '--connections', 200, '--pay', 75, '--cancel', 40, '--duplicates', 5, '--no-audit']);
 }
 

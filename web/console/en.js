@@ -109,6 +109,7 @@ export default {
     noneOpen: 'No sale is open.',
     andMore: '{n} more',
     comma: ', ',
+    quoted: '“{name}”',
     putAside: '{n} messages are put aside.',
     outboxOld: 'Decisions have waited in the outbox for {lag}.',
     backlogGrows: 'Booking falls behind: what is to be booked has grown for a minute, to {n}.',

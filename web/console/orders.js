@@ -17,7 +17,7 @@ function orderRow(order, names) {
         el('th', { scope: 'row' }, el('a', { href: `#/orders/${order.order_id}` }, el('code', {}, order.order_id))),
         el('td', {}, statusChip(order.status)),
         el('td', {}, String(order.user_id ?? '')),
-        el('td', {}, names.item(order.item_id)),
+        el('td', { class: 'item-name' }, names.item(order.item_id)),
         el('td', { class: 'right' }, number(order.qty)),
         el('td', { class: 'right' }, money(order.amount_cents, order.currency)),
         el('td', {}, dateTime(order.created_at_ms)));

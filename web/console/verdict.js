@@ -24,7 +24,7 @@ function salesText(message, names) {
     const items = message.items.filter(({ state }) => state === 'open' || state === 'sold_out');
     if (items.length === 0) return t('noneOpen');
     const ids = [...new Set(items.map((item) => item.sale_id))];
-    const shown = ids.slice(0, NAMED).map((id) => names.sale(id) ?? `${t('sale')} ${id}`);
+    const shown = ids.slice(0, NAMED).map((id) => (names.sale(id) ? t('quoted', { name: names.sale(id) }) : `${t('sale')} ${id}`));
     if (ids.length > NAMED) shown.push(t('andMore', { n: number(ids.length - NAMED) }));
     return t('openSales', { list: shown.join(t('comma')), n: number(items.reduce((sum, item) => sum + item.available, 0)) });
 }

@@ -108,6 +108,7 @@ export default {
     noneOpen: '没有进行中的场次。',
     andMore: '另有 {n} 场',
     comma: '、',
+    quoted: '「{name}」',
     putAside: '有 {n} 条消息被搁置。',
     outboxOld: '决定在发件箱里已等待 {lag}。',
     backlogGrows: '落库跟不上：待落库的数量一分钟来一直在增加，现为 {n}。',
