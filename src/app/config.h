@@ -149,6 +149,8 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "paid. Empty: none.")                                                                        \
     X(amqp, prefetch, NUMBER, 1, 65535, 2048, "messages", RESTART,                                 \
       "Messages that a booker may hold before they are booked.")                                   \
+    X(amqp, redrive_s, NUMBER, 0, 604800, 3600, "s", RESTART,                                      \
+      "How often the keeper sends parked messages round again by itself. 0: only when asked.")     \
     X(amqp, events, NAME, 0, 200, "", "", RESTART,                                                 \
       "The exchange that events go out to as CloudEvents (docs/EVENTS.md); in the embedded "       \
       "engine, too. Empty: none go out.")                                                          \

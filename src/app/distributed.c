@@ -23,6 +23,7 @@
 #include "flow/porter.h"
 #include "flow/reconciler.h"
 #include "flow/recover.h"
+#include "flow/redriver.h"
 #include "flow/relay.h"
 #include "flow/remote.h"
 #include "flow/teller.h"
@@ -84,6 +85,7 @@ struct distributed {
     struct porter *porter;
     struct teller *teller;
     struct queue *parked; /* the reconciler's */
+    struct redriver redriver;
     struct reconcile *reconcile;
     struct reconciler *reconciler;
     struct heralding *heralding;
@@ -257,6 +259,7 @@ static void *run_reconciler(void *context)
     (void)pthread_setname_np(pthread_self(), "reconciler");
     while (!atomic_load(&distributed->stopping)) {
         reconciler_turn(distributed->reconciler);
+        (void)redriver_turn(&distributed->redriver, atomic_load(&distributed->keeps));
     }
     return NULL;
 }
@@ -659,6 +662,8 @@ static int make_reconciler(struct distributed *distributed)
                            distributed->loops, config->reconcile_every_s * 1000,
                            &distributed->reconciler);
     parts->shared.reconciler = distributed->reconciler;
+    redriver_init(&distributed->redriver, distributed->parked, distributed->clock,
+                  config->amqp_redrive_s * 1000);
     return error;
 }
 

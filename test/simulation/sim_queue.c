@@ -12,7 +12,7 @@
 #define WINDOW_DEFAULT 1024
 #define PREFETCH_DEFAULT 2048
 /* As the real queue has it: taken so often and never settled, a message is put aside. */
-#define DELIVERY_LIMIT 20
+#define PATIENCE_DEFAULT 20
 
 enum sim_place { AT_READY, AT_RETRY, AT_PARKED, AT_CONSUMER };
 
@@ -58,6 +58,7 @@ struct sim_broker {
     int64_t up_ms; /* down before */
     uint32_t retry_s[RETRIES_MAX];
     uint32_t retry_count;
+    uint32_t patience;
     struct sim_message *messages; /* in no order */
     size_t count;
     size_t room;
@@ -224,7 +225,7 @@ static void lose_consumer(struct sim_queue *queue)
         struct sim_message *message = &broker->messages[i];
         if (message->place == AT_CONSUMER && message->taker == queue) {
             message->deliveries++;
-            message->place = message->deliveries > DELIVERY_LIMIT ? AT_PARKED : AT_READY;
+            message->place = message->deliveries > broker->patience ? AT_PARKED : AT_READY;
             message->taker = NULL;
         }
     }
@@ -499,6 +500,7 @@ struct sim_broker *sim_broker_new(uint64_t seed, const uint32_t *retry_s, size_t
     broker->next_id = 1;
     broker->next_session = 1;
     broker->retry_count = (uint32_t)retry_count;
+    broker->patience = PATIENCE_DEFAULT;
     memcpy(broker->retry_s, retry_s, retry_count * sizeof(*retry_s));
     return broker;
 }
@@ -536,6 +538,11 @@ void sim_broker_down(struct sim_broker *broker, int64_t until_ms)
 {
     sim_broker_cut(broker);
     broker->up_ms = until_ms;
+}
+
+void sim_broker_patience(struct sim_broker *broker, uint32_t deliveries)
+{
+    broker->patience = deliveries;
 }
 
 uint64_t sim_broker_messages(const struct sim_broker *broker)

@@ -35,6 +35,8 @@ void sim_broker_faults(struct sim_broker *broker, const struct sim_queue_faults 
 void sim_broker_cut(struct sim_broker *broker);
 /* Every connection ends, and none can be made before until_ms: a restart, or a broker away. */
 void sim_broker_down(struct sim_broker *broker, int64_t until_ms);
+/* How often a message may be taken and not settled before it is put aside; 20, unless told. */
+void sim_broker_patience(struct sim_broker *broker, uint32_t deliveries);
 /* Messages that exist, wherever. */
 uint64_t sim_broker_messages(const struct sim_broker *broker);
 /* What was announced, in the order it arrived: the at-th of them; NULL: there are no more. An event

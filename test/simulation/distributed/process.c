@@ -167,9 +167,14 @@ static void run_keeper(void *context)
                 lease_drop(&process->lease.port, OFFICE_LEASE);
             }
             office_keep(process->office, error == 0 ? token : 0);
+            process->keeps = error == 0;
             lease_ms = now_ms + LEASE_EVERY_MS;
         }
         keep_round(process, now_ms);
+        uint64_t sent = redriver_turn(&process->redriver, process->keeps);
+        if (sent > 0) {
+            world_note(process->world, "redriven", process->index, sent, 0);
+        }
         (void)fiber_sleep(world_about(process->world, process->world->plan.keeper_us));
     }
 }
@@ -339,6 +344,8 @@ static void make_keeper(struct process *process)
                                       .drain_ms = 1000,
                                       .replay_ms = 1500};
     CHECK(recover_new(ports, options, &process->recover) == 0);
+    redriver_init(&process->redriver, process->world->plan.queue ? &process->parked.queue : NULL,
+                  &process->clock.port, process->world->plan.redrive_ms);
     if (process->places.count < 2) {
         return;
     }
@@ -416,6 +423,7 @@ void process_start(struct world *world, uint32_t index)
     if (world->plan.queue) {
         world_queue_init(&process->publisher, world, true);
         world_queue_init(&process->consumer, world, false);
+        world_queue_init(&process->parked, world, false);
     }
     world_lease_init(&process->lease, world, index);
     (void)fiber_start(world->fibers, group_of(process), run_start, process);
@@ -448,6 +456,7 @@ static void free_parts(struct process *process)
     }
     sim_queue_close(process->publisher.inner);
     sim_queue_close(process->consumer.inner);
+    sim_queue_close(process->parked.inner);
     memory_port_done(&process->writer.inner);
     memory_port_done(&process->reader.inner);
     memory_port_done(&process->keeper_writer.inner);

@@ -170,6 +170,9 @@ static void draw_dials(struct world *world)
     world->plan.stale_ms = stale_ms[prng_below(&prng, 6)];
     world->plan.direct_outbox = (int64_t)prng_below(&prng, 30);
     world->plan.direct_rate = rates[prng_below(&prng, 5)];
+    static const uint32_t patience[] = {20, 20, 2, 1, 0};
+    world->plan.patience = patience[prng_below(&prng, 5)];
+    world->plan.redrive_ms = 2000 + (int64_t)prng_below(&prng, 18000);
 }
 
 static int64_t ask_delay_us(void *context)
@@ -199,6 +202,7 @@ static void open_world(struct world *world)
                                                        .delay_us = ask_delay_us});
     world->broker = sim_broker_new(world_below(world, UINT64_MAX), retry_s, 3);
     sim_broker_time(world->broker, WORLD_NOW_MS);
+    sim_broker_patience(world->broker, world->plan.patience);
     memory_ledger_init_shared(&world->ledger, world->count);
     if (world->count > 1 && world_chance(world, 300)) {
         const char *why = "";

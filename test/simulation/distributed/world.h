@@ -30,6 +30,7 @@
 #include "flow/office.h"
 #include "flow/porter.h"
 #include "flow/recover.h"
+#include "flow/redriver.h"
 #include "flow/relay.h"
 #include "flow/remote.h"
 #include "flow/upkeep.h"
@@ -141,6 +142,8 @@ struct process {
     struct world_segments segments[THREAD_COUNT];
     struct world_queue publisher;
     struct world_queue consumer;
+    struct world_queue parked; /* the keeper's */
+    struct redriver redriver;
     struct world_lease lease;
     struct applier *applier;
     struct engine *engine;
@@ -155,6 +158,7 @@ struct process {
     struct janitor janitor;
     int64_t look_ms;
     bool balances;
+    bool keeps; /* holds the lease */
     struct fiber *fibers[THREAD_COUNT];
     struct fiber *waiting[DESK_COUNT]; /* for the office */
     struct call *calls;
@@ -193,6 +197,8 @@ struct plan {
     int64_t claim_ms;
     int64_t stale_ms; /* decisions that lag so much fail; 0: they wait */
     int64_t direct_outbox, direct_rate;
+    uint32_t patience; /* the broker's, with messages that are taken and not settled */
+    int64_t redrive_ms;
 };
 
 struct world {
