@@ -89,6 +89,8 @@ def test_a_front_has_the_keeper_rebuild_what_is_wrong(stage, shop):
     reconciled(shop)
     keeper, = stage.kinds["keeper"]
     assert "need=broken" in keeper.log()
+    eventually(lambda: shop.try_ticket(shop.user(), lot.item).status == 201,
+               "the front to hear that the segment is open again")
     for _ in range(4):
         queued(shop, lot.item)
     user = shop.user()
