@@ -4,8 +4,8 @@
 -- its place has a third word, so that no front's call fits it; restore.lua fills and opens it.
 -- `base` is the event it is filled as of: one that is closed is not begun again as of another.
 -- KEYS: meta.
--- ARGV: epoch, run id, fence, event, highest time, room for orders, buyers, items, sales, and for
---       entries of the outbox (0: no bound).
+-- ARGV: epoch, run id, fence, event, highest time (the ledger's: believed as in event.lua), room for
+--       orders, buyers, items, sales, and for entries of the outbox (0: no bound).
 local meta = redis.call('HMGET', KEYS[1], 'place', 'fence', 'base')
 local epoch, run, closed = string.match(meta[1] or '0 -', '^(%d+) (%S+) ?(%a*)$')
 if tonumber(ARGV[3]) < tonumber(meta[2] or 0) then
@@ -18,8 +18,13 @@ elseif tonumber(epoch) >= tonumber(ARGV[1]) then
     return 'X ' .. (meta[1] or '-')
 end
 redis.call('DEL', KEYS[1])
+local time, high = redis.call('TIME'), ARGV[5]
+local most = time[1] * 1000 + math.floor(time[2] / 1000) + SEGMENT_CLOCK_OFF_MS
+if tonumber(high) > most then
+    high = string.format('%.0f', most)
+end
 -- What every call reads stands first: a small hash is searched from its beginning.
-redis.call('HSET', KEYS[1], 'place', ARGV[1] .. ' ' .. ARGV[2] .. ' closed', 'high', ARGV[5],
+redis.call('HSET', KEYS[1], 'place', ARGV[1] .. ' ' .. ARGV[2] .. ' closed', 'high', high,
     'orders_left', ARGV[6], 'buyers_left', ARGV[7], 'out_max', ARGV[10], 'event', ARGV[4],
     'fence', ARGV[3], 'items_left', ARGV[8], 'sales_left', ARGV[9], 'base', ARGV[4])
 return VERDICT_DONE .. ' 0 0 0 0 0'

@@ -28,8 +28,18 @@ end
 
 -- The last thing an event writes.
 local function write_meta(number)
-    -- What is no event says nothing about the ledger's time.
-    local high = not asked and tonumber(ARGV[5]) > tonumber(meta[2]) and ARGV[5] or meta[2]
+    -- What is no event says nothing about the ledger's time. And that may be wrong: sales begin and
+    -- end by this server's, so it raises the highest time seen no further than a clock may be off.
+    local high = meta[2]
+    if not asked and tonumber(ARGV[5]) > tonumber(high) then
+        local time = call('TIME')
+        local most = time[1] * 1000 + math.floor(time[2] / 1000) + SEGMENT_CLOCK_OFF_MS
+        if tonumber(ARGV[5]) <= most then
+            high = ARGV[5]
+        elseif most > tonumber(high) then
+            high = text('%.0f', most)
+        end
+    end
     call('HSET', KEYS[1], 'high', high, 'event', number, 'fence', fence)
 end
 local function tell(news)

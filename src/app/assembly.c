@@ -101,7 +101,10 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     if (state.error != 0) {
         return assembly_fail("cannot read the ledger", state.error, "");
     }
-    inside_time_raise(&assembly->time, state.highest_ms);
+    if (assembly->options.spool == NULL) { /* else its time is compared with the gate's, and the
+                                            * database has a clock of its own, which may be wrong */
+        inside_time_raise(&assembly->time, state.highest_ms);
+    }
     int error = assembly->options.spool == NULL
                     ? engine_new(&assembly->gate, assembly->journal, loops, &assembly->engine)
                     : engine_new_remote(assembly->options.gate, assembly->journal, loops,

@@ -20,8 +20,6 @@
 /* The richest home draws on others in every second of such times only: two homes that want what both
  * have together must not exchange it for ever. */
 #define RICHEST_TURN_MS 500
-/* A front whose time is further from the gate's sells nothing. */
-#define CLOCK_OFF_MS 100
 
 struct granted {
     struct wish wish;
@@ -70,7 +68,8 @@ static void check_clock(struct upkeep *upkeep, uint32_t segment, const struct se
                         int64_t before_ms, int64_t after_ms)
 {
     struct places *places = upkeep->parts.places;
-    int64_t slack = CLOCK_OFF_MS + (after_ms - before_ms);
+    /* It was asked somewhere between the two: from the middle, half of the way there and back. */
+    int64_t slack = SEGMENT_CLOCK_OFF_MS + (after_ms - before_ms) / 2;
     int64_t off = state->server_ms - (before_ms + after_ms) / 2;
     uint64_t bit = 1ULL << segment;
     upkeep->clocks_off =
@@ -138,9 +137,10 @@ static void look(struct upkeep *upkeep, uint32_t segment, uint64_t ledger_epoch)
     }
     check_clock(upkeep, segment, &state, before_ms, after_ms);
     bool agree = state.outcome == SEGMENT_DONE && state.epoch == ledger_epoch && ledger_epoch != 0;
-    upkeep->closed |= (uint64_t)!agree << segment;
-    place(upkeep, segment, agree ? ledger_epoch : 0, agree && state.open);
-    upkeep->serves |= (uint64_t)(agree && state.open) << segment;
+    bool open = agree && state.open && !state.broken; /* what it decides may not hold */
+    upkeep->closed |= (uint64_t)!open << segment;
+    place(upkeep, segment, agree ? ledger_epoch : 0, open);
+    upkeep->serves |= (uint64_t)open << segment;
 }
 
 /* The ledger is away: what they are called by stays as it is, and so do the doubts. But whether one
@@ -156,7 +156,8 @@ static void look_who_is_back(struct upkeep *upkeep, uint64_t doubts)
             continue;
         }
         segments_look(upkeep->parts.segments, s, &state);
-        bool back = state.outcome == SEGMENT_DONE && state.epoch == epoch && state.open;
+        bool back =
+            state.outcome == SEGMENT_DONE && state.epoch == epoch && state.open && !state.broken;
         upkeep->serves |= (uint64_t)back << s;
     }
 }

@@ -62,6 +62,10 @@ struct segment_call {
     struct order_view order;
 };
 
+/* So far may a clock be from a segment's server's: a front that is further off sells nothing, and an
+ * event's time counts no further ahead. */
+#define SEGMENT_CLOCK_OFF_MS 100
+
 struct segment_state {
     enum segment_outcome outcome; /* DONE, NOT_ASKED, NOT_KNOWN; STALE: made for another server, or
                                    * empty; epoch is 0 where there is nothing */

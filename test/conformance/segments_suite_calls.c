@@ -403,6 +403,42 @@ void suite_a_sale_is_forgotten_bit_by_bit(void **state)
     assert_int_equal(REFUSAL_NO_SUCH_ITEM, suite_ask(&question));
 }
 
+/* ---- the ledger's clock ---- */
+
+/* A sale that begins in a minute by the server's clock, and what a buyer is told of it now. */
+static enum refusal asked_before_the_start(int64_t server_ms, int64_t ledger_ms, bool by_event)
+{
+    struct segment_step begin = suite_begin(EVENT);
+    struct segment_step sale = suite_sale(SALE_WARM);
+    begin.highest_ms = by_event ? server_ms : ledger_ms;
+    sale.starts_at_ms = server_ms + 60000;
+    sale.ends_at_ms = server_ms + 120000;
+    const struct segment_step steps[] = {begin, sale, suite_item(12, 0), {.kind = STEP_OPEN}};
+    suite.epoch++;
+    suite.after = EVENT;
+    assert_int_equal(SEGMENT_DONE, suite_rebuild_at(0, 0, steps, 4));
+    suite.ut->place(suite.ut->context, 0, suite.epoch);
+    if (by_event) {
+        struct segment_call call = suite_event(GATE_SKIP, suite_fresh(12, 1));
+        call.command.now_ms = ledger_ms;
+        suite_apply_done(call);
+    }
+    struct gate_ask question = suite_buy(7, suite_fresh(12, 1), 1);
+    question.now_ms = server_ms;
+    question.ticket_expires_ms = server_ms + 100000;
+    return suite_ask(&question);
+}
+
+void suite_the_ledgers_clock_opens_no_sale(void **state)
+{
+    (void)state;
+    int64_t server_ms = suite_look(0).server_ms;
+    for (int by_event = 0; by_event <= 1; by_event++) {
+        assert_int_equal(REFUSAL_TOO_EARLY,
+                         asked_before_the_start(server_ms, server_ms + 90000, by_event != 0));
+    }
+}
+
 /* ---- decisions made again ---- */
 
 void suite_a_decision_again_is_made_with_its_own_time(void **state)

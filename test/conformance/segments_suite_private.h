@@ -17,6 +17,7 @@
     X(behind_a_refused_event_the_others_wait)                                                      \
     X(an_order_that_failed_elsewhere_is_noted)                                                     \
     X(a_sale_is_forgotten_bit_by_bit)                                                              \
+    X(the_ledgers_clock_opens_no_sale)                                                             \
     X(a_decision_again_is_made_with_its_own_time)                                                  \
     X(a_decision_again_meets_a_sale_that_was_paused_or_closed_since)                               \
     X(a_decision_again_is_still_a_decision)                                                        \

@@ -11,6 +11,7 @@
 
 #define RUN 1
 #define FENCE 1
+#define SERVER_MS 1700000000000 /* later than anything in the suite */
 
 /* Every history has a segment of its own: a new epoch. */
 static void reset(void *context, struct gate_sizes sizes)
@@ -18,6 +19,7 @@ static void reset(void *context, struct gate_sizes sizes)
     struct server_state *server = context;
     struct server_script script = {.kind = SCRIPT_STEP,
                                    .run = RUN,
+                                   .now_ms = SERVER_MS,
                                    .epoch = server->epoch + 1,
                                    .fence = FENCE,
                                    .step = {.kind = STEP_BEGIN, .sizes = sizes}};
@@ -35,6 +37,7 @@ static enum verdict step(void *context, const struct gate_command *command,
     struct server_state *server = context;
     struct server_script script = {.kind = SCRIPT_CALL,
                                    .run = RUN,
+                                   .now_ms = SERVER_MS,
                                    .epoch = server->epoch,
                                    .after = server->gate.applied_event,
                                    .buy = command->kind == GATE_RESERVE,

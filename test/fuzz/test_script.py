@@ -12,7 +12,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.join(ROOT, "test/fuzz")
-KEPT_FILES = 60
+KEPT_FILES = 80
 KEPT_BYTES = 100_000
 
 

@@ -235,9 +235,15 @@ static bool note_failed(struct gate *gate, const struct gate_command *command,
                                                      .state = ORDER_FAILED,
                                                      .reason = (uint8_t)command->reason});
     gate->applied_event = command->event;
-    gate->highest_ms = command->now_ms > gate->highest_ms ? command->now_ms : gate->highest_ms;
     *ret_effects = (struct gate_effects){.slot = slot, .item_slot = item};
     return true;
+}
+
+/* A time of the ledger, as far as it can be by the server's own. */
+static int64_t believed_ms(const struct server_script *script, int64_t ledger_ms)
+{
+    int64_t most_ms = script->now_ms + SEGMENT_CLOCK_OFF_MS;
+    return ledger_ms < most_ms ? ledger_ms : most_ms;
 }
 
 static void event(struct server_state *state, const struct server_script *script,
@@ -260,10 +266,13 @@ static void event(struct server_state *state, const struct server_script *script
         answer->outcome = SEGMENT_BROKEN;
         return;
     }
+    int64_t highest_ms = gate->highest_ms;
     answer->verdict = note_failed(gate, command, &answer->effects)
                           ? VERDICT_DONE
                           : gate_step(gate, command, &answer->effects);
     answer->wrote = answer->verdict == VERDICT_DONE || answer->verdict == VERDICT_MORE;
+    int64_t time_ms = believed_ms(script, command->now_ms);
+    gate->highest_ms = answer->wrote && time_ms > highest_ms ? time_ms : highest_ms;
 }
 
 static bool place_fits(const struct server_state *state, const struct server_script *script)
@@ -325,7 +334,7 @@ static void begin(struct server_state *state, const struct server_script *script
     state->memory = gate_memory(script->step.sizes);
     gate_init(&state->gate, script->step.sizes, state->memory, script->epoch);
     state->gate.applied_event = script->step.event;
-    state->gate.highest_ms = script->step.highest_ms;
+    state->gate.highest_ms = believed_ms(script, script->step.highest_ms);
     answer->wrote = true;
 }
 

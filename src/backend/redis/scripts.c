@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "port/gate.h"
+#include "port/segments.h"
 
 /* Written by the build, as three words of eight bytes a row (cmake/SluiceTargets.cmake). */
 struct lua_file {
@@ -25,7 +26,8 @@ static const struct {
                  REFUSALS(X) ORDER_STATES(X) SALE_STATES(X) GATE_COMMANDS(X)
 #undef X
                      NAME(ASK_BUY) NAME(ASK_TICKET) NAME(ASK_ORDER) NAME(ASK_ITEM) NAME(STOCK_MAX)
-                         NAME(BUYER_ENDED_MAX) NAME(UINT32_MAX) NAME(REDIS_BUCKETS)};
+                         NAME(BUYER_ENDED_MAX) NAME(UINT32_MAX) NAME(REDIS_BUCKETS)
+                             NAME(SEGMENT_CLOCK_OFF_MS)};
 
 static bool is_name(char c)
 {

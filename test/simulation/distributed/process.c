@@ -390,7 +390,6 @@ static void run_start(void *context)
     while (ledger_read(&process->writer.ledger, &state) != LEDGER_DONE || state.error != 0) {
         (void)fiber_sleep(200000); /* who runs it starts it again */
     }
-    inside_time_raise(&process->time, state.highest_ms);
     make_front(process);
     make_office(process);
     while (office_start(process->office) != 0) {

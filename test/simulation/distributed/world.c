@@ -173,6 +173,9 @@ static void draw_dials(struct world *world)
     static const uint32_t patience[] = {20, 20, 2, 1, 0};
     world->plan.patience = patience[prng_below(&prng, 5)];
     world->plan.redrive_ms = 2000 + (int64_t)prng_below(&prng, 18000);
+    /* The database's clock, where clocks differ at all. */
+    static const int64_t ledger_ahead_us[] = {0, 0, 3000000, -3000000, 30000000};
+    world->plan.ledger_ahead_us = ledger_ahead_us[prng_below(&prng, 5)];
 }
 
 static int64_t ask_delay_us(void *context)
@@ -191,8 +194,9 @@ static void open_world(struct world *world)
     static const uint32_t retry_s[] = {1, 2, 4};
     bool drift = (world->plan.faults >> FAULT_DRIFT & 1) != 0;
     world_clock_init(&world->clock, world, 0, 0);
-    world_clock_init(&world->ledger_clock, world, drift ? world_between(world, -80000, 80000) : 0,
-                     0);
+    int64_t ledger_us = drift ? world_between(world, -80000, 80000) : 0;
+    world_clock_init(&world->ledger_clock, world,
+                     drift ? ledger_us + world->plan.ledger_ahead_us : 0, 0);
     world->segments =
         sim_segments_new((struct sim_segments_options){.segments = world->plan.segments,
                                                        .clock = &world->clock.port,

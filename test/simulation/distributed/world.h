@@ -199,6 +199,7 @@ struct plan {
     int64_t direct_outbox, direct_rate;
     uint32_t patience; /* the broker's, with messages that are taken and not settled */
     int64_t redrive_ms;
+    int64_t ledger_ahead_us;
 };
 
 struct world {

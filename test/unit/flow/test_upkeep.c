@@ -1,6 +1,12 @@
 /* Upkeep: epochs that ledger and segments agree on, and what becomes of a front's promises. */
 #include "upkeep_desk.h"
 
+/* As /metrics shows it; -1: it is left out. */
+static int64_t number(enum metric metric)
+{
+    return (int64_t)metrics_sum(&process->metrics, metric) - 1;
+}
+
 /* ---- epochs ---- */
 
 static void it_finds_the_epochs_that_all_agree_on(void **state)
@@ -75,6 +81,20 @@ static void where_they_do_not_agree_nothing_is_decided(void **state)
     assert_int_equal(epoch_of(2), 0);
 }
 
+static void one_that_was_found_wrong_decides_nothing(void **state)
+{
+    (void)state;
+    turn();
+    assert_int_equal(ask(1), REFUSAL_NONE);
+    segments_tell(world.segments.hands,
+                  &(struct segment_news){.kind = NEWS_BROKEN, .segment = 1, .epoch = 1});
+    pass_and_turn(1000);
+    assert_int_equal(epoch_of(1), 1); /* its events, and what it decided, are of this one still */
+    assert_int_equal(ask(1), REFUSAL_UNKNOWN_OUTCOME);
+    assert_int_equal(ask(0), REFUSAL_NONE);
+    assert_int_equal(number(METRIC_SEGMENTS_CLOSED), 1);
+}
+
 static void one_that_is_away_stays_what_it_was(void **state)
 {
     (void)state;
@@ -123,12 +143,6 @@ static void a_doubt_is_looked_at_at_once(void **state)
 }
 
 /* ---- numbers for whoever watches ---- */
-
-/* As /metrics shows it; -1: it is left out. */
-static int64_t number(enum metric metric)
-{
-    return (int64_t)metrics_sum(&process->metrics, metric) - 1;
-}
 
 static void who_watches_sees_which_server_is_away(void **state)
 {
@@ -537,6 +551,7 @@ int main(void)
         TEST(it_is_ready_when_every_epoch_is_known),
         TEST(it_is_ready_when_every_segment_is_open),
         TEST(where_they_do_not_agree_nothing_is_decided),
+        TEST(one_that_was_found_wrong_decides_nothing),
         TEST(one_that_is_away_stays_what_it_was),
         TEST(a_doubt_is_looked_at_at_once),
         TEST(who_watches_sees_which_server_is_away),
