@@ -14,13 +14,11 @@
 #define READING_US 2000000
 #define READING_MAX 256U
 
-/* A ticket that was refused while its item was sold out, and how often that had been refilled; or one
- * whose order was shown as booked. */
+/* A ticket that was refused while its item was sold out, and how often that had been refilled. */
 struct refused {
     struct order_id id;
     uint64_t refills;
 };
-#define REFILLS_BOOKED UINT64_MAX
 
 struct remote {
     struct gate_port port;
@@ -176,8 +174,7 @@ static void stand_in_line(struct remote *remote, struct gate_ask *ask, bool gate
     if (tell_own(remote, ask, gate_is_there)) {
         return;
     }
-    const struct refused *known = refused_of(remote, ask);
-    if (order_id_equal(known->id, ask->id) && known->refills == REFILLS_BOOKED) {
+    if (spool_is_known(remote->spool, ask->id)) {
         ask->refusal = REFUSAL_UNKNOWN_OUTCOME; /* its buyer has seen more than a place in line */
         return;
     }
@@ -343,7 +340,6 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
         ask->order.state != ORDER_QUEUED) {
         /* The ledger said so first; from here on nobody is told less here. */
         spool_resolve(remote->spool, ask->order.id);
-        *refused_of(remote, ask) = (struct refused){ask->order.id, REFILLS_BOOKED};
     }
     switch (ask->question) {
     case ASK_BUY:

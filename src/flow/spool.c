@@ -31,7 +31,9 @@ struct spool {
     struct slot *slots;
     uint32_t *buckets;
     uint32_t mask;
-    uint32_t capacity;
+    struct order_id *known; /* by hash, mask + 1 of them: what had an outcome, see spool_is_known */
+    uint32_t capacity;      /* slots: more than `most` where the journal held more */
+    uint32_t most;          /* entries that are accepted */
     uint32_t fresh; /* slots never used begin here */
     uint32_t free;
     uint32_t first, last;
@@ -51,10 +53,15 @@ static void unlock(struct spool *spool)
     CHECK(pthread_mutex_unlock(&spool->lock) == 0);
 }
 
-static uint32_t *bucket_of(struct spool *spool, struct order_id id)
+static uint32_t hash_of(const struct spool *spool, struct order_id id)
 {
     uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return &spool->buckets[(h >> 32) & spool->mask];
+    return (uint32_t)(h >> 32) & spool->mask;
+}
+
+static uint32_t *bucket_of(struct spool *spool, struct order_id id)
+{
+    return &spool->buckets[hash_of(spool, id)];
 }
 
 static struct slot *find(struct spool *spool, struct order_id id)
@@ -158,12 +165,13 @@ int spool_new(uint32_t capacity, struct spool **ret_spool)
     while (buckets < capacity) {
         buckets *= 2;
     }
-    spool->capacity = capacity + SPARE;
+    spool->most = spool->capacity = capacity + SPARE;
     spool->mask = buckets - 1;
     spool->slots = calloc(spool->capacity, sizeof(*spool->slots));
     spool->buckets = calloc(buckets, sizeof(*spool->buckets));
+    spool->known = calloc(buckets, sizeof(*spool->known));
     CHECK(pthread_mutex_init(&spool->lock, NULL) == 0);
-    if (spool->slots == NULL || spool->buckets == NULL) {
+    if (spool->slots == NULL || spool->buckets == NULL || spool->known == NULL) {
         spool_free(spool);
         return ERR_NOMEM;
     }
@@ -179,7 +187,22 @@ void spool_free(struct spool *spool)
     (void)pthread_mutex_destroy(&spool->lock);
     free(spool->slots);
     free(spool->buckets);
+    free(spool->known);
     free(spool);
+}
+
+/* A journal may hold more than is accepted: whole files of it are trimmed, so what had its outcome
+ * long ago stands before what has not, and nothing of it may be left out. False: no memory. */
+static bool grow(struct spool *spool)
+{
+    uint32_t capacity = 2 * spool->capacity;
+    struct slot *slots =
+        capacity > spool->capacity ? realloc(spool->slots, capacity * sizeof(*slots)) : NULL;
+    if (slots != NULL) {
+        spool->slots = slots;
+        spool->capacity = capacity;
+    }
+    return slots != NULL;
 }
 
 void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
@@ -200,7 +223,7 @@ void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
     }
     struct gate_command noted = *command;
     noted.event = 0;
-    if (spool->count == spool->capacity) {
+    if (spool->count == spool->capacity && !grow(spool)) {
         spool->overflowed = true;
         return;
     }
@@ -211,7 +234,7 @@ void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
 int spool_begin(struct spool *spool, struct journal *journal)
 {
     spool->journal = journal;
-    return spool->overflowed ? ERR_FULL : 0;
+    return spool->overflowed ? ERR_NOMEM : 0;
 }
 
 /* ---- buys ---- */
@@ -219,7 +242,7 @@ int spool_begin(struct spool *spool, struct journal *journal)
 bool spool_has_room(struct spool *spool)
 {
     lock(spool);
-    bool room = spool->count < spool->capacity - SPARE;
+    bool room = spool->count < spool->most - SPARE;
     unlock(spool);
     return room && journal_has_room(spool->journal, 1);
 }
@@ -249,7 +272,7 @@ static int accept(struct spool *spool, const struct gate_command *command, uint6
         note_decided(spool, slot, epoch);
         slot->entry.epoch = epoch > slot->entry.epoch ? epoch : slot->entry.epoch;
         *ret_lsn = slot->entry.lsn;
-    } else if (spool->count == spool->capacity) {
+    } else if (spool->count >= spool->most) {
         error = ERR_FULL;
     } else {
         uint64_t lsn = 0;
@@ -331,7 +354,16 @@ void spool_resolve(struct spool *spool, struct order_id id)
     if (slot != NULL) {
         drop(spool, slot);
     }
+    spool->known[hash_of(spool, id)] = id;
     unlock(spool);
+}
+
+bool spool_is_known(struct spool *spool, struct order_id id)
+{
+    lock(spool);
+    bool known = order_id_equal(spool->known[hash_of(spool, id)], id);
+    unlock(spool);
+    return known;
 }
 
 /* ---- what became of them ---- */

@@ -40,7 +40,8 @@ struct spool_entry {
 int spool_new(uint32_t capacity, struct spool **ret_spool);
 void spool_free(struct spool *spool);
 void spool_each(void *spool, uint64_t lsn, const struct gate_command *command);
-/* ERR_FULL: the journal holds more than the table has room for. */
+/* ERR_NOMEM: for what the journal holds. It may hold more than is accepted; then there is no room until
+ * outcomes were seen. */
 int spool_begin(struct spool *spool, struct journal *journal);
 
 /* Room for another entry, with some to spare for buys under way. */
@@ -62,8 +63,11 @@ void spool_decided(struct spool *spool, struct order_id id, uint64_t epoch);
 void spool_served(struct spool *spool, struct order_id id);
 /* The segment of one that is not placed is known now. Those behind it stay behind it. */
 void spool_place(struct spool *spool, struct order_id id, uint32_t segment);
-/* The ledger knows what became of it. */
+/* The ledger knows what became of it, be it an entry here or not. */
 void spool_resolve(struct spool *spool, struct order_id id);
+/* Somebody said so since this process began, and it is remembered: whoever cannot ask the gate tells no
+ * less of it. One that is not remembered (a table of fixed size) may be known all the same. */
+bool spool_is_known(struct spool *spool, struct order_id id);
 
 /*
  * Up to max entries that nobody asked about since before_ms, oldest first, marked as looked at

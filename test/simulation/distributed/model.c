@@ -92,6 +92,14 @@ void model_asked(struct world *world, const struct gate_ask *buy)
     order->forgot = world->model.forgot[order->segment];
 }
 
+/* His buyer asks for it after this: no front may tell less then. */
+static void has_seen(struct model_order *order, uint32_t process, enum order_state state)
+{
+    int rank = model_rank(state);
+    order->shown = rank > model_rank(order->shown) ? state : order->shown;
+    order->shown_by[process] = rank > order->shown_by[process] ? rank : order->shown_by[process];
+}
+
 void model_told(struct world *world, uint32_t process, const struct gate_ask *ask,
                 enum order_state shown)
 {
@@ -116,14 +124,11 @@ void model_told(struct world *world, uint32_t process, const struct gate_ask *as
     }
     promise_03_told(world, order, &ask->order);
     /* KNOWN: a front's line knows nothing of what another front has shown meanwhile. */
-    int rank = model_rank((enum order_state)ask->order.state);
-    if (ask->order.lsn == 0 || rank < order->shown_by[process]) {
-        promise_07_told(world, order, shown, (enum order_state)ask->order.state);
+    enum order_state state = (enum order_state)ask->order.state;
+    if (ask->order.lsn == 0 || model_rank(state) < order->shown_by[process]) {
+        promise_07_told(world, order, shown, state);
     }
-    if (rank > model_rank(order->shown)) {
-        order->shown = (enum order_state)ask->order.state;
-    }
-    order->shown_by[process] = rank > order->shown_by[process] ? rank : order->shown_by[process];
+    has_seen(order, process, state);
 }
 
 void model_pushed(struct world *world, uint32_t process, const struct order_view *view)
@@ -134,6 +139,7 @@ void model_pushed(struct world *world, uint32_t process, const struct order_view
     }
     order->heard[process] = view->version;
     promise_03_told(world, order, view);
+    has_seen(order, process, (enum order_state)view->state);
 }
 
 void model_wrote(struct world *world, const struct ledger_op *op)

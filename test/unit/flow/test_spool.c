@@ -261,6 +261,18 @@ static void a_full_table_or_a_dead_disk_promises_nothing(void **state)
     assert_int_equal(lsn, 77);
 }
 
+static void what_had_its_outcome_is_remembered(void **state)
+{
+    (void)state;
+    (void)accept(1, 1);
+    assert_false(spool_is_known(spool, order_id_once(11, 1, 0)));
+    spool_resolve(spool, order_id_once(11, 1, 0));
+    spool_resolve(spool, order_id_once(11, 2, 0)); /* another front's */
+    assert_true(spool_is_known(spool, order_id_once(11, 1, 0)));
+    assert_true(spool_is_known(spool, order_id_once(11, 2, 0)));
+    assert_false(spool_is_known(spool, order_id_once(11, 3, 0)));
+}
+
 static void decided_ones_are_listed_page_by_page_and_not_marked(void **state)
 {
     (void)state;
@@ -278,8 +290,9 @@ static void decided_ones_are_listed_page_by_page_and_not_marked(void **state)
     assert_int_equal(spool_stale(spool, buy(2).now_ms, buy(50).now_ms, false, entries, 4), 1);
 }
 
-/* A setting was lowered: promises must not be forgotten for it. */
-static void a_table_that_is_too_small_refuses_to_open(void **state)
+/* A setting was lowered, or files hold what had its outcome long ago: no promise is forgotten, and no
+ * new one made until there is room. */
+static void a_journal_that_holds_more_than_is_accepted_is_read_whole(void **state)
 {
     (void)state;
     for (uint64_t user = 1; user <= 6000; user++) {
@@ -289,10 +302,18 @@ static void a_table_that_is_too_small_refuses_to_open(void **state)
         }
     }
     close_all();
-    assert_int_equal(open_with(1000), ERR_FULL);
-    close_all();
-    assert_int_equal(open_with(3000), 0);
+    assert_int_equal(open_with(1000), 0);
     assert_int_equal(numbers().entries, 6000);
+    assert_false(spool_has_room(spool));
+    struct gate_command command = buy(6001);
+    uint64_t lsn = 0;
+    assert_int_equal(spool_accept(spool, &command, 1, &lsn), ERR_FULL);
+    for (uint64_t user = 1; user <= 5001; user++) {
+        spool_resolve(spool, order_id_once(11, user, 0));
+    }
+    assert_int_equal(numbers().entries, 999);
+    assert_true(spool_has_room(spool));
+    assert_int_equal(spool_accept(spool, &command, 1, &lsn), 0);
 }
 
 int main(void)
@@ -307,8 +328,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(decided_ones_are_listed_page_by_page, set_up, tear_down),
         cmocka_unit_test_setup_teardown(decided_ones_are_listed_page_by_page_and_not_marked, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_table_that_is_too_small_refuses_to_open, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_had_its_outcome_is_remembered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_journal_that_holds_more_than_is_accepted_is_read_whole,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_table_or_a_dead_disk_promises_nothing, set_up,
                                         tear_down),
     };
