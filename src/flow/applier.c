@@ -305,6 +305,17 @@ static uint64_t applied(struct sink *sink)
     return 0;
 }
 
+static bool is_behind(struct sink *sink, int32_t segment)
+{
+    const struct applier *applier = (struct applier *)sink;
+    bool behind = false;
+    for (uint32_t s = 0; s < applier->places->count; s++) {
+        behind = behind || (applier->reach[s].behind &&
+                            (segment == SEGMENT_ALL || segment == (int32_t)s));
+    }
+    return behind;
+}
+
 /* ---- what there is room for ---- */
 
 static void room(struct sink *sink, uint32_t *ret_sales, uint32_t *ret_items)
@@ -357,7 +368,7 @@ static bool is_idle(struct sink *sink, uint64_t sale)
     return true;
 }
 
-static const struct sink_ops ops = {apply, applied, turn, room, is_idle};
+static const struct sink_ops ops = {apply, applied, turn, is_behind, room, is_idle};
 
 int applier_new(struct segments *segments, struct places *places, struct ledger *ledger,
                 struct catalog *catalog, struct gate_sizes sizes, struct applier **ret_applier)

@@ -19,7 +19,6 @@
 #define BACKOFF_FIRST_US 50000
 #define BACKOFF_MAX_US 5000000
 #define SLEW_EVERY_US 1000000
-#define HELD_MS 1000
 #define HELD_LOOK_US 50000
 /* An order that is not due yet by the database's clock is tried again after this. */
 #define KEPT_MS 50
@@ -88,66 +87,6 @@ static int catch_up(struct office *office, uint64_t *ret_applied)
 }
 
 /* ---- a batch ---- */
-
-static void answer(struct office *office, struct post *post, int error, uint64_t lsn)
-{
-    bool told[LOOPS_MAX] = {false};
-    while (post != NULL) {
-        struct post *next = post->next;
-        struct office_op *op = (struct office_op *)post;
-        op->error = error;
-        op->lsn = lsn;
-        if (op->loop < office->loops) {
-            told[op->loop] = true;
-        }
-        mailbox_post(&office->outboxes[op->loop], post);
-        post = next;
-    }
-    for (uint32_t i = 0; i < office->loops; i++) {
-        if (told[i]) {
-            waker_wake(engine_waker(office->engine, i));
-        }
-    }
-}
-
-static void answer_posted(struct office *office, int error, uint64_t lsn)
-{
-    struct post *post = office->posted;
-    office->posted = NULL;
-    answer(office, post, error, lsn);
-}
-
-/* An operator who opened a sale expects it to be open: what changes sales or stock is answered when
- * every segment that can be reached has followed, or after a moment. */
-static void answer_followed(struct office *office)
-{
-    bool waits = false;
-    for (size_t i = 0; i < office->batch.count; i++) {
-        enum ledger_kind kind = office->ops[i]->kind;
-        waits = waits || kind == LEDGER_SALE_MOVE || kind == LEDGER_SALE_CHANGE ||
-                kind == LEDGER_RESTOCK;
-    }
-    if (!waits || office->sink->ops->turn(office->sink, office->batch.now_ms, false) == INT64_MAX) {
-        answer_posted(office, 0, 0);
-        return;
-    }
-    struct post **last = &office->held;
-    while (*last != NULL) {
-        last = &(*last)->next;
-    }
-    *last = office->posted;
-    office->posted = NULL;
-    office->held_until_ms = office->batch.now_ms + HELD_MS;
-}
-
-static void answer_held(struct office *office, bool behind, int64_t now_ms)
-{
-    if (office->held != NULL && (!behind || now_ms >= office->held_until_ms)) {
-        struct post *post = office->held;
-        office->held = NULL;
-        answer(office, post, 0, 0);
-    }
-}
 
 /* Whether the gate has room for what a move would load; what is full is refused, before the ledger
  * says yes. room shrinks with every move of the batch that loads. */
@@ -289,7 +228,7 @@ static void batch_failed(struct office *office, int error)
                                                                    : office->backoff_us * 2;
     office->retry_at_us = inside_time_us(office->time) + office->backoff_us;
     office->must_rewind = true;
-    answer_posted(office, error, 0);
+    office_answer_posted(office, error, 0);
     free_own(office);
 }
 
@@ -371,13 +310,13 @@ static void batch_finished(struct office *office)
     atomic_store(&office->pending_deadlines, keeper_pending(office->keeper));
     metrics_add(office->metrics, METRIC_LEDGER_COMMITS_TOTAL, 1);
     if (office->options.shared) {
-        answer_followed(office);
+        office_answer_followed(office);
     } else {
         metrics_set(office->metrics, METRIC_LEDGER_LAG,
                     journal_durable_lsn(engine_journal(office->engine)) -
                         office->booker.booked_lsn);
         /* Everything told about these ops is in the journal by now, whoever's event it was. */
-        answer_posted(office, error, journal_last_lsn(engine_journal(office->engine)));
+        office_answer_posted(office, error, journal_last_lsn(engine_journal(office->engine)));
     }
     free_own(office);
 }
@@ -487,7 +426,7 @@ static void turn_away(struct office *office, int error)
 {
     office->posted = office->waiting;
     office->waiting = NULL;
-    answer_posted(office, error, 0);
+    office_answer_posted(office, error, 0);
 }
 
 /* Puts right what a failed batch, or a lack of memory, left behind. */
@@ -584,14 +523,14 @@ void office_turn(struct office *office, int64_t *ret_sleep_us)
     }
     slew(office);
     take_posts(office);
-    answer_held(office, true, inside_time_ms(office->time));
+    office_answer_held(office, inside_time_ms(office->time));
     if (!may_write(office, ret_sleep_us)) {
         return;
     }
     int64_t now_ms = inside_time_ms(office->time);
     bool hurry = atomic_exchange(&office->hurry, false);
     int64_t again_ms = office->sink->ops->turn(office->sink, now_ms, hurry);
-    answer_held(office, again_ms != INT64_MAX, now_ms);
+    office_answer_held(office, now_ms);
     if (!gather(office, now_ms)) {
         int64_t idle_us = sleep_us(office, now_ms);
         *ret_sleep_us = again_ms >= idle_us / 1000 ? idle_us : again_ms * 1000;

@@ -39,7 +39,8 @@
 struct office_op {
     struct post post; /* first */
     struct ledger_op op;
-    uint32_t loop; /* or desk: loops + 0, 1 ... */
+    uint32_t loop;         /* or desk: loops + 0, 1 ... */
+    int64_t held_until_ms; /* the office's own */
     /* out */
     int error;    /* 0: see op.refusal; else not known to have happened */
     uint64_t lsn; /* tell nobody before this is durable */

@@ -29,8 +29,7 @@ struct office {
     struct ledger_op **ops;
     struct ledger_op *own; /* moves, due and bookings live here */
     struct post *posted;   /* those in the batch */
-    struct post *held;     /* shared: committed, answered when the segments have followed ... */
-    int64_t held_until_ms; /* ... or at this time */
+    struct post *held;     /* shared: committed, answered when their segments have followed */
     size_t own_count;
     struct ledger_batch batch;
     bool in_flight;
@@ -64,6 +63,11 @@ void office_keep_event(struct office *office, const struct ledger_event *event);
 int office_read_now(struct office *office, struct ledger_query *query);
 int office_reload_sale(struct office *office, uint64_t sale);
 int office_load_sales(struct office *office, size_t *ret_count);
+/* The batch's posts (office_answer.c). */
+void office_answer_posted(struct office *office, int error, uint64_t lsn);
+/* Shared: what is looked for at the gate is held while its segment is behind. */
+void office_answer_followed(struct office *office);
+void office_answer_held(struct office *office, int64_t now_ms);
 /* Shared: the same when it was asked for, or long ago. */
 int office_refresh_sales(struct office *office, int64_t now_ms);
 int office_reload_deadlines(struct office *office);

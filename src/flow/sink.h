@@ -21,6 +21,8 @@ struct sink_ops {
     /* A part of what is left behind. In how many ms it is worth to be called again; 0: at once;
      * INT64_MAX: nothing is left. hurry: somebody has just written to the ledger beside the office. */
     int64_t (*turn)(struct sink *sink, int64_t now_ms, bool hurry);
+    /* Whether this segment (SEGMENT_ALL: any) lacks something that this office has committed, or may. */
+    bool (*is_behind)(struct sink *sink, int32_t segment);
     /* How many more sales and items there is room for. */
     void (*room)(struct sink *sink, uint32_t *ret_sales, uint32_t *ret_items);
     /* No unit of the sale is locked: nothing of it is still to be booked, paid or expired. */

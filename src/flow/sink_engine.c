@@ -48,6 +48,13 @@ static int64_t turn(struct sink *sink, int64_t now_ms, bool hurry)
     return INT64_MAX;
 }
 
+static bool is_behind(struct sink *sink, int32_t segment)
+{
+    (void)sink;
+    (void)segment;
+    return false;
+}
+
 static void room(struct sink *sink, uint32_t *ret_sales, uint32_t *ret_items)
 {
     engine_room(((struct sink_engine *)sink)->engine, ret_sales, ret_items);
@@ -58,7 +65,7 @@ static bool is_idle(struct sink *sink, uint64_t sale)
     return engine_sale_idle(((struct sink_engine *)sink)->engine, sale);
 }
 
-static const struct sink_ops ops = {apply, applied, turn, room, is_idle};
+static const struct sink_ops ops = {apply, applied, turn, is_behind, room, is_idle};
 
 void sink_engine_init(struct sink_engine *ret_sink, struct engine *engine)
 {

@@ -223,7 +223,7 @@ bool front_post(struct world *world, uint32_t process, struct office_op *op, int
     free(call);
     world_note(world, "wrote", op->op.kind, (uint64_t)op->error, op->op.refusal);
     if (op->error == 0) {
-        model_wrote(world, &op->op);
+        model_wrote(world, process, &op->op);
     }
     return true;
 }

@@ -142,17 +142,20 @@ void model_pushed(struct world *world, uint32_t process, const struct order_view
     has_seen(order, process, (enum order_state)view->state);
 }
 
-void model_wrote(struct world *world, const struct ledger_op *op)
+void model_wrote(struct world *world, uint32_t process, const struct ledger_op *op)
 {
     if (op->refusal != REFUSAL_NONE) {
         return;
     }
-    const struct model_order *order = model_find(&world->model, op->id);
+    struct model_order *order = model_find(&world->model, op->id);
     if (op->kind == LEDGER_PAY && (order == NULL || order->state != ORDER_PAID)) {
         world_broken(world, 3, "a payment was taken of an order that is not paid");
     }
     if (op->kind == LEDGER_CANCEL && (order == NULL || order->state != ORDER_CANCELLED)) {
         world_broken(world, 3, "an order was said to be cancelled that is not");
+    }
+    if (order != NULL && op->kind == LEDGER_CANCEL) { /* who pays is the shop */
+        has_seen(order, process, ORDER_CANCELLED);
     }
 }
 

@@ -87,7 +87,7 @@ void model_told(struct world *world, uint32_t process, const struct gate_ask *as
 /* A process pushed it to whoever watches. */
 void model_pushed(struct world *world, uint32_t process, const struct order_view *view);
 /* A client was told what came of his write. */
-void model_wrote(struct world *world, const struct ledger_op *op);
+void model_wrote(struct world *world, uint32_t process, const struct ledger_op *op);
 /* A batch has come to the ledger; whether it was committed the ledger's events tell. */
 void model_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void model_lease(struct world *world, const char *name, uint64_t token);
