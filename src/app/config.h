@@ -168,7 +168,7 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "How long a ticket may be used.")                                                            \
     X(ticket, window_s, NUMBER, 0, 604800, 60, "s", RELOAD,                                        \
       "How long before a sale's start tickets are given out.")                                     \
-    X(auth, leeway_s, NUMBER, 0, 3600, 5, "s", RELOAD,                                             \
+    X(auth, leeway_s, NUMBER, 0, 3600, 0, "s", RELOAD,                                             \
       "How long after its exp a buyer's token is still taken, for clocks that differ.")            \
     X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                 \
       "Verified tokens each event loop remembers, so that a signature is checked once.")           \
