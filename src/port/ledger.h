@@ -133,8 +133,8 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                and end only (others given and different: BAD_STATE); the end of a closed sale:
  *                BAD_STATE. NOT_FOUND.
  *   SALE_DELETE  sale_id; only a draft, else BAD_STATE. NOT_FOUND.
- *   SALE_MOVE    sale_id, target (WARM, OPEN, PAUSED, CLOSED) -> sale; repeating a move: repeated.
- *                BAD_STATE, NOT_FOUND.
+ *   SALE_MOVE    sale_id, target (WARM, OPEN, PAUSED, CLOSED) -> sale; repeating a move: repeated,
+ *                and so is WARM of what is OPEN or PAUSED. BAD_STATE, NOT_FOUND.
  *   SALE_FORGET  sale_id; only CLOSED and without LOCKED orders, else BAD_STATE. That no decision of
  *                it is still to be booked is the caller's to know.
  *   CURSOR       key (a reader's name), amount (an event's number) -> how far that reader of events

@@ -247,17 +247,20 @@ enum refusal ledger_sale_change_refusal(const struct sale_row *sale, uint32_t di
     return sale->ends_at_ms <= sale->starts_at_ms ? REFUSAL_BAD_REQUEST : REFUSAL_NONE;
 }
 
-/* The moves of a sale: from (row) to (column). */
+/* The moves of a sale: from (row) to (column). What is open or paused has been warmed, perhaps by
+ * the very request that is being repeated: a warmed sale opens by itself. */
 static const enum ledger_move sale_moves[SALE_STATE_COUNT][SALE_STATE_COUNT] = {
     [SALE_DRAFT] = {[SALE_WARM] = LEDGER_MOVE_LOADS, [SALE_OPEN] = LEDGER_MOVE_LOADS},
     [SALE_WARM] = {[SALE_WARM] = LEDGER_MOVE_SAME,
                    [SALE_OPEN] = LEDGER_MOVE_PLAIN,
                    [SALE_PAUSED] = LEDGER_MOVE_PLAIN,
                    [SALE_CLOSED] = LEDGER_MOVE_PLAIN},
-    [SALE_OPEN] = {[SALE_OPEN] = LEDGER_MOVE_SAME,
+    [SALE_OPEN] = {[SALE_WARM] = LEDGER_MOVE_SAME,
+                   [SALE_OPEN] = LEDGER_MOVE_SAME,
                    [SALE_PAUSED] = LEDGER_MOVE_PLAIN,
                    [SALE_CLOSED] = LEDGER_MOVE_PLAIN},
-    [SALE_PAUSED] = {[SALE_OPEN] = LEDGER_MOVE_PLAIN,
+    [SALE_PAUSED] = {[SALE_WARM] = LEDGER_MOVE_SAME,
+                     [SALE_OPEN] = LEDGER_MOVE_PLAIN,
                      [SALE_PAUSED] = LEDGER_MOVE_SAME,
                      [SALE_CLOSED] = LEDGER_MOVE_PLAIN},
     [SALE_CLOSED] = {[SALE_CLOSED] = LEDGER_MOVE_SAME},

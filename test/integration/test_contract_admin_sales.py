@@ -382,12 +382,22 @@ def test_illegal_moves(server, shop, moves, illegal):
     assert shop.sale(sale) == before
 
 
-def test_an_open_sale_is_never_set_back_by_warm(server, shop):
+@pytest.mark.parametrize("state", ["open", "paused"])
+def test_warm_repeated_later_changes_nothing(server, shop, state):
     lot = shop.lot()
-    response = shop.move(lot.sale, "warm")
-    if response.status != 200:
-        problem(response, 409, "bad_state")
-    assert shop.sale(lot.sale)["state"] == "open"
+    if state == "paused":
+        shop.moved(lot.sale, "pause")
+    before = shop.sale(lot.sale)
+    assert before["state"] == state
+    assert shop.moved(lot.sale, "warm") == before
+    assert shop.sale(lot.sale) == before
+
+
+def test_warm_repeated_after_the_sale_opened_by_itself(server, shop):
+    sale = shop.create_sale(starts_in_ms=300)["id"]
+    shop.moved(sale, "warm")
+    eventually(lambda: shop.sale(sale)["state"] == "open", "the sale's start")
+    assert shop.moved(sale, "warm")["state"] == "open"
 
 
 def test_an_unknown_move(server, shop):

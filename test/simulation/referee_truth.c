@@ -354,12 +354,18 @@ static bool move_legal(enum sale_state from, enum sale_state to, bool begun)
     }
 }
 
+/* The sale is where the move leads, or, of a warm one, has come further by itself. */
+static bool move_made(enum sale_state from, enum sale_state to)
+{
+    return from == to || (to == SALE_WARM && (from == SALE_OPEN || from == SALE_PAUSED));
+}
+
 static void move(struct commit *c, const struct ledger_op *op)
 {
     struct referee *r = c->r;
     struct ref_sale *sale = ref_sale(r, op->sale_id);
     int64_t now_ms = c->batch->now_ms;
-    if (op->refusal != REFUSAL_NONE || (op->repeated && sale->state == op->target)) {
+    if (op->refusal != REFUSAL_NONE || (op->repeated && move_made(sale->state, op->target))) {
         return;
     }
     if (!sale->exists || !move_legal(sale->state, op->target, sale->starts_at_ms <= now_ms)) {

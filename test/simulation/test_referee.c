@@ -14,6 +14,14 @@
 
 /* ---- a history that keeps everything ---- */
 
+/* A warming that is said to have happened before. */
+static void warm_again(void)
+{
+    struct ledger_op op = {
+        .kind = LEDGER_SALE_MOVE, .sale_id = SALE, .target = SALE_WARM, .repeated = true};
+    world_commit(&w, &op, NULL, 0, true);
+}
+
 static void a_whole_sale_passes(void **state)
 {
     (void)state;
@@ -40,7 +48,9 @@ static void a_whole_sale_passes(void **state)
     look(paid, 1);
     move_sale(SALE_PAUSED, EVENT_SALE_PAUSED);
     refuse_buy(NO_LIMIT, 4, 1, "not_open");
+    warm_again();
     move_sale(SALE_OPEN, EVENT_SALE_OPENED);
+    warm_again();
     world_pass_ms(&w, 61000);
     world_end(&w, LEDGER_EXPIRE, again, "");
     world_end(&w, LEDGER_EXPIRE, unpaid, "");
@@ -496,6 +506,15 @@ static void a_final_order_moves(void **state)
     caught(7);
 }
 
+static void warmed_again_after_its_close(void **state)
+{
+    (void)state;
+    move_sale(SALE_CLOSED, EVENT_SALE_CLOSED);
+    fine();
+    warm_again();
+    caught(7);
+}
+
 static void a_view_goes_backwards(void **state)
 {
     (void)state;
@@ -602,6 +621,7 @@ int main(void)
         HISTORY(restocked_twice),
         HISTORY(a_payment_forgotten),
         HISTORY(a_final_order_moves),
+        HISTORY(warmed_again_after_its_close),
         HISTORY(a_view_goes_backwards),
         HISTORY(a_stream_goes_backwards),
         HISTORY(stream_ids_that_do_not_grow),
