@@ -41,11 +41,15 @@ static bool names_order_once(const char *text)
     return first == NULL || strstr(first + 1, "{order_id}") == NULL;
 }
 
-static void read_item(struct form *form, json_t *object, size_t index, struct item_row *item)
+static void read_item(struct form *form, json_t *object, bool create, size_t index,
+                      struct item_row *item)
 {
-    static const char *const names[] = {"id",        "name",           "sku",
-                                        "image_url", "price_cents",    "was_cents",
-                                        "total",     "limit_per_user", NULL};
+    /* What a change has read and sends back is not its to change, and is skipped. */
+    enum { READ_ONLY = 7 };
+    static const char *const names[] = {
+        "sale_id",    "available", "locked",         "sold", "state",     "starts_at_ms",
+        "ends_at_ms", "id",        "name",           "sku",  "image_url", "price_cents",
+        "was_cents",  "total",     "limit_per_user", NULL};
     char path[32];
     int64_t number = 0;
     (void)snprintf(path, sizeof(path), "items[%zu].", index);
@@ -54,7 +58,7 @@ static void read_item(struct form *form, json_t *object, size_t index, struct it
         form_complain(form, "", path, "must be an object");
         return;
     }
-    form_only(form, path, object, names);
+    form_only(form, path, object, create ? names + READ_ONLY : names);
     if (form_number(form, path, object, "id", false, 1, (int64_t)ID_MAX, &number)) {
         item->id = (uint64_t)number;
     }
@@ -79,7 +83,7 @@ static void read_item(struct form *form, json_t *object, size_t index, struct it
     }
 }
 
-static void read_items(struct form *form, json_t *list, struct sale_row *sale)
+static void read_items(struct form *form, json_t *list, bool create, struct sale_row *sale)
 {
     size_t count = json_is_array(list) ? json_array_size(list) : 0;
     if (count == 0 || count > ITEMS_PER_SALE_MAX) {
@@ -93,7 +97,7 @@ static void read_items(struct form *form, json_t *list, struct sale_row *sale)
     }
     sale->items_count = (uint32_t)count;
     for (size_t i = 0; i < count && !form->wrong; i++) {
-        read_item(form, json_array_get(list, i), i, &sale->items[i]);
+        read_item(form, json_array_get(list, i), create, i, &sale->items[i]);
         for (size_t k = 0; k < i && sale->items[i].id != 0; k++) {
             if (sale->items[k].id == sale->items[i].id) {
                 form_complain(form, "", "items", "must not have the same id twice");
@@ -134,12 +138,13 @@ static void read_texts(struct form *form, json_t *root, bool create, struct sale
 static void read_sale(struct form *form, json_t *root, bool create, struct sale_row *sale,
                       uint32_t *ret_changes)
 {
-    static const char *const names[] = {
-        "id",           "name",     "starts_at_ms", "ends_at_ms", "pay_url", "bar_unpaid",
-        "pay_within_s", "currency", "challenge",    "items",      NULL};
+    enum { READ_ONLY = 1 }; /* as for items */
+    static const char *const names[] = {"state",      "id",        "name",       "starts_at_ms",
+                                        "ends_at_ms", "pay_url",   "bar_unpaid", "pay_within_s",
+                                        "currency",   "challenge", "items",      NULL};
     uint32_t changes = 0;
     int64_t number = 0;
-    form_only(form, "", root, names);
+    form_only(form, "", root, create ? names + READ_ONLY : names);
     if (form_number(form, "", root, "id", false, 1, (int64_t)ID_MAX, &number)) {
         sale->id = (uint64_t)number;
     }
@@ -164,7 +169,7 @@ static void read_sale(struct form *form, json_t *root, bool create, struct sale_
     json_t *items = json_object_get(root, "items");
     if (items != NULL || create) {
         changes |= SALE_HAS_ITEMS;
-        read_items(form, items, sale);
+        read_items(form, items, create, sale);
     }
     *ret_changes = changes;
 }

@@ -189,8 +189,8 @@ const char *item_state_text(const struct item_view *view, int64_t now_ms)
     return texts[item_state(view, now_ms)];
 }
 
-void json_item(struct out *out, const struct sale_row *sale, const struct item_row *item,
-               const struct item_view *view, int64_t now_ms)
+static void out_item(struct out *out, const struct sale_row *sale, const struct item_row *item,
+                     const char *image_url, const struct item_view *view, int64_t now_ms)
 {
     out_lit(out, "{\"id\":");
     out_u64(out, item->id);
@@ -201,7 +201,7 @@ void json_item(struct out *out, const struct sale_row *sale, const struct item_r
     out_lit(out, ",\"sku\":");
     out_text_or_null(out, item->sku);
     out_lit(out, ",\"image_url\":");
-    out_text_or_null(out, static_address(item->image_url));
+    out_text_or_null(out, image_url);
     out_lit(out, ",\"price_cents\":");
     out_u64(out, item->price_cents);
     out_lit(out, ",\"was_cents\":");
@@ -225,6 +225,12 @@ void json_item(struct out *out, const struct sale_row *sale, const struct item_r
     out_char(out, '}');
 }
 
+void json_item(struct out *out, const struct sale_row *sale, const struct item_row *item,
+               const struct item_view *view, int64_t now_ms)
+{
+    out_item(out, sale, item, static_address(item->image_url), view, now_ms);
+}
+
 void json_item_row(struct out *out, const struct sale_row *sale, const struct item_row *item,
                    int64_t now_ms)
 {
@@ -235,7 +241,9 @@ void json_item_row(struct out *out, const struct sale_row *sale, const struct it
                              .sale_state = (uint8_t)sale->state,
                              .starts_at_ms = sale->starts_at_ms,
                              .ends_at_ms = sale->ends_at_ms};
-    json_item(out, sale, item, &view, now_ms);
+    /* The picture's address as it was given: one that names the version of a file would not be the
+     * same when it is sent back, and would outlive that version. */
+    out_item(out, sale, item, item->image_url, &view, now_ms);
 }
 
 void json_sale(struct out *out, const struct sale_row *sale, int64_t now_ms)

@@ -129,9 +129,9 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *   RESTOCK      item, amount, key (request_id) -> sale; the same key and amount: repeated; another
  *                amount: DIFFERENT_REQUEST. NO_SUCH_ITEM; BAD_STATE when closed.
  *   SALE_CREATE  sale_in (ids 0: the ledger gives them) -> sale. EXISTS.
- *   SALE_CHANGE  sale_id, sale_in, changes -> sale; while draft anything (items replaced), later name
- *                and end only (others given and different: BAD_STATE); the end of a closed sale:
- *                BAD_STATE. NOT_FOUND.
+ *   SALE_CHANGE  sale_id, sale_in, changes -> sale; while draft anything (items replaced; those
+ *                without an id keep the one of their place), later name and end only (others given
+ *                and different: BAD_STATE); the end of a closed sale: BAD_STATE. NOT_FOUND.
  *   SALE_DELETE  sale_id; only a draft, else BAD_STATE. NOT_FOUND.
  *   SALE_MOVE    sale_id, target (WARM, OPEN, PAUSED, CLOSED) -> sale; repeating a move: repeated,
  *                and so is WARM of what is OPEN or PAUSED. BAD_STATE, NOT_FOUND.

@@ -154,6 +154,20 @@ void ledger_id_pass(uint64_t *next, uint64_t given)
     }
 }
 
+uint64_t ledger_item_id(const struct sale_row *have, const struct sale_row *given, uint32_t at)
+{
+    if (given->items[at].id != 0) {
+        return given->items[at].id;
+    }
+    uint64_t id = have != NULL && at < have->items_count ? have->items[at].id : 0;
+    for (uint32_t i = 0; i < given->items_count; i++) {
+        if (given->items[i].id == id) {
+            return 0;
+        }
+    }
+    return id;
+}
+
 bool ledger_item_is_double(const struct sale_row *sale, uint32_t at)
 {
     for (uint32_t i = 0; i < at; i++) {

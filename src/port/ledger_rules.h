@@ -55,6 +55,13 @@ struct ledger_event ledger_booked_event(const struct order_row *order, int64_t a
  * driven to its end.
  */
 void ledger_id_pass(uint64_t *next, uint64_t given);
+/*
+ * The id of the given item at this place: the one it was given; or, of a change, the one that the
+ * sale's item at this place has now, so that who sends items back without ids changes them instead
+ * of making others (unless that id was given to another one). 0: a new one. have: NULL for a new
+ * sale.
+ */
+uint64_t ledger_item_id(const struct sale_row *have, const struct sale_row *given, uint32_t at);
 /* Whether the item's id, at this place, stands earlier in the sale, too. */
 bool ledger_item_is_double(const struct sale_row *sale, uint32_t at);
 

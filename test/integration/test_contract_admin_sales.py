@@ -269,6 +269,55 @@ def test_a_draft_can_be_changed_in_everything(server, shop):
     assert shop.item(changed["items"][0]["id"])["total"] == 77
 
 
+def test_what_was_read_can_be_sent_back(server, shop):
+    """GET, change one thing, PUT: what only the server says is skipped, and null is left out."""
+    sale = shop.create_sale([item_json(), item_json(name="b", sku="B", was_cents=20,
+                                                    image_url="/assets/demo/headphones.svg")])
+    for change in ({}, {"name": "other"}, {"pay_within_s": 77}):
+        response = server.admin("PUT", f"/sales/{sale['id']}", dict(sale, **change))
+        assert response.status == 200, response
+        sale.update(change)
+        assert response.json() == shop.sale(sale["id"]) == sale
+    sale["items"][1]["total"] = 5
+    response = server.admin("PUT", f"/sales/{sale['id']}", sale)
+    assert response.status == 200, response
+    sale["items"][1]["available"] = 5
+    assert shop.sale(sale["id"]) == sale
+
+
+@pytest.mark.parametrize("state", ["warm", "open", "paused"])
+def test_what_was_read_later_can_be_sent_back(server, shop, state):
+    lot = shop.lot(state="open" if state == "paused" else state, starts_in_ms=3600_000,
+                   ends_in_ms=7200_000, item={"image_url": "/assets/demo/headphones.svg"})
+    if state == "paused":
+        shop.moved(lot.sale, "pause")
+    if state != "warm":
+        assert shop.restock(lot.item, 3).status == 200
+    sale = shop.sale(lot.sale)
+    sale.update(name="other", ends_at_ms=sale["ends_at_ms"] + 1000)
+    response = server.admin("PUT", f"/sales/{lot.sale}", sale)
+    assert response.status == 200, response
+    after = shop.sale(lot.sale)
+    for item in sale["items"]:
+        item["ends_at_ms"] = sale["ends_at_ms"]
+    assert after == sale
+    sale["items"][0]["price_cents"] += 1
+    problem(server.admin("PUT", f"/sales/{lot.sale}", sale), 409, "bad_state")
+    assert shop.sale(lot.sale) == after
+
+
+def test_items_sent_without_ids_are_those_of_their_places(server, shop):
+    sale = shop.create_sale([item_json(name="a"), item_json(name="b")])
+    ids = [item["id"] for item in sale["items"]]
+    more = [item_json(name=name) for name in ("a", "c", "d")]
+    response = server.admin("PUT", f"/sales/{sale['id']}", {"items": more})
+    assert response.status == 200, response
+    items = response.json()["items"]
+    assert [item["name"] for item in items] == ["a", "c", "d"]
+    assert [item["id"] for item in items[:2]] == ids
+    assert items[2]["id"] not in ids
+
+
 def test_a_bad_change_changes_nothing(server, shop):
     sale = shop.create_sale()
     for field, value in (("name", ""), ("pay_within_s", 0), ("items", []), ("ends_at_ms", 1),

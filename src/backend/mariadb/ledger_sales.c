@@ -64,9 +64,9 @@ static int item_ids_check(struct maria *s, const struct sale_row *sale, uint64_t
     return 0;
 }
 
-/* All items of a sale, in the order given. Their ids have been checked. */
-static int items_insert(struct maria *s, uint64_t id, const struct sale_row *sale,
-                        struct next_ids *next)
+/* All items of a sale, in the order given, instead of those it has. Their ids have been checked. */
+static int items_insert(struct maria *s, uint64_t id, const struct sale_row *have,
+                        const struct sale_row *sale, struct next_ids *next)
 {
     enum { ITEM_VALUES = 9, STOCK_VALUES = 3 };
     size_t count = sale->items_count;
@@ -78,7 +78,8 @@ static int items_insert(struct maria *s, uint64_t id, const struct sale_row *sal
     }
     for (uint32_t i = 0; i < count && err == 0; i++) {
         const struct item_row *item = &sale->items[i];
-        int64_t item_id = (int64_t)(item->id != 0 ? item->id : next->item++);
+        uint64_t kept = ledger_item_id(have, sale, i);
+        int64_t item_id = (int64_t)(kept != 0 ? kept : next->item++);
         const struct value row[ITEM_VALUES] = {
             v_int(item_id),           v_int((int64_t)id),         v_int(i),
             v_text(item->name),       v_nonempty(item->sku),      v_nonempty(item->image_url),
@@ -152,7 +153,7 @@ int maria_op_sale_create(struct maria_write *w, struct ledger_op *op)
                     v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
                     v_int(w->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
     if (err == 0) {
-        err = items_insert(s, id, in, &next);
+        err = items_insert(s, id, NULL, in, &next);
     }
     if (err == 0) {
         err = next_ids_write(s, &next);
@@ -167,15 +168,15 @@ static int sale_update(struct maria *s, const struct sale_row *sale)
                      v_text(sale->currency), v_nonempty(sale->pay_url), v_int((int64_t)sale->id));
 }
 
-static int items_replace(struct maria *s, uint64_t sale, const struct sale_row *given)
+static int items_replace(struct maria *s, const struct sale_row *sale, const struct sale_row *given)
 {
     struct next_ids next;
     int err = next_ids_read(s, &next);
     if (err == 0) {
-        err = items_delete(s, sale);
+        err = items_delete(s, sale->id);
     }
     if (err == 0) {
-        err = items_insert(s, sale, given, &next);
+        err = items_insert(s, sale->id, sale, given, &next);
     }
     return err != 0 ? err : next_ids_write(s, &next);
 }
@@ -212,7 +213,7 @@ static int sale_change(struct maria_write *w, struct ledger_op *op, struct sale_
         err = sale_update(w->maria, sale);
     }
     if (err == 0 && (differs & SALE_HAS_ITEMS) != 0) {
-        err = items_replace(w->maria, sale->id, op->sale_in);
+        err = items_replace(w->maria, sale, op->sale_in);
     }
     if (err == 0 && differs != 0 && sale->state != SALE_DRAFT) {
         err = sale_event(w, EVENT_SALE_CHANGED, sale->id, sale->ends_at_ms);

@@ -75,16 +75,16 @@ static int item_insert(struct store *s, uint64_t sale, uint32_t position, uint64
     return err;
 }
 
-/* All items of a sale, in the order given. Their ids have been checked. */
-static int items_insert(struct store *s, uint64_t id, const struct sale_row *sale,
-                        struct next_ids *next)
+/* All items of a sale, in the order given, instead of those it has. Their ids have been checked. */
+static int items_insert(struct store *s, uint64_t id, const struct sale_row *have,
+                        const struct sale_row *sale, struct next_ids *next)
 {
     for (uint32_t i = 0; i < sale->items_count; i++) {
         ledger_id_pass(&next->item, sale->items[i].id);
     }
     for (uint32_t i = 0; i < sale->items_count; i++) {
-        uint64_t given = sale->items[i].id;
-        int err = item_insert(s, id, i, given != 0 ? given : next->item++, &sale->items[i]);
+        uint64_t item = ledger_item_id(have, sale, i);
+        int err = item_insert(s, id, i, item != 0 ? item : next->item++, &sale->items[i]);
         if (err != 0) {
             return err;
         }
@@ -144,7 +144,7 @@ int op_sale_create(struct write *w, struct ledger_op *op)
                     v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
                     v_int(w->batch->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
     if (err == 0) {
-        err = items_insert(s, id, in, &next);
+        err = items_insert(s, id, NULL, in, &next);
     }
     if (err == 0) {
         err = next_ids_write(s, &next);
@@ -159,15 +159,15 @@ static int sale_update(struct store *s, const struct sale_row *sale)
                      v_int(sale->ends_at_ms), v_text(sale->currency), v_nonempty(sale->pay_url));
 }
 
-static int items_replace(struct store *s, uint64_t sale, const struct sale_row *given)
+static int items_replace(struct store *s, const struct sale_row *sale, const struct sale_row *given)
 {
     struct next_ids next;
     int err = next_ids_read(s, &next);
     if (err == 0) {
-        err = items_delete(s, sale);
+        err = items_delete(s, sale->id);
     }
     if (err == 0) {
-        err = items_insert(s, sale, given, &next);
+        err = items_insert(s, sale->id, sale, given, &next);
     }
     return err != 0 ? err : next_ids_write(s, &next);
 }
@@ -198,7 +198,7 @@ static int sale_change(struct write *w, struct ledger_op *op, struct sale_row *s
         err = sale_update(w->store, sale);
     }
     if (err == 0 && (differs & SALE_HAS_ITEMS) != 0) {
-        err = items_replace(w->store, sale->id, op->sale_in);
+        err = items_replace(w->store, sale, op->sale_in);
     }
     if (err == 0 && differs != 0 && sale->state != SALE_DRAFT) {
         err = write_event(w, (struct ledger_event){.kind = EVENT_SALE_CHANGED,

@@ -208,7 +208,7 @@ static void test_change_a_draft(void **state)
     d.sale.pay_within_s = 5;
     d.sale.bar_unpaid = false;
     d.sale.items_count = 2;
-    d.items[0].id = 3; /* one of its own, kept under its id; the other is new */
+    d.items[0].id = 3; /* one of its own, kept under its id; the other is that of its place */
     /* Only what is marked as given counts. */
     struct ledger_op op = change(f, id, &d, SALE_HAS_NAME);
     assert_string_equal(op.sale->name, "other");
@@ -227,12 +227,47 @@ static void test_change_a_draft(void **state)
     assert_int_equal(op.sale->items_count, 2);
     assert_int_equal(op.sale->items[0].id, 3);
     assert_int_equal(op.sale->items[0].price_cents, 100);
-    assert_int_equal(op.sale->items[1].id, 4);
+    assert_int_equal(op.sale->items[1].id, 2);
     sale_row_free(op.sale);
     op = change(f, id, &d, 255 & ~SALE_HAS_ITEMS);
     assert_true(op.repeated);
     sale_row_free(op.sale);
     assert_int_equal(f->events_count, 0);
+}
+
+/* Items that are sent without ids stay the items they are; only what was not there is new. */
+static void test_change_keeps_ids_by_place(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t id = created(f);
+    (void)created(f); /* items 4, 5, 6 */
+    struct draft d;
+    draft_init(&d);
+    d.items[1].price_cents++;
+    struct ledger_op op = change(f, id, &d, SALE_HAS_ITEMS);
+    assert_false(op.repeated);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(op.sale->items[i].id, 1 + i);
+    }
+    assert_int_equal(op.sale->items[1].price_cents, 201);
+    sale_row_free(op.sale);
+    d.sale.items_count = 1;
+    op = change(f, id, &d, SALE_HAS_ITEMS);
+    assert_int_equal(op.sale->items[0].id, 1);
+    sale_row_free(op.sale);
+    d.sale.items_count = 3;
+    op = change(f, id, &d, SALE_HAS_ITEMS);
+    assert_int_equal(op.sale->items[0].id, 1);
+    assert_int_equal(op.sale->items[1].id, 7); /* 2 and 3 are gone for good */
+    assert_int_equal(op.sale->items[2].id, 8);
+    sale_row_free(op.sale);
+    /* The id of a place that was given to another item is that one's. */
+    d.items[2].id = 1;
+    op = change(f, id, &d, SALE_HAS_ITEMS);
+    assert_int_equal(op.sale->items[0].id, 9);
+    assert_int_equal(op.sale->items[1].id, 7);
+    assert_int_equal(op.sale->items[2].id, 1);
+    sale_row_free(op.sale);
 }
 
 static void test_change_refused(void **state)
@@ -461,6 +496,7 @@ int main(void)
         TEST(test_ids_in_use),
         TEST(test_create_of_nonsense),
         TEST(test_change_a_draft),
+        TEST(test_change_keeps_ids_by_place),
         TEST(test_change_refused),
         TEST(test_change_a_known_sale),
         TEST(test_change_a_closed_sale),

@@ -22,7 +22,7 @@ static bool ids_are_free(const struct memory_ledger *ledger, const struct sale_r
 
 /* The items as given, with ids and stock; instead of those that the sale has. */
 static void take_items(struct memory_ledger *ledger, struct sale_row *sale,
-                       const struct sale_row *given)
+                       const struct sale_row *have, const struct sale_row *given)
 {
     struct item_row *items =
         memory_must(calloc(given->items_count > 0 ? given->items_count : 1, sizeof(*items)));
@@ -31,7 +31,8 @@ static void take_items(struct memory_ledger *ledger, struct sale_row *sale,
     }
     for (uint32_t i = 0; i < given->items_count; i++) {
         items[i] = given->items[i];
-        items[i].id = items[i].id != 0 ? items[i].id : ledger->next_item++;
+        uint64_t kept = ledger_item_id(have, given, i);
+        items[i].id = kept != 0 ? kept : ledger->next_item++;
         items[i].sale = sale->id;
         items[i].available = items[i].total;
         items[i].locked = items[i].sold = 0;
@@ -57,7 +58,7 @@ void memory_sale_create(struct memory_write *w, struct ledger_op *op)
     sale->homes = 0;
     sale->regions.count = 0;
     sale->created_at_ms = w->now_ms;
-    take_items(ledger, sale, in);
+    take_items(ledger, sale, NULL, in);
     ledger->sales = memory_grown(ledger->sales, ledger->sales_count, sizeof(struct sale_row *));
     ledger->sales[ledger->sales_count++] = sale;
     op->sale = memory_sale_copy(sale);
@@ -84,7 +85,7 @@ void memory_sale_change(struct memory_write *w, struct ledger_op *op)
     }
     *sale = changed;
     if (items) {
-        take_items(w->ledger, sale, op->sale_in);
+        take_items(w->ledger, sale, sale, op->sale_in);
     }
     op->repeated = differs == 0;
     if (differs != 0 && sale->state != SALE_DRAFT) {
