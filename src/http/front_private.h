@@ -33,7 +33,7 @@ struct slot {
     /* watching */
     struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
     uint64_t item_version;
-    int64_t due_ms;  /* POLL: when to answer anyway */
+    int64_t due_ms;  /* POLL: when to answer anyway; ITEM, LIVE: not told again before */
     int64_t wake_ms; /* when the wheel looks at it: a poll's end, a stream's heartbeat */
     uint32_t key_next, key_previous;
     uint32_t wheel_next, wheel_previous, wheel_place;

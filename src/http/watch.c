@@ -132,8 +132,11 @@ static struct slot *watch_add(struct front *front, struct http_exchange exchange
     key_link(front, exchange.connection);
     wheel_link(front, exchange.connection, due_ms);
     if (kind == WATCH_ITEM || kind == WATCH_LIVE) {
+        if (front->items_first == 0) { /* the first one: the rounds keep its time */
+            front->items_next_ms = front->now_ms + STREAM_EVERY_MS;
+        }
+        slot->due_ms = front->now_ms;
         list_link(front, exchange.connection);
-        front->items_next_ms = 0; /* show it the present state at once */
     } else {
         engine_watch(front->shared->engine, front->loop, key);
     }
@@ -442,22 +445,6 @@ bool watch_notices(struct front *front)
 
 /* ---- items and the dashboard ---- */
 
-void watch_item(struct front *front, struct http_exchange exchange, uint64_t item)
-{
-    if (begin_stream(front, exchange)) {
-        (void)watch_add(front, exchange, WATCH_ITEM, (struct order_id){item, 0},
-                        front->now_ms + HEARTBEAT_MS);
-    }
-}
-
-void watch_live(struct front *front, struct http_exchange exchange)
-{
-    if (begin_stream(front, exchange)) {
-        (void)watch_add(front, exchange, WATCH_LIVE, (struct order_id){0, 0},
-                        front->now_ms + HEARTBEAT_MS);
-    }
-}
-
 /* What the streams of one key are sent in this round: formatted when the first of them is met. */
 struct news {
     struct order_id key;
@@ -507,7 +494,8 @@ static void send_news(struct front *front, uint32_t connection, struct news *new
     /* The state may change with time alone, so compare what is shown, not only the version. */
     uint64_t shown =
         news->view.version * ITEM_STATE_COUNT + (uint64_t)item_state(&news->view, front->now_ms);
-    if (slot->watch == WATCH_ITEM && slot->item_version == shown) {
+    if (front->now_ms < slot->due_ms ||
+        (slot->watch == WATCH_ITEM && slot->item_version == shown)) {
         return;
     }
     struct http_exchange exchange = exchange_of(front, connection);
@@ -515,6 +503,7 @@ static void send_news(struct front *front, uint32_t connection, struct news *new
         return; /* the next round tries again */
     }
     slot->item_version = shown;
+    slot->due_ms = front->now_ms + STREAM_EVERY_MS;
     if (sold && !slot->sold_out_told) {
         char text[96];
         struct out event = out_over(text, sizeof(text));
@@ -541,6 +530,28 @@ static bool serve_streams(struct front *front)
         send_news(front, connection, &news);
     }
     return front->items_cursor == 0;
+}
+
+/* The present state, at once, to this one alone: the others may have been told a moment ago. */
+static void begin_news(struct front *front, struct http_exchange exchange, enum watch_kind kind,
+                       struct order_id key)
+{
+    struct news news;
+    if (begin_stream(front, exchange)) {
+        (void)watch_add(front, exchange, kind, key, front->now_ms + HEARTBEAT_MS);
+        make_news(front, key, &news);
+        send_news(front, exchange.connection, &news);
+    }
+}
+
+void watch_item(struct front *front, struct http_exchange exchange, uint64_t item)
+{
+    begin_news(front, exchange, WATCH_ITEM, (struct order_id){item, 0});
+}
+
+void watch_live(struct front *front, struct http_exchange exchange)
+{
+    begin_news(front, exchange, WATCH_LIVE, (struct order_id){0, 0});
 }
 
 /* ---- time ---- */
@@ -612,8 +623,12 @@ int64_t watch_tick(struct front *front)
             front->items_cursor = front->items_first;
             front->items_next_ms = front->now_ms + STREAM_EVERY_MS;
         }
-        if (front->items_cursor != 0 && !serve_streams(front)) {
-            return front->now_ms;
+        if (front->items_cursor != 0) {
+            if (!serve_streams(front)) {
+                return front->now_ms;
+            }
+            /* From its end: whom this round came to last has a second, too, before the next one. */
+            front->items_next_ms = front->now_ms + STREAM_EVERY_MS;
         }
         next = front->items_next_ms < next ? front->items_next_ms : next;
     }
