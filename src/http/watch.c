@@ -482,37 +482,45 @@ static void make_news(struct front *front, struct order_id key, struct news *new
     }
 }
 
+/* An event of its own, which a slow peer may not take together with the other one: then the next
+ * round tries again, whether or not anything has changed. */
+static void send_sold_out(struct front *front, uint32_t connection, bool sold_out)
+{
+    struct slot *slot = &front->slots[connection];
+    if (!sold_out || slot->sold_out_told) {
+        slot->sold_out_told = sold_out;
+        return;
+    }
+    char text[96];
+    struct out event = out_over(text, sizeof(text));
+    out_lit(&event, "event: item.sold_out\ndata: {\"item_id\":");
+    out_u64(&event, slot->key.hi);
+    out_lit(&event, "}\n\n");
+    slot->sold_out_told =
+        http_stream_send(front->server, exchange_of(front, connection), out_span(&event));
+}
+
 static void send_news(struct front *front, uint32_t connection, struct news *news)
 {
-    static const char sold_out[] = "event: item.sold_out\ndata: {\"item_id\":";
     struct slot *slot = &front->slots[connection];
     if (news->gone) {
         end_stream(front, connection);
         return;
     }
-    bool sold = slot->watch == WATCH_ITEM && news->view.available == 0;
     /* The state may change with time alone, so compare what is shown, not only the version. */
     uint64_t shown =
         news->view.version * ITEM_STATE_COUNT + (uint64_t)item_state(&news->view, front->now_ms);
-    if (front->now_ms < slot->due_ms ||
-        (slot->watch == WATCH_ITEM && slot->item_version == shown)) {
-        return;
+    if (slot->watch == WATCH_LIVE || slot->item_version != shown) {
+        if (front->now_ms < slot->due_ms ||
+            !http_stream_send(front->server, exchange_of(front, connection),
+                              out_span(&news->event))) {
+            return; /* the next round tries again */
+        }
+        slot->item_version = shown;
+        slot->due_ms = front->now_ms + STREAM_EVERY_MS;
     }
-    struct http_exchange exchange = exchange_of(front, connection);
-    if (!http_stream_send(front->server, exchange, out_span(&news->event))) {
-        return; /* the next round tries again */
-    }
-    slot->item_version = shown;
-    slot->due_ms = front->now_ms + STREAM_EVERY_MS;
-    if (sold && !slot->sold_out_told) {
-        char text[96];
-        struct out event = out_over(text, sizeof(text));
-        out_text(&event, sold_out);
-        out_u64(&event, slot->key.hi);
-        out_lit(&event, "}\n\n");
-        slot->sold_out_told = http_stream_send(front->server, exchange, out_span(&event));
-    } else if (!sold) {
-        slot->sold_out_told = false;
+    if (slot->watch == WATCH_ITEM) {
+        send_sold_out(front, connection, news->view.available == 0);
     }
 }
 

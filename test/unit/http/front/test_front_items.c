@@ -1,4 +1,5 @@
-/* Streams of an item: at once for who comes, once a second for everyone. */
+/* Streams of an item: at once for who comes, once a second for everyone, and nothing is lost for
+ * who reads slowly. */
 #include "late_desk.h"
 
 static uint32_t watch_item_events(void)
@@ -83,11 +84,34 @@ static void nobody_is_told_twice_in_a_second(void **state)
     assert_true(told >= STREAMS * 17); /* 20 s */
 }
 
+static void a_slow_reader_is_told_of_the_sell_out_later(void **state)
+{
+    (void)state;
+    uint32_t stream = watch_item_events();
+    expect_shown(stream, 1, OFFICE_UNITS);
+    struct gate_ask all = office_world_buy(&world.office, 1, OFFICE_FREE, OFFICE_UNITS);
+    assert_int_equal(all.refusal, REFUSAL_NONE);
+    front_world_flush(&world);
+    memory_net_window(world.net, stream, 20); /* the beginning of the first event, no more */
+    pass_ms(1000);
+    assert_int_equal(strlen(front_world_heard(&world, stream)), 20);
+    memory_net_window(world.net, stream, SIZE_MAX);
+    front_world_flush(&world);
+    expect_no_text(front_world_heard(&world, stream), "item.sold_out");
+    pass_ms(1000);
+    const char *heard = front_world_heard(&world, stream);
+    assert_int_equal(count_of(heard, "event: item.sold_out\n"), 1);
+    assert_int_equal(count_of(heard, "event: item\n"), 0);
+    pass_ms(1000);
+    assert_string_equal(front_world_heard(&world, stream), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_newcomer_is_served_alone),
         TEST(nobody_is_told_twice_in_a_second),
+        TEST(a_slow_reader_is_told_of_the_sell_out_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
