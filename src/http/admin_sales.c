@@ -447,6 +447,10 @@ static void restock_done(struct front *front, struct front_call *call)
         int64_t now_ms = inside_time_ms(front_shared(front)->time);
         struct out body = front_scratch(front);
         if (front_item(front, op->item, &view)) {
+            /* Numbers of other machines are seen a moment later; these units are on their way. */
+            uint64_t unseen = item->total > view.total ? item->total - view.total : 0;
+            view.total += unseen;
+            view.available += unseen;
             json_item(&body, op->sale, item, &view, now_ms);
         } else { /* a draft is not at the gate yet */
             json_item_row(&body, op->sale, item, now_ms);

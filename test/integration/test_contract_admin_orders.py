@@ -25,6 +25,15 @@ def test_restock_adds_once_for_each_request_id(server, shop):
     assert shop.item(lot.item)["total"] == 13
 
 
+def test_the_answer_to_a_restock_has_the_new_numbers(server, shop):
+    lot = shop.lot(total=5, limit=0)
+    shop.order_locked(shop.user(), lot.item, 2)
+    for n in range(1, 6):
+        answer = shop.restock(lot.item, 7).json()
+        assert answer["total"] == 5 + 7 * n
+        assert answer["available"] + answer["locked"] + answer["sold"] == answer["total"]
+
+
 def test_a_request_id_used_for_another_amount_adds_nothing(server, shop):
     lot = shop.lot(total=5, limit=0)
     request = shop.unique("restock")
