@@ -126,6 +126,21 @@ static bool tell_own(struct remote *remote, struct gate_ask *ask, bool is_unknow
     return true;
 }
 
+/* What the clock, and the sale as the ledger has it, say of a buy, before stock is looked at. */
+static enum refusal window_refusal(const struct item_view *view, const struct gate_ask *ask)
+{
+    if (ask->now_ms >= ask->ticket_expires_ms) {
+        return REFUSAL_BAD_TICKET;
+    }
+    if (view->sale_state == SALE_CLOSED || ask->now_ms >= view->ends_at_ms) {
+        return REFUSAL_ENDED;
+    }
+    if (view->sale_state != SALE_WARM && view->sale_state != SALE_OPEN) {
+        return REFUSAL_NOT_OPEN;
+    }
+    return ask->now_ms < view->starts_at_ms ? REFUSAL_TOO_EARLY : REFUSAL_NONE;
+}
+
 /* Whether a buy may wait for a gate that is away, or behind others (gate_is_there): everything that
  * can be known here says yes. */
 static enum refusal may_stand_in_line(struct remote *remote, struct gate_ask *ask,
@@ -142,17 +157,9 @@ static enum refusal may_stand_in_line(struct remote *remote, struct gate_ask *as
     }
     /* The ledger's word on the sale: the shelf stands still while the gate is away. */
     const struct item_view *view = &known.view;
-    if (ask->now_ms >= ask->ticket_expires_ms) {
-        return REFUSAL_BAD_TICKET;
-    }
-    if (view->sale_state == SALE_CLOSED || ask->now_ms >= view->ends_at_ms) {
-        return REFUSAL_ENDED;
-    }
-    if (view->sale_state != SALE_WARM && view->sale_state != SALE_OPEN) {
-        return REFUSAL_NOT_OPEN;
-    }
-    if (ask->now_ms < view->starts_at_ms) {
-        return REFUSAL_TOO_EARLY;
+    enum refusal refusal = window_refusal(view, ask);
+    if (refusal != REFUSAL_NONE) {
+        return refusal;
     }
     if (item.sold_out && gate_is_there) {
         ask->available = 0;
@@ -428,13 +435,23 @@ static bool find_segment(struct remote *remote, struct gate_ask *ask, uint32_t h
     return true;
 }
 
+/* The ticket met "sold out" here, and nothing has come back since. What goes before that, its time
+ * and the sale's, may have changed: then the gate is asked. */
+static bool is_still_refused(struct remote *remote, const struct gate_ask *ask,
+                             struct shelf_item *ret_item)
+{
+    struct shelf_item known;
+    const struct refused *refused = refused_of(remote, ask);
+    return order_id_equal(refused->id, ask->id) && shelf_find(remote->shelf, ask->item, ret_item) &&
+           ret_item->sold_out && refused->refills == ret_item->refills &&
+           find_item(remote, ask->item, &known) && window_refusal(&known.view, ask) == REFUSAL_NONE;
+}
+
 /* A buy that can be answered without the gate. */
 static bool buy_is_answered(struct remote *remote, struct gate_ask *ask)
 {
     struct shelf_item item;
-    const struct refused *refused = refused_of(remote, ask);
-    if (order_id_equal(refused->id, ask->id) && shelf_find(remote->shelf, ask->item, &item) &&
-        item.sold_out && refused->refills == item.refills) {
+    if (is_still_refused(remote, ask, &item)) {
         ask->refusal = REFUSAL_SOLD_OUT;
         ask->available = 0;
         ask->locked = item.view.locked;

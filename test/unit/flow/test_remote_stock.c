@@ -95,6 +95,27 @@ static void the_flood_on_a_sold_out_item_stays_here(void **state)
     assert_int_equal(remote_front_numbers(&front).entries, 0);
 }
 
+/* Of a ticket that is over, and of a sale that is, something else is to be said. */
+static void what_is_known_is_not_told_out_of_time(void **state)
+{
+    (void)state;
+    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    sell_out(0);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    front.counting.asked = 0;
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_SOLD_OUT);
+    fake_clock_pass_ms(&world.clock, 59999);
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(front.counting.asked, 1);
+    fake_clock_pass_ms(&world.clock, 1);
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_BAD_TICKET);
+    assert_int_equal(front.counting.asked, 2);
+    fake_clock_pass_ms(&world.clock, WIDE_ENDS_MS - 60000);
+    struct gate_ask ask = remote_front_buy(&front, WIDE_FREE, id, 99, 1);
+    ask.ticket_expires_ms = ask.now_ms + 1;
+    assert_int_equal(remote_front_tell(&front, ask).refusal, REFUSAL_ENDED);
+}
+
 static void after_a_refill_it_is_asked_again(void **state)
 {
     (void)state;
@@ -316,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_flood_on_a_sold_out_item_stays_here),
+        TEST(what_is_known_is_not_told_out_of_time),
         TEST(after_a_refill_it_is_asked_again),
         TEST(a_buy_waits_for_units_that_other_segments_have),
         TEST(it_does_not_wait_for_ever),
