@@ -268,7 +268,8 @@ static bool waits_for_refill(struct remote *remote, struct gate_ask *ask)
     if (!may_be_elsewhere(remote, &item)) {
         return false;
     }
-    if (ask->limit != 0 && (uint64_t)ask->held + ask->qty > ask->limit) {
+    bool sold_out = known && item.view.available == 0; /* everywhere: that goes before the limit */
+    if (!sold_out && ask->limit != 0 && (uint64_t)ask->held + ask->qty > ask->limit) {
         ask->refusal = REFUSAL_LIMIT_REACHED; /* no unit is moved for who may not have it */
         return false;
     }

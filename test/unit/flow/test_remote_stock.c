@@ -238,6 +238,27 @@ static void sold_out_is_said_when_all_together_have_too_little(void **state)
     assert_ptr_equal(collect_after_ms(100), &ask);
 }
 
+/* While other segments have units, who is above the limit is told so; once none has, that is. */
+static void sold_out_goes_before_the_limit(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < WIDE_UNITS; i++) {
+        uint64_t user = segments_world_user(&world, 0, 1 + i);
+        struct gate_ask buy =
+            remote_front_buy(&front, WIDE_ONCE, order_id_once(WIDE_ONCE, user, 0), user, 1);
+        assert_int_equal(remote_front_tell(&front, buy).refusal, REFUSAL_NONE);
+    }
+    uint64_t late = segments_world_user(&world, 0, 1 + WIDE_UNITS);
+    struct gate_ask ask =
+        remote_front_buy(&front, WIDE_ONCE, order_id_once(WIDE_ONCE, late, 0), late, 2);
+    assert_int_equal(remote_front_tell(&front, ask).refusal, REFUSAL_LIMIT_REACHED);
+    remote_front_shelf(&front, WIDE_ONCE, 0);
+    ask = remote_front_tell(&front, ask);
+    assert_int_equal(ask.refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(ask.available, 0);
+    assert_int_equal(ask.locked, 100);
+}
+
 /* An item that nobody has looked at yet: others may have it. */
 static void what_is_on_no_shelf_may_be_somewhere(void **state)
 {
@@ -345,6 +366,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_segment_waits_for_nobody, set_up_one, tear_down),
         cmocka_unit_test_setup_teardown(one_segment_waits_for_one_that_was_added, set_up_one,
                                         tear_down),
+        TEST(sold_out_goes_before_the_limit),
         TEST(what_is_on_no_shelf_may_be_somewhere),
         cmocka_unit_test_setup_teardown(a_late_answer_waits_as_well, set_up_late, tear_down),
         TEST(a_ticket_is_given_while_any_segment_has_a_unit),
