@@ -293,6 +293,36 @@ static int page_write(const struct sale_options *options, const struct client *c
     return 0;
 }
 
+/* All sales, page by page, as one answer. */
+static int list_call(const struct client *client, json_t **ret_answer, char *ret_problem,
+                     size_t cap)
+{
+    char path[96] = "/v1/admin/sales";
+    json_t *all = NULL;
+    for (json_int_t after = 0;;) {
+        json_t *page = NULL;
+        int error = client_call(client, "GET", path, span_of(""), &page, ret_problem, cap);
+        if (error != 0) {
+            json_decref(all);
+            return error;
+        }
+        if (all == NULL) {
+            all = json_incref(page);
+        } else {
+            (void)json_array_extend(json_object_get(all, "sales"), json_object_get(page, "sales"));
+            (void)json_object_set(all, "next", json_object_get(page, "next"));
+        }
+        json_decref(page);
+        json_int_t next = json_integer_value(json_object_get(all, "next"));
+        if (next <= after) { /* 0: that was the last one */
+            *ret_answer = all;
+            return 0;
+        }
+        after = next;
+        (void)snprintf(path, sizeof(path), "/v1/admin/sales?after=%lld", (long long)after);
+    }
+}
+
 static int sale_call(const struct sale_options *options, char *ret_problem, size_t cap)
 {
     struct client client;
@@ -315,7 +345,9 @@ static int sale_call(const struct sale_options *options, char *ret_problem, size
     if (error == 0 && options->html != NULL) {
         return page_write(options, &client, path, ret_problem, cap);
     }
-    if (error == 0) {
+    if (error == 0 && kind == SALE_DO_LIST) {
+        error = list_call(&client, &answer, ret_problem, cap);
+    } else if (error == 0) {
         const char *method = kind == SALE_DO_CREATE || kind == SALE_DO_MOVE ? "POST" : "GET";
         error = client_call(&client, method, path, span_of(body != NULL ? body : ""), &answer,
                             ret_problem, cap);

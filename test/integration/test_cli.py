@@ -205,6 +205,15 @@ def test_a_sale_is_moved_listed_shown_and_reported(server, shop, sale_file):
     assert re.search(rf"^sale_id +{sale}$", done(cli(server, "sale", "report", sale)), re.M)
 
 
+def test_all_sales_are_listed_however_many(make_server):
+    server = make_server()
+    shop = Shop(server)
+    ids = [shop.create_sale()["id"] for _ in range(205)]  # a page has 200
+    told = json.loads(done(cli(server, "sale", "list", "--json")))
+    assert [sale["id"] for sale in told["sales"]] == ids and told["next"] is None
+    assert len(done(cli(server, "sale", "list")).splitlines()) == len(ids) + 1
+
+
 def test_a_refusal_is_printed_with_its_code(server, shop, sale_file, tmp_path):
     refused(cli(server, "sale", "show", MAX_ID), "not_found")
     sale = shop.lot(state="open").sale
