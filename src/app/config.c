@@ -398,6 +398,23 @@ static int check_together(const struct config *config, char *ret_error, size_t e
     return ERR_INVALID;
 }
 
+static int overrides_apply(const struct config_options *options, struct config *config,
+                           char *ret_error, size_t error_cap)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < options->overrides_count; i++) {
+        error = override_apply(&options->overrides[i], config, ret_error, error_cap);
+    }
+    return error;
+}
+
+int config_check_overrides(const struct config_options *options, char *ret_error, size_t error_cap)
+{
+    struct config config;
+    config_defaults(&config);
+    return overrides_apply(options, &config, ret_error, error_cap);
+}
+
 int config_load(const struct config_options *options, struct config *ret_config, char *ret_error,
                 size_t error_cap)
 {
@@ -407,8 +424,8 @@ int config_load(const struct config_options *options, struct config *ret_config,
     if (options->file != NULL) {
         error = file_load(options->file, &config, ret_error, error_cap);
     }
-    for (size_t i = 0; error == 0 && i < options->overrides_count; i++) {
-        error = override_apply(&options->overrides[i], &config, ret_error, error_cap);
+    if (error == 0) {
+        error = overrides_apply(options, &config, ret_error, error_cap);
     }
     if (error == 0) {
         error = check_together(&config, ret_error, error_cap);

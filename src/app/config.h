@@ -243,19 +243,26 @@ struct config_options {
     bool demo;
 };
 
-enum config_parsed { CONFIG_RUN, CONFIG_SHOWN, CONFIG_USAGE };
+enum config_parsed { CONFIG_RUN, CONFIG_SHOWN, CONFIG_FAILED, CONFIG_USAGE };
 /*
  * Reads the options of `sluice serve`; strings stay in argv. CONFIG_SHOWN: help or the
- * configuration was printed, exit 0. CONFIG_USAGE: what is wrong has been said on stderr, exit 2.
- * ret_options is filled only with CONFIG_RUN; config_options_done frees what it holds.
+ * configuration was printed, exit 0. Others: what is wrong has been said on stderr; CONFIG_USAGE:
+ * with the command line, exit 2; CONFIG_FAILED: with the file, exit 1. Settings on the command line
+ * have been checked one by one. ret_options is filled only with CONFIG_RUN; config_options_done
+ * frees what it holds.
  */
 enum config_parsed config_options_parse(int argc, char **argv, struct config_options *ret_options);
+/* Of options that were parsed, and whose config_load failed: whether the file or the command line
+ * is at fault. What contradicts each other is the file's, where there is one. */
+enum config_parsed config_unloaded(const struct config_options *options);
 void config_options_done(struct config_options *options);
 
 /* Room for any text of an error below. */
 #define CONFIG_ERROR_MAX 1024
 
-/* 0; ERR_INVALID, ERR_NOTFOUND, ERR_IO or ERR_NOMEM with one line of text in ret_error. */
+/* Each: 0; ERR_INVALID, ERR_NOTFOUND, ERR_IO or ERR_NOMEM with one line of text in ret_error. The
+ * first looks only at what the command line sets, each by itself. */
+int config_check_overrides(const struct config_options *options, char *ret_error, size_t error_cap);
 int config_load(const struct config_options *options, struct config *ret_config, char *ret_error,
                 size_t error_cap);
 

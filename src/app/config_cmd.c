@@ -8,6 +8,7 @@
 
 #include "app/commands.h"
 #include "app/config.h"
+#include "app/print.h"
 
 /* clang-format off */
 #define OPTIONS(X)                                                                                 \
@@ -111,6 +112,11 @@ static enum config_parsed options_read(int argc, char **argv, struct config_opti
     }
 }
 
+enum config_parsed config_unloaded(const struct config_options *options)
+{
+    return options->file != NULL ? CONFIG_FAILED : CONFIG_USAGE;
+}
+
 enum config_parsed config_options_parse(int argc, char **argv, struct config_options *ret_options)
 {
     struct config_options options = {
@@ -121,16 +127,20 @@ enum config_parsed config_options_parse(int argc, char **argv, struct config_opt
         (void)fprintf(stderr, "%s: out of memory\n", argv[0]);
         return CONFIG_USAGE;
     }
+    char error[CONFIG_ERROR_MAX];
     enum config_parsed parsed = options_read(argc, argv, &options, &print);
+    if (parsed == CONFIG_RUN && config_check_overrides(&options, error, sizeof(error)) != 0) {
+        (void)fprintf(stderr, "%s: %s\n", argv[0], error);
+        parsed = CONFIG_USAGE;
+    }
     if (parsed == CONFIG_RUN && print) {
         struct config config;
-        char error[CONFIG_ERROR_MAX];
         if (config_load(&options, &config, error, sizeof(error)) == 0) {
             config_print(&config, stdout);
             parsed = CONFIG_SHOWN;
         } else {
             (void)fprintf(stderr, "%s: %s\n", argv[0], error);
-            parsed = CONFIG_USAGE;
+            parsed = config_unloaded(&options);
         }
     }
     if (parsed == CONFIG_RUN) {
@@ -147,25 +157,54 @@ void config_options_done(struct config_options *options)
     *options = (struct config_options){0};
 }
 
+/* problem: NULL where there is none. */
+static void verdict_print(const char *problem, bool as_json)
+{
+    if (as_json) {
+        json_t *verdict = json_pack("{s:b}", "ok", problem == NULL);
+        json_t *text = problem == NULL ? NULL : json_string(problem);
+        if (problem != NULL && text == NULL) { /* it quotes a file that is not UTF-8 */
+            text = json_string("something that is not UTF-8; without --json it is told");
+        }
+        (void)(text != NULL && json_object_set_new(verdict, "error", text));
+        print_json(verdict);
+        json_decref(verdict);
+    } else if (problem == NULL) {
+        (void)puts("ok");
+    } else {
+        (void)fprintf(stderr, "%s\n", problem);
+    }
+}
+
 int check_config_main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        (void)puts("Usage: sluice check-config FILE\n\n"
-                   "Reads a configuration file as `sluice serve --config FILE` would, and says ok\n"
-                   "or what is wrong, with its line. Exit status: 0 ok, 1 not ok, 2 usage.");
-        return 0;
+    static const struct option known[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    bool as_json = false;
+    optind = 0; /* the whole of getopt starts anew */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
+    for (int id = 0; (id = getopt_long(argc, argv, "", known, NULL)) != -1;) {
+        if (id == 'h') {
+            (void)puts(
+                "Usage: sluice check-config FILE [--json]\n\n"
+                "Reads a configuration file as `sluice serve --config FILE` would, and says ok\n"
+                "or what is wrong, with its line; --json: as JSON on standard output.\n"
+                "Exit status: 0 ok, 1 not ok, 2 usage.");
+            return 0;
+        }
+        if (id != 'j') {
+            return 2;
+        }
+        as_json = true;
     }
-    if (argc != 2 || argv[1][0] == '-') {
+    if (optind != argc - 1) {
         (void)fprintf(stderr, "%s: one file is needed, see %s --help\n", argv[0], argv[0]);
         return 2;
     }
     struct config config;
     char error[CONFIG_ERROR_MAX];
-    const struct config_options options = {.file = argv[1]};
-    if (config_load(&options, &config, error, sizeof(error)) != 0) {
-        (void)fprintf(stderr, "%s\n", error);
-        return 1;
-    }
-    (void)puts("ok");
-    return 0;
+    const struct config_options options = {.file = argv[optind]};
+    bool good = config_load(&options, &config, error, sizeof(error)) == 0;
+    verdict_print(good ? NULL : error, as_json);
+    return good ? 0 : 1;
 }

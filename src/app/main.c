@@ -2,6 +2,7 @@
  * sluice: finds the command in the table and runs it. Nothing else happens here; what a command
  * needs it sets up itself.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,12 +38,19 @@ static void help_print(FILE *out)
 
 int version_main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "--help") != 0) {
-        (void)fprintf(stderr, "%s: unexpected argument: %s\n", argv[0], argv[1]);
-        return 2;
+    bool help = false;
+    bool json = false;
+    for (int i = 1; i < argc; i++) {
+        help = help || strcmp(argv[i], "--help") == 0;
+        json = json || strcmp(argv[i], "--json") == 0;
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "--json") != 0) {
+            (void)fprintf(stderr, "%s: unexpected argument: %s\n", argv[0], argv[i]);
+            return 2;
+        }
     }
-    (void)puts(argc > 1 ? "Usage: sluice version\n\nPrints the version of the program."
-                        : "sluice " SLUICE_VERSION);
+    (void)puts(help   ? "Usage: sluice version [--json]\n\nPrints the version of the program."
+               : json ? "{\"version\": \"" SLUICE_VERSION "\"}"
+                      : "sluice " SLUICE_VERSION);
     return 0;
 }
 

@@ -691,14 +691,15 @@ int serve_main(int argc, char **argv)
     enum config_parsed parsed = config_options_parse(argc, argv, &server->options);
     if (parsed != CONFIG_RUN) {
         free(server);
-        return parsed == CONFIG_SHOWN ? 0 : 2;
+        return parsed == CONFIG_SHOWN ? 0 : parsed == CONFIG_FAILED ? 1 : 2;
     }
     server->folder_lock = -1;
     mailbox_init(&server->janitor);
     if (config_load(&server->options, &server->config, text, sizeof(text)) != 0) {
         (void)fprintf(stderr, "sluice: %s\n", text);
+        parsed = config_unloaded(&server->options);
         free_server(server);
-        return 2;
+        return parsed == CONFIG_FAILED ? 1 : 2;
     }
     enum log_level level;
     if (log_level_parse(server->config.log_level, &level) == 0) {

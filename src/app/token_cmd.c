@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "app/commands.h"
+#include "app/print.h"
 #include "app/secrets.h"
 #include "base/err.h"
 #include "base/limits.h"
@@ -17,19 +18,21 @@
 struct token_options {
     const char *data;
     bool admin;
+    bool json;
     uint64_t user; /* 0: not given */
     uint64_t ttl_s;
 };
 
 static const char help[] =
-    "Usage: sluice token --user N [--ttl SECONDS] [--data DIR]\n"
-    "       sluice token --admin [--data DIR]\n\n"
+    "Usage: sluice token --user N [--ttl SECONDS] [--data DIR] [--json]\n"
+    "       sluice token --admin [--data DIR] [--json]\n\n"
     "Prints a buyer's token (a JWT, HS256, signed with the first key of DIR/jwt.key), or the\n"
     "operator's token.\n\n"
     "  --user N        the buyer's id\n"
     "  --ttl SECONDS   how long the token is good for (86400)\n"
     "  --admin         the operator's token instead\n"
     "  --data DIR      the server's data folder (./var)\n"
+    "  --json          as JSON, a buyer's with its user_id and expires_at_ms\n"
     "  --help          this text\n\n"
     "Exit status: 0 printed, 1 failed, 2 usage.";
 
@@ -48,11 +51,15 @@ static bool number_read(const char *option, const char *text, uint64_t max, uint
 /* 0: go on; 1: help was shown; 2: usage, told. */
 static int options_read(int argc, char **argv, struct token_options *options)
 {
-    enum { OPT_USER = 256, OPT_TTL, OPT_ADMIN, OPT_DATA, OPT_HELP };
+    enum { OPT_USER = 256, OPT_TTL, OPT_ADMIN, OPT_DATA, OPT_JSON, OPT_HELP };
     static const struct option long_options[] = {
-        {"user", required_argument, NULL, OPT_USER}, {"ttl", required_argument, NULL, OPT_TTL},
-        {"admin", no_argument, NULL, OPT_ADMIN},     {"data", required_argument, NULL, OPT_DATA},
-        {"help", no_argument, NULL, OPT_HELP},       {NULL, 0, NULL, 0},
+        {"user", required_argument, NULL, OPT_USER},
+        {"ttl", required_argument, NULL, OPT_TTL},
+        {"admin", no_argument, NULL, OPT_ADMIN},
+        {"data", required_argument, NULL, OPT_DATA},
+        {"json", no_argument, NULL, OPT_JSON},
+        {"help", no_argument, NULL, OPT_HELP},
+        {NULL, 0, NULL, 0},
     };
     optind = 0; /* the whole of getopt starts anew */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
@@ -66,6 +73,8 @@ static int options_read(int argc, char **argv, struct token_options *options)
             options->admin = true;
         } else if (id == OPT_DATA) {
             options->data = optarg;
+        } else if (id == OPT_JSON) {
+            options->json = true;
         } else if (id == OPT_HELP) {
             (void)puts(help);
             return 1;
@@ -83,6 +92,21 @@ static int options_read(int argc, char **argv, struct token_options *options)
     return 0;
 }
 
+static void token_print(const struct token_options *options, const char *token, int64_t expires_s)
+{
+    if (!options->json) {
+        (void)puts(token);
+        return;
+    }
+    json_t *json = json_pack("{s:s}", "token", token);
+    if (!options->admin) {
+        (void)json_object_set_new(json, "user_id", json_integer((json_int_t)options->user));
+        (void)json_object_set_new(json, "expires_at_ms", json_integer(expires_s * 1000));
+    }
+    print_json(json);
+    json_decref(json);
+}
+
 int token_main(int argc, char **argv)
 {
     struct token_options options = {.data = "./var", .ttl_s = TTL_DEFAULT_S};
@@ -97,7 +121,7 @@ int token_main(int argc, char **argv)
             (void)fprintf(stderr, "sluice token: %s\n", problem);
             return 1;
         }
-        (void)puts(token);
+        token_print(&options, token, 0);
         return 0;
     }
     struct secrets secrets;
@@ -109,9 +133,10 @@ int token_main(int argc, char **argv)
         (void)fprintf(stderr, "sluice token: %s\n", problem);
         return 1;
     }
-    char token[TOKEN_MAX_BYTES];
+    char token[TOKEN_MAX_BYTES + 1];
     int64_t expires_s = (int64_t)time(NULL) + (int64_t)options.ttl_s;
     size_t len = token_sign(&secrets.token_keys.keys[0], options.user, expires_s, token);
-    (void)printf("%.*s\n", (int)len, token);
+    token[len] = '\0';
+    token_print(&options, token, expires_s);
     return 0;
 }

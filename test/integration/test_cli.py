@@ -74,6 +74,18 @@ def test_wrong_usage_is_exit_2(arguments):
 def test_version():
     code, out, _ = run("version")
     assert code == 0 and re.fullmatch(r"sluice \d+\.\d+\.\d+\n", out)
+    code, told, _ = run("version", "--json")
+    assert code == 0 and "sluice " + json.loads(told)["version"] + "\n" == out
+
+
+def test_tokens_for_programs(server):
+    code, out, _ = run("token", "--user", 7, "--ttl", 60, "--data", server.data, "--json")
+    told = json.loads(out)
+    assert code == 0 and told["user_id"] == 7
+    assert 50_000 < told["expires_at_ms"] - server.now_ms() <= 61_000
+    assert server.get("/v1/me/orders", told["token"]).status == 200
+    code, out, _ = run("token", "--admin", "--data", server.data, "--json")
+    assert code == 0 and json.loads(out) == {"token": server.admin_token}
 
 
 # ---------------------------------------------------------------- configuration
@@ -111,17 +123,47 @@ def test_the_printed_configuration_is_one(tmp_path):
 def test_a_wrong_file_is_refused_with_its_line(tmp_path, text, place):
     path = tmp_path / "wrong.conf"
     path.write_text(text)
-    for status, arguments in ((1, ["check-config", path]), (2, ["serve", "--config", path])):
+    for arguments in (["check-config", path], ["serve", "--config", path],
+                      ["serve", "--config", path, "--print-config"]):
         code, out, err = run(*arguments)
-        assert code == status and not out, (code, out)
+        assert code == 1 and not out, (code, out)
         assert f"{path}{place}" in err, err
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path):
     for path in (tmp_path / "none.conf", tmp_path):
-        code, _, err = run("serve", "--config", path)
-        assert code == 2 and str(path) in err
-        assert run("check-config", path)[0] == 1
+        for arguments in (["serve", "--config", path], ["check-config", path]):
+            code, out, err = run(*arguments)
+            assert code == 1 and not out and str(path) in err, (code, out, err)
+
+
+def test_a_wrong_option_beside_a_wrong_file_is_usage(tmp_path):
+    path = tmp_path / "none.conf"
+    for option in (["--set", "server.threads=x"], ["--listen", "x"], ["--nonsense"]):
+        for more in ([], ["--print-config"]):
+            assert run("serve", "--config", path, *option, *more)[0] == 2
+    # Settings that contradict each other: the command line's own fault where there is no file.
+    alone = ["serve", "--set", "spool.line_s=30", "--set", "relay.stale_s=30"]
+    assert run(*alone)[0] == 2
+    path.write_text("")
+    assert run(*alone, "--config", path)[0] == 1
+
+
+def test_check_config_for_programs(tmp_path):
+    path = tmp_path / "a.conf"
+    path.write_text("server {\n  threads = 65\n}\n")
+    code, out, err = run("check-config", path, "--json")
+    told = json.loads(out)
+    assert code == 1 and not err and told["ok"] is False
+    assert told["error"].startswith(f"{path}:2: server.threads: ")
+    path.write_bytes(b"\xff\xfe = 1\n")
+    code, out, _ = run("check-config", "--json", path)
+    assert code == 1 and json.loads(out)["ok"] is False
+    path.write_text("")
+    code, out, _ = run("check-config", "--json", path)
+    assert code == 0 and json.loads(out) == {"ok": True}
+    code, out, err = run("check-config", path, "--help")
+    assert code == 0 and out.startswith("Usage: sluice check-config") and not err
 
 
 def ttl_s(server, shop, item):
