@@ -113,6 +113,25 @@ def test_every_operation_of_openapi_is_complete(document):
             names.add(operation["operationId"])
 
 
+def refusal_codes(document, method, path, status):
+    response = document["paths"][path][method]["responses"].get(status, {})
+    if "$ref" in response:
+        response = document["components"]["responses"][response["$ref"].split("/")[-1]]
+    schema = response.get("content", {}).get("application/problem+json", {}).get("schema", {})
+    return {code for part in schema.get("allOf", [])
+            for code in part.get("properties", {}).get("code", {}).get("enum", [])}
+
+
+@pytest.mark.parametrize("method,path,status,code", [
+    ("get", "/v1/items/{item}", "404", "no_such_item"),
+    ("get", "/v1/items/{item}", "503", "degraded"),
+    ("post", "/v1/buy/{ticket}", "404", "no_such_item"),
+    ("post", "/v1/payments", "422", "different_request"),
+    ("post", "/v1/admin/reconcile", "404", "not_found")])
+def test_openapi_names_refusals_that_are_seldom_met(document, method, path, status, code):
+    assert code in refusal_codes(document, method, path, status)
+
+
 def test_every_reference_of_openapi_leads_somewhere(document):
     def walk(node):
         if isinstance(node, dict):

@@ -119,12 +119,39 @@ static void test_security_is_what_the_routes_need(void **state)
     json_decref(root);
 }
 
+/* The events that GET /v1/admin/events may show are those the ledger has. */
+static void test_every_event_is_published(void **state)
+{
+    (void)state;
+    static const char *const way[] = {"components", "schemas", "Event", "properties",
+                                      "type",       "enum",    NULL};
+    json_t *root = load_contract();
+    json_t *published = root;
+    for (const char *const *name = way; *name != NULL; name++) {
+        published = json_object_get(published, *name);
+    }
+    assert_int_equal(json_array_size(published), EVENT_KIND_COUNT - (EVENT_NONE + 1));
+    for (int kind = EVENT_NONE + 1; kind < EVENT_KIND_COUNT; kind++) {
+        const char *text = ledger_event_text((enum ledger_event_kind)kind);
+        size_t i = 0;
+        while (i < json_array_size(published) &&
+               strcmp(text, json_string_value(json_array_get(published, i))) != 0) {
+            i++;
+        }
+        if (i == json_array_size(published)) {
+            fail_msg("not published: %s", text);
+        }
+    }
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_route_is_published),
         cmocka_unit_test(test_everything_published_is_routed),
         cmocka_unit_test(test_security_is_what_the_routes_need),
+        cmocka_unit_test(test_every_event_is_published),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
