@@ -29,7 +29,7 @@ static bool printable(struct span text)
 
 static int no_payment(struct payment_fault *ret_fault, const char *field, const char *detail)
 {
-    *ret_fault = (struct payment_fault){REFUSAL_BAD_REQUEST, field, detail};
+    *ret_fault = (struct payment_fault){field, detail};
     return ERR_INVALID;
 }
 
@@ -39,7 +39,7 @@ int payment_read(struct span body, struct ledger_op *ret_op, struct payment_faul
     struct flat_field fields[] = {[PAYMENT] = {.key = "payment_id"},
                                   [ORDER] = {.key = "order_id"},
                                   [AMOUNT] = {.key = "amount_cents"}};
-    struct order_id id;
+    struct order_id id = {0, 0};
     if (flat_json_read(body, fields, 3, false, NULL) != 0) {
         return no_payment(ret_fault, "body",
                           "the body must be one JSON object with payment_id, order_id and "
@@ -60,10 +60,7 @@ int payment_read(struct span body, struct ledger_op *ret_op, struct payment_faul
     if (order->kind != FLAT_STRING) {
         return no_payment(ret_fault, "order_id", "order_id must be a string");
     }
-    if (order_id_parse(order->text, &id) != 0) {
-        *ret_fault = (struct payment_fault){REFUSAL_NOT_FOUND, "order_id", "no such order"};
-        return ERR_INVALID;
-    }
+    (void)order_id_parse(order->text, &id);
     ret_op->kind = LEDGER_PAY;
     ret_op->id = id;
     memset(ret_op->key, 0, sizeof(ret_op->key));

@@ -83,7 +83,7 @@ static void take(struct teller *teller, int64_t wait_ms)
             memset(held, 0, sizeof(*held));
             held->message = messages[i];
             if (payment_read(body, &held->op.op, &fault) != 0) {
-                refuse(teller, &held->message, fault.refusal, fault.detail);
+                refuse(teller, &held->message, REFUSAL_BAD_REQUEST, fault.detail);
             } else {
                 teller->count++;
             }
@@ -176,7 +176,8 @@ static bool settle(struct teller *teller, struct held *held)
     }
     bool later = refusal_text(refusal)->retry != RETRY_NO;
     if (refusal == REFUSAL_NOT_FOUND) {
-        later = is_on_its_way(teller, held->op.op.id) || held->message.attempts < LOOKS;
+        later = payment_names_order(&held->op.op) &&
+                (is_on_its_way(teller, held->op.op.id) || held->message.attempts < LOOKS);
     }
     if (later) {
         let_go(teller, &held->message, QUEUE_LATER);

@@ -75,9 +75,15 @@ static enum http_outcome read_payment(struct asking *asking)
         return front_refuse_simply(front, asking->exchange, media, NULL);
     }
     if (payment_read(asking->request->body, &op, &fault) != 0) {
-        return fault.refusal == REFUSAL_BAD_REQUEST
-                   ? front_refuse_field(front, asking->exchange, fault.field, fault.detail)
-                   : front_refuse_simply(front, asking->exchange, fault.refusal, fault.detail);
+        return front_refuse_field(front, asking->exchange, fault.field, fault.detail);
+    }
+    if (!payment_names_order(&op)) { /* the gate need not be asked */
+        struct front_call *call = front_call_new(asking, payment_done, BUDGET_SHOP);
+        if (call == NULL) {
+            return front_refuse_simply(front, asking->exchange, REFUSAL_OVERLOADED, NULL);
+        }
+        call->write.op = op;
+        return front_write(front, call);
     }
     struct front_ask *ask = payment_new(asking, &op, hand_over);
     return ask != NULL ? front_ask(asking, ask) : HTTP_ANSWERED;

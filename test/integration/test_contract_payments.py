@@ -71,6 +71,8 @@ def test_the_same_payment_id_with_another_body_is_refused(shop, bought):
     assert shop.payment(body).status == 200
     problem(shop.payment(dict(body, amount_cents=999)), 422, "different_request")
     problem(shop.payment(dict(body, order_id=other)), 422, "different_request")
+    for nobody in ("no-such-order", "", "x" * 64, "20000000002R00000000050000"):
+        problem(shop.payment(dict(body, order_id=nobody)), 422, "different_request")
     assert shop.order(user, other)["status"] == "LOCKED"
 
 
