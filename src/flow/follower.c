@@ -47,6 +47,7 @@ static void hear(struct follower *follower, const struct segment_news *news)
         follower->refresh_us = follower->soonest_us;
         break;
     case NEWS_ITEM:
+        shelf_refilled(parts->shelf, news->item);
         follower->refresh_us = follower->soonest_us;
         break;
     case NEWS_EPOCH:
@@ -57,6 +58,7 @@ static void hear(struct follower *follower, const struct segment_news *news)
     case NEWS_LOST:
         (void)atomic_fetch_or(&parts->places->doubts, UINT64_MAX);
         parts->sales_changed(parts->context);
+        shelf_refilled(parts->shelf, 0);
         engine_tell_all(parts->engine);
         break;
     case NEWS_BROKEN:

@@ -6,7 +6,8 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* Tickets a loop remembers to have met "sold out": 1.5 MiB. A power of two. */
+/* Tickets, and buyers who have none, that a loop remembers to have met "sold out": 1.5 MiB. A power of
+ * two. */
 #define REFUSED_MAX 65536U
 
 /* How long an ask waits for a reading of the sales, and how many of a loop wait at once: who makes
@@ -14,7 +15,8 @@
 #define READING_US 2000000
 #define READING_MAX 256U
 
-/* A ticket that was refused while its item was sold out, and how often that had been refilled. */
+/* A ticket that was refused while its item was sold out, or a buyer who has no order of it, and how
+ * often it had been refilled. */
 struct refused {
     struct order_id id;
     uint64_t refills;
@@ -40,10 +42,36 @@ uint32_t remote_segment(struct order_id id, const struct sale_row *sale)
                : order_id_segment(id);
 }
 
+/* Of a buyer who asks for a ticket: an id that no ticket has. */
+static struct order_id memory_id(const struct gate_ask *ask)
+{
+    return ask->question == ASK_TICKET ? order_id_once(ask->item, ask->user, BUYER_ENDED_MAX + 1)
+                                       : ask->id;
+}
+
 static struct refused *refused_of(struct remote *remote, const struct gate_ask *ask)
 {
-    uint64_t h = (ask->id.hi ^ ask->id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    struct order_id id = memory_id(ask);
+    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
     return &remote->refused[(size_t)ask->loop * REFUSED_MAX + ((h >> 32) & (REFUSED_MAX - 1))];
+}
+
+static void remember(struct remote *remote, const struct gate_ask *ask)
+{
+    struct shelf_item item;
+    if (shelf_find(remote->shelf, ask->item, &item) && item.sold_out) {
+        *refused_of(remote, ask) = (struct refused){memory_id(ask), item.refills};
+    }
+}
+
+/* It met "sold out" here, and nothing has come back since. */
+static bool is_remembered(struct remote *remote, const struct gate_ask *ask,
+                          struct shelf_item *ret_item)
+{
+    const struct refused *refused = refused_of(remote, ask);
+    return order_id_equal(refused->id, memory_id(ask)) &&
+           shelf_find(remote->shelf, ask->item, ret_item) && ret_item->sold_out &&
+           refused->refills == ret_item->refills;
 }
 
 static void reserve_of(const struct gate_ask *ask, int64_t now_ms, struct gate_command *ret_command)
@@ -359,10 +387,7 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
         } else if (ask->refusal == REFUSAL_SOLD_OUT && waits_for_refill(remote, ask)) {
             return false;
         } else if (ask->refusal == REFUSAL_SOLD_OUT && ask->available == 0) {
-            struct shelf_item item;
-            if (shelf_find(remote->shelf, ask->item, &item) && item.sold_out) {
-                *refused_of(remote, ask) = (struct refused){ask->id, item.refills};
-            }
+            remember(remote, ask);
         }
         break;
     case ASK_ORDER: {
@@ -383,6 +408,9 @@ static bool answered(struct remote *remote, struct gate_ask *ask)
     case ASK_TICKET:
         if (ask->refusal == REFUSAL_NONE) {
             show_all_segments(remote, ask);
+        }
+        if (ask->refusal == REFUSAL_NONE && ask->view.available == 0 && !ask->has_order) {
+            remember(remote, ask);
         }
         break;
     case ASK_ITEM:
@@ -436,16 +464,30 @@ static bool find_segment(struct remote *remote, struct gate_ask *ask, uint32_t h
     return true;
 }
 
-/* The ticket met "sold out" here, and nothing has come back since. What goes before that, its time
- * and the sale's, may have changed: then the gate is asked. */
+/* What goes before "sold out" may have changed: the ticket's time and the sale's; and another loop may
+ * have won with it. Then the gate is asked. */
 static bool is_still_refused(struct remote *remote, const struct gate_ask *ask,
                              struct shelf_item *ret_item)
 {
     struct shelf_item known;
-    const struct refused *refused = refused_of(remote, ask);
-    return order_id_equal(refused->id, ask->id) && shelf_find(remote->shelf, ask->item, ret_item) &&
-           ret_item->sold_out && refused->refills == ret_item->refills &&
-           find_item(remote, ask->item, &known) && window_refusal(&known.view, ask) == REFUSAL_NONE;
+    struct spool_entry entry;
+    return is_remembered(remote, ask, ret_item) && find_item(remote, ask->item, &known) &&
+           window_refusal(&known.view, ask) == REFUSAL_NONE &&
+           !spool_find(remote->spool, ask->id, &entry) && !spool_is_known(remote->spool, ask->id);
+}
+
+/* A ticket for what is sold out: refused, unless its buyer has an order to be shown, as he may where
+ * one is all he can have. Who has none is asked for once. */
+static bool ticket_is_answered(struct remote *remote, struct gate_ask *ask)
+{
+    struct shelf_item item;
+    bool sold_out = shelf_find(remote->shelf, ask->item, &item) && item.sold_out;
+    if (!sold_out || (item.view.limit_per_user == 1 && !is_remembered(remote, ask, &item))) {
+        return false;
+    }
+    ask->view = item.view;
+    ask->limit = item.view.limit_per_user;
+    return true;
 }
 
 /* A buy that can be answered without the gate. */
@@ -483,7 +525,8 @@ static enum gate_submitted begin(struct remote *remote, struct gate_ask *ask)
         return !found && waits_for_reading(remote, ask) ? GATE_ASKED : GATE_ANSWERED;
     }
     ask->reading = 0;
-    if (ask->question == ASK_BUY && buy_is_answered(remote, ask)) {
+    if ((ask->question == ASK_BUY && buy_is_answered(remote, ask)) ||
+        (ask->question == ASK_TICKET && ticket_is_answered(remote, ask))) {
         return GATE_ANSWERED;
     }
     ask->give_up_us = 0;

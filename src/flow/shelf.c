@@ -117,6 +117,19 @@ int shelf_put(struct shelf *shelf, const struct shelf_item *put)
     return error;
 }
 
+void shelf_refilled(struct shelf *shelf, uint64_t item)
+{
+    CHECK(pthread_rwlock_wrlock(&shelf->lock) == 0);
+    for (uint32_t i = 0; item == 0 && i < shelf->capacity; i++) {
+        shelf->items[i].refills++;
+    }
+    struct shelf_item *found = item != 0 ? place_of(shelf->items, shelf->capacity, item) : NULL;
+    if (found != NULL && found->view.item == item) {
+        found->refills++;
+    }
+    CHECK(pthread_rwlock_unlock(&shelf->lock) == 0);
+}
+
 void shelf_sweep(struct shelf *shelf, uint32_t mark)
 {
     CHECK(pthread_rwlock_wrlock(&shelf->lock) == 0);

@@ -22,7 +22,7 @@ struct shelf_item {
     uint32_t next;    /* the one that has most beside it ... */
     uint64_t next_most;
     bool sold_out;    /* no segment had a unit when it was looked at, and none was on its way */
-    uint64_t refills; /* grows whenever it stops being sold out: what was known of it then is old */
+    uint64_t refills; /* grows when units come back: what was known of it sold out is old then */
     uint32_t mark;    /* the owner's of shelf_put */
 };
 
@@ -33,6 +33,9 @@ bool shelf_find(struct shelf *shelf, uint64_t item, struct shelf_item *ret_item)
 /* view (available with what is on its way), homes, richest, most, next and mark are taken. The view of an
  * item that changed since keeps its version growing. ERR_NOMEM. */
 int shelf_put(struct shelf *shelf, const struct shelf_item *item);
+/* Units of the item (0: of any) have come back somewhere: who met it sold out may ask again, also where
+ * they are gone before anybody looks. */
+void shelf_refilled(struct shelf *shelf, uint64_t item);
 /* Items with another mark have left the board. */
 void shelf_sweep(struct shelf *shelf, uint32_t mark);
 

@@ -95,6 +95,75 @@ static void the_flood_on_a_sold_out_item_stays_here(void **state)
     assert_int_equal(remote_front_numbers(&front).entries, 0);
 }
 
+static struct gate_ask take_ticket(uint64_t item, uint64_t user)
+{
+    struct gate_ask ask = {.question = ASK_TICKET, .item = item, .user = user};
+    return remote_front_tell(&front, ask);
+}
+
+static void so_do_those_who_come_for_tickets(void **state)
+{
+    (void)state;
+    for (uint64_t user = 1; segments_world_item(&world, 0, WIDE_ONCE)->available > 0; user++) {
+        struct order_id id = order_id_once(WIDE_ONCE, user, 0);
+        assert_int_equal(
+            remote_front_tell(&front, remote_front_buy(&front, WIDE_ONCE, id, user, 1)).refusal,
+            REFUSAL_NONE);
+    }
+    sell_out(0);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    remote_front_shelf(&front, WIDE_ONCE, 0);
+    front.counting.asked = 0;
+    for (int round = 0; round < 5; round++) {
+        for (uint64_t user = 500; user < 510; user++) {
+            struct gate_ask ask = take_ticket(WIDE_FREE, user);
+            assert_int_equal(ask.refusal, REFUSAL_NONE);
+            assert_int_equal(ask.view.available, 0);
+        }
+    }
+    assert_int_equal(front.counting.asked, 0); /* nobody's orders matter there */
+    for (int round = 0; round < 5; round++) {
+        for (uint64_t user = 500; user < 510; user++) {
+            struct gate_ask ask = take_ticket(WIDE_ONCE, user);
+            assert_int_equal(ask.view.available, 0);
+            assert_false(ask.has_order);
+        }
+    }
+    assert_int_equal(front.counting.asked, 10); /* once for each buyer */
+    assert_true(take_ticket(WIDE_ONCE, 1).has_order);
+    assert_true(take_ticket(WIDE_ONCE, 1).has_order);
+    front.counting.asked = 0;
+    shelf_refilled(front.shelf, WIDE_ONCE); /* something came back, and may be his by now */
+    (void)take_ticket(WIDE_ONCE, 500);
+    assert_int_equal(front.counting.asked, 1);
+}
+
+/* A unit that came back, and was gone again before anybody looked. */
+static void who_won_with_his_ticket_is_not_told_that_all_is_gone(void **state)
+{
+    (void)state;
+    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    sell_out(0);
+    remote_front_shelf(&front, WIDE_FREE, 0);
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_SOLD_OUT);
+    struct segment_call restock = {
+        .epoch = 1, .command = {.kind = GATE_RESTOCK, .event = 1, .item = WIDE_FREE, .amount = 1}};
+    segments_apply(world.hands, &restock, 1);
+    struct gate_ask other = remote_front_buy(&front, WIDE_FREE, id, 99, 1);
+    other.loop = 1;
+    assert_int_equal(remote_front_tell(&front, other).refusal, REFUSAL_NONE);
+    assert_int_equal(buy_free(&front, id, 99).refusal, REFUSAL_NONE);
+    /* The same at another front: news of units that came back are enough. */
+    struct order_id next = segments_world_id(&world, WIDE_FREE, 0);
+    assert_int_equal(buy_free(&front, next, 98).refusal, REFUSAL_SOLD_OUT);
+    front.counting.asked = 0;
+    assert_int_equal(buy_free(&front, next, 98).refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(front.counting.asked, 0);
+    shelf_refilled(front.shelf, WIDE_FREE);
+    assert_int_equal(buy_free(&front, next, 98).refusal, REFUSAL_SOLD_OUT);
+    assert_int_equal(front.counting.asked, 1);
+}
+
 /* Of a ticket that is over, and of a sale that is, something else is to be said. */
 static void what_is_known_is_not_told_out_of_time(void **state)
 {
@@ -358,6 +427,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_flood_on_a_sold_out_item_stays_here),
+        cmocka_unit_test_setup_teardown(so_do_those_who_come_for_tickets, set_up_one, tear_down),
+        TEST(who_won_with_his_ticket_is_not_told_that_all_is_gone),
         TEST(what_is_known_is_not_told_out_of_time),
         TEST(after_a_refill_it_is_asked_again),
         TEST(a_buy_waits_for_units_that_other_segments_have),
