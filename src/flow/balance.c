@@ -137,6 +137,18 @@ static int finish(struct balance *balance, const struct transfer_row *row, uint6
     if (error != 0) {
         return error;
     }
+    if (op.refusal ==
+        REFUSAL_NO_STOCK) { /* it gave what it does not have: void once it is rebuilt */
+        static struct log_limit limit;
+        log_event_limited(&limit, 1000, LOG_ERROR, "segment.broken",
+                          LOG_U64("segment", row->segment), LOG_U64("epoch", row->epoch),
+                          LOG_STR("what", "it gave away units that the ledger knows to be sold; it "
+                                          "will be rebuilt"));
+        segments_tell(ports->segments, &(struct segment_news){.kind = NEWS_BROKEN,
+                                                              .segment = row->segment,
+                                                              .epoch = row->epoch});
+        return ERR_AGAIN;
+    }
     if (op.refusal != REFUSAL_NONE) { /* void: the source is being rebuilt, with these units */
         log_event(LOG_INFO, "balance.void", LOG_STR("transfer", row->key),
                   LOG_U64("item", row->item), LOG_U64("segment", row->segment));

@@ -345,6 +345,33 @@ static void test_a_rebuilt_source(void **state)
     assert_true(notes > 10);
 }
 
+/* The ledger refuses units that are sold: whoever gave them is wrong, and is rebuilt. */
+static void test_a_source_that_gives_what_is_sold(void **state)
+{
+    (void)state;
+    struct shop shop;
+    struct segment_state look;
+    shop_open(&shop, 1);
+    for (uint32_t s = 0; s < SEGMENTS; s++) {
+        sell(&shop, s, WORLD_FREE, 0);
+    }
+    seg_settle(&shop.world);
+    assert_true(sim_segments_break(shop.world.sim, 1, WORLD_FREE));
+    assert_true(available(&shop, 1, WORLD_FREE) > 0);
+    struct balance_round round = round_of(&shop);
+    assert_int_equal(0, round.units);
+    assert_true(round.open > 0);
+    segments_look(&shop.process.segments.port, 1, &look);
+    assert_true(look.broken);
+    recover_all(&shop);
+    fake_clock_pass_ms(&shop.world.clock, PAUSE_MS);
+    assert_int_equal(0, round_of(&shop).open);
+    assert_int_equal(TRANSFER_VOID, shop.world.ledger.transfers[0].state);
+    seg_settle(&shop.world);
+    seg_agree(&shop.world);
+    shop_close(&shop);
+}
+
 /* A holder that was paused past its lease wakes up behind its successor. */
 static void successor(struct process *process)
 {
@@ -578,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_the_last_full_segment_is_not_emptied),
         cmocka_unit_test(test_dying_at_every_call),
         cmocka_unit_test(test_a_rebuilt_source),
+        cmocka_unit_test(test_a_source_that_gives_what_is_sold),
         cmocka_unit_test(test_a_paused_holder),
         cmocka_unit_test(test_a_source_that_is_away_is_waited_for),
         cmocka_unit_test(test_one_transfer_for_a_pair_at_a_time),

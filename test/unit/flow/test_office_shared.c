@@ -192,6 +192,44 @@ static void a_sales_change_is_answered_when_the_segments_have_followed(void **st
     assert_int_equal(sim_segments_gate(world.segments.sim, 0)->sales[0].state, SALE_OPEN);
 }
 
+/* Who was told that his order is cancelled must not see it unpaid the next moment. */
+static void a_cancellation_is_answered_when_its_segment_shows_it(void **state)
+{
+    (void)state;
+    struct decision decision = book(first, 1, 7);
+    struct decision other = book(first, 0, 8);
+    struct office_op cancel = {.op = {.kind = LEDGER_CANCEL, .id = decision.command.id}};
+    struct office_op elsewhere = {.op = {.kind = LEDGER_CANCEL, .id = other.command.id}};
+    wide_settle(first);
+    sim_segments_away(world.segments.sim, 1, true);
+    office_post(first->office, &cancel);
+    office_post(first->office, &elsewhere);
+    wide_settle(first);
+    assert_ptr_equal(office_collect(first->office, 0), &elsewhere); /* it waits for no other */
+    assert_int_equal(elsewhere.error, 0);
+    for (int i = 0; i < 30; i++) {
+        wide_pass_ms(&world, 50);
+        wide_settle(first);
+    }
+    assert_ptr_equal(office_collect(first->office, 0), &cancel);
+    assert_int_equal(cancel.error, ERR_UNKNOWN); /* though it is done */
+    office_post(first->office, &cancel);
+    wide_settle(first);
+    assert_null(office_collect(first->office, 0)); /* asked again it is not told too early either */
+    sim_segments_away(world.segments.sim, 1, false);
+    cancel.error = ERR_UNKNOWN;
+    for (int i = 0; i < 100 && cancel.error != 0; i++) { /* it is tried in growing pauses */
+        wide_pass_ms(&world, 50);
+        wide_settle(first);
+        if (office_collect(first->office, 0) == &cancel && cancel.error != 0) {
+            office_post(first->office, &cancel);
+        }
+    }
+    assert_int_equal(cancel.error, 0);
+    assert_int_equal(gate_state(&decision), ORDER_CANCELLED);
+    assert_int_equal(cancel.op.order.state, ORDER_CANCELLED);
+}
+
 /* It is not asked, and the ledger not read, a thousand times a second. */
 static void a_segment_that_is_away_is_tried_in_growing_pauses(void **state)
 {
@@ -635,6 +673,7 @@ int main(void)
         TEST(posts_come_back_to_their_loop_or_desk),
         TEST(what_cannot_be_written_is_answered_too),
         TEST(a_sales_change_is_answered_when_the_segments_have_followed),
+        TEST(a_cancellation_is_answered_when_its_segment_shows_it),
         TEST(a_segment_that_is_away_is_tried_in_growing_pauses),
         TEST(a_slow_ledger_is_waited_for),
         TEST(a_sale_that_the_segments_have_no_room_for_is_refused),
