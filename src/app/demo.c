@@ -24,7 +24,7 @@
 /* sale (0, 1), name, sku, picture in web/demo, price, was, total, limit */
 #define DEMO_ITEM_LIST(X)                                                                          \
     X(0, "Mechanical keyboard · 机械键盘", "KB-87", "keyboard", 19900, 59900, 100, 1)              \
-    X(0, "Pu'er tea, 357 g cake · 普洱茶饼", "TEA-357", "tea", 6800, 12800, 500, 5)                \
+    X(0, "Pu'er tea, 357\u00a0g cake · 普洱茶饼", "TEA-357", "tea", 6800, 12800, 500, 5)           \
     X(0, "Movie ticket · 电影票", "MOVIE-2D", "ticket", 1990, 4500, 1000, 0)                       \
     X(1, "Noise-cancelling headphones · 降噪耳机", "HP-40", "headphones", 49900, 129900, 50, 1)    \
     X(1, "Dark chocolate, box of 12 · 黑巧克力", "CHOC-12", "chocolate", 3900, 7900, 300, 5)       \

@@ -66,7 +66,7 @@ job(['before-phone-en-light', 'before-phone-zh-dark', 'before-desk-zh-light'], a
 });
 
 job(['ready-phone-en-light', 'ready-phone-zh-dark', 'ready-desk-en-light', 'ready-desk-zh-dark'], async (name) => {
-    const what = await sell("Pu'er tea, 357 g cake · 普洱茶饼", 'tea');
+    const what = await sell("Pu'er tea, 357\u00a0g cake · 普洱茶饼", 'tea');
     for (let i = 1; i <= 8; i += 1) {
         const other = buyer(server, 8000 + i);
         for (let n = 0; n < 4; n += 1) {
@@ -82,7 +82,7 @@ job(['ready-phone-en-light', 'ready-phone-zh-dark', 'ready-desk-en-light', 'read
 });
 
 job(['locked-phone-en-light', 'locked-phone-zh-dark', 'locked-desk-en-dark'], async (name) => {
-    const what = await sell("Pu'er tea, 357 g cake · 普洱茶饼", 'tea', { payWithinS: 120 });
+    const what = await sell("Pu'er tea, 357\u00a0g cake · 普洱茶饼", 'tea', { payWithinS: 120 });
     await item(name, what, async ({ page, go }) => {
         await go.click();
         await reached(page, 'locked');
