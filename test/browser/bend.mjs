@@ -1,0 +1,65 @@
+/*
+ * What the storefront's tests share besides the harness: answers bent on their way to the page, in the server's own
+ * form, a page that is hidden, and what a page asked for and when, by its own clock.
+ */
+
+import { makeSale, openItem, reached } from './harness.mjs';
+
+export const text = (page, id) => page.locator(`#${id}`).innerText();
+export const press = (page, act) => page.locator(`[data-act="${act}"]`).click();
+
+export function refuse(route, status, problem) {
+    const body = JSON.stringify({ type: 'about:blank', title: problem.code, status, detail: '', ...problem });
+    return route.fulfill({ status, contentType: 'application/problem+json', body });
+}
+
+const ORDER = /\/v1\/orders\/[^/]+(\/events)?(\?.*)?$/;
+
+// What the order's stream and the order itself say, changed on the way by `change`; returns what ends it.
+export async function bend(page, change) {
+    await page.route(ORDER, async (route) => {
+        const url = route.request().url().replace(/\/events.*$/, '').replace(/\?.*$/, '');
+        const answer = await route.fetch({ url, headers: route.request().headers() });
+        const order = change(await answer.json());
+        if (!/\/events/.test(route.request().url())) return route.fulfill({ json: order });
+        return route.fulfill({ contentType: 'text/event-stream', body: `event: order\nid: 1\ndata: ${JSON.stringify(order)}\n\n` });
+    });
+    return () => page.unroute(ORDER);
+}
+
+// As when another tab is looked at, and when the buyer comes back.
+export const hide = (page, hidden) => page.evaluate((value) => {
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => value });
+    document.dispatchEvent(new Event('visibilitychange'));
+}, hidden);
+
+// Notes every call of the page whose address matches; read with `noted`.
+export const note = (page, pattern) => page.addInitScript((source) => {
+    const real = globalThis.fetch;
+    const wanted = new RegExp(source);
+    globalThis.noted = [];
+    globalThis.fetch = (path, options) => {
+        if (wanted.test(path)) globalThis.noted.push({ path, at: performance.now() });
+        return real(path, options);
+    };
+}, pattern.source);
+
+export const noted = (page) => page.evaluate(() => globalThis.noted);
+
+// Everything the notice at the top has said so far.
+export const listen = (page) => page.addInitScript(() => {
+    globalThis.notices = [];
+    addEventListener('DOMContentLoaded', () => {
+        const notice = document.getElementById('notice');
+        new MutationObserver(() => globalThis.notices.push(notice.textContent)).observe(notice, { childList: true, subtree: true });
+    });
+});
+
+// An item's page with an order that is the buyer's to pay.
+export async function openLocked(server, sale, options) {
+    const { item } = await makeSale(server, sale);
+    const opened = await openItem(server, item, options);
+    await opened.go.click();
+    await reached(opened.page, 'locked');
+    return { ...opened, item };
+}
