@@ -7,8 +7,13 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { ROWS } from '../../web/store/machine.js';
-import en from '../../web/store/en.js';
-import zh from '../../web/store/zh.js';
+import demoEn from '../../web/demo/en.js';
+import demoZh from '../../web/demo/zh.js';
+import storeEn from '../../web/store/en.js';
+import storeZh from '../../web/store/zh.js';
+
+const en = { ...storeEn, ...demoEn };
+const zh = { ...storeZh, ...demoZh };
 
 const at = (folder) => new URL(`../../web/${folder}/`, import.meta.url);
 const sources = ['store', 'demo'].flatMap((folder) => readdirSync(at(folder))

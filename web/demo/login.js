@@ -5,8 +5,8 @@
 
 import { ask } from '/assets/net.js';
 import { memory, setText } from '/assets/tools.js';
-import { reason, t } from '/assets/store/words.js';
-import { $, startShell } from '/assets/store/shell.js';
+import '/assets/demo/words.js';
+import { $, reason, startShell, t } from '/assets/store/shell.js';
 
 function way() {
     try {
@@ -33,7 +33,7 @@ async function login(event) {
         back.hash = `token=${token}`;
         location.replace(back.href);
     } catch (refusal) {
-        setText($('error'), reason(refusal.code, refusal.detail));
+        setText($('error'), reason(refusal.code));
     }
     return undefined;
 }

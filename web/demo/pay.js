@@ -7,8 +7,10 @@
 import { Refusal, ask } from '/assets/net.js';
 import { jitter, setAttr, setText, sleep } from '/assets/tools.js';
 import { split } from '/assets/store/clock.js';
-import { left, money, reason, t } from '/assets/store/words.js';
-import { $, announce, clock, notice, onReturn, resync, session, startShell } from '/assets/store/shell.js';
+import '/assets/demo/words.js';
+import {
+    $, announce, clock, left, money, notice, onReturn, reason, resync, session, startShell, t,
+} from '/assets/store/shell.js';
 import { follow } from '/assets/store/live.js';
 
 const RANK = { QUEUED: 0, LOCKED: 1, PAID: 2, EXPIRED: 2, CANCELLED: 2, FAILED: 2 };
@@ -108,7 +110,7 @@ async function pay() {
         if (!(refusal instanceof Refusal)) throw refusal;
         if (refusal.status === 401) offerLogin();
         else await look();
-        if (!out) setText($('error'), order?.status === 'LOCKED' ? reason(refusal.code, refusal.detail) : '');
+        if (!out) setText($('error'), order?.status === 'LOCKED' ? reason(refusal.code) : '');
     }
     paying = false;
     draw();

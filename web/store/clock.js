@@ -11,15 +11,20 @@
  */
 
 const SAMPLES = 5;
-const ENOUGH_MS = 20;       // a round trip this short needs no better one
-const GAP_MS = 400;         // between the two clocks; no timer or adjustment drifts so far between two reads
-const STALE_MS = 300000;    // when to look again although nothing happened
+// A round trip this short needs no better one.
+const ENOUGH_MS = 20;
+// Between the two clocks; no timer or adjustment drifts so far between two reads.
+const GAP_MS = 400;
+// When to look again although nothing happened.
+const STALE_MS = 300000;
 const RETRY_MS = 2000;
 
 // steady() and wall() in milliseconds, askTime() -> server's now_ms; onGap is told when the time is in doubt.
 export function makeClock({ steady, wall, askTime, onGap = () => {} }) {
-    let offset = wall() - steady();   // a guess until the first answer
-    let errorMs = Infinity;           // how far off it may be
+    // A guess until the first answer.
+    let offset = wall() - steady();
+    // How far off it may be.
+    let errorMs = Infinity;
     let syncedAt = null;
     let lastSteady = steady();
     let lastWall = wall();

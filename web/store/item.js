@@ -9,8 +9,10 @@ import { Refusal, ask } from '/assets/net.js';
 import { el, jitter, memory, setAttr, setText, sleep } from '/assets/tools.js';
 import { begin, roomOf, rowOf, stateOf, step, view } from '/assets/store/machine.js';
 import { split } from '/assets/store/clock.js';
-import { discount, hour, left, money, number, reason, says, second, t } from '/assets/store/words.js';
-import { $, announce, clock, data, notice, onReturn, paint, resync, session, startShell } from '/assets/store/shell.js';
+import {
+    $, announce, clock, data, discount, hour, left, money, notice, number, onReturn, paint, reason, resync, says,
+    second, session, startShell, t,
+} from '/assets/store/shell.js';
 import { follow } from '/assets/store/live.js';
 
 const { item: page, sale } = data;

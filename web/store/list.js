@@ -7,8 +7,9 @@
 import { ask } from '/assets/net.js';
 import { el, jitter, keepOrder, setAttr, setText } from '/assets/tools.js';
 import { split } from '/assets/store/clock.js';
-import { hour, left, money, number, t, translate } from '/assets/store/words.js';
-import { $, clock, data, notice, onReturn, paint, startShell } from '/assets/store/shell.js';
+import {
+    $, clock, data, hour, left, money, notice, number, onReturn, paint, startShell, t, translate,
+} from '/assets/store/shell.js';
 
 const BUSY_MS = 3000;
 const CALM_MS = 10000;

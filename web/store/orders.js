@@ -8,8 +8,9 @@
 import { Refusal, ask } from '/assets/net.js';
 import { el, jitter, keepOrder, setAttr, setText, sleep } from '/assets/tools.js';
 import { split } from '/assets/store/clock.js';
-import { left, money, reason, stamp, t } from '/assets/store/words.js';
-import { $, announce, clock, notice, onReturn, resync, session, startShell } from '/assets/store/shell.js';
+import {
+    $, announce, clock, left, money, notice, onReturn, reason, resync, session, stamp, startShell, t,
+} from '/assets/store/shell.js';
 import { follow } from '/assets/store/live.js';
 
 const RANK = { QUEUED: 0, LOCKED: 1, PAID: 2, EXPIRED: 2, CANCELLED: 2, FAILED: 2 };
@@ -158,7 +159,7 @@ async function cancel(id) {
     } catch (refusal) {
         if (!(refusal instanceof Refusal)) throw refusal;
         if (mine !== turn) return;
-        why.set(id, reason(refusal.code, refusal.detail));
+        why.set(id, reason(refusal.code));
         announce(why.get(id));
         await session.call('GET', `/v1/orders/${id}`).then(known).catch(() => {});
     }

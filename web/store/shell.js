@@ -1,6 +1,10 @@
 /*
- * What every page of the storefront shares: its texts, the server's clock, who is buying, and the two places where
- * the page speaks by itself (the notice at the top, and the polite line for screen readers).
+ * What every page of the storefront shares: its texts and how it writes money, numbers and time; the server's clock; who
+ * is buying; and the two places where the page speaks by itself (the notice at the top, and the polite line for screen
+ * readers). One file, because each costs a slow phone a part of the page's 30 KB.
+ *
+ * Texts are in one file per language, of which only the chosen one is loaded. A key that is missing shows itself, so a
+ * gap is seen and nothing breaks.
  *
  * The token comes back from the shop's login in the URL's fragment, is taken out of the address at once, and is kept
  * in this browser; the server alone judges it. Where it refuses, the page says so and offers the login; it never goes
@@ -10,12 +14,79 @@
 import { ask } from '/assets/net.js';
 import { el, memory, safeUrl, setText } from '/assets/tools.js';
 import { makeClock } from '/assets/store/clock.js';
-import { second, t, translate } from '/assets/store/words.js';
 
 export const $ = (id) => document.getElementById(id);
 
 // What the server wrote into the page when it made it.
 export const data = JSON.parse($('data')?.textContent || '{}');
+
+// ---------------------------------------------------------------- texts
+
+export const CHINESE = (navigator.language || 'en').toLowerCase().startsWith('zh');
+const { default: WORDS } = await import(CHINESE ? '/assets/store/zh.js' : '/assets/store/en.js');
+
+export const LOCALE = CHINESE ? 'zh-CN' : (navigator.language || '').startsWith('en') ? navigator.language : 'en';
+
+export const add = (more) => Object.assign(WORDS, more);
+export const says = (key) => key in WORDS;
+
+export function t(key, values = {}) {
+    return (WORDS[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ''));
+}
+
+// A refusal in the buyer's words. A code without its own gets a general one: what the server says is for programs.
+export const reason = (code) => t(says(`c_${code}`) ? `c_${code}` : 'c_other');
+
+// Every element with data-t shows that text; only now are they seen, so no other language flashes by.
+export function translate() {
+    for (const node of document.querySelectorAll('[data-t]')) node.textContent = t(node.dataset.t);
+    for (const node of document.querySelectorAll('[data-t-label]')) node.setAttribute('aria-label', t(node.dataset.tLabel));
+    document.documentElement.lang = LOCALE;
+    document.documentElement.dataset.lang = CHINESE ? 'zh' : 'en';
+}
+
+const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
+const time = (more) => new Intl.DateTimeFormat(LOCALE, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23', ...more });
+const date = { month: 'short', day: 'numeric' };
+const clockTime = time();
+const exactTime = time({ second: '2-digit' });
+const dayTime = time(date);
+const exactDayTime = time({ ...date, second: '2-digit' });
+const calendar = new Intl.DateTimeFormat('en-CA');
+
+export const number = (n) => whole.format(n);
+export const stamp = (ms) => dayTime.format(ms);
+
+// The buyer's own calendar: 2026-10-09.
+export const day = (ms) => calendar.format(ms);
+
+// The time alone while it is today, by the server's clock; to the minute, or to the second.
+export const hour = (ms, now) => (day(ms) === day(now) ? clockTime : dayTime).format(ms);
+export const second = (ms, now) => (day(ms) === day(now) ? exactTime : exactDayTime).format(ms);
+
+export function money(cents, currency) {
+    try {
+        const format = new Intl.NumberFormat(LOCALE, { style: 'currency', currency, currencyDisplay: 'narrowSymbol' });
+        return format.format(cents / 10 ** format.resolvedOptions().maximumFractionDigits);
+    } catch {
+        return `${(cents / 100).toFixed(2)} ${currency}`;
+    }
+}
+
+// 25 % off; in Chinese what remains, in tenths: 7.5 折.
+export function discount(price, was) {
+    const share = price / was;
+    return t('off', { n: Math.round(100 - share * 100), z: (share * 10).toFixed(1).replace(/\.0$/, '') });
+}
+
+const two = (n) => String(n).padStart(2, '0');
+
+// From clock.js's split(): 1d 02:03:04, 02:03:04, 03:04.
+export function left({ days, hours, minutes, seconds }) {
+    const clock = `${two(minutes)}:${two(seconds)}`;
+    if (days) return `${t('days', { n: days })} ${two(hours)}:${clock}`;
+    return hours ? `${two(hours)}:${clock}` : clock;
+}
 
 // ---------------------------------------------------------------- speaking
 
@@ -56,7 +127,7 @@ export async function resync() {
 
 function showTime() {
     const now = clock.now();
-    if ($('clock')) setText($('clock'), clock.trusted() ? second(now) : '--:--:--');
+    if ($('clock')) setText($('clock'), clock.trusted() ? second(now, now) : '--:--:--');
     setTimeout(showTime, 1000 - (now % 1000) + 5);
 }
 
@@ -94,7 +165,8 @@ const reader = (token) => {
 
 export const session = {
     token: null,
-    user: null,          // only to name what is remembered here
+    // Only to name what is remembered here.
+    user: null,
     config: null,
     onChange: () => {},
 
