@@ -6,7 +6,8 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
-import { makeSale, openContext, openItem, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { note, noted } from './bend.mjs';
+import { buyer, makeSale, openContext, openItem, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 let server;
 
@@ -35,6 +36,40 @@ test('a link with another buyer\'s token, or with rubbish, changes nobody', asyn
     const newer = tokenOf(server, 200);
     await other.evaluate((token) => { location.hash = `token=${token}`; }, newer);
     await until('his own to be taken', async () => (await stored(other)) === newer);
+});
+
+test('a login that was begun and left long ago lets no other buyer\'s token in; one of just now does', async () => {
+    const { item } = await makeSale(server, { name: 'Left halfway' });
+    for (const [ageMs, taken] of [[16 * 60000, false], [60000, true]]) {
+        const { page } = await openItem(server, item, { user: 201 });
+        const mine = await stored(page);
+        const other = tokenOf(server, 667);
+        await page.evaluate(([ago, token]) => {
+            sessionStorage.setItem('sluice.login', JSON.stringify(Date.now() - ago));
+            location.hash = `token=${token}`;
+        }, [ageMs, other]);
+        await until('the address to be clean', async () => !(await page.evaluate(() => location.hash)));
+        assert.equal(await stored(page), taken ? other : mine);
+        await page.context().close();
+    }
+});
+
+test('the way to another place of the page changes nothing: nobody is asked who is buying, nothing is loaded anew', async () => {
+    const { item } = await makeSale(server, { name: 'Anchored' });
+    const order = await buyer(server, 202).buy(item);
+    const page = await (await openContext()).newPage();
+    await note(page, /\/v1\/me\/orders/);
+    await page.goto(`${server.url}/orders#token=${tokenOf(server, 202)}`);
+    const row = page.locator(`.order[data-order="${order.order_id}"]`);
+    await row.waitFor();
+    const asked = (await noted(page)).length;
+    const left = await row.evaluate((node) => new Promise((done) => {
+        addEventListener('hashchange', () => setTimeout(() => done(node.isConnected)), { once: true });
+        location.hash = '#main';
+    }));
+    assert.ok(left, 'the list was not emptied');
+    assert.equal((await noted(page)).length, asked);
+    await page.context().close();
 });
 
 test('the demonstration\'s login sends its token nowhere but here', async () => {

@@ -155,6 +155,9 @@ export function paint(box, item) {
 
 // ---------------------------------------------------------------- who is buying
 
+// How long a login may take.
+const LOGIN_MS = 900000;
+
 const reader = (token) => {
     try {
         return String(JSON.parse(atob(token.split('.')[1].replace(/-/g, '+').replace(/_/g, '/'))).sub);
@@ -200,7 +203,7 @@ export const session = {
     async login() {
         try {
             const url = await this.loginUrl();
-            memory.set('sessionStorage', 'login', true);
+            memory.set('sessionStorage', 'login', Date.now());
             if (url) location.assign(url);
             else notice('login', t('c_unauthenticated'));
         } catch {
@@ -225,13 +228,13 @@ export const session = {
     },
 };
 
-// A token in the address is taken where this tab asked for it, or nobody is logged in. A link that somebody made must
-// not change whom a buyer buys for, in any tab.
+// A token in the address is taken where this tab asked for it lately, or nobody is logged in. A link that somebody
+// made must not change whom a buyer buys for, in any tab, nor after a login that was begun and left.
 function takeToken() {
     const fragment = new URLSearchParams(location.hash.slice(1)).get('token');
     session.use(memory.get('localStorage', 'token'));
     if (!fragment) return;
-    const asked = memory.get('sessionStorage', 'login');
+    const asked = Date.now() - memory.get('sessionStorage', 'login') < LOGIN_MS;
     memory.set('sessionStorage', 'login', null);
     history.replaceState(null, '', location.pathname + location.search);
     const user = reader(fragment);
@@ -255,6 +258,8 @@ export function startShell() {
         session.onChange();
     });
     addEventListener('hashchange', () => {
+        // Only the way to some place of the page.
+        if (!/\btoken=/.test(location.hash)) return;
         takeToken();
         session.onChange();
     });
