@@ -1,8 +1,6 @@
 /*
- * The button's state machine without a browser: each state is reached by a story, each event has an answer in each
- * state, and a random walk against a small model of the server checks what must stay true whatever happens.
- *
- * SEED repeats a walk (every failure prints its seed), WALKS is how many there are.
+ * The button's state machine without a browser: each state is reached by a story, and each event has an answer in each
+ * state. What must stay true whatever happens is checked by walk.test.mjs.
  */
 
 import assert from 'node:assert/strict';
@@ -80,7 +78,7 @@ const WAYS = {
     failed: () => bought().order('FAILED', { reason: 'sold_out' }),
     watching: () => new Story({ state: 'sold_out', available: 0, locked: 3 }),
     sold_out: () => new Story({ state: 'sold_out', available: 0, locked: 0 }),
-    limit_reached: () => new Story({ limit_per_user: 5 }).send({ type: 'mine', held: 5, unpaid: 0 }),
+    limit_reached: () => new Story({ limit_per_user: 5 }).send({ type: 'mine', orders: [{ order_id: 'o9', status: 'PAID', qty: 5 }] }),
     paused: () => new Story({ state: 'paused' }),
     ended: () => new Story({ state: 'ended' }),
     barred: () => new Story().press().refused('barred'),
@@ -113,7 +111,7 @@ const PLAIN = {
     user: (m) => ({ user: m.user }),
     item: () => ({ item: ITEM }),
     qty: () => ({ qty: 2 }),
-    mine: (m) => ({ held: m.held, unpaid: 0 }),
+    mine: (m) => ({ orders: m.held && !m.order ? [{ order_id: 'o9', status: 'PAID', qty: m.held }] : [] }),
     press: () => ({ act: 'buy' }),
     early: (m) => ({ atMs: m.now + 1000 }),
     ticket: (m) => ({ turn: m.turn, ...TICKET }),
@@ -410,218 +408,119 @@ test('how many may be chosen', () => {
     assert.equal(roomOf({ item: { limit_per_user: 5, available: 0 }, held: 5 }), 1);
 });
 
-// ---------------------------------------------------------------- a random walk
+// ---------------------------------------------------------------- what once went wrong
 
-// A small honest server: tickets, orders, limits; it may act and its answer be lost.
-class Server {
-    constructor(random, limit) {
-        Object.assign(this, { random, limit, stock: 6, orders: new Map(), tickets: 0, made: 0 });
-    }
-
-    held() { return [...this.orders.values()].filter((o) => !['EXPIRED', 'CANCELLED', 'FAILED'].includes(o.status)).length; }
-
-    takeTicket(now) {
-        this.tickets += 1;
-        const unsold = this.orders.size - this.held();
-        const orderId = this.limit === 1 ? `o${unsold}` : `o${this.tickets}`;
-        return { type: 'ticket', ticket: `t${this.tickets}`, url: '', orderId, expiresMs: now + 20000, held: this.held() };
-    }
-
-    buy({ orderId, expiresMs }, now) {
-        const known = this.orders.get(orderId);
-        if (known) return { type: 'accepted', orderId, status: known.status, held: this.held() };
-        const no = (code, retry) => ({ type: 'refused', refusal: { code, retry, retryAfterMs: 500, held: this.held() } });
-        if (now > expiresMs) return no('bad_ticket', 'new-ticket');
-        if (this.limit && this.held() >= this.limit) return no('limit_reached', 'no');
-        if (this.stock === 0) return no('sold_out', 'later');
-        this.stock -= 1;
-        this.made += 1;
-        this.orders.set(orderId, { order_id: orderId, status: 'QUEUED', reason: null, qty: 1 });
-        return { type: 'accepted', orderId, status: 'QUEUED', held: this.held() };
-    }
-
-    cancel(id) {
-        const order = this.orders.get(id);
-        if (order.status !== 'LOCKED') return { type: 'refused', refusal: { code: 'already_paid', retry: 'no' } };
-        this.end(order, 'CANCELLED');
-        return { type: 'order', order: { ...order } };
-    }
-
-    end(order, status) {
-        order.status = status;
-        if (status !== 'PAID') this.stock += 1;
-    }
-
-    // Other buyers take and give back; some order of ours moves on.
-    move() {
-        if (this.random() < 0.3) this.stock = this.random() < 0.5 ? 0 : 6;
-        const alive = [...this.orders.values()].filter((o) => o.status === 'QUEUED' || o.status === 'LOCKED');
-        if (!alive.length) return;
-        const order = alive[Math.floor(this.random() * alive.length)];
-        if (order.status === 'QUEUED') {
-            if (this.random() < 0.15) this.end(order, 'FAILED');
-            else order.status = 'LOCKED';
-        } else this.end(order, this.random() < 0.5 ? 'PAID' : 'EXPIRED');
-    }
-
-    item() {
-        return { ...ITEM, limit_per_user: this.limit, available: this.stock, locked: 1,
-            state: this.stock ? 'open' : 'sold_out' };
-    }
+// A page that is opened on what the browser remembers.
+function opened(record, item = {}) {
+    const story = new Story();
+    story.model = begin(START + 6000);
+    story.send({ type: 'user', user: '5', record });
+    story.first = story.effects;
+    return story.item({ ...ITEM, ...item });
 }
 
-function generator(seed) {
-    let a = seed >>> 0;
-    return () => {
-        a = (a + 0x6d2b79f5) | 0;
-        let t = Math.imul(a ^ (a >>> 15), 1 | a);
-        t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-        return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-    };
-}
+test('a token that has run out ends the looking for a remembered order: log in, not "one moment" for ever', () => {
+    const story = opened({ ticket: null, orderId: 'o1' }).is('loading').send({ type: 'denied' }).is('logged_out', ['login']);
+    assert.equal(story.at(START + 60000).did('look').length, 0, 'nothing is looked for without a token');
+    story.send({ type: 'user', user: '5', record: { ticket: null, orderId: 'o1' } });
+    assert.equal(story.did('look')[0].orderId, 'o1');
+    const doubtful = new Story().press().ticket().silent().send({ type: 'denied' });
+    assert.equal(doubtful.at(START + 60000).is('logged_out').did('look').length, 0);
+    assert.equal(doubtful.send({ type: 'user', user: '5' }).is('timed_out').did('look').length, 1, 'gone on with after the login');
+});
 
-const RANK = { QUEUED: 0, LOCKED: 1, PAID: 2, EXPIRED: 2, CANCELLED: 2, FAILED: 2 };
-const SUBMITS = ['takeTicket', 'buy', 'cancel'];
-const LOOKED = ['bad_ticket', 'sold_out', 'limit_reached'];
+test('a ticket that was taken but not spent has no order to look for', () => {
+    const { record } = WAYS.before().send({ type: 'early', atMs: START }).at(START).ticket().did('keep')[0];
+    assert.ok(record.ticket && !record.ticket.doubt);
+    const story = opened(record).is('ready', ['buy']);
+    assert.equal(story.first.filter((effect) => effect.do === 'look').length, 0);
+    assert.equal(story.press().did('buy')[0].ticket.ticket, 't1', 'it is spent');
+});
 
-class Walk {
-    constructor(seed) {
-        this.random = generator(seed);
-        this.server = new Server(this.random, [0, 1, 3][Math.floor(this.random() * 3)]);
-        Object.assign(this, { model: begin(START), calls: [], memory: null, shown: new Map(), presses: 0, trace: [] });
-        this.send({ type: 'user', user: '5', record: null });
-        this.send({ type: 'item', item: this.server.item() });
+// Another tab has order o1; this one is in doubt about t2. What the first does must not lose that.
+const DOUBT = { ticket: 't2', url: '/v1/buy/t2', orderId: 'o2', expiresMs: START + 600000, qty: 3, doubt: true, resent: false };
+const other = () => new Story({ limit_per_user: 5 }).press().ticket().accepted().order('LOCKED')
+    .send({ type: 'elsewhere', record: { ticket: DOUBT, orderId: null } });
+
+test('two tabs: "buy more" and "cancel" take over what the other tab has in doubt, and never erase it', () => {
+    const cancelled = (story) => story.press('cancel')
+        .send({ type: 'order', turn: story.model.turn, order: { order_id: 'o1', status: 'CANCELLED', qty: 1 } });
+    for (const end of [(story) => story.press('more'), cancelled]) {
+        const story = end(other().is('locked')).is('timed_out', ['again']);
+        assert.deepEqual(story.did('keep').map((effect) => effect.record.ticket.ticket), ['t2']);
+        assert.equal(story.did('look')[0].orderId, 'o2');
+        assert.equal(view(story.model).qty, 3, 'with its own quantity');
+        story.press('again');
+        assert.deepEqual([story.did('takeTicket').length, story.did('buy')[0].ticket.ticket], [0, 't2']);
     }
+    const paid = other().order('PAID').is('paid');
+    assert.ok(paid.effects.every((effect) => effect.do !== 'keep' || effect.record.ticket.ticket === 't2'));
+});
 
-    pick(list) { return list[Math.floor(this.random() * list.length)]; }
+test('two tabs: a ticket that arrives while the other tab is in doubt is not spent; the one in doubt is', () => {
+    const story = new Story({ limit_per_user: 5 }).press();
+    story.ticket({ ticket: 't3', orderId: 'o3', record: { ticket: DOUBT, orderId: null } });
+    assert.equal(story.did('buy')[0].ticket.ticket, 't2');
+    const waiting = new Story({ limit_per_user: 5 }).press().ticket().refused('overloaded', 'later').is('overloaded');
+    waiting.send({ type: 'tick', now: waiting.model.wait.untilMs, record: { ticket: DOUBT, orderId: null } });
+    assert.equal(waiting.did('buy')[0].ticket.ticket, 't2', 'nor by the clock');
+});
 
-    send(event) {
-        const before = this.model;
-        const { model, effects } = step(before, event);
-        this.trace.push(`${stateOf(before)} --${event.type} ${event.act ?? event.order?.status ?? event.refusal?.code ?? ''}--> ${stateOf(model)}`);
-        this.checkDoubt(before, model, event);
-        this.model = model;
-        for (const effect of effects) this.run(effect);
-        this.checkOrder();
-        const submits = this.calls.filter((call) => SUBMITS.includes(call.do));
-        assert.ok(submits.length <= 1, 'one submit in flight');
-    }
+test('two tabs: a ticket sent again by the other stays in doubt when this one\'s first sending is refused', () => {
+    const story = new Story().press().ticket();
+    const { record } = story.did('keep')[0];
+    story.send({ type: 'elsewhere', record: { ...record, ticket: { ...record.ticket, resent: true } } });
+    assert.ok(story.refused('overloaded', 'later').model.ticket.doubt);
+});
 
-    run(effect) {
-        if (effect.do === 'keep') this.memory = structuredClone(effect.record);
-        if (effect.do === 'buy') assert.equal(this.memory?.ticket?.ticket, effect.ticket.ticket, 'kept before it is sent');
-        if (SUBMITS.includes(effect.do) || effect.do === 'look') this.calls.push(effect);
-    }
+test('two tabs: a doubt whose order is known by now is none', () => {
+    const story = other().send({ type: 'order', order: { order_id: 'o1', status: 'PAID', qty: 1 } }).press('more').order('LOCKED', { order_id: 'o2', qty: 3 });
+    assert.equal(story.is('locked').did('keep')[0].record.ticket, null);
+    assert.equal(story.press('more').is('ready').press().did('takeTicket').length, 1);
+});
 
-    checkDoubt(before, after, event) {
-        if (!before.ticket?.doubt) return;
-        const { ticket, orderId, resent } = before.ticket;
-        if (after.ticket?.ticket === ticket && after.ticket.doubt) return;
-        const seen = event.order?.order_id === orderId || (event.type === 'accepted' && event.orderId === orderId);
-        const refused = event.type === 'refused' && event.refusal.retry !== 'same-ticket'
-            && (!resent || LOOKED.includes(event.refusal.code));
-        assert.ok(seen || refused, `a ticket in doubt was given up on ${event.type}`);
-    }
+test('what the ledger says opens what was shut; an order it does not have yet counts all the same', () => {
+    const paid = { order_id: 'o8', status: 'PAID', qty: 4 };
+    const story = WAYS.limit_reached().is('limit_reached');
+    assert.equal(story.send({ type: 'elsewhere', record: null }).did('mine').length, 1, 'something was given up elsewhere');
+    story.send({ type: 'mine', orders: [paid] }).is('ready', ['buy']);
+    const late = new Story({ limit_per_user: 5 }).press().ticket({ held: 4 }).accepted('QUEUED', { held: 5 }).order('LOCKED');
+    assert.equal(late.send({ type: 'mine', orders: [paid] }).model.held, 5);
+    assert.equal(late.send({ type: 'mine', orders: [{ order_id: 'o1', status: 'LOCKED', qty: 1 }, paid] }).model.held, 5);
+    assert.equal(late.model.unpaid, 0, 'the one that is shown is not one of the others');
+    assert.equal(late.order('EXPIRED').did('mine').length, 1, 'an order that ends makes room');
+    late.send({ type: 'mine', orders: [{ order_id: 'o1', status: 'LOCKED', qty: 1 }, paid] });
+    assert.equal(late.model.held, 4, 'an older word of the ledger does not bring it back');
+    assert.equal(bought().order('LOCKED').order('PAID').did('mine').length, 1);
+    assert.equal(bought().order('LOCKED').press('cancel').order('CANCELLED').did('mine').length, 1);
+});
 
-    checkOrder() {
-        const { order } = this.model;
-        if (!order) return;
-        const last = this.shown.get(order.order_id) ?? 0;
-        assert.ok(RANK[order.status] >= last, 'a shown order went backwards');
-        this.shown.set(order.order_id, RANK[order.status]);
-    }
+test('a ticket in doubt that has run out is replaced by one for the same quantity', () => {
+    const story = opened({ ticket: { ...DOUBT, resent: true }, orderId: null }, { limit_per_user: 5, available: 100 });
+    story.is('timed_out').item({ available: 2 }).press('again').refused('bad_ticket', 'new-ticket').ticket({ ticket: 't3', orderId: 'o3' });
+    assert.equal(story.did('buy')[0].ticket.qty, 3);
+    const ended = opened({ ticket: DOUBT, orderId: null }, { limit_per_user: 5 }).press('again').accepted('EXPIRED').is('expired');
+    assert.equal(ended.press('again').ticket({ ticket: 't3', orderId: 'o3' }).did('buy')[0].ticket.qty, 3);
+});
 
-    // The answer to one call: true, lost on the way there, or lost on the way back.
-    answer(call, fate) {
-        this.calls.splice(this.calls.indexOf(call), 1);
-        if (call.do === 'look') {
-            const order = this.server.orders.get(call.orderId);
-            if (fate !== 'told') return this.send({ type: 'unseen' });
-            return this.send(order ? { type: 'order', order: { ...order } } : { type: 'missing', orderId: call.orderId });
-        }
-        const silence = { type: 'refused', turn: call.turn, refusal: { code: 'no_answer', retry: 'same-ticket' } };
-        if (fate === 'unsent') return this.send(silence);
-        if (fate === 'busy') {
-            const refusal = { code: 'overloaded', retry: 'later', retryAfterMs: 1000 };
-            return this.send({ type: 'refused', turn: call.turn, refusal, jitter: this.random() });
-        }
-        const { now } = this.model;
-        const answer = call.do === 'buy' ? this.server.buy(call.ticket, now)
-            : call.do === 'cancel' ? this.server.cancel(call.orderId) : this.server.takeTicket(now);
-        return this.send(fate === 'told' ? { turn: call.turn, ...answer } : silence);
-    }
+test('what stands in line is not counted as the buyer\'s yet', () => {
+    assert.equal(view(bought().model).held, 0);
+    assert.equal(view(bought().order('LOCKED').model).held, 1);
+    const story = new Story({ limit_per_user: 5 }).press().ticket({ held: 2 }).accepted('QUEUED', { held: 3 });
+    assert.equal(view(story.model).held, 2);
+});
 
-    press() {
-        const acts = actsOf(this.model);
-        if (!acts.length) return;
-        const act = this.pick(acts);
-        if (act === 'buy' || act === 'again') this.presses += 1;
-        this.send({ type: 'press', act, record: this.memory });
-    }
+test('when the time to pay is over nothing is offered any more, until the shop has spoken', () => {
+    const story = bought({ limit_per_user: 5 }).order('LOCKED', { pay_by_ms: START + 60000 }).is('locked', ['pay', 'cancel', 'more']);
+    story.at(START + 59999).is('locked', ['pay', 'cancel', 'more']).at(START + 60000).is('locked', []);
+    assert.equal(view(story.model).payMs, 0);
+    story.order('PAID').is('paid', ['more']);
+    assert.equal(view(story.model).payMs, null);
+});
 
-    // A view that may be old: what some slow stream still had.
-    gossip() {
-        const order = this.pick([...this.server.orders.values()]);
-        if (!order) return;
-        const older = Object.keys(RANK).filter((status) => RANK[status] < RANK[order.status]);
-        const status = older.length && this.random() < 0.5 ? this.pick(older) : order.status;
-        this.send({ type: 'order', order: { ...order, status } });
-    }
-
-    reload() {
-        this.model = begin(this.model.now);
-        this.calls = [];
-        this.shown.clear();
-        this.send({ type: 'user', user: '5', record: structuredClone(this.memory) });
-        this.send({ type: 'item', item: this.server.item() });
-    }
-
-    once() {
-        const roll = this.random();
-        const call = this.pick(this.calls);
-        if (call && roll < 0.45) this.answer(call, this.pick(['told', 'told', 'told', 'untold', 'unsent', 'busy']));
-        else if (roll < 0.6) this.press();
-        else if (roll < 0.7) this.server.move();
-        else if (roll < 0.8) this.gossip();
-        else if (roll < 0.9) this.send({ type: 'tick', now: this.model.now + Math.floor(this.random() * 4000) });
-        else if (roll < 0.94) this.send({ type: 'item', item: this.server.item() });
-        else if (roll < 0.97) this.send({ type: 'elsewhere', record: structuredClone(this.memory) });
-        else if (roll < 0.98) this.send({ type: 'early', atMs: this.model.now + 500 });
-        else this.reload();
-    }
-
-    // Everything heals: whatever was unknown becomes known.
-    heal() {
-        for (let i = 0; i < 200; i += 1) {
-            if (this.calls.length) this.answer(this.calls[0], 'told');
-            else if (['timed_out', 'overloaded'].includes(stateOf(this.model)) && actsOf(this.model).length) this.press();
-            else this.send({ type: 'tick', now: this.model.now + 3000 });
-            const name = stateOf(this.model);
-            if (!this.calls.length && !['asking', 'loading', 'timed_out', 'overloaded'].includes(name)) return;
-        }
-        assert.fail(`not healed: ${stateOf(this.model)}`);
-    }
-}
-
-test('a random walk: one submit at a time, no ticket in doubt given up, no order shown backwards, and it heals', () => {
-    const first = process.env.SEED ? Number(process.env.SEED) : Math.floor(Math.random() * 2 ** 31);
-    const walks = process.env.SEED ? 1 : Number(process.env.WALKS ?? 200);
-    console.log(`random walks from seed ${first}`);
-    const visited = new Set();
-    for (let seed = first; seed < first + walks; seed += 1) {
-        const walk = new Walk(seed);
-        try {
-            for (let i = 0; i < 150; i += 1) {
-                walk.once();
-                visited.add(stateOf(walk.model));
-            }
-            walk.heal();
-            assert.ok(walk.server.made <= walk.presses, 'an order that nobody pressed for');
-        } catch (error) {
-            error.message = `SEED=${seed}: ${error.message}\n${walk.trace.slice(-12).join('\n')}`;
-            throw error;
-        }
-    }
-    const often = ['queued', 'locked', 'paid', 'expired', 'failed', 'timed_out', 'overloaded', 'watching'];
-    if (walks > 1) assert.deepEqual(often.filter((name) => !visited.has(name)), [], 'the walk gets about');
+test('a cancel without an answer is forgotten with the next word about the order; a refused one is not', () => {
+    const story = () => bought().order('LOCKED', { pay_by_ms: START + 60000 }).press('cancel');
+    assert.equal(story().silent().model.note, 'no_answer');
+    assert.equal(story().silent().order('LOCKED').model.note, null);
+    assert.equal(story().refused('rate_limited', 'later').order('LOCKED').model.note, 'rate_limited');
 });

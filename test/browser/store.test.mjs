@@ -6,6 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { hide, press, text } from './bend.mjs';
 import {
     buyer, errorsOf, getItem, getSales, makeSale, openContext, openItem, openPage, operate, reached, startServer, stopAll,
     tokenOf, until,
@@ -16,8 +17,6 @@ let server;
 before(async () => { server = await startServer(); });
 after(stopAll);
 
-const text = (page, id) => page.locator(`#${id}`).innerText();
-const press = (page, act) => page.locator(`[data-act="${act}"]`).click();
 const left = async (page) => Number((await page.locator('.n-available').innerText()).replace(/\D/g, '') || 0);
 
 // A page's quantity, chosen with its own buttons.
@@ -38,6 +37,8 @@ test('the sessions of today: states, prices, stock that moves, and a way to each
             assert.equal(await card.getByRole('link', { name: item.name, exact: true }).getAttribute('href'), `/items/${item.id}`);
         }
     }
+    const names = sales.flatMap((sale) => sale.items.map((item) => item.name));
+    assert.deepEqual(names.filter((name) => /\d g\b/.test(name)), [], 'a figure stays with its unit');
     const limits = new Set(sales.flatMap((sale) => sale.items.map((item) => item.limit_per_user)));
     for (const limit of [0, 1, 5]) assert.ok(limits.has(limit), `an item with limit ${limit}`);
     const [first] = sales.find((sale) => sale.state === 'open').items;
@@ -72,7 +73,19 @@ test('a whole purchase: logged out, log in, buy, pay, paid; one stream, with the
     await reached(page, 'ready');
     assert.equal(new URL(page.url()).hash, '', 'the token is taken out of the address');
     const streamed = page.waitForRequest((request) => /\/v1\/orders\/[^/]+\/events$/.test(request.url()));
+    let release;
+    const held = new Promise((done) => { release = done; });
+    await page.route('**/v1/items/*/ticket', async (route) => {
+        await held;
+        await route.continue();
+    });
     await go.click();
+    await reached(page, 'asking');
+    assert.equal(await text(page, 'go-label'), 'Asking…');
+    assert.equal(await go.getAttribute('aria-disabled'), 'true');
+    assert.equal(await page.locator('.steps [aria-current="step"]').innerText(), 'Asked');
+    assert.match(await text(page, 'note'), /on its way/);
+    release();
     assert.match((await (await streamed).allHeaders()).authorization, /^Bearer /);
     await reached(page, 'locked');
     await page.getByText('You have 1 of 1').waitFor();
@@ -104,6 +117,7 @@ test('before the start: the ticket is taken early, the button opens by itself, o
         const { pathname } = new URL(request.url());
         if (/ticket$/.test(pathname)) calls.push('ticket');
         if (/buy/.test(pathname)) calls.push('buy');
+        if (/\/v1\/me\/orders|\/v1\/orders\/[^/]+$/.test(pathname)) calls.push('look');
     });
     const { page, errors, go } = await openItem(server, item, { prepare });
     await reached(page, 'before');
@@ -113,10 +127,42 @@ test('before the start: the ticket is taken early, the button opens by itself, o
     await until('the countdown to move', async () => `${await text(page, 'digits')}${await text(page, 'tenth')}` !== shown);
     await until('the ticket to be taken', () => calls.length === 1);
     await reached(page, 'ready');
+    await page.reload();
+    await reached(page, 'ready');
+    await hide(page, true);
+    await hide(page, false);
     await go.click();
     await reached(page, 'locked');
-    assert.deepEqual(calls, ['ticket', 'buy']);
+    assert.deepEqual(calls, ['ticket', 'buy'], 'nothing is looked up while everybody is here');
     assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('the countdown is right after a while in another tab, whose timers slept', async () => {
+    const { item, sale } = await makeSale(server, { name: 'Elsewhere for a while', startsInMs: 1800000, move: 'warm' });
+    const { page } = await openItem(server, item);
+    await reached(page, 'before');
+    // What is shown, and the server's time before and after it was read.
+    const look = () => page.evaluate(async () => {
+        const time = async () => (await (await fetch('/v1/time', { cache: 'no-store' })).json()).now_ms;
+        const before = await time();
+        const shown = `${document.getElementById('digits').textContent}${document.getElementById('tenth').textContent}`;
+        return { shown, before, after: await time() };
+    });
+    const first = (await look()).shown;
+    const tab = await page.context().newCDPSession(page);
+    await hide(page, true);
+    await tab.send('Page.setWebLifecycleState', { state: 'frozen' });
+    const away = Date.now();
+    await until('some time to pass', () => Date.now() - away > 3000);
+    await tab.send('Page.setWebLifecycleState', { state: 'active' });
+    await hide(page, false);
+    await until('the countdown to be right', async () => {
+        const { shown, before, after } = await look();
+        const [minutes, seconds] = shown.split(':').map(Number);
+        const leftMs = (minutes * 60 + seconds) * 1000;
+        return shown !== first && leftMs <= sale.starts_at_ms - before + 200 && leftMs >= sale.starts_at_ms - after - 200;
+    });
     await page.context().close();
 });
 

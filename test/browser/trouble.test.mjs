@@ -5,35 +5,14 @@
  */
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { buyer, getItem, makeSale, openItem, openPage, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+import { bend, hide, openLocked, press, refuse, text } from './bend.mjs';
+import { buyer, getItem, makeSale, openContext, openItem, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 let server;
 
 before(async () => { server = await startServer(); });
 after(stopAll);
-
-const text = (page, id) => page.locator(`#${id}`).innerText();
-
-function refuse(route, status, problem) {
-    const body = JSON.stringify({ type: 'about:blank', title: problem.code, status, detail: '', ...problem });
-    return route.fulfill({ status, contentType: 'application/problem+json', body });
-}
-
-// What the order's stream and the order itself say, changed on the way by `change`.
-async function bend(page, change) {
-    await page.route(/\/v1\/orders\/[^/]+(\/events)?(\?.*)?$/, async (route) => {
-        const url = route.request().url().replace(/\/events.*$/, '').replace(/\?.*$/, '');
-        const answer = await route.fetch({ url, headers: route.request().headers() });
-        const order = change(await answer.json());
-        if (!/\/events/.test(route.request().url())) return route.fulfill({ json: order });
-        return route.fulfill({ contentType: 'text/event-stream', body: `event: order\nid: 1\ndata: ${JSON.stringify(order)}\n\n` });
-    });
-}
 
 test('queued, undecided, then the truth; a failed order says why and may be tried again', async () => {
     const { item } = await makeSale(server, { name: 'In line' });
@@ -44,11 +23,14 @@ test('queued, undecided, then the truth; a failed order says why and may be trie
     await reached(page, 'queued');
     assert.equal(await page.locator('.steps [aria-current="step"]').innerText(), 'Stored');
     assert.equal(await go.getAttribute('aria-disabled'), 'true');
+    assert.equal(await text(page, 'held'), '', 'what is in line is not had');
     as = { ...as, reason: 'undecided' };
     await reached(page, 'undecided');
     assert.match(await text(page, 'note'), /not decided yet/);
+    assert.equal(await text(page, 'held'), '');
     as = {};
     await reached(page, 'locked');
+    assert.match(await text(page, 'held'), /You have 1 of 1/);
     await page.context().close();
     const other = await openItem(server, item);
     await bend(other.page, (order) => ({ ...order, status: 'FAILED', reason: 'sold_out' }));
@@ -179,19 +161,15 @@ test('one stream at a time, none while hidden; a cut one comes back with Last-Ev
         for (const end of ['requestfailed', 'requestfinished']) page.on(end, (request) => open.delete(request));
     };
     const { page, go, user } = await openItem(server, item, { prepare });
-    const hide = (hidden) => page.evaluate((value) => {
-        Object.defineProperty(document, 'hidden', { configurable: true, get: () => value });
-        document.dispatchEvent(new Event('visibilitychange'));
-    }, hidden);
     await until('the item to be followed', () => [...open].some((request) => /items/.test(request.url())));
     await go.click();
     await reached(page, 'locked');
     await until('the order alone to be followed', () => open.size === 1 && [...open].every((request) => /orders/.test(request.url())));
-    await hide(true);
+    await hide(page, true);
     await until('no stream while hidden', () => open.size === 0);
     const [order] = await buyer(server, user).orders();
     await buyer(server, user).pay(order);
-    await hide(false);
+    await hide(page, false);
     await reached(page, 'paid');
     await until('the item again', () => open.size === 1 && [...open].every((request) => /items/.test(request.url())));
     assert.equal(lastIds[0], null);
@@ -334,81 +312,164 @@ test('the keyboard alone is enough, and the focus stays where it was', async () 
     await page.context().close();
 });
 
-async function faults(page) {
-    await page.evaluate(axe);
-    const { violations } = await page.evaluate(() => globalThis.axe.run());
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
-    const small = await page.evaluate(() => [...document.querySelectorAll('button, a.button, .nav a')]
-        .filter((node) => node.checkVisibility() && node.getBoundingClientRect().height < 40).map((node) => node.outerHTML));
-    return [...violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' ')}`),
-        ...(wide ? ['sideways scrolling'] : []), ...small.map((html) => `small: ${html}`)];
-}
-
-for (const [colorScheme, width] of [['light', 360], ['dark', 360], ['light', 1280]]) {
-    test(`no accessibility faults on any page, ${colorScheme}, ${width} px wide`, async () => {
-        const { item } = await makeSale(server, { name: `Seen in ${colorScheme} at ${width}`, was_cents: 2999, limit_per_user: 5 });
-        const screen = { colorScheme, viewport: { width, height: 740 }, reducedMotion: 'reduce' };
-        const { page, errors, go, user } = await openItem(server, item, screen);
-        const found = [];
-        const see = async (what) => found.push(...(await faults(page)).map((fault) => `${what}: ${fault}`));
-        await reached(page, 'ready');
-        await see('ready');
-        await go.click();
-        await reached(page, 'locked');
-        await page.locator('[data-act="ask"]').click();
-        await see('locked');
-        await page.locator('[data-act="keep"]').click();
-        await page.route('**/v1/items/*/ticket', (route) => refuse(route, 503, { code: 'degraded', retry: 'same-ticket' }));
-        await page.locator('[data-act="more"]').click();
-        await reached(page, 'ready');
-        await go.click();
-        await reached(page, 'timed_out');
-        await see('timed out');
-        for (const path of ['/', '/orders', '/demo/login', `/demo/pay?order=${(await buyer(server, user).orders())[0].order_id}`]) {
-            await page.goto(server.url + path);
-            await page.locator('html[data-lang]').waitFor();
-            await page.locator('.price, .order, #user, #till[data-status="LOCKED"]').first().waitFor();
-            await see(path);
-        }
-        assert.deepEqual(found, []);
-        assert.deepEqual(errors.filter((line) => !/503/.test(line)), []);
-        await page.context().close();
+test('a token that has run out, with an order remembered: log in, not "one moment" for ever', async () => {
+    const { page, go } = await openLocked(server, { name: 'Yesterday\'s login' });
+    await page.evaluate(() => {
+        const [head, body] = JSON.parse(localStorage.getItem('sluice.token')).split('.');
+        localStorage.setItem('sluice.token', JSON.stringify(`${head}.${body}.AAAA`));
     });
-}
-
-test('the item page weighs less than 30 KB over the wire, everything included; how soon it is ready is printed', async () => {
-    const { item } = await makeSale(server, { name: 'Light', was_cents: 2999 });
-    const { page } = await openPage(server, {}, `/items/${item.id}#token=${tokenOf(server, 9)}`);
-    await reached(page, 'ready');
-    const parts = await page.evaluate(() => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
-        .filter((part) => !/\/v1\//.test(part.name))
-        .map((part) => ({ name: new URL(part.name).pathname, wire: part.transferSize, body: part.encodedBodySize })));
-    const sum = (key) => parts.reduce((total, part) => total + part[key], 0);
-    const readyMs = await page.evaluate(() => performance.getEntriesByName('sluice-ready')[0].startTime);
-    console.log(`item page: ${sum('wire')} bytes over the wire (${sum('body')} without headers) in ${parts.length} parts, ready after ${Math.round(readyMs)} ms`);
-    assert.ok(parts.length >= 10 && parts.every((part) => part.body > 0), JSON.stringify(parts));
-    assert.ok(sum('wire') < 30 * 1024, JSON.stringify(parts));
-    assert.ok(parts.every((part) => part.name.startsWith('/items/') || /\.[\w-]{8,}\.\w+$/.test(part.name)), 'content-hashed names');
+    await page.reload();
+    await reached(page, 'logged_out');
+    assert.equal(await text(page, 'go-label'), 'Log in to buy');
+    await go.click();
+    await page.waitForURL('**/demo/login?return=*');
     await page.context().close();
 });
 
-test('pages and parts are cached as they should be, under a strict policy', async () => {
-    const { item } = await makeSale(server, { name: 'Cached' });
+test('two tabs: what one is in doubt about is not forgotten by the other, nor ordered twice', async () => {
+    const { item } = await makeSale(server, { name: 'Shared doubt', limit_per_user: 5 });
+    const context = await openContext();
+    const user = 720001;
+    const a = await openItem(server, item, { context, user });
+    const b = await openItem(server, item, { context, user });
+    await a.go.click();
+    await reached(a.page, 'locked');
+    await reached(b.page, 'locked');
+    await press(a.page, 'more');
+    await reached(a.page, 'ready');
+    const asked = [];
+    await context.route('**/v1/buy/*', (route) => {
+        asked.push(route.request().url());
+        return asked.length === 1 ? route.abort() : route.continue();
+    });
+    await a.go.click();
+    await reached(a.page, 'timed_out');
+    await a.page.close();
+    await press(b.page, 'more');
+    await reached(b.page, 'timed_out');
+    await b.go.click();
+    await reached(b.page, 'locked');
+    assert.equal(asked.length, 2);
+    assert.equal(asked[0], asked[1], 'the same ticket');
+    assert.equal((await getItem(server, item)).locked, 2);
+    await context.close();
+});
+
+test('an own order that ended elsewhere makes room here: the ledger is asked when the page is looked at again', async () => {
+    const { item } = await makeSale(server, { name: 'Room again', limit_per_user: 5, startsInMs: -90000 });
+    const elsewhere = buyer(server, 720002);
+    const first = await elsewhere.buy(item, 3);
+    const second = await elsewhere.buy(item, 2);
+    const { page, go } = await openItem(server, item, { user: 720002 });
+    await page.getByText('You have 5 of 5').waitFor();
+    await reached(page, 'locked');
+    await elsewhere.pay(second);
+    await reached(page, 'paid');
+    assert.equal(await go.getAttribute('aria-disabled'), 'true');
+    await elsewhere.cancel(first);
+    await hide(page, true);
+    await hide(page, false);
+    await page.locator('#go[aria-disabled="false"]').waitFor();
+    assert.equal(await text(page, 'go-label'), 'Buy more');
+    await page.context().close();
+});
+
+// An item's page whose item is answered by `answer`; it is not waited for.
+async function openBent(item, answer, options) {
     await until('the page to be made', async () => (await fetch(`${server.url}/items/${item.id}`)).ok);
-    for (const path of ['/', `/items/${item.id}`, '/orders', '/demo/login', '/demo/pay']) {
-        const page = await fetch(server.url + path);
-        const policy = page.headers.get('content-security-policy');
-        assert.match(policy, /default-src 'self'/, path);
-        assert.doesNotMatch(policy, /unsafe/, path);
-        const again = await fetch(server.url + path, { headers: { 'if-none-match': page.headers.get('etag') } });
-        assert.equal(again.status, 304, path);
-        const html = await page.text();
-        assert.doesNotMatch(html, /<script(?![^>]*(src=|type="application\/json"))|\sstyle=|\son\w+=|<style/, path);
-        assert.doesNotMatch(html, /(src|href)="https?:/, 'no other host');
-        for (const [, part] of html.matchAll(/(?:src|href)="(\/assets\/[^"]+)"/g)) {
-            const answer = await fetch(server.url + part, { headers: { 'accept-encoding': 'gzip' } });
-            assert.equal(answer.status, 200, part);
-            assert.match(answer.headers.get('cache-control'), /immutable/, part);
-        }
+    const page = await (await openContext(options)).newPage();
+    await page.route(`**/v1/items/${item.id}`, answer);
+    await page.goto(`${server.url}/items/${item.id}#token=${tokenOf(server, 720003)}`);
+    return page;
+}
+
+test('an item that the server does not have any more is said to be missing, at the first look and later', async () => {
+    const { item } = await makeSale(server, { name: 'Vanished' });
+    const lost = (route) => refuse(route, 404, { code: 'no_such_item', retry: 'no' });
+    const page = await openBent(item, lost, { locale: 'zh-CN' });
+    await page.getByRole('heading', { name: '没有这个商品' }).waitFor();
+    await page.getByRole('link', { name: '全部场次' }).click();
+    await page.waitForURL(`${server.url}/`);
+    await page.context().close();
+    const later = await openItem(server, item);
+    await later.page.route(`**/v1/items/${item.id}`, lost);
+    await later.page.route(`**/v1/items/${item.id}/events`, lost);
+    await hide(later.page, true);
+    await hide(later.page, false);
+    await later.page.getByRole('heading', { name: 'No such item' }).waitFor();
+    await later.page.context().close();
+});
+
+test('asked too often for the item: said, and asked again later', async () => {
+    const { item } = await makeSale(server, { name: 'Too many looks' });
+    let asked = 0;
+    const page = await openBent(item, (route) => {
+        asked += 1;
+        return asked > 2 ? route.continue() : refuse(route, 429, { code: 'rate_limited', retry: 'later', retry_after_ms: 500 });
+    });
+    await page.getByRole('alert').filter({ hasText: 'Too many requests.' }).waitFor();
+    await reached(page, 'ready');
+    await page.getByRole('alert').waitFor({ state: 'hidden' });
+    await page.context().close();
+});
+
+test('when the time to pay is over the page says so and offers nothing, until the shop has spoken', async () => {
+    const { item } = await makeSale(server, { name: 'A second late', limit_per_user: 5 });
+    const { page, go, user } = await openItem(server, item);
+    const straight = await bend(page, (order) => ({ ...order, pay_by_ms: order.status === 'LOCKED' ? Date.now() - 1000 : order.pay_by_ms }));
+    await go.click();
+    await reached(page, 'locked');
+    await page.getByRole('button', { name: 'Time to pay is over' }).waitFor();
+    assert.equal(await go.getAttribute('aria-disabled'), 'true');
+    assert.equal(await page.locator('#rest [data-act]').count(), 0, 'nothing to cancel');
+    assert.match(await text(page, 'note'), /Waiting for the shop/);
+    await straight();
+    const [order] = await buyer(server, user).orders();
+    await buyer(server, user).pay(order);
+    await reached(page, 'paid');
+    await page.context().close();
+});
+
+test('no answer to the ticket: nothing was asked for yet, and that is what is said', async () => {
+    const { item } = await makeSale(server, { name: 'No ticket' });
+    const { page, go } = await openItem(server, item);
+    await page.route('**/v1/items/*/ticket', (route) => route.abort());
+    await go.click();
+    await reached(page, 'timed_out');
+    assert.match(await text(page, 'note'), /nothing was asked for/);
+    assert.doesNotMatch(await text(page, 'note'), /may already have it/);
+    await page.unroute('**/v1/items/*/ticket');
+    await go.click();
+    await reached(page, 'locked');
+    await page.context().close();
+});
+
+test('a cancel without an answer does not hide for good until when the order is kept', async () => {
+    const { page } = await openLocked(server, { name: 'Unheard' });
+    let look;
+    const held = new Promise((done) => { look = done; });
+    await page.route('**/v1/orders/*/cancel', (route) => route.abort());
+    await page.route(/\/v1\/orders\/[^/?]+$/, async (route) => {
+        await held;
+        await route.continue();
+    });
+    await press(page, 'ask');
+    await press(page, 'giveUp');
+    await until('it to be said', async () => /^No answer from the server\. Reserved for you until/.test(await text(page, 'note')));
+    look();
+    await until('it to be over', async () => /^Reserved for you until/.test(await text(page, 'note')));
+    await page.context().close();
+});
+
+test('a refusal without words of its own gets general ones, never the server\'s', async () => {
+    for (const [locale, words] of [['en-US', /tell the shop/], ['zh-CN', /请联系商城/]]) {
+        const { item } = await makeSale(server, { name: `Unspoken ${locale}` });
+        const { page, go } = await openItem(server, item, { locale });
+        await page.route('**/v1/items/*/ticket', (route) => refuse(route, 413, { code: 'too_large', retry: 'no', detail: 'body exceeds 4096' }));
+        await go.click();
+        await reached(page, 'failed');
+        assert.match(await text(page, 'note'), words);
+        assert.doesNotMatch(await text(page, 'note'), /4096/);
+        await page.context().close();
     }
 });

@@ -16,18 +16,27 @@ import {
 import { follow } from '/assets/store/live.js';
 
 const { item: page, sale } = data;
-const EARLY_MS = 50000;         // tickets are taken over this long before the start, each page at its own moment
+// Tickets are taken over this long before the start, each page at its own moment.
+const EARLY_MS = 50000;
 const EARLY_LEAST_MS = 4000;
-const LEDGER_QUIET_MS = 60000;  // the ledger is not asked while everybody is here
+// The ledger is not asked while everybody is here.
+const LEDGER_QUIET_MS = 60000;
+const LEDGER_MS = 1000;
 const STOCK_MS = 5000;
+const RETRY_MS = 2000;
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
 let model = begin(0);
-let ready = false;              // the server's time is known: nothing is decided before
-let fresh = false;              // the stock shown has been heard of since the last trouble
-let payHref;                    // where to pay; null: the shop asks; undefined: not known yet
-let payFor = '';                // the order, and its own address, that payHref is of
-let asking = false;             // "really cancel?" is open
+// The server's time is known: nothing is decided before.
+let ready = false;
+// The stock shown has been heard of since the last trouble.
+let fresh = false;
+// Where to pay; null: the shop asks; undefined: not known yet.
+let payHref;
+// The order, and its own address, that payHref is of.
+let payFor = '';
+// "really cancel?" is open.
+let asking = false;
 
 // ---------------------------------------------------------------- doing
 
@@ -37,7 +46,7 @@ const record = () => session.user && memory.get('localStorage', recordKey(sessio
 function send(event) {
     if (!ready) return;
     const before = stateOf(model);
-    const result = step(model, { now: clock.now(), ...event });
+    const result = step(model, { now: clock.now(), record: record(), ...event });
     model = result.model;
     for (const effect of result.effects) DO[effect.do](effect);
     knowPay();
@@ -45,17 +54,13 @@ function send(event) {
     draw();
 }
 
-const plain = ({ code, retry, retryAfterMs, held, limit, available, detail }) => {
-    return { code, retry, retryAfterMs, held, limit, available, detail };
-};
-
 // One call, one answer to the machine, whatever happens to it.
 async function submit(turn, work) {
     try {
         send({ turn, ...await work() });
     } catch (refusal) {
         if (!(refusal instanceof Refusal)) throw refusal;
-        send({ type: 'refused', turn, refusal: plain(refusal), jitter: Math.random() });
+        send({ type: 'refused', turn, refusal, jitter: Math.random() });
     }
 }
 
@@ -90,11 +95,10 @@ const DO = {
         }
     },
 
-    mine: () => askLedger(false),
+    mine: () => planLedger(false),
     login: () => session.login(),
     pay: () => { if (payHref) location.assign(payHref); },
     watch: () => watch(),
-    schedule: () => {},          // the page draws often enough to be on time; see frame()
 };
 
 // What the buyer holds of this item, from the ledger.
@@ -102,13 +106,21 @@ async function askLedger(show) {
     const { user } = session;
     try {
         const { orders } = await session.call('GET', '/v1/me/orders?limit=100');
-        if (user !== session.user) return;
-        const here = orders.filter((order) => order.item_id === page.id);
-        const counted = here.filter((order) => ['QUEUED', 'LOCKED', 'PAID'].includes(order.status));
-        const unpaid = here.filter((order) => order.status === 'LOCKED' && order.order_id !== model.order?.order_id);
-        const held = counted.reduce((sum, order) => sum + order.qty, 0);
-        send({ type: 'mine', held, unpaid: unpaid.length, order: show ? counted[0] : undefined });
+        if (user === session.user) send({ type: 'mine', orders: orders.filter((order) => order.item_id === page.id), show });
     } catch { /* the ticket will tell */ }
+}
+
+let ledger = null;
+
+const hasShown = () => model.order !== null || Object.keys(model.past).length > 0;
+
+// While everybody is here the ledger is asked only for those who have an order here, or may have one.
+function planLedger(show, ms = jitter(LEDGER_MS)) {
+    const kept = record();
+    const known = kept?.orderId || kept?.ticket?.doubt || hasShown();
+    if (!session.user || (!known && clock.now() < sale.starts_at_ms + LEDGER_QUIET_MS)) return;
+    clearTimeout(ledger);
+    ledger = setTimeout(askLedger, ms, show);
 }
 
 // ---------------------------------------------------------------- following
@@ -125,12 +137,13 @@ function watch() {
     const order = model.order && ['QUEUED', 'LOCKED'].includes(model.order.status) ? model.order : null;
     if (!order && stateOf(model) === 'ended') return;
     watched = order ? { kind: 'order', id: order.order_id } : { kind: 'item', id: page.id };
-    if (order) setTimeout(askItem, jitter(400));   // the stock with this order in it
+    // The stock with this order in it.
+    if (order) setTimeout(askItem, jitter(400));
     stop = follow(watched, {
         news: (news) => (order ? send({ type: 'order', order: news }) : hear(news)),
-        up: () => trouble(false),
-        down: () => trouble(true),
-        gone: () => { if (order) send({ type: 'missing', orderId: order.order_id }); },
+        up: () => trouble(''),
+        down: () => trouble(t('offline')),
+        gone: () => (order ? send({ type: 'missing', orderId: order.order_id }) : setTimeout(askGone, jitter(RETRY_MS))),
         denied: () => {
             watched = null;
             send({ type: 'denied' });
@@ -144,22 +157,44 @@ function hear(item) {
     send({ type: 'item', item });
 }
 
-function trouble(there) {
-    if (there) fresh = false;
-    notice('offline', there ? t('offline') : '');
-    if (!there && !fresh) askItem();
+// What is wrong, or nothing.
+function trouble(text) {
+    if (text) fresh = false;
+    notice('offline', text);
+    if (!text && !fresh) askItem();
     else draw();
 }
 
-async function askItem() {
+const getItem = () => ask('GET', `/v1/items/${page.id}`, { timeoutMs: 5000 });
+
+// 0, or in how many milliseconds to ask again.
+async function askItem(asked = getItem()) {
+    let item;
     try {
-        hear(await ask('GET', `/v1/items/${page.id}`, { timeoutMs: 5000 }));
-        notice('offline', '');
-        return true;
-    } catch (refusal) {
-        if (refusal.status === 0 || refusal.status >= 500) trouble(true);
-        return false;
+        item = await asked;
+    } catch ({ status, code, retryAfterMs }) {
+        if (status === 404 && !model.order) return missing();
+        trouble(status > 0 && status < 500 ? reason(code) : t('offline'));
+        return jitter(RETRY_MS) + (status === 429 ? retryAfterMs : 0);
     }
+    hear(item);
+    notice('offline', '');
+    return 0;
+}
+
+// The item's stream says that there is no such item. If the item itself says so too, that is that.
+async function askGone() {
+    await askItem();
+    watch();
+}
+
+function missing() {
+    ready = false;
+    watch();
+    notice('offline', '');
+    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, t('missing')), el('p', {}, t('missingText')),
+        el('p', {}, el('a', { class: 'button plain', href: '/' }, t('allSales')))));
+    return 0;
 }
 
 // While the stream is the order's, the stock is asked for now and then.
@@ -186,6 +221,7 @@ const value = (v) => ({
 
 function label(v) {
     if (v.name === 'locked' && model.flight === 'cancel') return t('b_cancelling');
+    if (v.payMs !== null && v.payMs <= 0) return t('payOver');
     if (v.name === 'locked' && payHref === null) return t('payAtShop');
     // Nothing to press: then the button says what stands in the way.
     if (['expired', 'failed'].includes(v.name) && !v.acts.length) {
@@ -196,16 +232,19 @@ function label(v) {
 
 function noteText(v) {
     const values = value(v);
-    if (v.note && v.name !== 'asking') return says(`n_${v.note}`) ? t(`n_${v.note}`, values) : reason(v.note);
+    const said = !v.note || v.name === 'asking' ? '' : says(`n_${v.note}`) ? t(`n_${v.note}`, values) : reason(v.note);
+    if (said && v.name !== 'locked') return said;
     switch (v.name) {
     case 'locked': {
         if (v.payMs !== null && v.payMs <= 0) return t('n_locked_over');
-        return t(payHref === null ? 'n_locked_shop' : 'n_locked', { time: v.order.pay_by_ms ? second(v.order.pay_by_ms) : '…' });
+        const time = v.order.pay_by_ms ? second(v.order.pay_by_ms, clock.now()) : '…';
+        return `${said} ${t(payHref === null ? 'n_locked_shop' : 'n_locked', { time })}`.trim();
     }
-    case 'before': return t('n_before', { time: second(model.item.starts_at_ms) });
+    case 'timed_out': return t(model.ticket?.doubt ? 'n_timed_out' : 'n_unasked');
+    case 'before': return t('n_before', { time: second(model.item.starts_at_ms, clock.now()) });
     case 'watching': return t('n_watching', { n: number(model.item.locked) });
     case 'overloaded': return `${reason(v.code)} ${t('n_overloaded')}`;
-    case 'failed': return `${t('n_failed')} ${v.code ? reason(v.code, model.refusal?.detail) : ''}`;
+    case 'failed': return `${t('n_failed')} ${v.code ? reason(v.code) : ''}`;
     case 'ready': return v.unpaid ? t('n_unpaid', { n: v.unpaid }) : '';
     case 'logged_out': return model.stale ? t('c_unauthenticated') : model.item.state === 'upcoming' ? t('n_logged_out') : '';
     default: return t(`n_${v.name}`, values);
@@ -215,7 +254,7 @@ function noteText(v) {
 // The countdown that matters now: to pay, to the start, or to the end.
 function countdown(v) {
     if (!model.item) return null;
-    if (v.name === 'locked' && v.payMs !== null) return { label: t(v.payMs > 0 ? 'payWithin' : 'payOver'), ms: v.payMs, fine: true };
+    if (v.payMs !== null) return { label: t(v.payMs > 0 ? 'payWithin' : 'payOver'), ms: v.payMs, fine: true };
     if (v.startMs > 0) return { label: t('startsIn'), ms: v.startMs, fine: true };
     const ms = model.item.ends_at_ms - model.now;
     return model.item.state === 'ended' || ms <= 0 ? null : { label: t('endsIn'), ms, fine: false };
@@ -224,26 +263,16 @@ function countdown(v) {
 function drawWhen(v) {
     const down = countdown(v);
     setAttr($('when'), 'class', `when${v.name === 'locked' ? ' when-pay' : v.startMs > 0 ? ' when-start' : ''}`);
-    if (!down) {
-        setText($('when-label'), model.item ? t('live_ended') : '');
-        setText($('digits'), '');
-        setText($('tenth'), '');
-        return;
-    }
-    const parts = split(down.ms);
-    setText($('when-label'), clock.trusted() ? down.label : t('checkingTime'));
-    setText($('digits'), left(down.fine ? parts : split(Math.ceil(down.ms / 1000) * 1000)));
-    setText($('tenth'), down.fine && !parts.days && !calm.matches ? `.${parts.tenths}` : '');
+    const parts = down && split(down.fine ? down.ms : Math.ceil(down.ms / 1000) * 1000);
+    setText($('when-label'), down ? clock.trusted() ? down.label : t('checkingTime') : model.item ? t('live_ended') : '');
+    setText($('digits'), down ? left(parts) : '');
+    setText($('tenth'), down?.fine && !parts.days && !calm.matches ? `.${parts.tenths}` : '');
 }
 
 function drawStock() {
     const { item } = model;
     const known = fresh && item;
-    setAttr($('stock'), 'data-known', String(Boolean(known)));
-    const [sold, locked, available] = $('bar').children;
-    for (const [node, name] of [[sold, 'sold'], [locked, 'locked'], [available, 'available']]) {
-        node.style.flexGrow = known ? item[name] : 0;
-    }
+    ['sold', 'locked', 'available'].forEach((name, i) => { $('bar').children[i].style.flexGrow = known ? item[name] : 0; });
     setAttr($('bar'), 'aria-label', known ? t('bar', item) : t('stockUnknown'));
     const texts = known
         ? [item.available ? t('left', { n: number(item.available) }) : t('leftNone'),
@@ -275,7 +304,7 @@ const link = (text, act, kind = 'link') => el('button', { type: 'button', class:
 // What else can be done: cancel (which asks first), one more, the orders.
 function drawRest(v) {
     const nodes = [];
-    if (v.name !== 'locked') asking = false;
+    if (!v.acts.includes('cancel')) asking = false;
     if (asking) nodes.push(el('span', {}, t('sureCancel')), link(t('b_keep'), 'keep', 'plain'), link(t('b_giveUp'), 'giveUp', 'plain danger'));
     else {
         if (v.acts.includes('cancel')) nodes.push(link(t('b_cancel'), 'ask'));
@@ -295,8 +324,8 @@ function draw() {
     setAttr(deal, 'data-state', v.name);
     setAttr(deal, 'data-tone', v.name === 'paid' && v.acts.length ? 'go' : v.tone);
     setText($('go-label'), label(v));
-    const waits = v.name === 'before' ? v.startMs : v.name === 'locked' && v.payMs > 0 ? v.payMs : null;
-    setText($('go-sub'), waits === null ? '' : left(split(waits)));
+    const waits = v.name === 'before' ? v.startMs : v.payMs;
+    setText($('go-sub'), waits > 0 ? left(split(waits)) : '');
     const off = !v.acts.length || (v.name === 'locked' && !payHref);
     setAttr($('go'), 'aria-disabled', String(off));
     setText($('note'), noteText(v));
@@ -323,15 +352,14 @@ function moved(before) {
     if (v.tell) announce(before === 'before' ? t('opensNow') : `${label(v)}. ${noteText(v)}`);
 }
 
-const MOMENTS = [['startMs', 60000, 'opensIn60'], ['startMs', 10000, 'opensIn10'], ['payMs', 30000, 'payIn30']];
-let last = { startMs: 0, payMs: 0 };
+const MOMENTS = [['startMs', 60000, 'opensIn60'], ['startMs', 10000, 'opensIn10'], ['payMs', 30000, 'payIn30'], ['payMs', 0, 'payOver']];
+let last = {};
 
 function milestones(v) {
-    for (const [clockName, at, key] of MOMENTS) {
-        const now = v[clockName] ?? 0;
-        if (last[clockName] > at && now <= at && now > at - 3000) announce(t(key));
+    for (const [name, at, key] of MOMENTS) {
+        if (v[name] !== null && last[name] > at && v[name] <= at && v[name] > at - 3000) announce(t(key));
     }
-    last = { startMs: v.startMs, payMs: v.payMs ?? 0 };
+    last = v;
 }
 
 // The answer to a repeated buy does not say where to pay; the look that follows it does, and that is no new state.
@@ -358,22 +386,22 @@ async function findPay(order, wanted) {
 
 // Wakes at each change of the countdown that is shown, so at the very moment of the start too.
 function frame() {
-    if (ready) {
-        send({ type: 'tick' });
-        const v = view(model);
-        milestones(v);
-        const down = countdown(v);
-        const fine = down?.fine && down.ms > 0 && !calm.matches;
-        const next = fine ? split(down.ms).nextMs : 1000 - (model.now % 1000);
-        setTimeout(frame, Math.min(Math.max(next, 10), v.name === 'overloaded' ? 200 : 1000));
-    } else setTimeout(frame, 100);
+    if (!ready) return;
+    send({ type: 'tick' });
+    const v = view(model);
+    milestones(v);
+    const down = countdown(v);
+    const fine = down?.fine && down.ms > 0 && !calm.matches;
+    const next = fine ? split(down.ms).nextMs : 1000 - (model.now % 1000);
+    setTimeout(frame, Math.min(Math.max(next, 10), v.name === 'overloaded' ? 200 : 1000));
 }
 
 function onUser() {
-    send({ type: 'user', user: session.user, record: record() });
-    if (!watched) watch();       // a stream that was denied ended, and the same buyer brings no other target
+    send({ type: 'user', user: session.user });
+    // A stream that was denied ended, and the same buyer brings no other target.
+    if (!watched) watch();
     planEarly();
-    if (session.user && (record() || clock.now() > sale.starts_at_ms + LEDGER_QUIET_MS)) askLedger(true);
+    planLedger(true, 0);
 }
 
 // Each page takes its ticket at its own moment before the start; then one call at the start is enough.
@@ -384,7 +412,7 @@ function planEarly() {
 }
 
 function press(act) {
-    send({ type: 'press', act, record: record() });
+    send({ type: 'press', act });
 }
 
 function listen() {
@@ -409,13 +437,16 @@ function listen() {
         else $('go').focus();
     });
     addEventListener('storage', ({ key }) => {
-        if (session.user && key === `sluice.${recordKey(session.user)}`) send({ type: 'elsewhere', record: record() });
+        if (session.user && key === `sluice.${recordKey(session.user)}`) send({ type: 'elsewhere' });
     });
     onReturn(() => {
-        if (!document.hidden) askItem();
+        if (!document.hidden && ready) {
+            askItem();
+            planLedger(!hasShown());
+        }
         watch();
     });
-    addEventListener('offline', () => trouble(true));
+    addEventListener('offline', () => trouble(t('offline')));
     session.onChange = onUser;
 }
 
@@ -432,7 +463,9 @@ async function start() {
     drawStatic();
     setText($('go-label'), t('b_loading'));
     listen();
-    const item = ask('GET', `/v1/items/${page.id}`, { timeoutMs: 5000 }).catch(() => null);
+    const first = getItem();
+    // Judged below.
+    first.catch(() => {});
     while (!clock.trusted()) {
         await resync();
         if (clock.trusted()) break;
@@ -442,10 +475,13 @@ async function start() {
     notice('offline', '');
     ready = true;
     model = begin(clock.now());
-    send({ type: 'user', user: session.user, record: record() });
-    const first = await item;
-    if (first) hear(first);
-    else while (!await askItem()) await sleep(jitter(2000));
+    send({ type: 'user', user: session.user });
+    let pause = await askItem(first);
+    while (pause) {
+        await sleep(pause);
+        pause = await askItem();
+    }
+    if (!ready) return;
     onUser();
     frame();
     keepStock();

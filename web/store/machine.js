@@ -12,23 +12,30 @@
  * over a reload, by the `keep` effect, which always comes before the `buy` it is for), the order is looked for, and
  * asking again uses the same ticket, which takes nothing twice.
  *
- * What stays true, whatever comes in whatever order (checked by a random walk in test/browser/machine.test.mjs):
- * at most one submit is in flight; a ticket in doubt is never dropped or replaced; a shown order never goes backwards.
+ * What stays true, whatever comes in whatever order (checked by random walks in test/browser/walk.test.mjs): at most
+ * one submit is in flight; a ticket in doubt is never dropped or replaced, neither here nor, where another tab left it,
+ * in the memory both share; a shown order never goes backwards.
+ *
+ * Every event brings the time as `now` and what this browser remembers of the buyer and the item as `record`.
  *
  * Effects: keep {user, record}, takeTicket {turn}, buy {turn, ticket}, cancel {turn, orderId}, look {orderId}, mine {},
- * pay {order}, login {}, watch {kind, id}, schedule {atMs}.
+ * pay {order}, login {}, watch {kind, id}. What comes by time alone comes with the next `tick`.
  */
 
 const RANK = { QUEUED: 0, LOCKED: 1, PAID: 2, EXPIRED: 2, CANCELLED: 2, FAILED: 2 };
-const LEAST_WAIT_MS = 1000;      // never more than one submit a second
-const MOST_RETRIES = 6;          // by itself; after that the buyer presses
+// Never more than one submit a second.
+const LEAST_WAIT_MS = 1000;
+// By itself; after that the buyer presses.
+const MOST_RETRIES = 6;
 const LOOK_MS = [1000, 2000, 4000, 8000];
-const TICKET_MARGIN_MS = 1000;   // a ticket this close to its end is not worth sending
+// A ticket this close to its end is not worth sending.
+const TICKET_MARGIN_MS = 1000;
 const PAST_KEPT = 16;
 
 const isFinal = (order) => RANK[order.status] === 2;
 const isAlive = (order) => order !== null && !isFinal(order);
 const isUnsold = (order) => isFinal(order) && order.status !== 'PAID';
+const isOver = ({ order, now }) => order?.status === 'LOCKED' && Boolean(order.pay_by_ms) && now >= order.pay_by_ms;
 
 // What the item is at this moment: its start and end are kept by the clock, the rest is as the server said.
 function phase({ item, now }) {
@@ -63,8 +70,8 @@ export const ROWS = [
     { name: 'timed_out', tone: 'warn', tell: true, acts: ['again'], when: (m) => m.lost || Boolean(m.ticket?.doubt) },
     { name: 'blocked', tone: 'off', tell: true, when: refusedAs('blocked', 'forbidden') },
     { name: 'barred', tone: 'off', tell: true, when: refusedAs('barred') },
-    { name: 'challenge', tone: 'warn', tell: true, reserved: true, acts: ['again'], when: refusedAs('challenge_failed') },
-    { name: 'waiting_room', tone: 'wait', tell: true, reserved: true, when: refusedAs('waiting_room') },
+    { name: 'challenge', tone: 'warn', tell: true, acts: ['again'], when: refusedAs('challenge_failed') },
+    { name: 'waiting_room', tone: 'wait', tell: true, when: refusedAs('waiting_room') },
     { name: 'limit_reached', tone: 'good', tell: true, when: full },
     { name: 'ended', tone: 'off', tell: true, when: (m) => phase(m) === 'ended' },
     { name: 'before', tone: 'off', when: (m) => phase(m) === 'upcoming' },
@@ -81,10 +88,10 @@ function empty(m) {
 // Whether an act of the row is possible just now.
 const ALLOWS = {
     buy: () => true,
-    pay: (m) => m.flight === null,
-    cancel: (m) => m.flight === null,
+    pay: (m) => m.flight === null && !isOver(m),
+    cancel: (m) => m.flight === null && !isOver(m),
     login: () => true,
-    more: (m) => m.flight === null && canBuy(m) && !empty(m),
+    more: (m) => m.flight === null && !isOver(m) && canBuy(m) && !empty(m),
     // What is in doubt may be asked for at any time; what was refused, when it is time; what ended, while it is sold.
     again: (m) => {
         if (m.wait !== null) return m.wait.untilMs === null;
@@ -106,15 +113,22 @@ export function roomOf({ item, held }) {
 export function begin(now = 0) {
     return {
         now,
-        user: null, stale: false,            // who is buying; whether the server refused that token
+        // Who is buying; whether the server refused that token.
+        user: null, stale: false,
         item: null, qty: 1, held: 0, unpaid: 0,
-        ticket: null,                        // { ticket, url, orderId, expiresMs, qty, doubt, resent }
-        flight: null, turn: 0,               // 'early' | 'ticket' | 'buy' | 'cancel', and which one an answer is for
-        order: null, past: {},               // the order shown; how far those shown before had come
+        // { ticket, url, orderId, expiresMs, qty, doubt, resent }
+        ticket: null,
+        // 'early' | 'ticket' | 'buy' | 'cancel', and which one an answer is for.
+        flight: null, turn: 0,
+        // The order shown; how far those shown before had come.
+        order: null, past: {},
         refusal: null, note: null,
-        lost: false, wait: null,             // no answer; { untilMs, code }
+        // No answer; { untilMs, code }
+        lost: false, wait: null,
         looking: false, lookFor: null, lookAt: null, looks: 0,
         earlyAt: null, retries: 0, renewals: 0,
+        // What the browser remembers, which other tabs write too.
+        stored: null,
     };
 }
 
@@ -124,10 +138,12 @@ export function view(model) {
     const { item, order } = model;
     return {
         name: row.name, tone: row.tone, step: row.step ?? 0, tell: Boolean(row.tell), acts: actsOf(model),
-        order, note: model.note, held: model.held, limit: item?.limit_per_user ?? 0, unpaid: model.unpaid,
+        order, note: model.note, limit: item?.limit_per_user ?? 0, unpaid: model.unpaid,
+        // In line is not yet his.
+        held: model.held - (order?.status === 'QUEUED' ? Math.min(model.held, order.qty ?? 1) : 0),
         waitMs: model.wait?.untilMs ? Math.max(0, model.wait.untilMs - model.now) : 0,
         code: model.wait?.code ?? order?.reason ?? model.refusal?.code ?? null,
-        payMs: order?.pay_by_ms ? order.pay_by_ms - model.now : null,
+        payMs: row.name === 'locked' && order.pay_by_ms ? order.pay_by_ms - model.now : null,
         startMs: item ? item.starts_at_ms - model.now : 0,
         choosing: ['ready', 'before', 'logged_out'].includes(row.name), qty: model.ticket?.doubt ? model.ticket.qty : model.qty,
     };
@@ -157,9 +173,10 @@ function submit(m, out) {
     m.wait = m.refusal = m.note = null;
     m.lost = m.looking = false;
     m.lookAt = null;
-    if (m.flight === 'early') m.flight = 'ticket';   // under way already: its answer is spent at once
+    // Under way already: its answer is spent at once.
+    if (m.flight === 'early') m.flight = 'ticket';
     else if (m.flight !== null) return;
-    else if (usable(m)) spend(m, out);
+    else if (takeOver(m) || usable(m)) spend(m, out);
     else take(m, out, 'ticket');
 }
 
@@ -167,6 +184,34 @@ function look(m, out, orderId) {
     m.looking = true;
     m.lookAt = null;
     out.push({ do: 'look', orderId });
+}
+
+// What is chosen fits what may be had; what is being asked for, or is in doubt, is left as it was asked for.
+function fit(m) {
+    if (m.flight === null && !m.ticket?.doubt) m.qty = Math.min(m.qty, roomOf(m));
+}
+
+// ---------------------------------------------------------------- what other tabs left
+
+// A remembered ticket of which nobody knows yet whether it bought anything.
+function doubtOf({ stored, order, past }) {
+    const ticket = stored?.ticket;
+    return ticket?.doubt && ticket.orderId !== order?.order_id && past[ticket.orderId] === undefined ? ticket : null;
+}
+
+// It comes before anything new. It is sent again, or looked for, with the quantity it was for.
+function takeOver(m) {
+    const theirs = m.ticket?.doubt ? null : doubtOf(m);
+    if (theirs) m.ticket = theirs;
+    return theirs !== null;
+}
+
+function takeOverShown(m) {
+    if (!takeOver(m)) return false;
+    m.qty = m.ticket.qty;
+    m.looks = 0;
+    m.lookAt = m.now;
+    return true;
 }
 
 // ---------------------------------------------------------------- what is learned
@@ -206,20 +251,23 @@ function learn(m, order) {
     m.lookAt = null;
     m.looks = m.retries = 0;
     m.wait = m.refusal = null;
-    if (!before || before.status !== order.status) m.note = null;
+    if (!before || before.status !== order.status || m.note === 'no_answer') m.note = null;
     if (before && isAlive(before) && isUnsold(order)) m.held = Math.max(0, m.held - (order.qty ?? 0));
     else if (!isUnsold(order)) m.held = Math.max(m.held, order.qty ?? 0);
     if (order.status === 'CANCELLED') {
         setAside(m);
-        m.note = 'cancelled';
+        m.note = takeOverShown(m) ? null : 'cancelled';
     }
 }
 
-// A record of this buyer and item that a reload or another tab left in the browser's memory.
-function adopt(m, record, out) {
-    if (!record) return;
-    if (record.ticket && !m.ticket?.doubt && m.flight === null && !isAlive(m.order)) m.ticket = record.ticket;
-    const id = m.ticket?.doubt ? m.ticket.orderId : record.orderId;
+// What a reload or another tab left in the browser's memory. A ticket that is not in doubt has no order to look for.
+function adopt(m, out) {
+    const record = m.stored;
+    if (record?.ticket && !m.ticket?.doubt && m.flight === null && !isAlive(m.order)) {
+        if (takeOver(m)) m.qty = m.ticket.qty;
+        else if (!record.ticket.doubt) m.ticket = record.ticket;
+    }
+    const id = m.ticket?.doubt ? m.ticket.orderId : record?.orderId;
     if (id && id !== m.order?.order_id && m.past[id] === undefined) look(m, out, id);
 }
 
@@ -237,6 +285,8 @@ const inDoubt = (m) => {
     m.looks = 0;
     m.lookAt = m.ticket ? m.now + LOOK_MS[0] : null;
 };
+
+const stay = (m, refusal) => { m.refusal = refusal; };
 
 // By code; what is not here goes by `retry`.
 const REFUSED = {
@@ -257,11 +307,11 @@ const REFUSED = {
     },
     not_open: (m) => { m.item = { ...m.item, state: 'paused' }; },
     ended: (m) => { m.item = { ...m.item, state: 'ended' }; },
-    blocked: (m, refusal) => { m.refusal = refusal; },
-    forbidden: (m, refusal) => { m.refusal = refusal; },
-    barred: (m, refusal) => { m.refusal = refusal; },
-    challenge_failed: (m, refusal) => { m.refusal = refusal; },
-    waiting_room: (m, refusal) => { m.refusal = refusal; },
+    blocked: stay,
+    forbidden: stay,
+    barred: stay,
+    challenge_failed: stay,
+    waiting_room: stay,
     // Only where this ticket was spent with another quantity: then there is an order, and it is looked for.
     different_request: (m) => {
         m.ticket = m.ticket && { ...m.ticket, doubt: true };
@@ -275,7 +325,10 @@ const LOOKED = new Set(['bad_ticket', 'blocked', 'barred', 'too_early', 'not_ope
 function refusedBuy(m, refusal, jitter, out) {
     if (refusal.retry === 'same-ticket') return inDoubt(m);
     // A refusal changed nothing. Whether an earlier sending of the ticket did, only those that looked can say.
-    if (m.ticket && (!m.ticket.resent || LOOKED.has(refusal.code))) m.ticket = { ...m.ticket, doubt: false };
+    // Another tab may have sent it again.
+    const other = m.stored?.ticket;
+    const resent = m.ticket?.resent || (other?.ticket === m.ticket?.ticket && other?.resent);
+    if (m.ticket && (!resent || LOOKED.has(refusal.code))) m.ticket = { ...m.ticket, doubt: false };
     if (REFUSED[refusal.code]) return REFUSED[refusal.code](m, refusal);
     if (refusal.retry === 'later') return later(m, refusal, jitter);
     if (m.ticket?.doubt) return inDoubt(m);
@@ -299,7 +352,7 @@ const ACTS = {
     more: (m, out) => {
         setAside(m);
         m.note = null;
-        m.qty = Math.min(m.qty, roomOf(m));
+        if (!takeOverShown(m)) fit(m);
         out.push({ do: 'mine' });
     },
     pay: (m, out) => out.push({ do: 'pay', order: m.order }),
@@ -315,7 +368,7 @@ const ACTS = {
 function start(m, out) {
     setAside(m);
     m.retries = m.renewals = 0;
-    m.qty = Math.min(m.qty, roomOf(m));
+    fit(m);
     submit(m, out);
 }
 
@@ -326,32 +379,34 @@ export const EVENTS = {
     tick: () => {},
 
     // Who is buying, with what this browser remembers of him and this item. Another buyer starts afresh.
-    user: (m, { user, record }, out) => {
-        if (user !== m.user) Object.assign(m, begin(m.now), { item: m.item, turn: m.turn + 1 });
+    user: (m, { user }, out) => {
+        if (user !== m.user) Object.assign(m, begin(m.now), { item: m.item, turn: m.turn + 1, stored: m.stored });
         m.user = user;
         m.stale = false;
-        if (user !== null) adopt(m, record, out);
+        if (user !== null) adopt(m, out);
     },
 
     item: (m, { item }) => {
         m.item = { ...m.item, ...item };
-        m.qty = Math.min(m.qty, roomOf(m));
+        fit(m);
     },
 
     qty: (m, { qty }) => { m.qty = Math.min(Math.max(1, Math.floor(qty) || 1), roomOf(m)); },
 
-    // What the ledger says the buyer holds, and the order to show where none is shown.
-    mine: (m, { held, unpaid, order }) => {
-        m.held = held;
-        m.unpaid = unpaid;
-        if (order && !m.order && !m.flight) learn(m, order);
+    // The buyer's orders of this item, newest first, from the ledger, which may be behind what is known here. With
+    // `show` one of them is shown where none is.
+    mine: (m, { orders, show }) => {
+        const { order: shown } = m;
+        const known = { ...m.past, ...(shown && { [shown.order_id]: shown.status }) };
+        const later = ({ order_id: id, status: told }) => (RANK[known[id]] > RANK[told] ? known[id] : told);
+        const all = !shown || orders.some((order) => order.order_id === shown.order_id) ? orders : [shown, ...orders];
+        const counted = all.filter((order) => ['QUEUED', 'LOCKED', 'PAID'].includes(later(order)));
+        m.held = counted.reduce((sum, order) => sum + (order.qty ?? 1), 0);
+        m.unpaid = counted.filter((order) => later(order) === 'LOCKED' && order.order_id !== shown?.order_id).length;
+        if (show && counted.length && !shown && !m.flight) learn(m, counted[0]);
     },
 
-    press: (m, { act, record }, out) => {
-        if (!actsOf(m).includes(act)) return;
-        if (record?.ticket?.doubt && !m.ticket?.doubt && (act === 'buy' || act === 'again')) m.ticket = record.ticket;
-        ACTS[act](m, out);
-    },
+    press: (m, { act }, out) => { if (actsOf(m).includes(act)) ACTS[act](m, out); },
 
     // Takes the ticket before the start, at a moment the page chose, so that at the start one call is enough.
     early: (m, { atMs }) => { m.earlyAt = atMs; },
@@ -363,7 +418,9 @@ export const EVENTS = {
         m.flight = null;
         m.held = held ?? m.held;
         m.ticket = { ticket, url, orderId, expiresMs, qty: m.qty, doubt: false };
-        if (wanted) spend(m, out);
+        if (!wanted) return;
+        takeOver(m);
+        spend(m, out);
     },
 
     accepted: (m, event, out) => {
@@ -422,19 +479,28 @@ export const EVENTS = {
         }
         if (m.ticket?.doubt && m.ticket.orderId === orderId) lookAgain(m);
         else m.looking = false;
-        if (!m.ticket && !m.order && m.user !== null) out.push({ do: 'keep', user: m.user, record: null });
+        if (m.stored?.orderId === orderId && !m.stored.ticket && m.user !== null) {
+            m.stored = null;
+            out.push({ do: 'keep', user: m.user, record: null });
+        }
     },
 
     // Looking for it got no answer.
     unseen: (m) => { if (m.looking) lookAgain(m); },
 
-    // The server refused the token while something was only being watched.
-    denied: (m) => { m.stale = m.user !== null; },
+    // The server refused the token while something was only being watched or looked for.
+    denied: (m) => {
+        m.stale = m.user !== null;
+        m.looking = false;
+        m.lookAt = null;
+    },
 
     // Another tab of this buyer changed what is remembered. What it is still asking for is its own affair; a press
-    // here takes it over.
-    elsewhere: (m, { record }, out) => {
-        if (m.flight === null && !record?.ticket?.doubt) adopt(m, record, out);
+    // here takes it over. Where nothing is left, an order was given up there, and there may be room again.
+    elsewhere: (m, _, out) => {
+        if (m.user === null) return;
+        if (m.flight === null && !m.stored?.ticket?.doubt) adopt(m, out);
+        if (!m.stored) out.push({ do: 'mine' });
     },
 };
 
@@ -460,18 +526,19 @@ function due(m, out) {
 
 // ---------------------------------------------------------------- the step
 
-const recordOf = (m) => (m.ticket || m.order
-    ? { ticket: m.ticket, orderId: m.order?.order_id ?? m.ticket?.orderId ?? null } : null);
+const recordOf = (m) => (m.ticket || m.order ? { ticket: m.ticket, orderId: m.order?.order_id ?? null } : null);
+
+// What is remembered from now on. Another tab's ticket in doubt stays in it, unless this tab had it in doubt too and
+// knows now what became of it.
+function keepOf(m, before) {
+    const theirs = doubtOf(m);
+    const had = (ticket) => ticket?.doubt && ticket.ticket === theirs?.ticket;
+    return !theirs || had(before.ticket) || had(m.ticket) ? recordOf(m) : { orderId: null, ...recordOf(m), ticket: theirs };
+}
 
 function watchOf(m) {
     if (isAlive(m.order)) return { kind: 'order', id: m.order.order_id };
     return m.item && phase(m) !== 'ended' ? { kind: 'item', id: m.item.id } : { kind: 'none', id: null };
-}
-
-function dueAt(m) {
-    const edges = m.item ? [m.item.starts_at_ms, m.item.ends_at_ms] : [];
-    const times = [m.wait?.untilMs, m.lookAt, m.earlyAt, ...edges].filter((at) => at && at > m.now);
-    return times.length ? Math.min(...times) : null;
 }
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
@@ -479,17 +546,23 @@ const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 export function step(model, event) {
     if (!EVENTS[event.type]) throw new Error(`no such event: ${event.type}`);
     const m = { ...model, now: Math.max(model.now, event.now ?? model.now) };
+    if (event.record !== undefined) m.stored = event.record;
     const out = [];
     EVENTS[event.type](m, event, out);
     due(m, out);
+    // An order that ended frees what it held; the ledger knows what the buyer's others hold.
+    const ended = isAlive(model.order) && !isAlive(m.order) && m.user === model.user;
+    if (ended && !out.some((effect) => effect.do === 'mine')) out.push({ do: 'mine' });
     for (const effect of out) if (effect.do === 'look') m.lookFor = effect.orderId;
     const effects = [];
     const kept = recordOf(m);
-    if (m.user !== null && (m.user !== model.user ? kept : !same(kept, recordOf(model)))) {
-        effects.push({ do: 'keep', user: m.user, record: kept });
+    // Another tab may have written since.
+    const sends = out.some((effect) => effect.do === 'buy');
+    if (m.user !== null && (sends || (m.user !== model.user ? kept : !same(kept, recordOf(model))))) {
+        m.stored = keepOf(m, model);
+        effects.push({ do: 'keep', user: m.user, record: m.stored });
     }
     effects.push(...out);
     if (!same(watchOf(m), watchOf(model))) effects.push({ do: 'watch', ...watchOf(m) });
-    if (dueAt(m) !== dueAt(model)) effects.push({ do: 'schedule', atMs: dueAt(m) });
     return { model: m, effects };
 }
