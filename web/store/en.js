@@ -11,6 +11,8 @@ export default {
     today: 'Today’s sales',
     todayLead: 'A fixed number of things, one moment, every count right.',
     noSales: 'No sale at the moment. Come back a little later.',
+    noneToday: 'No sale today.',
+    tomorrow: 'Tomorrow, {date}',
     sessions: 'Sessions',
     live_upcoming: 'Soon',
     live_open: 'On sale',

@@ -1,14 +1,17 @@
 /*
- * Today's sessions. The server wrote them into the page; what lives (states and stock) is asked for gently with one
- * call for all, only while somebody looks. Where a session was added or taken away meanwhile, the page's own list is
- * fetched anew and put in place.
+ * Today's sessions, and those of the days to come under their dates. The server wrote all of them into the page; what
+ * lives (states and stock) is asked for gently with one call for all, only while somebody looks. Where a session was
+ * added or taken away meanwhile, the page's own list is fetched anew and put in place.
+ *
+ * A day is the buyer's own, by the server's clock. A session that runs is of today; one that ended on an earlier day is
+ * not shown.
  */
 
 import { ask } from '/assets/net.js';
 import { el, jitter, keepOrder, setAttr, setText } from '/assets/tools.js';
 import { split } from '/assets/store/clock.js';
 import {
-    $, clock, data, hour, left, money, notice, number, onReturn, paint, startShell, t, translate,
+    $, LOCALE, clock, data, day, hour, left, money, notice, number, onReturn, paint, startShell, t, translate,
 } from '/assets/store/shell.js';
 
 const BUSY_MS = 3000;
@@ -16,6 +19,7 @@ const CALM_MS = 10000;
 const RENEW_MS = 1000;
 const RENEW_SLOWEST_MS = 60000;
 const PLACE = { open: 0, paused: 1, upcoming: 2, ended: 3 };
+const calendar = new Intl.DateTimeFormat(LOCALE, { weekday: 'short', month: 'short', day: 'numeric' });
 
 let sales = data.sales;
 let known = false;       // live numbers have been heard, and nothing is in trouble
@@ -30,6 +34,15 @@ function stateOf(sale) {
     if (sale.state === 'closed' || now >= sale.ends_at_ms) return 'ended';
     if (sale.state === 'paused') return 'paused';
     return now >= sale.starts_at_ms ? 'open' : 'upcoming';
+}
+
+// The moment that says which day a session is of. One that was closed before its end is of the day it started.
+function momentOf(sale) {
+    const now = clock.now();
+    const state = stateOf(sale);
+    if (state === 'upcoming') return sale.starts_at_ms;
+    if (state !== 'ended') return now;
+    return sale.ends_at_ms <= now ? sale.ends_at_ms : sale.starts_at_ms;
 }
 
 function itemState(item, sale) {
@@ -62,8 +75,9 @@ function drawSale(sale) {
     setAttr(node.querySelector('.chip'), 'class', `chip chip-${state}`);
     const target = state === 'upcoming' ? sale.starts_at_ms : sale.ends_at_ms;
     const runs = state !== 'ended' && clock.trusted();
+    const known = state === 'ended' && sale.ends_at_ms <= clock.now();   // else it was closed before, nobody says when
     setText(node.querySelector('.when-label'), runs ? t(state === 'upcoming' ? 'startsIn' : 'endsIn')
-        : state === 'ended' ? t('endedAt', { time: hour(Math.min(sale.ends_at_ms, clock.now()), clock.now()) }) : '');
+        : known ? t('endedAt', { time: hour(sale.ends_at_ms, clock.now()) }) : '');
     setText(node.querySelector('.timer'), runs ? left(split(Math.ceil((target - clock.now()) / 1000) * 1000)) : '');
     for (const item of sale.items) {
         const card = node.querySelector(`[data-item="${item.id}"]`);
@@ -83,13 +97,35 @@ function drawTab(sale) {
     return tab;
 }
 
+const lines = new Map();   // what stands between the sessions: a day's name, or that there is nothing
+
+function line(tag, kind, text) {
+    if (!lines.has(text)) lines.set(text, el(tag, { class: kind }, text));
+    return lines.get(text);
+}
+
+function dayName(moment) {
+    const now = new Date(clock.now());
+    const tomorrow = new Date(now.getFullYear(), now.getMonth(), now.getDate() + 1);
+    const date = calendar.format(moment);
+    return day(moment) === day(tomorrow) ? t('tomorrow', { date }) : date;
+}
+
 // Nothing that depends on the time is shown before the server has told it.
 function draw() {
     if (!clock.trusted()) return;
-    const byTime = [...sales].sort((a, b) => a.starts_at_ms - b.starts_at_ms || a.id - b.id);
-    const byPlace = [...byTime].sort((a, b) => PLACE[stateOf(a)] - PLACE[stateOf(b)]);
-    const nodes = byPlace.map(drawSale).filter(Boolean);
-    if (nodes.length) keepOrder($('sales'), nodes);
+    const today = day(clock.now());
+    const isToday = (sale) => day(momentOf(sale)) === today;
+    const byTime = sales.filter((sale) => day(momentOf(sale)) >= today).sort((a, b) => a.starts_at_ms - b.starts_at_ms || a.id - b.id);
+    const now = byTime.filter(isToday).sort((a, b) => PLACE[stateOf(a)] - PLACE[stateOf(b)]);
+    const nodes = now.map(drawSale).filter(Boolean);
+    if (!now.length) nodes.push(line('p', 'empty', t(byTime.length ? 'noneToday' : 'noSales')));
+    for (const sale of byTime.filter((one) => !isToday(one))) {
+        const name = line('h2', 'day', dayName(sale.starts_at_ms));
+        const node = drawSale(sale);
+        if (node) nodes.push(...(nodes.includes(name) ? [] : [name]), node);
+    }
+    keepOrder($('sales'), nodes);
     keepOrder($('times'), byTime.map(drawTab));
     $('times-nav').hidden = byTime.length < 2;
 }

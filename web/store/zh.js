@@ -11,6 +11,8 @@ export default {
     today: '今日场次',
     todayLead: '数量有限，准点开抢，每一件都数得清。',
     noSales: '暂无场次，请稍后再来。',
+    noneToday: '今天没有场次。',
+    tomorrow: '明天 {date}',
     sessions: '场次时间',
     live_upcoming: '即将开始',
     live_open: '抢购中',
