@@ -11,15 +11,12 @@
 #ifndef SLUICE_FLOW_PARKING_H
 #define SLUICE_FLOW_PARKING_H
 
+#include "base/limits.h"
 #include "base/mailbox.h"
 #include "flow/engine.h"
 #include "port/queue.h"
 
 enum parking_queue { PARKING_ORDERS, PARKING_PAYMENTS, PARKING_QUEUES };
-
-/* Messages that one call is shown, and that one call sends round, at most. */
-#define PARKING_SHOWN_MAX 200
-#define PARKING_SENT_MAX 100000
 
 /* One call of a loop, malloc'ed by it; the thread's between post and collect. */
 struct parking_call {

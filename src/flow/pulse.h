@@ -16,8 +16,6 @@
 #include "port/ledger.h"
 
 #define PULSE_EVERY_MS 1000
-#define PULSE_ADDRESS_MAX 80
-#define PULSE_LEASES_MAX 16
 
 struct pulse_segment {
     bool away; /* its server did not answer */

@@ -11,8 +11,6 @@
 #include "http/front_private.h"
 #include "http/handlers.h"
 
-/* Calls of one loop under way: the one thread takes them one after the other. */
-#define PARKING_CALLS_MAX 8
 #define SHOWN_DEFAULT 50
 
 struct front_parking {

@@ -12,7 +12,8 @@
 
 #include "base/check.h"
 
-#define FILE_MAX (1L << 20)
+/* Where the file could not be written anew, that is tried again after so much more. */
+#define REWRITE_AGAIN (CHRONICLE_FILE_MAX / 16)
 
 static const char *const kept[] = {
     "server.ready",    "server.stopping",  "server.away",          "server.back",
@@ -27,6 +28,8 @@ static struct {
     pthread_mutex_t lock;
     int fd;
     long bytes;
+    long rewrite_at; /* so many bytes */
+    bool torn;       /* the file ends in the middle of a line */
     char path[1024];
     size_t count; /* ever; the ring's next place */
     struct chronicle_entry ring[CHRONICLE_MAX];
@@ -49,7 +52,7 @@ static bool read_line(const char *line, struct chronicle_entry *ret_entry)
     int ms = 0;
     int fields = 0;
     memset(ret_entry, 0, sizeof(*ret_entry));
-    if (sscanf(line, "%d-%d-%dT%d:%d:%d.%3dZ %7s %39s%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
+    if (sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %7s %39s%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
                &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &ms, ret_entry->level, ret_entry->event,
                &fields) != 9 ||
         !is_kept(ret_entry->event)) {
@@ -58,6 +61,9 @@ static bool read_line(const char *line, struct chronicle_entry *ret_entry)
     utc.tm_year -= 1900;
     utc.tm_mon -= 1;
     ret_entry->at_ms = (int64_t)timegm(&utc) * 1000 + ms;
+    if (ret_entry->at_ms < 0 || ret_entry->at_ms > TIME_MAX_MS) {
+        return false; /* the file is anybody's to change; rewrite writes it with four digits */
+    }
     const char *text = line + fields + (line[fields] == ' ');
     size_t length = strcspn(text, "\n");
     length = length < sizeof(ret_entry->text) ? length : sizeof(ret_entry->text) - 1;
@@ -82,6 +88,7 @@ static int64_t first_of_ring(void)
 static void rewrite(void)
 {
     char next[1040];
+    book.rewrite_at = book.bytes + REWRITE_AGAIN;
     (void)snprintf(next, sizeof(next), "%s.new", book.path);
     FILE *file = fopen(next, "we");
     if (file == NULL) {
@@ -92,8 +99,8 @@ static void rewrite(void)
         time_t seconds = (time_t)(entry->at_ms / 1000);
         struct tm utc;
         char at[24];
-        CHECK(gmtime_r(&seconds, &utc) != NULL);
-        (void)strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &utc);
+        CHECK(gmtime_r(&seconds, &utc) != NULL &&
+              strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &utc) > 0);
         (void)fprintf(file, "%s.%03dZ %s %s %s\n", at, (int)(entry->at_ms % 1000), entry->level,
                       entry->event, entry->text);
     }
@@ -103,6 +110,26 @@ static void rewrite(void)
         (void)close(book.fd);
         book.fd = fd;
         book.bytes = lseek(fd, 0, SEEK_END);
+        book.rewrite_at = CHRONICLE_FILE_MAX;
+        book.torn = false;
+    }
+}
+
+/* A line that was not written to its end, by this process or one before, must not swallow the next. */
+static void append(struct span line)
+{
+    if (book.torn && write(book.fd, "\n", 1) == 1) {
+        book.torn = false;
+        book.bytes++;
+    }
+    if (book.torn) {
+        return;
+    }
+    ssize_t written = write(book.fd, line.at, line.len);
+    book.bytes += written > 0 ? (long)written : 0;
+    book.torn = written > 0 && (size_t)written < line.len;
+    if (book.bytes > book.rewrite_at) {
+        rewrite();
     }
 }
 
@@ -120,11 +147,8 @@ static void witness(const char *event, struct span line)
     }
     CHECK(pthread_mutex_lock(&book.lock) == 0);
     add(&entry);
-    if (book.fd >= 0 && write(book.fd, line.at, line.len) == (ssize_t)line.len) {
-        book.bytes += (long)line.len;
-    }
-    if (book.fd >= 0 && book.bytes > FILE_MAX) {
-        rewrite();
+    if (book.fd >= 0) {
+        append(line);
     }
     CHECK(pthread_mutex_unlock(&book.lock) == 0);
 }
@@ -150,8 +174,11 @@ int chronicle_open(const char *path)
     book.count = 0;
     (void)snprintf(book.path, sizeof(book.path), "%s", path);
     load(path);
-    book.fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    book.fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     book.bytes = book.fd >= 0 ? (long)lseek(book.fd, 0, SEEK_END) : 0;
+    book.rewrite_at = CHRONICLE_FILE_MAX;
+    char last = '\n';
+    book.torn = book.bytes > 0 && pread(book.fd, &last, 1, book.bytes - 1) == 1 && last != '\n';
     bool writes = book.fd >= 0;
     CHECK(pthread_mutex_unlock(&book.lock) == 0);
     log_set_witness(witness);

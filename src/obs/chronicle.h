@@ -1,8 +1,8 @@
 /*
- * What an operator wants to know of a sale afterwards besides its numbers: faults, and what was switched
- * while it ran. Lines of the log with the names listed in chronicle.c are kept, the last CHRONICLE_MAX of
- * them, in memory and in a file that the next start reads: DATA/chronicle.log, the lines as the log has
- * them. What the log does not write (log.level) is not kept.
+ * What an operator wants to know of a sale afterwards besides its numbers: faults, and what was
+ * switched while it ran. Lines of the log with the names listed in chronicle.c are kept, the last
+ * CHRONICLE_MAX of them, in memory and in a file that the next start reads: DATA/chronicle.log, the
+ * lines as the log has them. What the log does not write (log.level) is not kept.
  *
  * What can go wrong: the file cannot be written: it is kept in memory alone. Any thread.
  */
@@ -12,9 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "obs/log.h"
-
-#define CHRONICLE_MAX 512
 
 struct chronicle_entry {
     int64_t at_ms;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -107,6 +108,69 @@ static void test_a_damaged_file_is_no_trouble(void **state)
     assert_int_equal(list(1), 1);
 }
 
+static void put(const char *mode, const char *text)
+{
+    FILE *file = fopen(path, mode);
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The power went while a line was written: the next one is a line of its own. */
+static void test_a_torn_line_swallows_no_other(void **state)
+{
+    (void)state;
+    log_event(LOG_INFO, "server.ready", LOG_U64("n", 1));
+    chronicle_close();
+    put("ae", "2026-01-01T00:00:00.000Z info server.st");
+    assert_int_equal(chronicle_open(path), 0);
+    log_event(LOG_INFO, "server.stopping", LOG_U64("n", 2));
+    chronicle_close();
+    assert_int_equal(chronicle_open(path), 0);
+    assert_int_equal(list(1), 2);
+    assert_string_equal(entries[1].event, "server.stopping");
+}
+
+/* What is read is written again one day, with four digits for the year. */
+static void test_a_time_that_cannot_be(void **state)
+{
+    (void)state;
+    chronicle_close();
+    put("we", "99999-01-01T00:00:00.000Z info server.ready n=1\n"
+              "9999-99-99T99:99:99.999Z info server.ready n=2\n"
+              "2147483647-01-01T00:00:00.000Z info server.ready n=3\n"
+              "-999-01-01T00:00:00.000Z info server.ready n=4\n"
+              "9999-12-31T23:59:59.999Z info server.ready n=5\n");
+    assert_int_equal(chronicle_open(path), 0);
+    assert_int_equal(list(1), 1);
+    assert_string_equal(entries[0].text, "n=5");
+}
+
+/* A file that cannot be written anew is not tried to be at every line. */
+static void test_a_file_that_cannot_be_made_small(void **state)
+{
+    (void)state;
+    char words[LOG_VALUE_MAX], next[80];
+    (void)snprintf(next, sizeof(next), "%s.new", path);
+    assert_int_equal(mkdir(next, 0700), 0);
+    memset(words, 'x', sizeof(words) - 1);
+    words[sizeof(words) - 1] = '\0';
+    struct stat before, after;
+    do {
+        log_event(LOG_WARN, "server.away", LOG_STR("words", words));
+        assert_int_equal(stat(path, &before), 0);
+    } while (before.st_size <= CHRONICLE_FILE_MAX);
+    assert_int_equal(rmdir(next), 0);
+    log_event(LOG_WARN, "server.away", LOG_STR("words", words));
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(after.st_size > before.st_size);
+    for (int i = 0; i < 1000 && after.st_size > before.st_size; i++) {
+        log_event(LOG_WARN, "server.away", LOG_STR("words", words));
+        assert_int_equal(stat(path, &after), 0);
+    }
+    assert_true(after.st_size < before.st_size); /* but it is, a little later */
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -115,6 +179,9 @@ int main(void)
         TEST(test_the_next_start_knows_them),
         TEST(test_it_stays_small),
         TEST(test_a_damaged_file_is_no_trouble),
+        TEST(test_a_torn_line_swallows_no_other),
+        TEST(test_a_time_that_cannot_be),
+        TEST(test_a_file_that_cannot_be_made_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
