@@ -60,7 +60,9 @@ struct ready {
 #define TALLY_KNOWN 256
 struct tally_known {
     uint64_t item;
-    struct tally_row *row;
+    uint64_t sale;
+    struct tally_row *row; /* the sale's, while tally_is; NULL: there was no room then */
+    int64_t at_ms;
 };
 
 #define WHEEL_PLACES 1024

@@ -1,13 +1,17 @@
 /*
- * What is counted for the sale that a request is about (obs/tally.h). Which sale an item belongs to never
- * changes once buyers can ask for it, so each loop remembers the rows of the items it met.
+ * What is counted for the sale that a request is about (obs/tally.h). Which sale an item belongs to
+ * never changes once buyers can ask for it, so each loop remembers the rows of the items it met. A row
+ * may have been given to a newer sale since; and that there was no room is believed for a second.
  */
 #include "http/front_private.h"
+
+#define NO_ROOM_MS 1000
 
 struct tally_row *front_tally(struct front *front, uint64_t item)
 {
     struct tally_known *known = &front->tally_known[item % TALLY_KNOWN];
-    if (known->item == item) {
+    if (known->item == item && (known->row != NULL ? tally_is(known->row, known->sale)
+                                                   : front->now_ms - known->at_ms < NO_ROOM_MS)) {
         return known->row;
     }
     struct tally_book *book = front->shared->tallies;
@@ -17,14 +21,15 @@ struct tally_row *front_tally(struct front *front, uint64_t item)
     const struct sale_row *sale = NULL;
     struct catalog *catalog = front->shared->catalog;
     catalog_lock(catalog);
-    /* Places are few, and of one that is over nothing is asked any more that its report would show. */
+    /* Places are few, and of one that is over nothing is asked any more that its report would show;
+     * it must not take the place of another, either. */
     bool found = catalog_item(catalog, item, &sale) != NULL && sale->state != SALE_DRAFT &&
                  sale->state != SALE_CLOSED;
     uint64_t id = found ? sale->id : 0;
     catalog_unlock(catalog);
     struct tally_row *row = found ? tally_row(book, front->loop, id, front->now_ms) : NULL;
     if (found) {
-        *known = (struct tally_known){item, row}; /* that there is no room is remembered, too */
+        *known = (struct tally_known){item, id, row, front->now_ms};
     }
     return row;
 }
@@ -33,8 +38,7 @@ void front_tally_asked(struct front *front, uint64_t item, uint64_t user)
 {
     struct tally_row *row = front_tally(front, item);
     if (row != NULL) {
-        tally_add(row, TALLY_ASKED);
-        tally_see(row, user);
+        tally_ask(row, user, front->now_ms);
     }
 }
 

@@ -8,7 +8,7 @@
 
 int tally_book_init(struct tally_book *book, uint32_t loops)
 {
-    CHECK(loops <= TALLY_LOOPS);
+    CHECK(loops <= LOOPS_MAX);
     *book = (struct tally_book){.loops = loops};
     CHECK(pthread_mutex_init(&book->lock, NULL) == 0);
     book->base = calloc(TALLY_SALES, sizeof(*book->base));
@@ -34,32 +34,69 @@ void tally_book_done(struct tally_book *book)
     *book = (struct tally_book){.loops = 0};
 }
 
-struct tally_row *tally_row(struct tally_book *book, uint32_t loop, uint64_t sale, int64_t now_ms)
+size_t tally_book_bytes(uint32_t loops)
+{
+    return TALLY_SALES * (sizeof(struct tally_base) + loops * sizeof(struct tally_row));
+}
+
+/* ---- places; the book is locked ---- */
+
+/* Where it is to be made and there is no room: that of the oldest sale that is over. Nothing is ever
+ * taken out but for something else, so that looking may end at the first place that was never used. */
+static struct tally_base *base_of(struct tally_book *book, uint64_t sale, bool make)
+{
+    struct tally_base *oldest = NULL;
+    for (unsigned i = 0; i < TALLY_SALES; i++) {
+        struct tally_base *base = &book->base[(sale + i) % TALLY_SALES];
+        if (base->sum.sale == sale) {
+            return base;
+        }
+        if (base->sum.sale == 0) {
+            base->sum.sale = make ? sale : 0;
+            return make ? base : NULL;
+        }
+        if (base->over && (oldest == NULL || base->sum.since_ms < oldest->sum.since_ms)) {
+            oldest = base;
+        }
+    }
+    if (!make || oldest == NULL) {
+        return NULL;
+    }
+    memset(oldest, 0, sizeof(*oldest));
+    oldest->sum.sale = sale;
+    return oldest;
+}
+
+static struct tally_base *begin(struct tally_book *book, uint64_t sale, int64_t now_ms)
+{
+    struct tally_base *base = base_of(book, sale, true);
+    if (base != NULL && base->sum.since_ms == 0) {
+        base->sum.since_ms = now_ms;
+    }
+    return base;
+}
+
+/* A row that was never used, or whose sale has left the book. There is one: the book has this sale
+ * and TALLY_SALES - 1 others at most. */
+static struct tally_row *free_row(struct tally_book *book, uint32_t loop, uint64_t sale)
+{
+    for (unsigned i = 0; i < TALLY_SALES; i++) {
+        struct tally_row *row = &book->rows[loop][(sale + i) % TALLY_SALES];
+        uint64_t known = atomic_load_explicit(&row->sale, memory_order_relaxed);
+        if (known == 0 || base_of(book, known, false) == NULL) {
+            return row;
+        }
+    }
+    CHECK(false);
+    return NULL;
+}
+
+static struct tally_row *find(const struct tally_book *book, uint32_t loop, uint64_t sale)
 {
     struct tally_row *rows = book->rows[loop];
     for (unsigned i = 0; i < TALLY_SALES; i++) {
         struct tally_row *row = &rows[(sale + i) % TALLY_SALES];
         uint64_t known = atomic_load_explicit(&row->sale, memory_order_relaxed);
-        if (known == 0) {
-            atomic_store_explicit(&row->since_ms, now_ms, memory_order_relaxed);
-            atomic_store_explicit(&row->sale, sale, memory_order_release);
-            return row;
-        }
-        if (known == sale) {
-            return row;
-        }
-    }
-    return NULL;
-}
-
-/* ---- reading ---- */
-
-static const struct tally_row *find(const struct tally_book *book, uint32_t loop, uint64_t sale)
-{
-    const struct tally_row *rows = book->rows[loop];
-    for (unsigned i = 0; i < TALLY_SALES; i++) {
-        const struct tally_row *row = &rows[(sale + i) % TALLY_SALES];
-        uint64_t known = atomic_load_explicit(&row->sale, memory_order_acquire);
         if (known == sale || known == 0) {
             return known == sale ? row : NULL;
         }
@@ -67,10 +104,26 @@ static const struct tally_row *find(const struct tally_book *book, uint32_t loop
     return NULL;
 }
 
+struct tally_row *tally_row(struct tally_book *book, uint32_t loop, uint64_t sale, int64_t now_ms)
+{
+    struct tally_row *row = find(book, loop, sale); /* without the lock: only this loop takes them */
+    if (row != NULL) {
+        return row;
+    }
+    CHECK(pthread_mutex_lock(&book->lock) == 0);
+    if (begin(book, sale, now_ms) != NULL) {
+        row = free_row(book, loop, sale);
+        memset(row, 0, sizeof(*row));
+        atomic_store_explicit(&row->sale, sale, memory_order_relaxed);
+    }
+    CHECK(pthread_mutex_unlock(&book->lock) == 0);
+    return row;
+}
+
+/* ---- reading ---- */
+
 static void add_row(struct tally_sum *sum, const struct tally_row *row)
 {
-    int64_t since_ms = atomic_load_explicit(&row->since_ms, memory_order_relaxed);
-    sum->since_ms = sum->since_ms == 0 || since_ms < sum->since_ms ? since_ms : sum->since_ms;
     for (unsigned i = 0; i < TALLY_COUNT; i++) {
         sum->counts[i] += atomic_load_explicit(&row->counts[i], memory_order_relaxed);
     }
@@ -84,37 +137,22 @@ static void add_row(struct tally_sum *sum, const struct tally_row *row)
     hist_merge(&sum->answered, &row->answered);
 }
 
-/* The book is locked. */
-static struct tally_sum *base_of(struct tally_book *book, uint64_t sale, bool make)
-{
-    for (unsigned i = 0; i < TALLY_SALES; i++) {
-        struct tally_sum *base = &book->base[(sale + i) % TALLY_SALES];
-        if (base->sale == 0 && make) {
-            base->sale = sale;
-        }
-        if (base->sale == sale || base->sale == 0) {
-            return base->sale == sale ? base : NULL;
-        }
-    }
-    return NULL;
-}
-
 void tally_read(struct tally_book *book, uint64_t sale, struct tally_sum *ret_sum)
 {
     memset(ret_sum, 0, sizeof(*ret_sum));
-    CHECK(pthread_mutex_lock(&book->lock) == 0);
-    const struct tally_sum *base = base_of(book, sale, false);
-    if (base != NULL) {
-        memcpy(ret_sum, base, sizeof(*ret_sum));
-    }
-    CHECK(pthread_mutex_unlock(&book->lock) == 0);
     ret_sum->sale = sale;
-    for (uint32_t i = 0; i < book->loops; i++) {
+    CHECK(pthread_mutex_lock(&book->lock) == 0);
+    const struct tally_base *base = base_of(book, sale, false);
+    if (base != NULL) {
+        memcpy(ret_sum, &base->sum, sizeof(*ret_sum));
+    }
+    for (uint32_t i = 0; base != NULL && i < book->loops; i++) {
         const struct tally_row *row = find(book, i, sale);
         if (row != NULL) {
             add_row(ret_sum, row);
         }
     }
+    CHECK(pthread_mutex_unlock(&book->lock) == 0);
 }
 
 /* The natural logarithm of a number from 1 on, exact to what is needed here. */
@@ -157,70 +195,72 @@ size_t tally_sales(struct tally_book *book, uint64_t *ret_sales, size_t max)
     size_t count = 0;
     CHECK(pthread_mutex_lock(&book->lock) == 0);
     for (unsigned i = 0; i < TALLY_SALES && count < max; i++) {
-        if (book->base[i].sale != 0) {
-            ret_sales[count++] = book->base[i].sale;
+        if (book->base[i].sum.sale != 0) {
+            ret_sales[count++] = book->base[i].sum.sale;
         }
     }
     CHECK(pthread_mutex_unlock(&book->lock) == 0);
-    for (uint32_t loop = 0; loop < book->loops; loop++) {
-        for (unsigned i = 0; i < TALLY_SALES; i++) {
-            uint64_t sale = atomic_load_explicit(&book->rows[loop][i].sale, memory_order_acquire);
-            bool known = sale == 0;
-            for (size_t k = 0; k < count && !known; k++) {
-                known = ret_sales[k] == sale;
-            }
-            if (!known && count < max) {
-                ret_sales[count++] = sale;
-            }
-        }
-    }
     return count;
 }
 
 /* ---- keeping ---- */
 
+void tally_begin(struct tally_book *book, uint64_t sale, int64_t now_ms)
+{
+    CHECK(pthread_mutex_lock(&book->lock) == 0);
+    (void)begin(book, sale, now_ms);
+    CHECK(pthread_mutex_unlock(&book->lock) == 0);
+}
+
+void tally_over(struct tally_book *book, uint64_t sale, bool over)
+{
+    CHECK(pthread_mutex_lock(&book->lock) == 0);
+    struct tally_base *base = base_of(book, sale, false);
+    if (base != NULL) {
+        base->over = over;
+    }
+    CHECK(pthread_mutex_unlock(&book->lock) == 0);
+}
+
 bool tally_restore(struct tally_book *book, const struct tally_sum *sum)
 {
     CHECK(pthread_mutex_lock(&book->lock) == 0);
-    struct tally_sum *base = sum->sale != 0 ? base_of(book, sum->sale, true) : NULL;
+    struct tally_base *base = sum->sale != 0 ? base_of(book, sum->sale, true) : NULL;
     if (base != NULL) {
-        memcpy(base, sum, sizeof(*base));
+        memcpy(&base->sum, sum, sizeof(base->sum));
     }
     CHECK(pthread_mutex_unlock(&book->lock) == 0);
     return base != NULL;
 }
 
-void tally_peak(struct tally_book *book, uint64_t sale, uint64_t per_s, int64_t at_ms)
+/* The book is locked. The second that goes on is looked at, too: it can only become more. */
+static void look_at(struct tally_book *book, struct tally_base *base, uint64_t now_s)
 {
-    CHECK(pthread_mutex_lock(&book->lock) == 0);
-    struct tally_sum *base = base_of(book, sale, true);
-    if (base != NULL && per_s > base->peak_per_s) {
-        base->peak_per_s = per_s;
-        base->peak_at_ms = at_ms;
+    uint64_t asked[TALLY_SECONDS] = {0};
+    for (uint32_t loop = 0; loop < book->loops; loop++) {
+        const struct tally_row *row = find(book, loop, base->sum.sale);
+        for (unsigned i = 0; row != NULL && i < TALLY_SECONDS; i++) {
+            uint64_t place = atomic_load_explicit(&row->seconds[i], memory_order_relaxed);
+            uint64_t ago = now_s - (place >> 32);
+            asked[i] += ago < TALLY_SECONDS ? (uint32_t)place : 0;
+        }
     }
-    CHECK(pthread_mutex_unlock(&book->lock) == 0);
+    for (unsigned i = 0; i < TALLY_SECONDS; i++) {
+        if (asked[i] > base->sum.peak_per_s) {
+            uint64_t ago = (now_s - i) % TALLY_SECONDS;
+            base->sum.peak_per_s = asked[i];
+            base->sum.peak_at_ms = (int64_t)(now_s - ago) * 1000;
+        }
+    }
 }
 
-void tally_begin(struct tally_book *book, uint64_t sale, int64_t now_ms)
+void tally_look(struct tally_book *book, int64_t now_ms)
 {
-    CHECK(pthread_mutex_lock(&book->lock) == 0);
-    struct tally_sum *base = base_of(book, sale, true);
-    if (base != NULL && base->since_ms == 0) {
-        base->since_ms = now_ms;
+    for (unsigned i = 0; i < TALLY_SALES; i++) {
+        CHECK(pthread_mutex_lock(&book->lock) == 0); /* for each: a loop waits for one at most */
+        if (book->base[i].sum.sale != 0) {
+            look_at(book, &book->base[i], (uint64_t)(now_ms / 1000));
+        }
+        CHECK(pthread_mutex_unlock(&book->lock) == 0);
     }
-    CHECK(pthread_mutex_unlock(&book->lock) == 0);
-}
-
-uint64_t tally_asked(struct tally_book *book, uint64_t sale)
-{
-    CHECK(pthread_mutex_lock(&book->lock) == 0);
-    const struct tally_sum *base = base_of(book, sale, false);
-    uint64_t asked = base != NULL ? base->counts[TALLY_ASKED] : 0;
-    CHECK(pthread_mutex_unlock(&book->lock) == 0);
-    for (uint32_t i = 0; i < book->loops; i++) {
-        const struct tally_row *row = find(book, i, sale);
-        asked +=
-            row != NULL ? atomic_load_explicit(&row->counts[TALLY_ASKED], memory_order_relaxed) : 0;
-    }
-    return asked;
 }
