@@ -315,6 +315,9 @@ static void set_course(struct report_course *course, int64_t from_ms, int64_t to
         i++;
     }
     course->step_ms = steps_ms[i];
+    while (course->step_ms * REPORT_STEPS <= to_ms - from_ms) {
+        course->step_ms += steps_ms[i]; /* months: whole days */
+    }
     course->from_ms = from_ms;
 }
 
@@ -461,6 +464,7 @@ static enum http_outcome ask_next(struct front *front, struct http_exchange exch
     if (kind == QUERY_SERIES) {
         q->from_ms = report->courses[stage - STAGE_RUSH].from_ms;
         q->step_ms = report->courses[stage - STAGE_RUSH].step_ms;
+        q->and_later = stage == STAGE_WHOLE; /* what is not over with the rush is none of it */
     }
     return front_query_post(front, query);
 }

@@ -262,7 +262,8 @@ enum ledger_query_kind {
     QUERY_CURSOR,  /* cursor: a reader's name -> last_event: how far it has come; 0: not begun */
     QUERY_SUMMARY, /* sale -> summary: its buyers, its busiest second, how long booking took */
     QUERY_SERIES,  /* sale, from_ms, step_ms -> series[limit], a row for each step from from_ms on;
-                    * what was before counts in the first, what came later in the last */
+                    * what was before counts in the first, what came later in the last, and only
+                    * with and_later */
     QUERY_ORDERS_BY_ID, /* ids[limit] -> orders[i]; ORDER_QUEUED where there is no row */
     /* Of a ledger whose gate has several segments; none of them counts forgotten sales. */
     QUERY_SEGMENTS,       /* all that have an epoch; into segments[] */
@@ -366,6 +367,7 @@ struct ledger_query {
     uint64_t after;
     int64_t from_ms; /* QUERY_SERIES */
     int64_t step_ms;
+    bool and_later;
     char cursor[80]; /* QUERY_ORDERS: in, as given by the caller (opaque text); empty: from the
                         start. QUERY_CURSOR: a reader's name */
     uint32_t limit;

@@ -1,25 +1,9 @@
-/* What became of a sale: figures of the whole, and over time. */
+/* What became of a sale: figures of the whole, and over time. Its items' are in ledger_read.c. */
 #include <string.h>
 
 #include "backend/mariadb/maria.h"
 #include "base/err.h"
-
-/* Of counts by length, shortest first: what a share of them do not exceed. */
-struct lengths {
-    uint64_t all, seen;
-};
-
-static void summary_length(struct sale_summary *summary, struct lengths *lengths, uint64_t ms,
-                           uint64_t count)
-{
-    uint64_t before = lengths->seen;
-    lengths->seen += count;
-    uint64_t half = (lengths->all + 1) / 2;
-    uint64_t most = lengths->all - lengths->all / 100;
-    summary->booked_p50_ms = before < half && lengths->seen >= half ? ms : summary->booked_p50_ms;
-    summary->booked_p99_ms = before < most && lengths->seen >= most ? ms : summary->booked_p99_ms;
-    summary->booked_max_ms = ms;
-}
+#include "port/ledger_report.h"
 
 static int summary_buyers(struct maria *s, struct ledger_query *q)
 {
@@ -53,10 +37,10 @@ int maria_query_summary(struct maria *s, struct ledger_query *q)
     if (err != 0) {
         return err;
     }
-    struct lengths lengths = {.all = q->summary.booked};
+    struct booking_lengths lengths = {.all = q->summary.booked};
     err = maria_get(s, MARIA_SUMMARY_BOOKED, &row, v_int((int64_t)q->sale));
     while (err == 0) {
-        summary_length(&q->summary, &lengths, (uint64_t)cell_int(row, 0),
+        summary_add_length(&q->summary, &lengths, (uint64_t)cell_int(row, 0),
                        (uint64_t)cell_int(row, 1));
         err = maria_next(s, row);
     }
@@ -73,18 +57,18 @@ int maria_query_summary(struct maria *s, struct ledger_query *q)
 static int series_of(struct maria *s, struct ledger_query *q, enum maria_statement which)
 {
     struct maria_row *row;
-    int err = maria_get(s, which, &row, v_int((int64_t)q->limit - 1), v_int(q->from_ms),
+    int err = maria_get(s, which, &row, v_int((int64_t)q->limit), v_int(q->from_ms),
                         v_int(q->step_ms), v_int((int64_t)q->sale));
     while (err == 0) {
-        struct series_row *one = &q->series[(uint32_t)cell_int(row, 0) % q->limit];
+        struct series_row *one = series_step(q, (uint64_t)cell_int(row, 0));
         uint64_t first = (uint64_t)cell_int(row, 1);
         uint64_t second = (uint64_t)cell_int(row, 2);
-        if (which == MARIA_SERIES_MADE) {
-            one->orders = first;
-            one->taken = second;
-        } else {
-            one->paid = first;
-            one->returned = second;
+        if (one != NULL && which == MARIA_SERIES_MADE) {
+            one->orders += first;
+            one->taken += second;
+        } else if (one != NULL) {
+            one->paid += first;
+            one->returned += second;
         }
         err = maria_next(s, row);
     }

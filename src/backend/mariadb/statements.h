@@ -66,8 +66,8 @@
 /* The database's time, when the statement began. */
 #define NOW_MS "CAST(unix_timestamp(now(3)) * 1000 AS SIGNED)"
 
-/* Orders of a sale; and in which of so many steps (the first ?, less one) a time lies, from the second ?
- * on, each of the third ? ms. */
+/* Orders of a sale; and in which of so many steps (the first ?) a time lies, from the second ? on,
+ * each of the third ? ms; in none of them: it came later. */
 #define MARIA_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?)"
 #define MARIA_STEP(column) "least(?, greatest(0, " column " - ?) DIV ?)"
 

@@ -28,9 +28,9 @@
     ORDERS_PAGE("orders o", where " AND ?5 >= 0 AND (o.item_id, o.id) < (?6, ?7)",                 \
                 "o.item_id DESC, o.id DESC")
 
-/* Orders of a sale; and which of ?4 steps of ?3 ms from ?2 on a time lies in. */
+/* Orders of a sale; and which of ?4 steps of ?3 ms from ?2 on a time lies in; ?4: it came later. */
 #define SQL_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?1)"
-#define SQL_STEP(column) "min(?4 - 1, max(0, " column " - ?2) / ?3)"
+#define SQL_STEP(column) "min(?4, max(0, " column " - ?2) / ?3)"
 
 #define STATEMENTS(X)                                                                              \
     X(SQL_BEGIN_WRITE, "BEGIN IMMEDIATE")                                                          \

@@ -369,6 +369,7 @@ static void test_summary_and_series(void **state)
                               .sale = 1,
                               .from_ms = T0,
                               .step_ms = 1000,
+                              .and_later = true,
                               .limit = 4,
                               .series = rows};
     run(f, &q);
@@ -379,8 +380,24 @@ static void test_summary_and_series(void **state)
     assert_int_equal(rows[1].orders, 3);
     assert_int_equal(rows[2].orders, 0);
     assert_int_equal(rows[3].orders, 1); /* the last one holds what came later */
+    assert_int_equal(rows[3].taken, 2);
     assert_int_equal(rows[2].paid, 2);
     assert_int_equal(rows[3].returned, 2);
+    q.limit = 3;
+    run(f, &q);
+    assert_int_equal(q.count, 3);
+    assert_int_equal(rows[2].orders, 1); /* together with what lies in it */
+    assert_int_equal(rows[2].paid, 2);
+    assert_int_equal(rows[2].returned, 2);
+    q.and_later = false;
+    run(f, &q);
+    assert_int_equal(q.error, 0);
+    assert_int_equal(rows[0].orders, 2);
+    assert_int_equal(rows[1].orders, 3);
+    assert_int_equal(rows[2].orders, 0);
+    assert_int_equal(rows[2].taken, 0);
+    assert_int_equal(rows[2].paid, 2);
+    assert_int_equal(rows[2].returned, 0);
     q.step_ms = 0;
     run(f, &q);
     assert_int_equal(q.error, ERR_INVALID);
