@@ -49,8 +49,14 @@ static int make(struct publishing *publishing)
     int64_t from_us = clock_boot_us(clock);
     int error = site_make(publishing->site, publishing->parts->catalog, &made);
     if (error != 0) {
-        log_event_limited(&limit, 60000, LOG_ERROR, "pages.not_made", LOG_ERR("error", error),
-                          LOG_STR("what", "the pages stay as they were; tried again"));
+        log_event_limited(&limit, 60000, LOG_ERROR, "pages.not_made",
+                          LOG_STR("error", error == ERR_FULL
+                                               ? "a page, or the list of all pages, is too large"
+                                               : err_text(error)),
+                          LOG_STR("what", "the pages stay as they were; tried again"),
+                          LOG_STR("do", error == ERR_FULL ? "lower pages.memory_mib, which bounds "
+                                                            "how many pages there are"
+                                                          : "free memory"));
         return error;
     }
     publishing->made_of = changes;

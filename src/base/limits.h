@@ -59,7 +59,8 @@
 #define HTTP_LARGE_BUFFER (HTTP_ANSWER_MAX + 4096U)
 
 /* Pages: an item's is about 7 KiB with its packed form, so that 35,000 items fit. The list has whole
- * sales until it has so many items; one page that is larger than all of those is none. */
+ * sales until it has so many items. One page, or the manifest of all, has at most so many bytes: far
+ * more than the list comes to. */
 #define PAGES_MEMORY_DEFAULT_MIB 256U
 #define PAGES_LIST_ITEMS_MAX 1000U
 #define PAGE_MAX_BYTES (16U << 20)

@@ -218,6 +218,7 @@ struct front_ask {
     struct front_call *call;   /* a payment, ready to be written */
     struct front_query *query; /* for a row of it */
     uint32_t row;
+    bool person; /* who asks for an item's page */
 };
 struct front_ask *front_ask_new(struct asking *asking, enum gate_question question,
                                 enum http_outcome (*done)(struct asking *asking,

@@ -46,7 +46,9 @@ void edition_free(struct edition *edition)
         return;
     }
     for (size_t i = 0; i < edition->count; i++) {
-        http_hold_release(&edition->items[i].page->hold);
+        if (edition->items[i].page != NULL) {
+            http_hold_release(&edition->items[i].page->hold);
+        }
     }
     if (edition->list != NULL) {
         http_hold_release(&edition->list->hold);
@@ -72,13 +74,17 @@ void edition_sort(struct edition *edition)
     }
 }
 
-struct page *edition_item(const struct edition *edition, uint64_t item)
+static const struct item_page *find_item(const struct edition *edition, uint64_t item)
 {
     const struct item_page key = {.item = item};
-    const struct item_page *found =
-        edition->count == 0
-            ? NULL
-            : bsearch(&key, edition->items, edition->count, sizeof(key), item_order);
+    return edition->count == 0
+               ? NULL
+               : bsearch(&key, edition->items, edition->count, sizeof(key), item_order);
+}
+
+struct page *edition_item(const struct edition *edition, uint64_t item)
+{
+    const struct item_page *found = find_item(edition, item);
     return found != NULL ? found->page : NULL;
 }
 
@@ -118,9 +124,11 @@ int edition_entries(const struct site *site, const struct edition *edition,
     }
     for (size_t i = 0; i < edition->count; i++) {
         char path[40];
-        (void)snprintf(path, sizeof(path), "/items/%llu",
-                       (unsigned long long)edition->items[i].item);
-        put_entry(&entries[n++], edition->items[i].page, path);
+        if (edition->items[i].page != NULL) {
+            (void)snprintf(path, sizeof(path), "/items/%llu",
+                           (unsigned long long)edition->items[i].item);
+            put_entry(&entries[n++], edition->items[i].page, path);
+        }
     }
     qsort(entries, n, sizeof(*entries), entry_order);
     *ret_entries = entries;
@@ -177,6 +185,10 @@ static void write_headers(struct site *site, uint32_t shared_age_s)
     out = out_over(site->missing_headers, sizeof(site->missing_headers));
     /* What there is not may be there in a moment; and programs are told otherwise than people. */
     out_format(&out, "Cache-Control: no-cache\r\nVary: Accept\r\n%s", STATIC_PAGE_HEADERS);
+    out_char(&out, '\0');
+    CHECK(!out.overflow);
+    out = out_over(site->later_headers, sizeof(site->later_headers));
+    out_format(&out, "Retry-After: 1\r\n%s", site->missing_headers);
     out_char(&out, '\0');
     CHECK(!out.overflow);
 }
@@ -249,7 +261,10 @@ static bool answer(struct site *site, struct http_server *server, struct http_ex
         return false;
     }
     content_answer(server, exchange, request, status, &page->content,
-                   status == 200 ? site->headers : site->missing_headers, &page->hold);
+                   status == 200   ? site->headers
+                   : status == 503 ? site->later_headers
+                                   : site->missing_headers,
+                   &page->hold);
     http_hold_release(&page->hold);
     return true;
 }
@@ -280,6 +295,15 @@ bool site_answer_item(struct site *site, struct http_server *server, struct http
 {
     return item != 0 && item <= ID_MAX &&
            answer(site, server, exchange, request, take(site, (int64_t)item), 200);
+}
+
+bool site_left_out(struct site *site, uint64_t item)
+{
+    CHECK(pthread_rwlock_rdlock(&site->lock) == 0);
+    const struct item_page *found = find_item(site->now, item);
+    bool left_out = found != NULL && found->page == NULL;
+    CHECK(pthread_rwlock_unlock(&site->lock) == 0);
+    return left_out;
 }
 
 bool site_answer_plain(struct site *site, struct http_server *server, struct http_exchange exchange,

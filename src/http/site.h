@@ -54,7 +54,8 @@ struct site_made {
     size_t left_out; /* for want of memory_bytes */
     size_t bytes;
 };
-/* A new edition from the catalog as it is. One thread at a time. ERR_NOMEM: the old one stays. */
+/* A new edition from the catalog as it is. One thread at a time. The old one stays with ERR_NOMEM,
+ * and with ERR_FULL: one page, or the manifest, would be larger than PAGE_MAX_BYTES. */
 int site_make(struct site *site, struct catalog *catalog, struct site_made *ret_made);
 
 /* A page by its address and by the hash of what it says. */
@@ -67,6 +68,7 @@ int site_entries(struct site *site, struct site_entry **ret_entries, size_t *ret
 
 /*
  * Each answers and returns true, or returns false: no such page. Any loop. The method is GET or HEAD.
+ * A status other than 200 is what the missing page is for; with 503 it says when to ask again.
  * The manifest is for whoever copies the pages elsewhere: {"pages":[{"path","hash"}],"assets":[path]}.
  */
 bool site_answer_manifest(struct site *site, struct http_server *server,
@@ -75,6 +77,8 @@ bool site_answer_list(struct site *site, struct http_server *server, struct http
                       const struct http_request *request);
 bool site_answer_item(struct site *site, struct http_server *server, struct http_exchange exchange,
                       const struct http_request *request, uint64_t item);
+/* Not while it is being made: the present edition has it, but no room for its page. */
+bool site_left_out(struct site *site, uint64_t item);
 bool site_answer_plain(struct site *site, struct http_server *server, struct http_exchange exchange,
                        const struct http_request *request, enum site_plain which, int status);
 

@@ -21,7 +21,10 @@
 static int room_grow(struct room *room)
 {
     size_t cap = room->cap == 0 ? ROOM_FIRST : room->cap * 2;
-    char *more = cap <= PAGE_MAX_BYTES ? realloc(room->at, cap) : NULL;
+    if (cap > PAGE_MAX_BYTES) {
+        return ERR_FULL;
+    }
+    char *more = realloc(room->at, cap);
     if (more == NULL) {
         return ERR_NOMEM;
     }
@@ -217,13 +220,16 @@ static int copy_sale(struct catalog *catalog, uint64_t id, struct sale_row **ret
     return error;
 }
 
+/* page NULL: there is no room for one. */
 static int edition_add(struct edition *edition, uint64_t item, struct page *page)
 {
     if (edition->count == edition->cap) {
         size_t cap = edition->cap == 0 ? 64 : edition->cap * 2;
         struct item_page *items = realloc(edition->items, cap * sizeof(*items));
         if (items == NULL) {
-            http_hold_release(&page->hold);
+            if (page != NULL) {
+                http_hold_release(&page->hold);
+            }
             return ERR_NOMEM;
         }
         edition->items = items;
@@ -252,7 +258,7 @@ static int make_item(struct making *making, const struct sale_row *sale,
     if (making->edition->bytes + page_bytes(page) > site->memory_bytes) {
         making->made.left_out++;
         http_hold_release(&page->hold);
-        return 0;
+        return edition_add(making->edition, item->id, NULL);
     }
     making->edition->bytes += page_bytes(page);
     making->made.fresh += page != old;
@@ -323,10 +329,12 @@ static void count_made(struct making *making)
 {
     const struct edition *edition = making->edition;
     const struct edition *old = making->site->now;
-    making->made.pages = edition->count + (edition->list != NULL ? 1 : 0);
+    making->made.pages =
+        edition->count - making->made.left_out + (edition->list != NULL ? 1 : 0);
     making->made.bytes = edition->bytes;
     for (size_t i = 0; i < old->count; i++) {
-        making->made.gone += edition_item(edition, old->items[i].item) == NULL;
+        making->made.gone +=
+            old->items[i].page != NULL && edition_item(edition, old->items[i].item) == NULL;
     }
 }
 

@@ -20,7 +20,7 @@ struct page {
 
 struct item_page {
     uint64_t item;
-    struct page *page; /* counted */
+    struct page *page; /* counted; NULL: left out */
 };
 
 /* Never changes once loops can see it. */
@@ -47,9 +47,9 @@ struct site {
     struct template *item_template;
     const char *base_url;
     size_t memory_bytes;
-    bool demo;
     char headers[1024];
     char missing_headers[1024];
+    char later_headers[1024];
     /* the maker's */
     struct room data, safe, body;
     struct packer *packer;
@@ -66,7 +66,7 @@ int edition_entries(const struct site *site, const struct edition *edition,
 struct page *edition_item(const struct edition *edition, uint64_t item);
 
 /* The page of a view whose data is this JSON: `old` again where it says the same, else a new one;
- * either is counted for the caller. ERR_NOMEM. */
+ * either is counted for the caller. ERR_NOMEM, ERR_FULL. */
 int site_page(struct site *site, const struct template *template, struct storefront *view,
               struct span data, struct page *old, struct page **ret_page);
 

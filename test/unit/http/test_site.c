@@ -282,6 +282,16 @@ static void test_pages_beyond_the_bound_are_left_out_the_least_important_first(v
         assert_string_not_equal(item_text(f, 20 + i), "");
     }
     assert_string_equal(item_text(f, 10 + SHOP_ITEMS), "");
+    assert_true(site_left_out(site, 10 + SHOP_ITEMS));
+    assert_false(site_left_out(site, 20 + SHOP_ITEMS));
+    assert_false(site_left_out(site, 30));
+    struct site_entry *entries = NULL;
+    size_t count = 0;
+    assert_int_equal(site_entries(site, &entries, &count), 0);
+    assert_int_equal(count, made.pages + 1); /* and the buyer's orders */
+    free(entries);
+    put(shop_sale(1, SALE_CLOSED, "OVER"));
+    assert_int_equal(make().gone, 0); /* what was left out does not go */
     shop_down();
 }
 
