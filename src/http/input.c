@@ -6,6 +6,12 @@
  * one that is known not to fit there to a large one, and later reads go straight into it.
  * When small buffers run out the oldest half-read request has to go (408): a sender who is slow on
  * purpose pays first. When large ones run out the newcomer is told to come later (503).
+ *
+ * A sender of a long pipeline has a few requests handled in a turn, and the rest waits in a small
+ * buffer until the others have had theirs. A rest that is longer than that is not worth a large
+ * buffer, of which there are few: its requests are handled at once until it fits. So are all of them
+ * where no small buffer is left. Either way one turn of one sender is one read at most, which is as
+ * long as the longest head of a request (HTTP_READ_BUFFER), and what was read is answered.
  */
 #include "http/connection.h"
 
@@ -40,8 +46,9 @@ static struct http_buffer *input_borrow(struct http_server *s, bool large)
 }
 
 /*
- * Keeps at[0..len), which may be in c->in already, in a buffer of the right size. more: the request
- * in it is half there, so that there must be room for the rest. False: no buffer.
+ * Keeps at[0..len), which may be in c->in already, in a buffer of the right size, or in the one it has
+ * if that is larger and there is no other. more: the request in it is half there, so that there must
+ * be room for the rest. False: no buffer.
  */
 static bool input_keep(struct http_server *s, struct connection *c, const char *at, size_t len,
                        struct http_progress progress, bool more)
@@ -50,9 +57,10 @@ static bool input_keep(struct http_server *s, struct connection *c, const char *
     need = need > len + more ? need : len + more;
     bool large = need > HTTP_SMALL_DATA;
     CHECK(need <= HTTP_LARGE_DATA);
-    struct http_buffer *to = c->in;
-    if (to == NULL || to->large != large) {
+    struct http_buffer *to = c->in != NULL && c->in->large == large ? c->in : NULL;
+    if (to == NULL) {
         to = input_borrow(s, large);
+        to = to == NULL && c->in != NULL && c->in->large ? c->in : to;
         if (to == NULL) {
             return false;
         }
@@ -106,15 +114,16 @@ static void input_note_head(struct connection *c, const char *at, size_t len)
  * sends thousands at once, and reads no answer, must not have a loop for itself. */
 #define REQUESTS_AT_ONCE 16
 
-/* Parses and handles the complete requests of at[0..*len), REQUESTS_AT_ONCE at most. Returns how far
- * it came. */
+/* Parses and handles the complete requests of at[0..*len): REQUESTS_AT_ONCE, or more, until what is
+ * left can wait, in a small buffer or where it is. Returns how far it came. */
 static char *input_parse(struct http_server *s, struct connection *c, char *at, size_t *len,
                          struct http_progress *progress)
 {
     enum http_step step = HTTP_STEP_BLANK;
     unsigned handled = 0;
     progress->blanks = c->blanks;
-    while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c) && handled < REQUESTS_AT_ONCE) {
+    while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c) &&
+           (handled < REQUESTS_AT_ONCE || (c->in == NULL && *len > HTTP_SMALL_DATA))) {
         step = http_parser_step(progress, at, len, &s->parsed);
         switch (step) {
         case HTTP_STEP_MORE:
@@ -155,8 +164,9 @@ static void input_say_continue(struct http_server *s, struct connection *c,
     }
 }
 
-/* What parsing left over: kept if it will be needed, dropped if the connection ends anyway. */
-static void input_rest(struct http_server *s, struct connection *c, const char *at, size_t len,
+/* What parsing left over: kept if it will be needed, dropped if the connection ends anyway. False: it
+ * is to be handled now, because there is no room for it. */
+static bool input_rest(struct http_server *s, struct connection *c, const char *at, size_t len,
                        struct http_progress progress)
 {
     bool ends = c->state == CONNECTION_CLOSING || c->state == CONNECTION_STREAM;
@@ -165,16 +175,19 @@ static void input_rest(struct http_server *s, struct connection *c, const char *
             c->flags |= CONNECTION_DROPPED;
         }
         input_release(s, c);
-        return;
+        return true;
     }
     bool more = c->state == CONNECTION_READING;
     if (input_keep(s, c, at, len, progress, more)) {
-        return;
+        return true;
+    }
+    if (!more && input_may_parse(c)) {
+        return false;
     }
     input_release(s, c);
     if (more) {
         output_refuse(s, c, REFUSAL_OVERLOADED);
-        return;
+        return true;
     }
     /* Requests behind one whose answer is owed or unsent: they go unanswered, which the close tells
      * the peer. */
@@ -183,15 +196,18 @@ static void input_rest(struct http_server *s, struct connection *c, const char *
     if (c->state == CONNECTION_IDLE) {
         c->state = CONNECTION_CLOSING;
     }
+    return true;
 }
 
 static void input_handle(struct http_server *s, struct connection *c, char *bytes, size_t len,
                          struct http_progress progress)
 {
     s->current = c;
-    char *at = input_parse(s, c, bytes, &len, &progress);
-    input_say_continue(s, c, &progress);
-    input_rest(s, c, at, len, progress);
+    char *at = bytes;
+    do {
+        at = input_parse(s, c, at, &len, &progress);
+        input_say_continue(s, c, &progress);
+    } while (!input_rest(s, c, at, len, progress));
     output_flush(s, c);
     s->current = NULL;
     if (c->in != NULL && c->state == CONNECTION_IDLE && input_may_parse(c)) {

@@ -346,6 +346,61 @@ static void test_a_long_pipeline_lets_others_have_their_turn(void **state)
     expect_nothing_held(f);
 }
 
+/* Sends so many requests at once; all of them must be answered. */
+static void expect_pipeline_answered(struct fixture *f, int count)
+{
+    uint32_t c = connect_peer(f);
+    size_t before = f->handled;
+    for (int i = 0; i < count; i++) {
+        memory_net_send(f->net, c, span_of("HEAD /a HTTP/1.1\r\n" H "\r\n"));
+    }
+    settle(f);
+    assert_int_equal(f->handled - before, (size_t)count);
+    assert_false(memory_net_finished(f->net, c));
+    struct span heard = memory_net_take(f->net, c);
+    assert_int_equal(heard.len % (size_t)count, 0); /* nothing but that many of the same */
+    assert_true(heard.len > 0);
+}
+
+/* There are few large buffers, and large bodies have them. */
+static void test_a_long_pipeline_needs_no_large_buffer(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 2; i++) {
+        send_text(f, connect_peer(f), "POST /p HTTP/1.1\r\n" H "Content-Length: 100000\r\n\r\n");
+    }
+    expect_pipeline_answered(f, 2000);
+    assert_int_equal(http_server_busy(f->server), 2); /* nobody had to go for it */
+}
+
+static void test_a_long_pipeline_needs_no_small_buffer(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 8; i++) {
+        send_text(f, connect_peer(f), GET("/wait") GET("/x")); /* each keeps a small buffer */
+    }
+    expect_pipeline_answered(f, 100);
+}
+
+/* What follows a large body was read with it, and stays where it is. */
+static void test_a_long_pipeline_behind_a_large_body(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t c = connect_peer(f);
+    send_text(f, c, "POST /p HTTP/1.1\r\n" H "Content-Length: 100000\r\n\r\n");
+    for (int i = 0; i < 8; i++) {
+        send_text(f, connect_peer(f), GET("/wait") GET("/x"));
+    }
+    memory_net_send(f->net, c, (struct span){huge, 100000});
+    for (int i = 0; i < 500; i++) {
+        memory_net_send(f->net, c, span_of("HEAD /a HTTP/1.1\r\n" H "\r\n"));
+    }
+    size_t before = f->handled;
+    settle(f);
+    assert_int_equal(f->handled - before, 501);
+    assert_false(memory_net_finished(f->net, c));
+}
+
 static void test_many_pipelined_answers_are_complete_and_in_order(void **state)
 {
     struct fixture *f = *state;
@@ -727,6 +782,9 @@ int main(void)
         T(test_without_small_buffers_the_oldest_half_read_has_to_go),
         T(test_whole_requests_need_no_buffer_at_all),
         T(test_what_the_socket_does_not_take_is_kept_and_sent),
+        T(test_a_long_pipeline_needs_no_large_buffer),
+        T(test_a_long_pipeline_needs_no_small_buffer),
+        T(test_a_long_pipeline_behind_a_large_body),
         T(test_many_pipelined_answers_are_complete_and_in_order),
         T(test_a_long_pipeline_lets_others_have_their_turn),
         T(test_an_answer_nobody_can_keep_ends_the_connection),
