@@ -1,7 +1,8 @@
 /*
  * See hook.h. Happy path: look the host up, connect, send, read the first line of the answer. The
  * socket never blocks; each wait is cut into steps, between which the end of the server is seen. Only
- * looking a name up may take as long as the system's resolver likes.
+ * looking a name up may take as long as the system's resolver likes. Of several addresses each gets
+ * its share of the time that is left, so that one that is silent does not cost the others theirs.
  */
 #define _GNU_SOURCE /* strerrordesc_np */
 #include "app/hook.h"
@@ -17,7 +18,6 @@
 #include "base/err.h"
 #include "base/url.h"
 
-#define WHOLE_MS 10000
 #define STEP_MS 100
 #define HEAD_MAX 2048
 #define LINE_MAX_BYTES 512
@@ -80,7 +80,7 @@ static int wait_for(const struct post_call *call, short events)
             return failed(call, "the server stops");
         }
         if (now_ms() >= call->until_ms) {
-            return failed(call, "no answer within 10 seconds");
+            return failed(call, "no answer in time");
         }
         int n = poll(&one, 1, STEP_MS);
         if (n > 0) {
@@ -119,19 +119,20 @@ static int connect_one(struct post_call *call, const struct addrinfo *one)
     return error;
 }
 
-static int connect_to(struct post_call *call, const struct hook *hook)
+static int connect_any(struct post_call *call, const struct addrinfo *addresses)
 {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
-    int looked = getaddrinfo(hook->host, hook->port, &hints, &found);
-    if (looked != 0) {
-        return failed(call, gai_strerror(looked));
+    int64_t until_ms = call->until_ms;
+    int64_t left = 0;
+    int error = failed(call, "it has no address");
+    for (const struct addrinfo *one = addresses; one != NULL; one = one->ai_next) {
+        left++;
     }
-    int error = ERR_IO;
-    for (struct addrinfo *one = found; one != NULL && error != 0; one = one->ai_next) {
+    for (const struct addrinfo *one = addresses; one != NULL && error != 0; one = one->ai_next) {
+        int64_t from_ms = now_ms();
+        call->until_ms = from_ms + (until_ms - from_ms) / left--;
         error = connect_one(call, one);
     }
-    freeaddrinfo(found);
+    call->until_ms = until_ms;
     return error;
 }
 
@@ -182,11 +183,12 @@ static int read_status(const struct post_call *call)
     return 0;
 }
 
-int hook_post(const struct hook *hook, struct span json, const _Atomic bool *stopping,
-              char *ret_problem, size_t problem_cap)
+int hook_post_at(const struct hook *hook, const struct addrinfo *addresses, int64_t within_ms,
+                 struct span json, const _Atomic bool *stopping, char *ret_problem,
+                 size_t problem_cap)
 {
     struct post_call call = {.stopping = stopping,
-                             .until_ms = now_ms() + WHOLE_MS,
+                             .until_ms = now_ms() + within_ms,
                              .fd = -1,
                              .problem = ret_problem,
                              .problem_cap = problem_cap};
@@ -201,7 +203,8 @@ int hook_post(const struct hook *hook, struct span json, const _Atomic bool *sto
                "Content-Type: application/json\r\nContent-Length: %zu\r\n"
                "Connection: close\r\n\r\n",
                json.len);
-    int error = head.overflow ? failed(&call, "its address is too long") : connect_to(&call, hook);
+    int error =
+        head.overflow ? failed(&call, "its address is too long") : connect_any(&call, addresses);
     if (error == 0) {
         error = send_all(&call, out_span(&head));
     }
@@ -214,5 +217,26 @@ int hook_post(const struct hook *hook, struct span json, const _Atomic bool *sto
     if (call.fd >= 0) {
         (void)close(call.fd);
     }
+    return error;
+}
+
+int hook_post(const struct hook *hook, struct span json, const _Atomic bool *stopping,
+              char *ret_problem, size_t problem_cap)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int64_t from_ms = now_ms();
+    if (atomic_load(stopping)) { /* the resolver would not see it */
+        (void)snprintf(ret_problem, problem_cap, "the server stops");
+        return ERR_IO;
+    }
+    int looked = getaddrinfo(hook->host, hook->port, &hints, &found);
+    if (looked != 0) {
+        (void)snprintf(ret_problem, problem_cap, "%s", gai_strerror(looked));
+        return ERR_IO;
+    }
+    int error = hook_post_at(hook, found, HOOK_WITHIN_MS - (now_ms() - from_ms), json, stopping,
+                             ret_problem, problem_cap);
+    freeaddrinfo(found);
     return error;
 }

@@ -307,7 +307,8 @@ static int run(struct copying *copying)
         (void)setvbuf(copying->notes, NULL, _IOLBF,
                       0); /* whoever is killed has noted what it wrote */
         error = copy_all(copying, list);
-        bool written = fclose(copying->notes) == 0;
+        bool written = ferror(copying->notes) == 0; /* lines that were lost before the end, too */
+        written = fclose(copying->notes) == 0 && written;
         if (error == 0 && (!written || rename(fresh, notes) != 0)) {
             error = failed(copying, "cannot write", notes);
         }

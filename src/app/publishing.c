@@ -130,11 +130,19 @@ int publishing_start(struct publishing *publishing, const struct config *config)
     return publishing->running ? 0 : assembly_fail("cannot start a thread", ERR_NOMEM, "pages");
 }
 
-void publishing_stop(struct publishing *publishing)
+void publishing_end(struct publishing *publishing)
 {
-    if (publishing != NULL && publishing->running) {
+    if (publishing != NULL) {
         atomic_store(&publishing->stopping, true);
         mailbox_ring(&publishing->bell);
+        purging_end(publishing->purging);
+    }
+}
+
+void publishing_stop(struct publishing *publishing)
+{
+    publishing_end(publishing);
+    if (publishing != NULL && publishing->running) {
         (void)pthread_join(publishing->thread, NULL);
         publishing->running = false;
     }

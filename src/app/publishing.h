@@ -16,8 +16,11 @@ int publishing_new(struct assembly *parts, const struct config *config,
                    struct publishing **ret_publishing);
 /* The threads: this one, and that of the purge hook (app/purging.h). */
 int publishing_start(struct publishing *publishing, const struct config *config);
+/* They are to end soon: does not wait. NULL is fine, here and below. */
+void publishing_end(struct publishing *publishing);
+/* Waits until they have; the purge hook's may wait for others. */
 void publishing_stop(struct publishing *publishing);
-/* After the fronts, which answer with its pages. NULL is fine. */
+/* After the fronts, which answer with its pages. */
 void publishing_free(struct publishing *publishing);
 
 #endif

@@ -144,7 +144,7 @@ void pulsing_stop(struct pulsing *pulsing)
 {
     if (pulsing != NULL && pulsing->running) {
         atomic_store(&pulsing->stopping, true);
-        parking_wake(&pulsing->parking);
+        parking_stop(&pulsing->parking);
         (void)pthread_join(pulsing->thread, NULL);
         pulsing->running = false;
     }

@@ -260,8 +260,8 @@ int purging_start(const struct config *config, struct site *site, struct purging
                    config->data_dir);
     int error = hook_parse(config->pages_purge_url, &purging->hook);
     if (error == 0 && config->pages_purge_token_file[0] != '\0') {
-        error = url_password_file(config->pages_purge_token_file, "pages.purge_token_file: the",
-                                  purging->hook.token, sizeof(purging->hook.token), problem,
+        error = url_secret_file(config->pages_purge_token_file, "the purge hook's", "token",
+                                purging->hook.token, sizeof(purging->hook.token), problem,
                                   sizeof(problem));
     }
     if (error == 0) {
@@ -284,11 +284,18 @@ void purging_ring(struct purging *purging)
     }
 }
 
-void purging_stop(struct purging *purging)
+void purging_end(struct purging *purging)
 {
     if (purging != NULL) {
         atomic_store(&purging->stopping, true);
         mailbox_ring(&purging->bell);
+    }
+}
+
+void purging_stop(struct purging *purging)
+{
+    if (purging != NULL) {
+        purging_end(purging);
         (void)pthread_join(purging->thread, NULL);
         purging_free(purging);
     }

@@ -23,7 +23,9 @@ struct purging;
 int purging_start(const struct config *config, struct site *site, struct purging **ret_purging);
 /* A new edition. NULL is fine. Any thread. */
 void purging_ring(struct purging *purging);
-/* Ends and frees it; NULL is fine. */
+/* It is to end soon: does not wait. NULL is fine, here and below. */
+void purging_end(struct purging *purging);
+/* Waits until it has ended, which may take as long as the system's resolver likes, and frees it. */
 void purging_stop(struct purging *purging);
 
 #endif

@@ -545,7 +545,7 @@ static void stop_server(struct server *server)
 {
     atomic_store(&server->stopping, true);
     stop_loops(server);
-    publishing_stop(server->publishing);
+    publishing_end(server->publishing);
     tallying_stop(server->tallying);
     if (server->distributed != NULL) {
         distributed_stop(server->distributed);
@@ -566,6 +566,7 @@ static void stop_server(struct server *server)
         journal_stop(server->parts.journal);
     }
     join(server->journal_thread, &server->journal_running);
+    publishing_stop(server->publishing); /* last: it may wait for others, and nothing waits for it */
 }
 
 static void free_server(struct server *server)

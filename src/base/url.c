@@ -112,10 +112,17 @@ const char *url_login(struct span text, char *ret_user, size_t user_capacity, ch
 int url_password_file(const char *path, const char *whose, char *ret_password, size_t capacity,
                       char *ret_error, size_t error_capacity)
 {
+    return url_secret_file(path, whose, "password", ret_password, capacity, ret_error,
+                           error_capacity);
+}
+
+int url_secret_file(const char *path, const char *whose, const char *what, char *ret_secret,
+                    size_t capacity, char *ret_error, size_t error_capacity)
+{
     char line[LINE_MAX_BYTES];
     FILE *file = fopen(path, "re");
     if (file == NULL) {
-        (void)snprintf(ret_error, error_capacity, "cannot read %s password file %s: %m", whose,
+        (void)snprintf(ret_error, error_capacity, "cannot read %s %s file %s: %m", whose, what,
                        path);
         return ERR_IO;
     }
@@ -123,11 +130,11 @@ int url_password_file(const char *path, const char *whose, char *ret_password, s
     (void)fclose(file);
     size_t length = got == NULL ? 0 : strcspn(line, "\r\n");
     if (length == 0 || length >= capacity) {
-        (void)snprintf(ret_error, error_capacity,
-                       "%s password file %s must hold the password in its first line", whose, path);
+        (void)snprintf(ret_error, error_capacity, "%s %s file %s must hold the %s in its first line",
+                       whose, what, path, what);
         return ERR_INVALID;
     }
-    memcpy(ret_password, line, length);
-    ret_password[length] = '\0';
+    memcpy(ret_secret, line, length);
+    ret_secret[length] = '\0';
     return 0;
 }

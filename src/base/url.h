@@ -22,7 +22,10 @@ const char *url_host(struct span text, uint16_t port_default, char *ret_host, si
 const char *url_login(struct span text, char *ret_user, size_t user_capacity, char *ret_password,
                       size_t password_capacity);
 
-/* The first line of a file. whose: "the ledger's", for the error. ERR_IO, ERR_INVALID. */
+/* The first line of a file. whose, what: "the ledger's", "token", for the error. ERR_IO, ERR_INVALID.
+ */
+int url_secret_file(const char *path, const char *whose, const char *what, char *ret_secret,
+                    size_t capacity, char *ret_error, size_t error_capacity);
 int url_password_file(const char *path, const char *whose, char *ret_password, size_t capacity,
                       char *ret_error, size_t error_capacity);
 

@@ -6,8 +6,6 @@
 #include "base/err.h"
 #include "obs/log.h"
 
-#define REDRIVE_AT_ONCE 256
-
 static int look(struct queue *queue, struct parking_call *call)
 {
     size_t limit = call->limit < PARKING_SHOWN_MAX ? call->limit : PARKING_SHOWN_MAX;
@@ -22,17 +20,22 @@ static int look(struct queue *queue, struct parking_call *call)
     return error;
 }
 
-/* At most as many as there were: what is parked again meanwhile waits for the next time. */
-static int redrive(struct queue *queue, struct parking_call *call)
+/* At most as many as there were: what is parked again meanwhile waits for the next time. The broker
+ * counts late, so a batch is looked for whatever it says. */
+static int redrive(struct parking *parking, struct queue *queue, struct parking_call *call)
 {
-    struct queue_message *room = calloc(REDRIVE_AT_ONCE, sizeof(*room));
+    struct queue_message *room = calloc(PARKING_BATCH, sizeof(*room));
     int error = room == NULL ? ERR_NOMEM : queue_depths(queue, &call->depths);
     uint64_t most = call->limit == 0 ? PARKING_SENT_MAX : call->limit;
-    uint64_t left = call->depths.parked < most ? call->depths.parked : most;
+    uint64_t left = call->depths.parked > PARKING_BATCH ? call->depths.parked : PARKING_BATCH;
+    left = left < most ? left : most;
     while (error == 0 && left > 0) {
         size_t count = 0;
-        error = queue_parked(queue, room, left < REDRIVE_AT_ONCE ? left : REDRIVE_AT_ONCE, true,
-                             &count);
+        if (atomic_load(&parking->stopping)) {
+            error = ERR_CLOSED;
+            break;
+        }
+        error = queue_parked(queue, room, left < PARKING_BATCH ? left : PARKING_BATCH, true, &count);
         if (error != 0 || count == 0) {
             break;
         }
@@ -52,9 +55,10 @@ static void answer(struct parking *parking, struct parking_call *call)
 {
     struct queue *queue = parking->queues[call->which];
     uint32_t loop = call->loop;
-    call->error = queue == NULL   ? ERR_NOTFOUND
-                  : call->redrive ? redrive(queue, call)
-                                  : look(queue, call);
+    call->error = queue == NULL                      ? ERR_NOTFOUND
+                  : atomic_load(&parking->stopping) ? ERR_CLOSED
+                  : call->redrive                   ? redrive(parking, queue, call)
+                                                    : look(queue, call);
     mailbox_post(&parking->outboxes[loop], &call->post);
     waker_wake(engine_waker(parking->engine, loop));
 }
@@ -74,8 +78,9 @@ void parking_wait(struct parking *parking, int64_t wait_ms)
     mailbox_wait(&parking->inbox, wait_ms * 1000);
 }
 
-void parking_wake(struct parking *parking)
+void parking_stop(struct parking *parking)
 {
+    atomic_store(&parking->stopping, true);
     mailbox_ring(&parking->inbox);
 }
 

@@ -6,10 +6,13 @@
  * Happy path of a call: a loop posts it, the thread asks the broker, fills it in and wakes the loop.
  *
  * What can go wrong: the broker is away: the call carries ERR_AGAIN, with what was sent round before
- * it failed in `sent`. The server ends: calls nobody collects any more are freed with the parking.
+ * it failed in `sent`. The server ends: what is being sent round ends with the batch under way
+ * (ERR_CLOSED), and calls nobody collects any more are freed with the parking.
  */
 #ifndef SLUICE_FLOW_PARKING_H
 #define SLUICE_FLOW_PARKING_H
+
+#include <stdatomic.h>
 
 #include "base/limits.h"
 #include "base/mailbox.h"
@@ -24,7 +27,8 @@ struct parking_call {
     uint32_t loop;
     enum parking_queue which;
     bool redrive;
-    uint64_t limit; /* of messages shown, or sent; 0: sends all that are parked now */
+    uint64_t limit; /* of messages shown, or sent; 0: sends as many as the broker counts now, which it
+                     * does late: up to PARKING_BATCH also where it counts fewer */
     /* out */
     int error;
     struct queue_depths depths; /* afterwards */
@@ -37,6 +41,7 @@ struct parking {
     struct engine *engine;
     struct queue *queues[PARKING_QUEUES]; /* NULL: there is none */
     uint32_t loops;
+    _Atomic bool stopping;
     struct mailbox inbox;
     struct mailbox *outboxes;
 };
@@ -48,8 +53,8 @@ void parking_done(struct parking *parking);
 void parking_turn(struct parking *parking);
 /* Waits for a call, at most so long. */
 void parking_wait(struct parking *parking, int64_t wait_ms);
-/* Any thread: ends a wait. */
-void parking_wake(struct parking *parking);
+/* Any thread: ends a wait, and soon what is being sent round; for good. */
+void parking_stop(struct parking *parking);
 
 static inline bool parking_has(const struct parking *parking, enum parking_queue which)
 {

@@ -129,6 +129,73 @@ static void test_what_is_not_there_is_told(void **state)
     parking_call_free(call);
 }
 
+/* A broker that counts late, or the end of the server, between the thread and its queue. */
+static struct {
+    struct queue queue; /* first */
+    struct queue *inner;
+    bool counts_nothing;
+    size_t batches_until_stop;
+} between;
+
+static int between_depths(struct queue *queue, struct queue_depths *ret_depths)
+{
+    (void)queue;
+    int error = queue_depths(between.inner, ret_depths);
+    ret_depths->parked = between.counts_nothing ? 0 : ret_depths->parked;
+    return error;
+}
+
+static int between_parked(struct queue *queue, struct queue_message *ret_messages, size_t max,
+                          bool redrive, size_t *ret_count)
+{
+    (void)queue;
+    if (between.batches_until_stop > 0 && --between.batches_until_stop == 0) {
+        parking_stop(&parking);
+    }
+    return queue_parked(between.inner, ret_messages, max, redrive, ret_count);
+}
+
+static void come_between(void)
+{
+    static const struct queue_ops ops = {.depths = between_depths, .parked = between_parked};
+    between.queue.ops = &ops;
+    between.inner = parking.queues[PARKING_ORDERS];
+    between.counts_nothing = false;
+    between.batches_until_stop = 0;
+    parking.queues[PARKING_ORDERS] = &between.queue;
+}
+
+static void test_what_the_broker_has_not_counted_yet_goes_round(void **state)
+{
+    (void)state;
+    park(3);
+    come_between();
+    between.counts_nothing = true;
+    struct parking_call *call = ask(0, true, 0);
+    assert_int_equal(call->error, 0);
+    assert_int_equal(call->sent, 3);
+    assert_int_equal(call->depths.ready, 3);
+    parking_call_free(call);
+    parking.queues[PARKING_ORDERS] = between.inner;
+}
+
+static void test_the_end_waits_for_one_batch(void **state)
+{
+    (void)state;
+    park(3 * PARKING_BATCH);
+    come_between();
+    between.batches_until_stop = 1;
+    struct parking_call *call = ask(0, true, 0);
+    assert_int_equal(call->error, ERR_CLOSED);
+    assert_int_equal(call->sent, PARKING_BATCH);
+    parking_call_free(call);
+    call = ask(0, true, 0);
+    assert_int_equal(call->error, ERR_CLOSED);
+    assert_int_equal(call->sent, 0);
+    parking_call_free(call);
+    parking.queues[PARKING_ORDERS] = between.inner;
+}
+
 /* Calls that nobody collects are freed with it. */
 static void test_what_is_left_is_freed(void **state)
 {
@@ -141,7 +208,7 @@ static void test_what_is_left_is_freed(void **state)
             parking_turn(&parking);
         }
     }
-    parking_wake(&parking);
+    parking_stop(&parking);
     parking_wait(&parking, 60000); /* has been woken */
 }
 
@@ -152,6 +219,8 @@ int main(void)
         TEST(test_a_look_moves_nothing),
         TEST(test_some_or_all_go_round),
         TEST(test_what_is_not_there_is_told),
+        TEST(test_what_the_broker_has_not_counted_yet_goes_round),
+        TEST(test_the_end_waits_for_one_batch),
         TEST(test_what_is_left_is_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
