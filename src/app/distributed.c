@@ -78,6 +78,7 @@ struct distributed {
     struct lease_port *lease;
     struct queue *publisher;
     struct queue *consumer;
+    struct queue *payments; /* the teller's */
     struct bookings bookings[DESK_COUNT];
     struct upkeep *upkeep;
     struct follower *follower;
@@ -148,12 +149,13 @@ static void tell_outages(struct distributed *distributed, struct outage *segment
 static void tell_queue_outage(struct distributed *distributed, struct outage *outage,
                               struct queue *queue, enum engines_link link)
 {
+    static const char *const parts[] = {
+        [LINK_RELAY] = "relay", [LINK_BOOKER] = "booker", [LINK_TELLER] = "teller"};
     int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
     if (queue != NULL && outage_is_due(outage, now_ms)) {
         bool away = queue_amqp_wait(queue, 0) != 0;
         engines_link_seen(&distributed->engines, link, away);
-        outage_seen(outage, "rabbitmq", link == LINK_RELAY ? "relay" : "booker", away,
-                    queue_amqp_error(queue), now_ms);
+        outage_seen(outage, "rabbitmq", parts[link], away, queue_amqp_error(queue), now_ms);
     }
 }
 
@@ -213,9 +215,11 @@ static void *run_porter(void *context)
 static void *run_teller(void *context)
 {
     struct distributed *distributed = context;
+    struct outage outage = {0};
     (void)pthread_setname_np(pthread_self(), "teller");
     while (!atomic_load(&distributed->stopping)) {
         teller_turn(distributed->teller, TURN_MS);
+        tell_queue_outage(distributed, &outage, distributed->payments, LINK_TELLER);
     }
     return NULL;
 }
@@ -379,14 +383,21 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
     return 0;
 }
 
+/* For what whoever met it does not log: no memory, no thread. */
+static int told(int error)
+{
+    return error == 0 ? 0 : assembly_fail("cannot start the engine's threads", error, "");
+}
+
 static int make_desk(struct distributed *distributed, int desk, enum thread_kind thread,
                      const char *name)
 {
     struct bookings *bookings = &distributed->bookings[desk];
     int error = engines_new_segments(&distributed->engines, name, &distributed->segments[thread]);
     if (error == 0) {
-        error = bookings_init(bookings, distributed->parts->office, distributed->segments[thread],
-                              &distributed->places, distributed->loops, (uint32_t)desk);
+        error =
+            told(bookings_init(bookings, distributed->parts->office, distributed->segments[thread],
+                               &distributed->places, distributed->loops, (uint32_t)desk));
     }
     if (error == 0) {
         bookings->dials = &distributed->dials;
@@ -427,7 +438,7 @@ static int make_upkeep(struct distributed *distributed)
         .refill = refill,
         .context = distributed,
     };
-    return upkeep_new(&upkeep, &distributed->upkeep);
+    return told(upkeep_new(&upkeep, &distributed->upkeep));
 }
 
 static int make_follower(struct distributed *distributed)
@@ -451,7 +462,7 @@ static int make_follower(struct distributed *distributed)
         .sales_changed = read_sales,
         .context = distributed,
     };
-    return follower_new(&follower, &distributed->follower);
+    return told(follower_new(&follower, &distributed->follower));
 }
 
 /* Of the first segment that has any. */
@@ -480,10 +491,10 @@ static int make_relay(struct distributed *distributed)
                                     .dials = &distributed->dials,
                                     .words = outbox_words,
                                     .words_context = distributed};
-    return relay_new(distributed->segments[THREAD_RELAY], distributed->publisher,
-                     &distributed->bookings[DESK_RELAY], &parts->time,
-                     metrics_slot(&parts->metrics, distributed->loops + SLOT_RELAY), options,
-                     &distributed->relay);
+    return told(relay_new(distributed->segments[THREAD_RELAY], distributed->publisher,
+                          &distributed->bookings[DESK_RELAY], &parts->time,
+                          metrics_slot(&parts->metrics, distributed->loops + SLOT_RELAY), options,
+                          &distributed->relay));
 }
 
 static int make_porter(struct distributed *distributed)
@@ -494,21 +505,20 @@ static int make_porter(struct distributed *distributed)
         return error; /* no queue: the relay brings everything to the office itself */
     }
     error = make_desk(distributed, DESK_PORTER, THREAD_PORTER, "porter");
-    return error != 0 ? error
-                      : porter_new(distributed->consumer, &distributed->bookings[DESK_PORTER],
-                                   &parts->time,
-                                   metrics_slot(&parts->metrics, distributed->loops + SLOT_PORTER),
-                                   &distributed->porter);
+    return error != 0
+               ? error
+               : told(porter_new(distributed->consumer, &distributed->bookings[DESK_PORTER],
+                                 &parts->time,
+                                 metrics_slot(&parts->metrics, distributed->loops + SLOT_PORTER),
+                                 &distributed->porter));
 }
 
 static int start_thread(struct distributed *distributed, enum thread_kind kind,
                         void *(*run)(void *))
 {
-    if (pthread_create(&distributed->threads[kind], NULL, run, distributed) != 0) {
-        return ERR_NOMEM;
-    }
-    distributed->running[kind] = true;
-    return 0;
+    distributed->running[kind] =
+        pthread_create(&distributed->threads[kind], NULL, run, distributed) == 0;
+    return told(distributed->running[kind] ? 0 : ERR_NOMEM);
 }
 
 /* Where payments come from a queue, too. */
@@ -531,7 +541,8 @@ static int start_teller(struct distributed *distributed)
     if (error != 0 || teller.queue == NULL) {
         return error;
     }
-    error = teller_new(&teller, &distributed->teller);
+    distributed->payments = teller.queue;
+    error = told(teller_new(&teller, &distributed->teller));
     return error != 0 ? error : start_thread(distributed, THREAD_TELLER, run_teller);
 }
 
@@ -646,7 +657,7 @@ static int make_reconciler(struct distributed *distributed)
                                         .context = distributed,
                                         .promised = reconcile_promised,
                                         .ending = reconcile_ending};
-    error = reconcile_new(ports, options, &distributed->reconcile);
+    error = told(reconcile_new(ports, options, &distributed->reconcile));
     if (error != 0) {
         return error;
     }
@@ -657,10 +668,10 @@ static int make_reconciler(struct distributed *distributed)
                                    .may = reconcile_may,
                                    .ending = reconcile_ending,
                                    .idle = reconcile_idle};
-    error = reconciler_new(work, parts->engine, distributed->clock,
-                           metrics_slot(&parts->metrics, distributed->loops + SLOT_RECONCILER),
-                           distributed->loops, config->reconcile_every_s * 1000,
-                           &distributed->reconciler);
+    error = told(reconciler_new(work, parts->engine, distributed->clock,
+                                metrics_slot(&parts->metrics, distributed->loops + SLOT_RECONCILER),
+                                distributed->loops, config->reconcile_every_s * 1000,
+                                &distributed->reconciler));
     parts->shared.reconciler = distributed->reconciler;
     redriver_init(&distributed->redriver, distributed->parked, distributed->clock,
                   config->amqp_redrive_s * 1000);
@@ -668,6 +679,12 @@ static int make_reconciler(struct distributed *distributed)
 }
 
 /* ---- telling ---- */
+
+static void herald_seen(void *context, bool away)
+{
+    struct distributed *distributed = context;
+    engines_link_seen(&distributed->engines, LINK_HERALD, away);
+}
 
 static int start_herald(struct distributed *distributed)
 {
@@ -682,7 +699,7 @@ static int start_herald(struct distributed *distributed)
     }
     return error != 0 ? error
                       : heralding_start(distributed->parts, distributed->config, ledger, lease,
-                                        &distributed->heralding);
+                                        herald_seen, distributed, &distributed->heralding);
 }
 
 /* ---- start ---- */
@@ -724,9 +741,6 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
     if (error == 0 && (roles & (ROLE_FRONT | ROLE_KEEPER)) != 0) {
         error = make_reconciler(distributed);
         error = error != 0 ? error : start_thread(distributed, THREAD_RECONCILER, run_reconciler);
-    }
-    if (error == ERR_NOMEM) { /* what else can go wrong was told by whoever met it */
-        (void)assembly_fail("cannot start the engine's threads", error, "");
     }
     return error;
 }

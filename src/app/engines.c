@@ -329,7 +329,7 @@ int engines_keep(struct engines *engines, struct await await, uint32_t balance_l
                                       .replay_ms = KEEP_REPLAY_MS};
     error = recover_new(ports, options, &engines->recover);
     if (error != 0 || engines->segments_count < 2) {
-        return error;
+        return error == 0 ? 0 : assembly_fail("cannot start the keeper", error, "");
     }
     struct balance_ports balance_ports = {.segments = segments,
                                           .gate = redis_gate_port(engines->gate),
@@ -342,7 +342,8 @@ int engines_keep(struct engines *engines, struct await await, uint32_t balance_l
                                               .lease_ms = KEEP_LEASE_MS,
                                               .pause_ms = BALANCE_PAUSE_MS,
                                               .wish_ms = BALANCE_WISH_MS};
-    return balance_new(balance_ports, balance_options, &engines->balance);
+    error = balance_new(balance_ports, balance_options, &engines->balance);
+    return error == 0 ? 0 : assembly_fail("cannot start the keeper", error, "");
 }
 
 bool engines_refill(struct engines *engines, uint32_t segment, uint64_t item, uint64_t units)

@@ -18,7 +18,14 @@
 #define ENGINES_LEASES 2
 
 /* Who of this process is connected to RabbitMQ. */
-enum engines_link { LINK_RELAY, LINK_BOOKER, LINK_RECONCILER, LINK_PULSE };
+enum engines_link {
+    LINK_RELAY,
+    LINK_BOOKER,
+    LINK_RECONCILER,
+    LINK_PULSE,
+    LINK_TELLER,
+    LINK_HERALD
+};
 
 struct engines {
     const struct config *config;

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "app/exchange.h"
+#include "app/outages.h"
+#include "backend/amqp/queue_amqp.h"
 #include "base/err.h"
 #include "flow/herald.h"
 
@@ -23,6 +25,8 @@ struct heralding {
     struct queue *queue;
     struct herald *herald;
     struct office_op cursor;
+    void (*seen)(void *context, bool away);
+    void *seen_context;
     _Atomic bool stopping;
     pthread_t thread;
     bool running;
@@ -46,12 +50,30 @@ static int save(void *context, uint64_t number)
     return heralding->cursor.op.refusal == REFUSAL_NONE ? 0 : ERR_INVALID;
 }
 
+/* For the metric; that events wait is said by the herald itself. */
+static void look_at_link(struct heralding *heralding, struct outage *outage)
+{
+    struct assembly *parts = heralding->parts;
+    if (!outage_is_due(outage, clock_boot_us(parts->time.clock) / 1000)) {
+        return;
+    }
+    bool away = queue_amqp_wait(heralding->queue, 0) != 0;
+    if (heralding->seen != NULL) {
+        heralding->seen(heralding->seen_context, away);
+    } else {
+        metrics_know(metrics_slot(&parts->metrics, parts->options.loops + SLOT_HERALD),
+                     METRIC_RABBITMQ_UP, !away);
+    }
+}
+
 static void *run(void *context)
 {
     struct heralding *heralding = context;
+    struct outage link = {0};
     (void)pthread_setname_np(pthread_self(), "herald");
     while (!atomic_load(&heralding->stopping)) {
         herald_turn(heralding->herald, TURN_MS);
+        look_at_link(heralding, &link);
     }
     herald_finish(heralding->herald);
     return NULL;
@@ -87,13 +109,16 @@ static int make(struct heralding *heralding, const struct config *config, struct
 }
 
 int heralding_start(struct assembly *parts, const struct config *config, struct ledger *ledger,
-                    struct lease_port *lease, struct heralding **ret_heralding)
+                    struct lease_port *lease, void (*seen)(void *context, bool away),
+                    void *seen_context, struct heralding **ret_heralding)
 {
     struct heralding *heralding = calloc(1, sizeof(*heralding));
     if (heralding == NULL) {
         return assembly_fail("cannot start the herald", ERR_NOMEM, "");
     }
     heralding->parts = parts;
+    heralding->seen = seen;
+    heralding->seen_context = seen_context;
     int error = make(heralding, config, ledger, lease);
     if (error != 0) {
         heralding_free(heralding);

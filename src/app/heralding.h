@@ -12,10 +12,12 @@
 
 struct heralding;
 
-/* The thread's own: ledger (with a lease a writer, else a reader) and lease, or NULL. Errors are
- * logged. */
+/* The thread's own: ledger (with a lease a writer, else a reader) and lease, or NULL. seen is told a
+ * few times a second how the connection to the broker is; NULL: this is the only one, and its metric
+ * is written here. Errors are logged. */
 int heralding_start(struct assembly *parts, const struct config *config, struct ledger *ledger,
-                    struct lease_port *lease, struct heralding **ret_heralding);
+                    struct lease_port *lease, void (*seen)(void *context, bool away),
+                    void *seen_context, struct heralding **ret_heralding);
 /* While the office still answers. NULL is fine, here and below. */
 void heralding_stop(struct heralding *heralding);
 void heralding_free(struct heralding *heralding);

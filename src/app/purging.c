@@ -262,7 +262,7 @@ int purging_start(const struct config *config, struct site *site, struct purging
     if (error == 0 && config->pages_purge_token_file[0] != '\0') {
         error = url_secret_file(config->pages_purge_token_file, "the purge hook's", "token",
                                 purging->hook.token, sizeof(purging->hook.token), problem,
-                                  sizeof(problem));
+                                sizeof(problem));
     }
     if (error == 0) {
         told_load(purging);

@@ -442,8 +442,8 @@ static int start_threads(struct server *server)
                                   server->config.reconcile_bound_s * 1000, &server->reconciling);
     }
     if (error == 0 && server->distributed == NULL && exchange_wanted(&server->config)) {
-        error = heralding_start(&server->parts, &server->config, server->ledgers.teller, NULL,
-                                &server->heralding);
+        error = heralding_start(&server->parts, &server->config, server->ledgers.teller, NULL, NULL,
+                                NULL, &server->heralding);
     }
     if (error == 0 && server->publishing != NULL) {
         error = publishing_start(server->publishing, &server->config);
@@ -566,7 +566,8 @@ static void stop_server(struct server *server)
         journal_stop(server->parts.journal);
     }
     join(server->journal_thread, &server->journal_running);
-    publishing_stop(server->publishing); /* last: it may wait for others, and nothing waits for it */
+    publishing_stop(
+        server->publishing); /* last: it may wait for others, and nothing waits for it */
 }
 
 static void free_server(struct server *server)

@@ -135,8 +135,7 @@ int tally_file_open(struct tally_file *file, const char *path, struct tally_book
     if (stream == NULL && errno == ENOENT) {
         return 0;
     }
-    const char *wrong =
-        stream != NULL ? read_rows(stream, &head, &rows) : strerrordesc_np(errno);
+    const char *wrong = stream != NULL ? read_rows(stream, &head, &rows) : strerrordesc_np(errno);
     if (stream != NULL) {
         (void)fclose(stream);
     }

@@ -48,9 +48,9 @@
 #define JOURNAL_SEGMENT_DEFAULT_MIB 16U
 
 /* HTTP. */
-#define HTTP_LINE_MAX 2048U     /* target of the request line: 414 above */
-#define HTTP_HEADERS_MAX 16384U /* request line and headers together: 431 above */
-#define HTTP_BODY_MAX 262144U   /* 500 items * 500 bytes of JSON: 413 above */
+#define HTTP_LINE_MAX 2048U               /* target of the request line: 414 above */
+#define HTTP_HEADERS_MAX 16384U           /* request line and headers together: 431 above */
+#define HTTP_BODY_MAX 262144U             /* 500 items * 500 bytes of JSON: 413 above */
 #define HTTP_READ_BUFFER HTTP_HEADERS_MAX /* one per loop; also what one sender has of a turn */
 #define HTTP_SMALL_BUFFER 4096U /* borrowed by a half-read request or a half-sent answer */
 /* The largest answer: a sale that came in a body of HTTP_BODY_MAX with 500 items, plus 400 bytes of

@@ -130,8 +130,8 @@ int url_secret_file(const char *path, const char *whose, const char *what, char 
     (void)fclose(file);
     size_t length = got == NULL ? 0 : strcspn(line, "\r\n");
     if (length == 0 || length >= capacity) {
-        (void)snprintf(ret_error, error_capacity, "%s %s file %s must hold the %s in its first line",
-                       whose, what, path, what);
+        (void)snprintf(ret_error, error_capacity,
+                       "%s %s file %s must hold the %s in its first line", whose, what, path, what);
         return ERR_INVALID;
     }
     memcpy(ret_secret, line, length);

@@ -35,7 +35,8 @@ static int redrive(struct parking *parking, struct queue *queue, struct parking_
             error = ERR_CLOSED;
             break;
         }
-        error = queue_parked(queue, room, left < PARKING_BATCH ? left : PARKING_BATCH, true, &count);
+        error =
+            queue_parked(queue, room, left < PARKING_BATCH ? left : PARKING_BATCH, true, &count);
         if (error != 0 || count == 0) {
             break;
         }
@@ -55,7 +56,7 @@ static void answer(struct parking *parking, struct parking_call *call)
 {
     struct queue *queue = parking->queues[call->which];
     uint32_t loop = call->loop;
-    call->error = queue == NULL                      ? ERR_NOTFOUND
+    call->error = queue == NULL                     ? ERR_NOTFOUND
                   : atomic_load(&parking->stopping) ? ERR_CLOSED
                   : call->redrive                   ? redrive(parking, queue, call)
                                                     : look(queue, call);

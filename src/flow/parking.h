@@ -27,7 +27,8 @@ struct parking_call {
     uint32_t loop;
     enum parking_queue which;
     bool redrive;
-    uint64_t limit; /* of messages shown, or sent; 0: sends as many as the broker counts now, which it
+    uint64_t
+        limit; /* of messages shown, or sent; 0: sends as many as the broker counts now, which it
                      * does late: up to PARKING_BATCH also where it counts fewer */
     /* out */
     int error;

@@ -39,6 +39,7 @@ static void look_at(struct pulse *pulse, uint32_t s, struct pulse_segment *segme
     segment->away = state.outcome == SEGMENT_NOT_ASKED || state.outcome == SEGMENT_NOT_KNOWN;
     uint64_t epoch = places_epoch(pulse->places, s);
     if (!segment->away) {
+        segment->known = true;
         segment->epoch = state.epoch;
         segment->lost = state.outcome != SEGMENT_DONE || epoch == 0 || epoch != state.epoch;
         segment->closed = !segment->lost && !state.open;

@@ -1,10 +1,12 @@
 /*
  * How the parts of the distributed engine are, as one process saw them a moment ago: its segments and
- * their outboxes, the queue, and who holds which lease. For whoever watches; nothing is decided by it.
+ * their outboxes, the queue, and who holds which lease. For whoever watches; nothing is decided by
+ * it.
  *
- * A thread that may wait for servers of others looks once a second and puts each part here when it has
- * it; a loop copies what is there and never waits for more than that copy. What has not been seen yet is
- * marked as not known; what could not be asked now keeps its last numbers, and says that it is away.
+ * A thread that may wait for servers of others looks once a second and puts each part here when it
+ * has it; a loop copies what is there and never waits for more than that copy. What has not been seen
+ * yet is marked as not known; what could not be asked now keeps its last numbers, and says that it is
+ * away.
  */
 #ifndef SLUICE_FLOW_PULSE_H
 #define SLUICE_FLOW_PULSE_H
@@ -21,6 +23,7 @@ struct pulse_segment {
     bool away; /* its server did not answer */
     bool lost; /* it answered, but the ledger's epoch is another: it is being rebuilt, or will be */
     bool closed; /* it is being rebuilt: nobody is let in */
+    bool known;  /* it has answered, ever: the next three are as they were then */
     uint64_t epoch;
     uint64_t outbox;
     uint64_t lag_ms; /* of the oldest decision there; 0: none waits */

@@ -37,6 +37,7 @@ struct upkeep {
     uint64_t away;       /* a bit for each segment that did not answer the last look */
     uint64_t closed;     /* and for each that did, but lets nobody in */
     uint64_t looked;     /* and for each that has been looked at, ever */
+    uint64_t answered;   /* and for each that answered then */
     uint64_t outboxes[SEGMENTS_MAX];
     uint64_t oldest_ms[SEGMENTS_MAX]; /* how long its oldest decision had waited */
     int64_t numbers_ms;               /* the next look while the ledger is away */
@@ -116,6 +117,7 @@ static bool note(struct upkeep *upkeep, uint32_t segment, const struct segment_s
     upkeep->closed = closed ? upkeep->closed | bit : upkeep->closed & ~bit;
     upkeep->looked |= bit;
     if (!away) {
+        upkeep->answered |= bit;
         int64_t oldest_ms = state->server_ms - (int64_t)state->oldest_ms;
         upkeep->outboxes[segment] = state->outbox;
         upkeep->oldest_ms[segment] =
@@ -521,8 +523,10 @@ static void tell_numbers(struct upkeep *upkeep)
     metrics_know(metrics, METRIC_SEGMENTS, count);
     metrics_know(metrics, METRIC_SEGMENTS_AWAY, (uint64_t)__builtin_popcountll(upkeep->away));
     metrics_know(metrics, METRIC_SEGMENTS_CLOSED, (uint64_t)__builtin_popcountll(upkeep->closed));
-    metrics_know(metrics, METRIC_OUTBOX_ENTRIES, entries);
-    metrics_know(metrics, METRIC_OUTBOX_OLDEST, oldest_ms / 1000);
+    if (__builtin_popcountll(upkeep->answered) == (int)count) { /* else it is not known */
+        metrics_know(metrics, METRIC_OUTBOX_ENTRIES, entries);
+        metrics_know(metrics, METRIC_OUTBOX_OLDEST, oldest_ms / 1000);
+    }
 }
 
 /* ---- the turn ---- */

@@ -27,15 +27,18 @@ static void put_segments(struct out *out, const struct pulse_sample *sample)
 {
     uint64_t depth = 0;
     uint64_t lag_ms = 0;
+    bool all_known = true;
     out_lit(out, ",\"segments\":[");
     for (uint32_t i = 0; i < sample->segments_count; i++) {
         const struct pulse_segment *segment = &sample->segments[i];
         out_text(out, i > 0 ? ",{\"id\":" : "{\"id\":");
         out_u64(out, i);
         put_text(out, "state", segment_word(segment));
-        put_number(out, "epoch", segment->epoch);
-        put_number(out, "outbox", segment->outbox);
-        put_number(out, "lag_ms", segment->lag_ms);
+        if (segment->known) {
+            put_number(out, "epoch", segment->epoch);
+            put_number(out, "outbox", segment->outbox);
+            put_number(out, "lag_ms", segment->lag_ms);
+        }
         if (segment->has_stock) {
             put_number(out, "available", segment->available);
             put_number(out, "locked", segment->locked);
@@ -45,13 +48,17 @@ static void put_segments(struct out *out, const struct pulse_sample *sample)
             put_text(out, "address", segment->address);
         }
         out_char(out, '}');
+        all_known = all_known && segment->known;
         depth += segment->outbox;
         lag_ms = segment->lag_ms > lag_ms ? segment->lag_ms : lag_ms;
     }
-    out_lit(out, "],\"outbox\":{\"depth\":");
-    out_u64(out, depth);
-    put_number(out, "lag_ms", lag_ms);
-    out_char(out, '}');
+    out_char(out, ']');
+    if (all_known) {
+        out_lit(out, ",\"outbox\":{\"depth\":");
+        out_u64(out, depth);
+        put_number(out, "lag_ms", lag_ms);
+        out_char(out, '}');
+    }
 }
 
 static void put_queue(struct out *out, const char *name, const struct pulse_queue *queue)

@@ -47,11 +47,10 @@ static enum http_outcome say_why(struct asking *asking, bool person, enum refusa
 {
     static const struct http_request nothing; /* of one that was answered late nothing is left */
     struct site *site = front_shared(asking->front)->site;
-    bool answered =
-        person && site != NULL &&
-        site_answer_plain(site, front_server(asking->front), asking->exchange,
-                          asking->request != NULL ? asking->request : &nothing, SITE_MISSING,
-                          refusal_text(refusal)->status);
+    bool answered = person && site != NULL &&
+                    site_answer_plain(site, front_server(asking->front), asking->exchange,
+                                      asking->request != NULL ? asking->request : &nothing,
+                                      SITE_MISSING, refusal_text(refusal)->status);
     return answered ? HTTP_ANSWERED
                     : front_refuse_simply(asking->front, asking->exchange, refusal, why);
 }

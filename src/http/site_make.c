@@ -329,8 +329,7 @@ static void count_made(struct making *making)
 {
     const struct edition *edition = making->edition;
     const struct edition *old = making->site->now;
-    making->made.pages =
-        edition->count - making->made.left_out + (edition->list != NULL ? 1 : 0);
+    making->made.pages = edition->count - making->made.left_out + (edition->list != NULL ? 1 : 0);
     making->made.bytes = edition->bytes;
     for (size_t i = 0; i < old->count; i++) {
         making->made.gone +=

@@ -52,9 +52,9 @@ static bool read_line(const char *line, struct chronicle_entry *ret_entry)
     int ms = 0;
     int fields = 0;
     memset(ret_entry, 0, sizeof(*ret_entry));
-    if (sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %7s %39s%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
-               &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &ms, ret_entry->level, ret_entry->event,
-               &fields) != 9 ||
+    if (sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ %7s %39s%n", &utc.tm_year, &utc.tm_mon,
+               &utc.tm_mday, &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &ms, ret_entry->level,
+               ret_entry->event, &fields) != 9 ||
         !is_kept(ret_entry->event)) {
         return false;
     }

@@ -106,7 +106,8 @@ static struct tally_row *find(const struct tally_book *book, uint32_t loop, uint
 
 struct tally_row *tally_row(struct tally_book *book, uint32_t loop, uint64_t sale, int64_t now_ms)
 {
-    struct tally_row *row = find(book, loop, sale); /* without the lock: only this loop takes them */
+    struct tally_row *row =
+        find(book, loop, sale); /* without the lock: only this loop takes them */
     if (row != NULL) {
         return row;
     }

@@ -41,7 +41,7 @@ int maria_query_summary(struct maria *s, struct ledger_query *q)
     err = maria_get(s, MARIA_SUMMARY_BOOKED, &row, v_int((int64_t)q->sale));
     while (err == 0) {
         summary_add_length(&q->summary, &lengths, (uint64_t)cell_int(row, 0),
-                       (uint64_t)cell_int(row, 1));
+                           (uint64_t)cell_int(row, 1));
         err = maria_next(s, row);
     }
     if (err == ERR_NOTFOUND) {

@@ -41,7 +41,7 @@ int store_query_summary(struct store *s, struct ledger_query *q)
     err = store_get(s, SQL_SUMMARY_BOOKED, &row, v_int((int64_t)q->sale));
     while (err == 0) {
         summary_add_length(&q->summary, &lengths, (uint64_t)sqlite3_column_int64(row, 0),
-                       (uint64_t)sqlite3_column_int64(row, 1));
+                           (uint64_t)sqlite3_column_int64(row, 1));
         err = store_next(s, row);
     }
     if (err == ERR_NOTFOUND) {

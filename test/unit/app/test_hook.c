@@ -1,13 +1,13 @@
 /* One POST to somebody else's server: of several addresses, silent ones leave time for the others. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>

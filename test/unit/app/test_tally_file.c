@@ -168,12 +168,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_a_restart_counts_on),
-        TEST(test_whatever_was_counted_is_written),
-        TEST(test_a_damaged_file_is_kept),
-        TEST(test_a_file_cut_short_is_kept),
-        TEST(test_other_refusals),
-        TEST(test_what_cannot_be_renamed_is_left_alone),
+        TEST(test_a_restart_counts_on),    TEST(test_whatever_was_counted_is_written),
+        TEST(test_a_damaged_file_is_kept), TEST(test_a_file_cut_short_is_kept),
+        TEST(test_other_refusals),         TEST(test_what_cannot_be_renamed_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,20 @@ static void a_doubt_is_looked_at_at_once(void **state)
 
 /* ---- numbers for whoever watches ---- */
 
+/* What is in an outbox that nobody has ever seen is not nothing. */
+static void who_watches_is_told_nothing_of_what_was_never_seen(void **state)
+{
+    (void)state;
+    sim_segments_away(sim, 1, true);
+    turn();
+    assert_int_equal(number(METRIC_SEGMENTS_AWAY), 1);
+    assert_int_equal(number(METRIC_OUTBOX_ENTRIES), -1);
+    assert_int_equal(number(METRIC_OUTBOX_OLDEST), -1);
+    sim_segments_away(sim, 1, false);
+    pass_and_turn(3000);
+    assert_int_equal(number(METRIC_OUTBOX_ENTRIES), 0);
+}
+
 static void who_watches_sees_which_server_is_away(void **state)
 {
     (void)state;
@@ -555,6 +569,7 @@ int main(void)
         TEST(one_that_is_away_stays_what_it_was),
         TEST(a_doubt_is_looked_at_at_once),
         TEST(who_watches_sees_which_server_is_away),
+        TEST(who_watches_is_told_nothing_of_what_was_never_seen),
         TEST(with_another_time_than_the_gates_nothing_is_sold),
         TEST(a_promise_is_let_go_when_the_ledger_knows_it),
         TEST(what_a_rebuilt_segment_lacks_is_decided_again),

@@ -66,7 +66,8 @@ static void make_pages(void)
 static int open_and_set_up(void **state)
 {
     int error = set_up(state);
-    static const struct gate_ops ops = {.submit = op_submit, .collect = op_collect, .flush = op_flush};
+    static const struct gate_ops ops = {
+        .submit = op_submit, .collect = op_collect, .flush = op_flush};
     memset(&gate, 0, sizeof(gate));
     gate.port.ops = &ops;
     gate.inner = world.front->gate;
