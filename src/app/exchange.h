@@ -13,7 +13,8 @@ static inline bool exchange_wanted(const struct config *config)
 {
     return config->amqp_events[0] != '\0';
 }
-/* What is wrong is logged, with what to do. A broker that is away is not wrong: it is tried again. */
+/* What is wrong is logged, with what to do. A broker that is away is not wrong: it is tried
+ * again. */
 int exchange_open(const struct config *config, struct queue **ret_queue);
 void exchange_close(struct queue *queue); /* NULL is fine */
 

@@ -12,9 +12,9 @@
 
 struct heralding;
 
-/* The thread's own: ledger (with a lease a writer, else a reader) and lease, or NULL. seen is told a
- * few times a second how the connection to the broker is; NULL: this is the only one, and its metric
- * is written here. Errors are logged. */
+/* The thread's own: ledger (with a lease a writer, else a reader) and lease, or NULL. seen is told
+ * a few times a second how the connection to the broker is; NULL: this is the only one, and its
+ * metric is written here. Errors are logged. */
 int heralding_start(struct assembly *parts, const struct config *config, struct ledger *ledger,
                     struct lease_port *lease, void (*seen)(void *context, bool away),
                     void *seen_context, struct heralding **ret_heralding);

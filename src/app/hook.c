@@ -1,8 +1,9 @@
 /*
  * See hook.h. Happy path: look the host up, connect, send, read the first line of the answer. The
- * socket never blocks; each wait is cut into steps, between which the end of the server is seen. Only
- * looking a name up may take as long as the system's resolver likes. Of several addresses each gets
- * its share of the time that is left, so that one that is silent does not cost the others theirs.
+ * socket never blocks; each wait is cut into steps, between which the end of the server is seen.
+ * Only looking a name up may take as long as the system's resolver likes. Of several addresses each
+ * gets its share of the time that is left, so that one that is silent does not cost the others
+ * theirs.
  */
 #define _GNU_SOURCE /* strerrordesc_np */
 #include "app/hook.h"

@@ -1,7 +1,7 @@
 /*
- * One POST of JSON to somebody else's HTTP server, from a thread that may wait: bounded in time, and
- * ended early when the server stops. Plain http: what it leads to speaks for the shop to its CDN, in
- * that CDN's own language, and is where TLS begins.
+ * One POST of JSON to somebody else's HTTP server, from a thread that may wait: bounded in time,
+ * and ended early when the server stops. Plain http: what it leads to speaks for the shop to its
+ * CDN, in that CDN's own language, and is where TLS begins.
  */
 #ifndef SLUICE_APP_HOOK_H
 #define SLUICE_APP_HOOK_H

@@ -1,7 +1,7 @@
 /*
  * Says in the log when a server of others goes away and when it is back, once each, in the server's
- * own words: backends do not log, and what they know stays with them unless somebody asks. Each thread
- * asks about the servers it uses, a few times a second.
+ * own words: backends do not log, and what they know stays with them unless somebody asks. Each
+ * thread asks about the servers it uses, a few times a second.
  *
  * What stays true: one line for each change, and a server that flaps is told of at most once in
  * OUTAGES_APART_MS; the line then tells how it is, not how it was.

@@ -5,8 +5,8 @@
  * Happy path: read the server's list (/pages.json), write the files of /assets/ that are not there
  * yet, then the pages, then remove what an earlier run wrote and the server has no more. Each file
  * appears whole or not at all (written aside, then renamed); files come before the pages that name
- * them. What an earlier run wrote is in NOTES; nothing else is ever removed, and of /assets/ nothing:
- * pages in somebody's cache may name it.
+ * them. What an earlier run wrote is in NOTES; nothing else is ever removed, and of /assets/
+ * nothing: pages in somebody's cache may name it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -131,7 +131,8 @@ static bool same_tag(const char *plain, const char *packed)
 #define MISSING_ADDRESS "/items/0"
 #define MISSING_FILE "404.html"
 
-/* Both forms of one address, of the same version. *ret_there: false, there is no such page any more. */
+/* Both forms of one address, of the same version. *ret_there: false, there is no such page any
+ * more. */
 static int fetch_both(struct copying *copying, const char *address, struct client_file *ret_plain,
                       struct client_file *ret_packed, bool *ret_there)
 {
@@ -260,8 +261,8 @@ static int copy_all(struct copying *copying, const json_t *list)
     return error == 0 ? remove_gone(copying) : error;
 }
 
-/* Those of a run that did not come to its end stand behind the last one's, so that nothing it wrote is
- * forgotten. */
+/* Those of a run that did not come to its end stand behind the last one's, so that nothing it wrote
+ * is forgotten. */
 static void notes_keep(const char *fresh, const char *notes)
 {
     char line[PATH_MAX_BYTES];

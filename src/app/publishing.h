@@ -10,8 +10,8 @@
 
 struct publishing;
 
-/* Makes the site of parts->shared and its first edition. The catalog has been loaded; no thread of the
- * fronts runs yet. Errors are logged. */
+/* Makes the site of parts->shared and its first edition. The catalog has been loaded; no thread of
+ * the fronts runs yet. Errors are logged. */
 int publishing_new(struct assembly *parts, const struct config *config,
                    struct publishing **ret_publishing);
 /* The threads: this one, and that of the purge hook (app/purging.h). */

@@ -1,7 +1,7 @@
 /*
- * The thread of a front of the distributed engine that looks at servers for operators: how segments,
- * queue and leases are, once a second (flow/pulse.h), and what is parked, when asked (flow/parking.h).
- * It has connections of its own, and whatever it waits for nobody else does.
+ * The thread of a front of the distributed engine that looks at servers for operators: how
+ * segments, queue and leases are, once a second (flow/pulse.h), and what is parked, when asked
+ * (flow/parking.h). It has connections of its own, and whatever it waits for nobody else does.
  */
 #ifndef SLUICE_APP_PULSING_H
 #define SLUICE_APP_PULSING_H

@@ -104,7 +104,8 @@ static void told_save(const struct purging *purging)
 
 /* ---- the difference ---- */
 
-/* Both lists are in order of path. Writes the paths that only one has, or that differ; at most max. */
+/* Both lists are in order of path. Writes the paths that only one has, or that differ; at most
+ * max. */
 static size_t differences(const struct purging *purging, const struct site_entry *now,
                           size_t now_count, const char **ret_paths, size_t max)
 {

@@ -262,11 +262,18 @@ static void log_memory(const struct server *server)
     size_t gate = gate_bytes(server->sizes);
     size_t pages = (size_t)server->config.pages_memory_mib << 20;
     size_t fronts = (http_server_bytes(http) + FRONT_SCRATCH_BYTES) * server->loops_count;
+    /* Counts of sales; what is told of faults; how the engine's parts are; messages being shown. */
+    size_t watching =
+        tally_book_bytes(server->loops_count) + CHRONICLE_MAX * sizeof(struct chronicle_entry) +
+        sizeof(struct pulse) +
+        (PARKING_BATCH + server->loops_count * PARKING_CALLS_MAX * PARKING_SHOWN_MAX) *
+            sizeof(struct queue_message);
+    size_t total = 2 * gate + 2UL * JOURNAL_BUFFER_BYTES + fronts + pages + watching;
     log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
               LOG_U64("snapshot_gate_mib", gate >> 20),
               LOG_U64("journal_mib", 2UL * JOURNAL_BUFFER_BYTES >> 20),
               LOG_U64("fronts_mib", fronts >> 20), LOG_U64("pages_mib", pages >> 20),
-              LOG_U64("total_mib", (2 * gate + 2UL * JOURNAL_BUFFER_BYTES + fronts + pages) >> 20),
+              LOG_U64("watching_mib", watching >> 20), LOG_U64("total_mib", total >> 20),
               LOG_U64("orders", server->sizes.orders), LOG_U64("buyers", server->sizes.buyers),
               LOG_U64("items", server->sizes.items),
               LOG_U64("connections", (uint64_t)server->connections * server->loops_count));

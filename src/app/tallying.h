@@ -1,9 +1,9 @@
 /*
  * The thread that keeps the book of what was counted of each sale (obs/tally.h): begins those that
  * buyers may ask for before they can, marks those that are over, notes their busiest seconds, and
- * writes all of it to DATA/tallies (tally_file.h) every ten seconds and at the end, so that a report
- * can be asked for after a restart. A server that is killed loses the last seconds of its counts, and
- * nothing else: orders and stock are the ledger's.
+ * writes all of it to DATA/tallies (tally_file.h) every ten seconds and at the end, so that a
+ * report can be asked for after a restart. A server that is killed loses the last seconds of its
+ * counts, and nothing else: orders and stock are the ledger's.
  */
 #ifndef SLUICE_APP_TALLYING_H
 #define SLUICE_APP_TALLYING_H

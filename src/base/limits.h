@@ -58,9 +58,9 @@
 #define HTTP_ANSWER_MAX (HTTP_BODY_MAX + ITEMS_PER_SALE_MAX * 400U + 16384U)
 #define HTTP_LARGE_BUFFER (HTTP_ANSWER_MAX + 4096U)
 
-/* Pages: an item's is about 7 KiB with its packed form, so that 35,000 items fit. The list has whole
- * sales until it has so many items. One page, or the manifest of all, has at most so many bytes: far
- * more than the list comes to. */
+/* Pages: an item's is about 7 KiB with its packed form, so that 35,000 items fit. The list has
+ * whole sales until it has so many items. One page, or the manifest of all, has at most so many
+ * bytes: far more than the list comes to. */
 #define PAGES_MEMORY_DEFAULT_MIB 256U
 #define PAGES_LIST_ITEMS_MAX 1000U
 #define PAGE_MAX_BYTES (16U << 20)
@@ -78,9 +78,9 @@
 #define CHRONICLE_MAX 512U
 #define CHRONICLE_FILE_MAX (1L << 20)
 
-/* What is put aside in the queue (flow/parking.h). A call shows 200 messages of 600 B each, 117 KiB,
- * and a loop has 8 calls under way: below 1 MiB. One that sends them round has room for a batch; how
- * many it sends bounds its time, not its memory. */
+/* What is put aside in the queue (flow/parking.h). A call shows 200 messages of 600 B each, 117
+ * KiB, and a loop has 8 calls under way: below 1 MiB. One that sends them round has room for a
+ * batch; how many it sends bounds its time, not its memory. */
 #define PARKING_SHOWN_MAX 200U
 #define PARKING_CALLS_MAX 8U
 #define PARKING_BATCH 256U

@@ -13,10 +13,11 @@ struct catalog;
 struct catalog *catalog_new(void); /* NULL: no memory */
 void catalog_free(struct catalog *catalog);
 
-/* How often what a sale tells buyers has changed: everything in its row but stock. */
+/* How often what pages say of a sale has changed: its state, times, name and currency, and its
+ * items but for their stock. */
 uint64_t catalog_changes(const struct catalog *catalog);
-/* Called after each such change by whoever made it, not under the lock. Set before there are threads;
- * NULL ends it, after they have ended. */
+/* Called after each such change by whoever made it, not under the lock. Set once, before any thread
+ * changes anything. */
 void catalog_on_change(struct catalog *catalog, void (*changed)(void *context), void *context);
 
 /* Takes the row over; replaces an older one of the same sale. ERR_NOMEM frees the row. */

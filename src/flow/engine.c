@@ -12,8 +12,8 @@
 /* Watched orders that may change between two turns of a loop before it has to look at all it
  * watches: 4096 * 16 bytes; of a remote gate their views: 4096 * 72. */
 #define NOTICES_MAX 4096
-/* Of a remote gate: counters of what a loop watches, by a hash. With as many watchers as a process has
- * files (20,000) three of four orders that nobody watches are told to nobody. 4 bytes each. */
+/* Of a remote gate: counters of what a loop watches, by a hash. With as many watchers as a process
+ * has files (20,000) three of four orders that nobody watches are told to nobody. 4 bytes each. */
 #define WATCHED_PLACES 65536U
 /* Orders that are looked up while the engine's lock is held once: about a microsecond. */
 #define NOTICES_A_LOCK 16
@@ -167,13 +167,6 @@ static void ask_item(const struct engine *engine, struct gate_ask *ask)
 static enum gate_submitted engine_submit(struct gate_port *port, struct gate_ask *ask)
 {
     struct engine *engine = (struct engine *)port;
-    ask->refusal = REFUSAL_NONE;
-    ask->existed = false;
-    ask->has_order = false;
-    ask->held = 0;
-    ask->attempt = 0;
-    ask->barred = false;
-    ask->lsn = 0;
     lock(&engine->lock);
     switch (ask->question) {
     case ASK_BUY:

@@ -3,11 +3,12 @@
  * operators who ask a loop: a look at it, or sending it round again. A thread that may wait for the
  * broker answers; loops post and collect.
  *
- * Happy path of a call: a loop posts it, the thread asks the broker, fills it in and wakes the loop.
+ * Happy path of a call: a loop posts it, the thread asks the broker, fills it in and wakes the
+ * loop.
  *
- * What can go wrong: the broker is away: the call carries ERR_AGAIN, with what was sent round before
- * it failed in `sent`. The server ends: what is being sent round ends with the batch under way
- * (ERR_CLOSED), and calls nobody collects any more are freed with the parking.
+ * What can go wrong: the broker is away: the call carries ERR_AGAIN, with what was sent round
+ * before it failed in `sent`. The server ends: what is being sent round ends with the batch under
+ * way (ERR_CLOSED), and calls nobody collects any more are freed with the parking.
  */
 #ifndef SLUICE_FLOW_PARKING_H
 #define SLUICE_FLOW_PARKING_H

@@ -1,12 +1,12 @@
 /*
- * How the parts of the distributed engine are, as one process saw them a moment ago: its segments and
- * their outboxes, the queue, and who holds which lease. For whoever watches; nothing is decided by
- * it.
+ * How the parts of the distributed engine are, as one process saw them a moment ago: its segments
+ * and their outboxes, the queue, and who holds which lease. For whoever watches; nothing is decided
+ * by it.
  *
  * A thread that may wait for servers of others looks once a second and puts each part here when it
- * has it; a loop copies what is there and never waits for more than that copy. What has not been seen
- * yet is marked as not known; what could not be asked now keeps its last numbers, and says that it is
- * away.
+ * has it; a loop copies what is there and never waits for more than that copy. What has not been
+ * seen yet is marked as not known; what could not be asked now keeps its last numbers, and says
+ * that it is away.
  */
 #ifndef SLUICE_FLOW_PULSE_H
 #define SLUICE_FLOW_PULSE_H

@@ -1,6 +1,6 @@
 /*
- * Operators: what is parked in the queue, and sending it round again. The broker is asked by another
- * thread (flow/parking.h); an engine that has no queue says 404.
+ * Operators: what is parked in the queue, and sending it round again. The broker is asked by
+ * another thread (flow/parking.h); an engine that has no queue says 404.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -9,9 +9,9 @@
  *
  * A sender of a long pipeline has a few requests handled in a turn, and the rest waits in a small
  * buffer until the others have had theirs. A rest that is longer than that is not worth a large
- * buffer, of which there are few: its requests are handled at once until it fits. So are all of them
- * where no small buffer is left. Either way one turn of one sender is one read at most, which is as
- * long as the longest head of a request (HTTP_READ_BUFFER), and what was read is answered.
+ * buffer, of which there are few: its requests are handled at once until it fits. So are all of
+ * them where no small buffer is left. Either way one turn of one sender is one read at most, which
+ * is as long as the longest head of a request (HTTP_READ_BUFFER), and what was read is answered.
  */
 #include "http/connection.h"
 
@@ -46,9 +46,9 @@ static struct http_buffer *input_borrow(struct http_server *s, bool large)
 }
 
 /*
- * Keeps at[0..len), which may be in c->in already, in a buffer of the right size, or in the one it has
- * if that is larger and there is no other. more: the request in it is half there, so that there must
- * be room for the rest. False: no buffer.
+ * Keeps at[0..len), which may be in c->in already, in a buffer of the right size, or in the one it
+ * has if that is larger and there is no other. more: the request in it is half there, so that there
+ * must be room for the rest. False: no buffer.
  */
 static bool input_keep(struct http_server *s, struct connection *c, const char *at, size_t len,
                        struct http_progress progress, bool more)
@@ -164,8 +164,8 @@ static void input_say_continue(struct http_server *s, struct connection *c,
     }
 }
 
-/* What parsing left over: kept if it will be needed, dropped if the connection ends anyway. False: it
- * is to be handled now, because there is no room for it. */
+/* What parsing left over: kept if it will be needed, dropped if the connection ends anyway. False:
+ * it is to be handled now, because there is no room for it. */
 static bool input_rest(struct http_server *s, struct connection *c, const char *at, size_t len,
                        struct http_progress progress)
 {

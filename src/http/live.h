@@ -9,8 +9,8 @@ void live_json(struct front *front, struct out *out);
 /* The members funnel, latencies and rejects, with a comma before them: this process's numbers since
  * its start, over all sales. */
 void live_funnel(struct front *front, struct out *out);
-/* Which engine it is, and what the distributed one has beside: segments, queues, leases, with a comma
- * before each. What is not known yet is absent. */
+/* Which engine it is, and what the distributed one has beside: segments, queues, leases, with a
+ * comma before each. What is not known yet is absent. */
 void live_engine(struct front *front, struct out *out);
 
 #endif

@@ -15,13 +15,15 @@ struct packer;
 struct packer *packer_new(int level); /* NULL: no memory */
 void packer_free(struct packer *packer);
 
-/* *ret_packed is malloc'ed, the caller's; at is NULL where packing would save nothing. ERR_NOMEM. */
+/* *ret_packed is malloc'ed, the caller's; at is NULL where packing would save nothing.
+ * ERR_NOMEM. */
 int packer_gzip(struct packer *packer, struct span bytes, struct span *ret_packed);
 /* The same, once. */
 int pack_gzip(struct span bytes, int level, struct span *ret_packed);
 
-/* Whether an Accept-Encoding header (at NULL: absent) wants gzip: named, or covered by "*", with a q
- * above 0 and not below that of identity, where that is named. What is not understood wants none. */
+/* Whether an Accept-Encoding header (at NULL: absent) wants gzip: named, or covered by "*", with a
+ * q above 0 and not below that of identity, where that is named. What is not understood wants
+ * none. */
 bool pack_wanted(struct span accept_encoding);
 
 #endif

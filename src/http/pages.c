@@ -55,8 +55,8 @@ static enum http_outcome say_why(struct asking *asking, bool person, enum refusa
                     : front_refuse_simply(asking->front, asking->exchange, refusal, why);
 }
 
-/* Warmed a moment ago, so that its page is being made; or there was no room for it, and there will be
- * none: the log says what to do (pages.too_many). */
+/* Warmed a moment ago, so that its page is being made; or there was no room for it, and there will
+ * be none: the log says what to do (pages.too_many). */
 static enum http_outcome say_when(struct asking *asking, bool person, uint64_t item)
 {
     if (site_left_out(front_shared(asking->front)->site, item)) {
@@ -84,8 +84,8 @@ static enum http_outcome item_looked_for(struct asking *asking, struct front_ask
                    "whether there is such an item cannot be looked up now; ask again");
 }
 
-/* As GET /v1/items/{item} does: an item that is not known here may have been warmed at another front
- * a moment ago, and there it has a page. */
+/* As GET /v1/items/{item} does: an item that is not known here may have been warmed at another
+ * front a moment ago, and there it has a page. */
 enum http_outcome handle_item_page(struct asking *asking)
 {
     struct site *site = front_shared(asking->front)->site;

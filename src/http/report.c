@@ -1,8 +1,9 @@
 /*
- * GET /v1/admin/sales/{sale}/report. The clerk answers one query after the other (the sale, its items'
- * figures, the whole's, its course, the same of the sale before it); what it found goes with the query
- * that is under way and is freed with it, should the asker be gone. Refusals, rates of requests and times
- * to answer are this process's own count of this sale (obs/tally.h), faults what its log kept.
+ * GET /v1/admin/sales/{sale}/report. The clerk answers one query after the other (the sale, its
+ * items' figures, the whole's, its course, the same of the sale before it); what it found goes with
+ * the query that is under way and is freed with it, should the asker be gone. Refusals, rates of
+ * requests and times to answer are this process's own count of this sale (obs/tally.h), faults what
+ * its log kept.
  */
 #include "http/report.h"
 
@@ -126,7 +127,8 @@ static void put_item(struct out *out, const struct report_part *part, const stru
     out_char(out, '}');
 }
 
-/* The sale, and what can be said of it in one line each: the same of this one and of the one before. */
+/* The sale, and what can be said of it in one line each: the same of this one and of the one
+ * before. */
 static void put_part(struct out *out, const struct report_part *part)
 {
     struct report_totals totals = report_total(part);
@@ -419,8 +421,7 @@ static void found(struct front *front, struct front_query *query)
         return;
     }
     if (q->error != 0) {
-        (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED,
-                                  "the ledger cannot be read now");
+        (void)front_refuse_simply(front, query->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
         return;
     }
     take(report, stage, q);

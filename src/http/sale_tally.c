@@ -1,7 +1,8 @@
 /*
  * What is counted for the sale that a request is about (obs/tally.h). Which sale an item belongs to
- * never changes once buyers can ask for it, so each loop remembers the rows of the items it met. A row
- * may have been given to a newer sale since; and that there was no room is believed for a second.
+ * never changes once buyers can ask for it, so each loop remembers the rows of the items it met. A
+ * row may have been given to a newer sale since; and that there was no room is believed for a
+ * second.
  */
 #include "http/front_private.h"
 

@@ -1,12 +1,12 @@
 /*
- * The storefront's pages, ready to be sent: made from templates (static.h) and the catalog, plain and
- * packed, in memory. One thread makes them (site_make), whenever the catalog has changed; every loop
- * answers with them.
+ * The storefront's pages, ready to be sent: made from templates (static.h) and the catalog, plain
+ * and packed, in memory. One thread makes them (site_make), whenever the catalog has changed; every
+ * loop answers with them.
  *
- * Making: what a page says is compared with what it said before, and only what differs is made again.
- * The result is an edition; loops see the old one until it is exchanged for the new one, which takes a
- * pointer's time. A page lives while an edition has it or an answer is still being sent from it: each
- * counts (struct http_hold), the last one frees it.
+ * Making: what a page says is compared with what it said before, and only what differs is made
+ * again. The result is an edition; loops see the old one until it is exchanged for the new one,
+ * which takes a pointer's time. A page lives while an edition has it or an answer is still being
+ * sent from it: each counts (struct http_hold), the last one frees it.
  *
  * What can go wrong: a template that says what there is not stops the start. No memory: the old
  * edition stays. More pages than the bound allows: those of closed sales, then of the latest to
@@ -41,7 +41,8 @@ struct site_options {
     const char *base_url;  /* where buyers see the pages; empty: not known. Borrowed */
 };
 
-/* After static_start. ERR_NOMEM, or ERR_INVALID with what is wrong with a template in ret_problem. */
+/* After static_start. ERR_NOMEM, or ERR_INVALID with what is wrong with a template in
+ * ret_problem. */
 int site_new(const struct site_options *options, struct site **ret_site, char *ret_problem,
              size_t problem_cap);
 /* When no loop asks any more; answers under way keep their pages. */
@@ -67,9 +68,10 @@ struct site_entry {
 int site_entries(struct site *site, struct site_entry **ret_entries, size_t *ret_count);
 
 /*
- * Each answers and returns true, or returns false: no such page. Any loop. The method is GET or HEAD.
- * A status other than 200 is what the missing page is for; with 503 it says when to ask again.
- * The manifest is for whoever copies the pages elsewhere: {"pages":[{"path","hash"}],"assets":[path]}.
+ * Each answers and returns true, or returns false: no such page. Any loop. The method is GET or
+ * HEAD. A status other than 200 is what the missing page is for; with 503 it says when to ask
+ * again. The manifest is for whoever copies the pages elsewhere:
+ * {"pages":[{"path","hash"}],"assets":[path]}.
  */
 bool site_answer_manifest(struct site *site, struct http_server *server,
                           struct http_exchange exchange, const struct http_request *request);

@@ -3,8 +3,8 @@
  * so that the catalog is never locked for longer than one sale takes; make or keep the page of each
  * item; then the list; exchange the editions.
  *
- * What changes in the catalog meanwhile is the next edition's: whoever calls site_make has to call it
- * again then.
+ * What changes in the catalog meanwhile is the next edition's: whoever calls site_make has to call
+ * it again then.
  */
 #include <stdlib.h>
 

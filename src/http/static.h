@@ -1,8 +1,8 @@
 /*
- * The files in the binary. index.html is "/", a folder's is the folder; the HTML of store/ and demo/
- * is templates, which site.c makes pages of; every other file is "/assets/<name>.<hash>.<ext>",
- * named after its own contents, so that browsers and caches keep it for ever and a new build is a
- * new name.
+ * The files in the binary. index.html is "/", a folder's is the folder; the HTML of store/ and
+ * demo/ is templates, which site.c makes pages of; every other file is
+ * "/assets/<name>.<hash>.<ext>", named after its own contents, so that browsers and caches keep it
+ * for ever and a new build is a new name.
  *
  * static_start does all the work once: it writes the hashed names into every "/assets/<name>" that
  * pages, styles and scripts mention, hashes what came out, and packs it. Answering is a lookup and
@@ -19,8 +19,8 @@
 int static_start(const struct web_asset *assets, size_t count);
 void static_stop(void);
 
-/* What every page is sent with. Pictures of items are wherever the shop keeps them, by https; all else
- * is from here. */
+/* What every page is sent with. Pictures of items are wherever the shop keeps them, by https; all
+ * else is from here. */
 #define STATIC_PAGE_HEADERS                                                                        \
     "X-Content-Type-Options: nosniff\r\n"                                                          \
     "Content-Security-Policy: default-src 'self'; img-src 'self' https: data:; "                   \
@@ -31,7 +31,8 @@ void static_stop(void);
  * False: there is none. */
 bool static_template(const char *path, struct span *ret_text);
 
-/* The index-th file's address under /assets/, NULL for one that has none there; false: no such file. */
+/* The index-th file's address under /assets/, NULL for one that has none there; false: no such
+ * file. */
 bool static_path(size_t index, const char **ret_path);
 
 /* Where a file of ours that is named "/assets/<name>" is served; any other address is its own. */

@@ -36,9 +36,9 @@ void storefront_render(const struct template *template, struct storefront *view,
 
 /* Whether a page may show the picture: what our Content-Security-Policy lets through. */
 bool storefront_shows_image(const char *image_url, const char *base_url);
-/* "CNY 59.99": the currency's code and as many digits as its minor unit has. */
 /* How many digits of a price in minor units are behind the point. */
 unsigned storefront_minor_digits(const char *currency);
+/* "CNY 59.99": the currency's code and as many digits as its minor unit has. */
 void storefront_money(struct out *out, const char *currency, uint64_t minor);
 
 #endif

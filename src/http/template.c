@@ -1,6 +1,6 @@
 /*
- * See template.h. A template is a list of nodes in the order of the text; a section's node knows where
- * its own end. Reading makes it with a stack of open sections, rendering walks it.
+ * See template.h. A template is a list of nodes in the order of the text; a section's node knows
+ * where its own end. Reading makes it with a stack of open sections, rendering walks it.
  */
 #define _GNU_SOURCE /* memmem */
 #include "http/template.h"

@@ -1,10 +1,11 @@
 /*
- * Templates: text with {{keys}}, which are replaced by escaped text, and {{#sections}}...{{/sections}},
- * which repeat as often as there is something for them. Nothing else.
+ * Templates: text with {{keys}}, which are replaced by escaped text, and
+ * {{#sections}}...{{/sections}}, which repeat as often as there is something for them. Nothing
+ * else.
  *
- * Which keys and sections there are is said by a scope; inside a section its own scope counts and the
- * outer one's keys are not seen. A template is read once, and whatever it does not know is an error of
- * that reading; so rendering cannot fail, except for room.
+ * Which keys and sections there are is said by a scope; inside a section its own scope counts and
+ * the outer one's keys are not seen. A template is read once, and whatever it does not know is an
+ * error of that reading; so rendering cannot fail, except for room.
  *
  * Pure: no I/O, no clock. A template that was read may be rendered by any thread.
  */

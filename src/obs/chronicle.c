@@ -115,7 +115,8 @@ static void rewrite(void)
     }
 }
 
-/* A line that was not written to its end, by this process or one before, must not swallow the next. */
+/* A line that was not written to its end, by this process or one before, must not swallow the
+ * next. */
 static void append(struct span line)
 {
     if (book.torn && write(book.fd, "\n", 1) == 1) {

@@ -22,7 +22,8 @@ struct chronicle_entry {
     char text[208]; /* the fields: key=value ... */
 };
 
-/* From now on the log's lines are kept. Once for each process. ERR_IO: the file cannot be written. */
+/* From now on the log's lines are kept. Once for each process. ERR_IO: the file cannot be
+ * written. */
 int chronicle_open(const char *path);
 void chronicle_close(void);
 /* Those of the time from..to, oldest first, the last max of them; how many. Those about one sale

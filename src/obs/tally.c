@@ -41,8 +41,9 @@ size_t tally_book_bytes(uint32_t loops)
 
 /* ---- places; the book is locked ---- */
 
-/* Where it is to be made and there is no room: that of the oldest sale that is over. Nothing is ever
- * taken out but for something else, so that looking may end at the first place that was never used. */
+/* Where it is to be made and there is no room: that of the oldest sale that is over. Nothing is
+ * ever taken out but for something else, so that looking may end at the first place that was never
+ * used. */
 static struct tally_base *base_of(struct tally_book *book, uint64_t sale, bool make)
 {
     struct tally_base *oldest = NULL;

@@ -5,9 +5,10 @@
  * ASK_ITEM is answered at once by every engine, from memory, unless it may wait.
  *
  * Answers of different asks may come in any order, and what an answer shows may be older than what
- * was heard since from elsewhere: an order's version tells. Every ask comes back in the end, whatever
- * became of the other machine: DEGRADED (nothing was asked), OVERLOADED (nor was it), UNKNOWN_OUTCOME
- * (it may have been decided). An order that could not be looked up is one of these, never NOT_FOUND.
+ * was heard since from elsewhere: an order's version tells. Every ask comes back in the end,
+ * whatever became of the other machine: DEGRADED (nothing was asked), OVERLOADED (nor was it),
+ * UNKNOWN_OUTCOME (it may have been decided). An order that could not be looked up is one of these,
+ * never NOT_FOUND.
  */
 #ifndef SLUICE_PORT_GATE_H
 #define SLUICE_PORT_GATE_H
@@ -73,8 +74,16 @@ struct gate_ops {
 struct gate_port {
     const struct gate_ops *ops;
 };
+/* Whatever an earlier asking left in what is answered is gone before it is asked. */
 static inline enum gate_submitted gate_submit(struct gate_port *port, struct gate_ask *ask)
 {
+    ask->refusal = REFUSAL_NONE;
+    ask->existed = false;
+    ask->has_order = false;
+    ask->held = 0;
+    ask->attempt = 0;
+    ask->barred = false;
+    ask->lsn = 0;
     return port->ops->submit(port, ask);
 }
 static inline struct gate_ask *gate_collect(struct gate_port *port, uint32_t loop)

@@ -1,10 +1,13 @@
 """What deploy/ offers is what the program and nginx take, and script/cluster does what it says."""
 import glob
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
 import signal
 import subprocess
+import types
 
 import pytest
 
@@ -122,6 +125,25 @@ def sells(door, item):
     """Whether the front that nginx chooses this time has the item on sale."""
     answer = door.get(f"/v1/items/{item}")
     return answer.status == 200 and answer.json()["state"] == "open"
+
+
+@pytest.mark.parametrize("alive,asked,demo", [
+    ((), False, False),            # a start from nothing is as it is asked for
+    ((), True, True),
+    (("redis1",), False, True),    # the fronts died beside the rest: they are as they were
+    (("redis1", "front1"), False, True),
+])
+def test_a_cluster_remembers_its_demonstration(tmp_path, monkeypatch, alive, asked, demo):
+    loader = importlib.machinery.SourceFileLoader("cluster_script", CLUSTER)
+    script = importlib.util.module_from_spec(
+        importlib.util.spec_from_loader("cluster_script", loader))
+    loader.exec_module(script)
+    members = {name: types.SimpleNamespace(alive=lambda name=name: name in alive)
+               for name in ("redis1", "nginx", "front1", "front2")}
+    monkeypatch.setattr(script, "stage_of", lambda options: types.SimpleNamespace(members=members))
+    options = types.SimpleNamespace(dir=str(tmp_path), port=None, demo=asked)
+    script.keep(options, 8091, True)
+    assert script.settle(options) == (8091, demo)
 
 
 @pytest.mark.skipif(serverlib.missing() != "", reason=f"not installed: {serverlib.missing()}")

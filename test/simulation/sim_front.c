@@ -101,18 +101,6 @@ static void run_ask(const struct sim_segments *sim, struct gate_ask *ask, uint64
     }
 }
 
-static void clear_ask(struct gate_ask *ask)
-{
-    ask->refusal = REFUSAL_NONE;
-    ask->existed = false;
-    ask->has_order = false;
-    ask->held = 0;
-    ask->attempt = 0;
-    ask->barred = false;
-    ask->lsn = 0;
-    ask->next = NULL;
-}
-
 static int64_t later(const struct sim_segments *sim, int64_t from_us, int64_t *last_us)
 {
     int64_t at_us = from_us + sim->options.delay_us(sim->options.context);
@@ -126,7 +114,7 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
     struct sim_segments *sim = front->sim;
     CHECK(ask->segment < sim->options.segments && ask->loop < front->loops);
     uint64_t epoch = front->epochs[ask->segment];
-    clear_ask(ask);
+    ask->next = NULL;
     if (epoch == 0) {
         ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
         return GATE_ANSWERED;

@@ -171,12 +171,6 @@ static enum refusal refusal_here(const struct redis_gate *gate, const struct gat
 static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
 {
     struct redis_gate *gate = (struct redis_gate *)port;
-    ask->existed = false;
-    ask->has_order = false;
-    ask->held = 0;
-    ask->attempt = 0;
-    ask->barred = false;
-    ask->lsn = 0;
     ask->refusal = refusal_here(gate, ask);
     if (ask->refusal != REFUSAL_NONE) {
         return GATE_ANSWERED;

@@ -1,4 +1,5 @@
-/* One POST to somebody else's server: of several addresses, silent ones leave time for the others. */
+/* One POST to somebody else's server: of several addresses, silent ones leave time for the
+ * others. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -1,4 +1,5 @@
-/* The file of what was counted: a round trip, what cannot be used is kept, and when it is written. */
+/* The file of what was counted: a round trip, what cannot be used is kept, and when it is
+ * written. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,7 +85,8 @@ static void test_a_restart_counts_on(void **state)
     assert_int_not_equal(access(aside, F_OK), 0);
 }
 
-/* Refusals alone, without a request, are a change, too; and what is the same is not written again. */
+/* Refusals alone, without a request, are a change, too; and what is the same is not written
+ * again. */
 static void test_whatever_was_counted_is_written(void **state)
 {
     (void)state;

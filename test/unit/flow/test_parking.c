@@ -1,4 +1,5 @@
-/* What is parked, for operators who ask a loop: shown, sent round, and told where there is no broker. */
+/* What is parked, for operators who ask a loop: shown, sent round, and told where there is no
+ * broker. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

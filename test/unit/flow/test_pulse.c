@@ -1,4 +1,5 @@
-/* What a front tells of its segments: nothing of one that never answered, and then what was last. */
+/* What a front tells of its segments: nothing of one that never answered, and then what was
+ * last. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The pages in memory: made from the catalog, only as far as it changed, and kept while they are sent.
- * Answers go through kept exchanges of the fixture's /wait. */
+/* The pages in memory: made from the catalog, only as far as it changed, and kept while they are
+ * sent. Answers go through kept exchanges of the fixture's /wait. */
 #include "server_fixture.h"
 
 #include "base/crypt.h"

@@ -1,5 +1,5 @@
-/* Editions are exchanged while loops answer from them: each answer is one whole page of one edition,
- * also for those who read slowly. Run under ASan and TSan, too. */
+/* Editions are exchanged while loops answer from them: each answer is one whole page of one
+ * edition, also for those who read slowly. Run under ASan and TSan, too. */
 #define _GNU_SOURCE /* memmem */
 #include "server_fixture.h"
 
