@@ -1,6 +1,7 @@
 """What the console reads, on both engines: the feed with what an engine has and nothing it has not, and
 the parked messages of a real queue, shown and sent round again."""
 import json
+import os
 
 import pytest
 
@@ -183,12 +184,27 @@ def test_the_report_is_of_one_sale_and_compares(make_server):
     for course in report["course"].values():
         assert len(course["steps"]) == 60 and course["step_ms"] > 0
         assert sum(step["taken"] for step in course["steps"]) == 4
-        assert sum(step["paid"] for step in course["steps"]) == 2
-        assert sum(step["returned"] for step in course["steps"]) == 1
+    whole = report["course"]["whole"]["steps"]
+    assert sum(step["paid"] for step in whole) == 2
+    assert sum(step["returned"] for step in whole) == 1
     assert report["previous"]["sale_id"] == first.sale
     assert (report["previous"]["winners"], report["previous"]["requests"]) == (3, 12)
     assert "previous" not in report_of(server, first.sale).json()
     assert any(one["event"] == "server.ready" for one in report["faults"])
+
+
+def test_what_comes_after_the_rush_is_not_in_it(server, shop):
+    lot = shop.lot(total=2, limit=1, price=100)
+    orders = [shop.order_locked(shop.user(), lot.item) for _ in range(2)]
+    rush = report_of(server, lot.sale).json()["course"]["rush"]
+    end_ms = rush["from_ms"] + 60 * rush["step_ms"]
+    eventually(lambda: server.now_ms() > end_ms, "the rush is over")
+    shop.paid(orders[0]["order_id"], 100)
+    courses = report_of(server, lot.sale).json()["course"]
+    assert courses["rush"]["from_ms"] + 60 * courses["rush"]["step_ms"] == end_ms
+    assert sum(step["taken"] for step in courses["rush"]["steps"]) == 2
+    assert sum(step["paid"] for step in courses["rush"]["steps"]) == 0
+    assert sum(step["paid"] for step in courses["whole"]["steps"]) == 1
 
 
 def test_the_counts_and_faults_outlive_a_restart(make_server):
@@ -214,6 +230,7 @@ def test_the_counts_and_faults_outlive_a_restart(make_server):
         file.write(b"\xff")
     server.start()
     assert "tallies.begun_anew" in server.log()
+    assert os.path.exists(f"{server.data}/tallies.unreadable")
     damaged = report_of(server, lot.sale).json()
     assert damaged["funnel"]["requests"] == 0 and damaged["orders"] == 4
 

@@ -254,10 +254,12 @@ def test_the_embedded_engine_tells_too(broker, make_server):
     sell([shop.user() for _ in range(4)])
     broker.stop()
     sell([shop.user() for _ in range(4)])  # nobody but the listener notices
+    sluicelib.eventually(lambda: b"\nsluice_rabbitmq_up 0\n" in server.get("/metrics").body, "away")
     lag = server.get("/metrics").body
     assert re.search(rb"\nsluice_events_lag \d+\n", lag), lag[-2000:]
     broker.start()
     wait_all(tap, rows)
+    sluicelib.eventually(lambda: b"\nsluice_rabbitmq_up 1\n" in server.get("/metrics").body, "back")
     server.stop()
     server.start()
     sell([shop.user() for _ in range(2)])

@@ -23,7 +23,7 @@ HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 def page(server, path, **headers):
     """The page at this path, or None where there is none."""
     response = server.get(path, headers=dict(HTML, **headers))
-    assert response.status in (200, 404), response
+    assert response.status in (200, 404, 503), response  # 503: it is being made
     assert response.get("content-type") == "text/html; charset=utf-8", response
     return response if response.status == 200 else None
 
@@ -81,6 +81,40 @@ def test_pages_appear_when_a_sale_is_warmed(server, shop):
                 was_cents=5999, limit_per_user=1)
     assert Data(text).json == dict(item=item, sale=told)
     assert eventually(lambda: listed(server, lot.sale), "the list") == dict(told, items=[item])
+
+
+def test_nobody_is_told_that_a_warm_item_is_not_there(server, shop):
+    """While its page is being made: 503 for people as for programs, and when to ask again."""
+    seen = set()
+    for _ in range(20):
+        lot = shop.lot(state="draft")
+        shop.moved(lot.sale, "warm")
+        with Conn(server.address) as conn:
+            for _ in range(5):
+                conn.send(request_bytes("GET", f"/items/{lot.item}", headers=list(HTML.items())))
+                response = conn.read_response()
+                assert response.status in (200, 503), response
+                assert response.get("content-type").startswith("text/html")
+                if response.status == 503:
+                    assert response.get("retry-after") == "1"
+                seen.add(response.status)
+    assert 200 in seen
+
+
+@pytest.mark.embedded
+def test_an_item_without_room_for_its_page(make_server):
+    server = make_server(sets=["pages.memory_mib=1"])
+    shop = Shop(server)
+    items = [item_json(name=f"Thing {i} " + "x" * 150) for i in range(300)]
+    sale = shop.create_sale(items)
+    shop.moved(sale["id"], "warm")
+    eventually(lambda: "pages.too_many" in server.log(), "there are too many pages")
+    assert "raise pages.memory_mib" in server.log()
+    last = sale["items"][-1]["id"]
+    response = server.get(f"/items/{last}", headers=HTML)
+    assert response.status == 404 and response.get("retry-after") is None
+    assert "no page here" in problem(server.get(f"/items/{last}"), 404, "not_found")["detail"]
+    assert server.get(f"/v1/items/{last}").status == 200
 
 
 def test_a_draft_that_changes_is_seen_by_nobody(server, shop):
