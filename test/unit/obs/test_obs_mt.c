@@ -1,16 +1,18 @@
 /* Log and numbers under several threads: lines stay whole, one of a flood is written, sums are
- * exact when the threads are done and never fall while they run. */
+ * exact when the threads are done and never fall while they run; sales take each other's places. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 #include "captured.h"
 #include "obs/log.h"
 #include "obs/metrics.h"
+#include "obs/tally.h"
 
 enum { THREADS = 4, ROUNDS = 5000 };
 
@@ -107,11 +109,87 @@ static void counts_of_threads_add_up(void **state)
     metrics_done(&metrics);
 }
 
+/* Loops ask for more sales than there is room for, each for all of them in turn, while the keeper
+ * ends the oldest and looks: what is said of the one that is never over is exact, and no row is ever
+ * counted for two. */
+enum { LASTING = 1, SALES = 3 * TALLY_SALES, ASKS = 20 };
+
+static struct tally_book book;
+static _Atomic bool asked_all;
+
+static void *ask_loop(void *argument)
+{
+    unsigned loop = *(unsigned *)argument;
+    if (loop == THREADS - 1) { /* the keeper */
+        static struct tally_sum sum;
+        uint64_t over = LASTING;
+        while (!atomic_load(&asked_all)) {
+            uint64_t sales[TALLY_SALES];
+            size_t count = tally_sales(&book, sales, TALLY_SALES);
+            for (size_t i = 0; i < count; i++) {
+                over = sales[i] > over ? sales[i] : over;
+                tally_over(&book, sales[i], sales[i] != LASTING && sales[i] + 64 < over);
+            }
+            tally_look(&book, 5000);
+            tally_read(&book, over, &sum);
+            if (over != LASTING && sum.counts[TALLY_ASKED] > (uint64_t)(THREADS - 1) * ASKS) {
+                abort(); /* another's are among them */
+            }
+        }
+        return NULL;
+    }
+    for (uint64_t sale = LASTING + 1; sale < SALES; sale++) {
+        for (unsigned i = 0; i < ASKS; i++) {
+            struct tally_row *row = tally_row(&book, loop, sale, 1000 + (int64_t)sale);
+            if (row != NULL) {
+                tally_ask(row, i, 5000);
+            }
+            tally_ask(tally_row(&book, loop, LASTING, 1000), i, 5000);
+        }
+    }
+    return NULL;
+}
+
+static void *ask_loops(void *argument)
+{
+    (void)argument;
+    pthread_t threads[THREADS - 1];
+    static unsigned loops[THREADS - 1];
+    for (unsigned i = 0; i < THREADS - 1; i++) {
+        loops[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_loop, &loops[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS - 1; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    atomic_store(&asked_all, true);
+    return NULL;
+}
+
+static void places_of_sales_are_given_on(void **state)
+{
+    (void)state;
+    static struct tally_sum sum;
+    pthread_t loops;
+    unsigned keeper = THREADS - 1;
+    assert_int_equal(tally_book_init(&book, THREADS - 1), 0);
+    assert_int_equal(pthread_create(&loops, NULL, ask_loops, NULL), 0);
+    (void)ask_loop(&keeper);
+    assert_int_equal(pthread_join(loops, NULL), 0);
+    tally_read(&book, LASTING, &sum);
+    assert_int_equal(sum.counts[TALLY_ASKED], (uint64_t)(THREADS - 1) * (SALES - 2) * ASKS);
+    tally_look(&book, 5000);
+    tally_read(&book, LASTING, &sum);
+    assert_int_equal(sum.peak_per_s, sum.counts[TALLY_ASKED]);
+    tally_book_done(&book);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_threads_stay_whole),
         cmocka_unit_test(counts_of_threads_add_up),
+        cmocka_unit_test(places_of_sales_are_given_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
