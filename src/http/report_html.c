@@ -76,6 +76,45 @@ static const char *const words[W_COUNT][2] = {
 #undef X
 };
 
+/* Refusals by their code, and a sale's states by their name: what is not here is told as it is. */
+static const struct {
+    const char *code;
+    const char *words[2];
+} names[] = {{"bad_request", {"not understood", "无法理解"}},
+             {"too_large", {"too large", "过大"}},
+             {"bad_media_type", {"not JSON", "不是 JSON"}},
+             {"unauthenticated", {"not logged in", "未登录"}},
+             {"bad_signature", {"wrong signature", "签名错误"}},
+             {"forbidden", {"not allowed", "没有权限"}},
+             {"bad_ticket", {"ticket not valid", "资格无效"}},
+             {"not_found", {"not found", "找不到"}},
+             {"no_such_item", {"no such item", "没有此商品"}},
+             {"method_not_allowed", {"wrong method", "方法不允许"}},
+             {"sold_out", {"sold out", "已售罄"}},
+             {"limit_reached", {"over the limit", "超过限购"}},
+             {"barred", {"barred after not paying", "曾超时未付，不能再买"}},
+             {"not_open", {"sale not open", "场次未开放"}},
+             {"ended", {"sale over", "场次已结束"}},
+             {"expired", {"order over", "订单已失效"}},
+             {"already_paid", {"paid already", "已经付款"}},
+             {"queued", {"still being booked", "仍在落库"}},
+             {"exists", {"exists already", "已经存在"}},
+             {"bad_state", {"not in this state", "当前状态不允许"}},
+             {"different_request", {"same ticket, other request", "同一资格，请求不同"}},
+             {"wrong_amount", {"wrong amount", "金额不符"}},
+             {"too_early", {"too early", "太早"}},
+             {"rate_limited", {"too often", "太频繁"}},
+             {"timeout", {"came too slowly", "传输太慢"}},
+             {"overloaded", {"too busy", "太忙"}},
+             {"degraded", {"not available just then", "暂时不可用"}},
+             {"draining", {"server stopping", "服务器正在停止"}},
+             {"undecided", {"in line, undecided", "排队待定"}},
+             {"draft", {"draft", "草稿"}},
+             {"warm", {"warm", "已预热"}},
+             {"open", {"open", "进行中"}},
+             {"paused", {"paused", "已暂停"}},
+             {"closed", {"closed", "已结束"}}};
+
 struct page {
     const struct report *report;
     struct out *out;
@@ -85,6 +124,16 @@ struct page {
 static void say(struct page *page, enum word word)
 {
     out_text(page->out, words[word][page->language]);
+}
+
+static const char *name_of(const struct page *page, const char *code)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i].code, code) == 0) {
+            return names[i].words[page->language];
+        }
+    }
+    return code;
 }
 
 /* ---- pieces ---- */
@@ -229,7 +278,7 @@ static void put_head(struct page *page)
     out_lit(out, " – ");
     put_moment(out, sale->ends_at_ms);
     out_lit(out, " · ");
-    out_text(out, sale_state_text(sale->state));
+    out_text(out, name_of(page, sale_state_text(sale->state)));
     out_lit(out, "</p>");
 }
 
@@ -446,11 +495,17 @@ static void put_items(struct page *page)
     out_lit(out, "</tbody></table></div></section>");
 }
 
-static void put_share(struct page *page, const char *label, uint64_t value, uint64_t whole,
-                      bool away)
+/* code NULL: it has none. */
+static void put_share(struct page *page, const char *label, const char *code, uint64_t value,
+                      uint64_t whole, bool away)
 {
     out_lit(page->out, "<tr><th>");
     put_escaped(page->out, label);
+    if (code != NULL) {
+        out_lit(page->out, " <code class=\"soft\">");
+        put_escaped(page->out, code);
+        out_lit(page->out, "</code>");
+    }
     put_bar(page, away ? 0 : value, away ? value : 0, whole);
     out_lit(page->out, "</th><td>");
     put_number(page->out, value);
@@ -475,37 +530,49 @@ static void put_funnel(struct page *page)
     say(page, W_FUNNEL);
     out_lit(page->out, "</h2><table><tbody>");
     for (size_t i = tally->since_ms != 0 ? 0 : 3; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        put_share(page, words[rows[i].word][page->language], rows[i].value, most, false);
+        put_share(page, words[rows[i].word][page->language], NULL, rows[i].value, most, false);
     }
     out_lit(page->out, "</tbody></table></section>");
 }
 
+/* Codes are shared by several refusals: the sum is put to the first of them, 0 to the others. */
+static uint64_t sum_by_code(const struct tally_sum *tally, uint64_t ret_sums[REFUSAL_COUNT])
+{
+    uint64_t most = 0;
+    memset(ret_sums, 0, REFUSAL_COUNT * sizeof(*ret_sums));
+    for (unsigned i = 1; i < REFUSAL_COUNT; i++) {
+        unsigned first = 1;
+        while (strcmp(refusal_text((enum refusal)first)->code,
+                      refusal_text((enum refusal)i)->code) != 0) {
+            first++;
+        }
+        ret_sums[first] += tally->refused[i];
+        most = ret_sums[first] > most ? ret_sums[first] : most;
+    }
+    return most;
+}
+
 static void put_refusals(struct page *page)
 {
-    const struct tally_sum *tally = &page->report->tally;
-    uint64_t most = 0;
+    uint64_t sums[REFUSAL_COUNT];
+    uint64_t most = sum_by_code(&page->report->tally, sums);
     out_lit(page->out, "<section><h2>");
     say(page, W_REFUSALS);
-    out_lit(page->out, "</h2>");
-    for (unsigned i = 1; i < REFUSAL_COUNT; i++) {
-        most = tally->refused[i] > most ? tally->refused[i] : most;
-    }
-    out_text(page->out, most > 0 ? "<table><tbody>" : "<p>");
+    out_text(page->out, most > 0 ? "</h2><table><tbody>" : "</h2><p>");
     if (most == 0) {
         say(page, W_NONE);
     }
-    bool told[REFUSAL_COUNT] = {false};
     for (unsigned shown = 0; shown < REASONS_MAX; shown++) { /* the most frequent first */
         unsigned best = 0;
         for (unsigned i = 1; i < REFUSAL_COUNT; i++) {
-            bool more = best == 0 || tally->refused[i] > tally->refused[best];
-            best = !told[i] && tally->refused[i] > 0 && more ? i : best;
+            best = sums[i] > sums[best] ? i : best;
         }
         if (best == 0) {
             break;
         }
-        told[best] = true;
-        put_share(page, refusal_text((enum refusal)best)->code, tally->refused[best], most, true);
+        const char *code = refusal_text((enum refusal)best)->code;
+        put_share(page, name_of(page, code), code, sums[best], most, true);
+        sums[best] = 0;
     }
     out_text(page->out, most > 0 ? "</tbody></table></section>" : "</p></section>");
 }
