@@ -65,7 +65,8 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
     assembly->options = *options;
     assembly->shared.loops = options->loops;
     assembly->catalog = catalog_new();
-    if (assembly->catalog == NULL ||
+    assembly->shared.recent = recent_new();
+    if (assembly->catalog == NULL || assembly->shared.recent == NULL ||
         metrics_init(&assembly->metrics, options->loops + ASSEMBLY_SLOTS) != 0) {
         return assembly_fail("cannot start", ERR_NOMEM, "catalog and metrics");
     }
@@ -176,4 +177,5 @@ void assembly_free(struct assembly *assembly)
     journal_free(assembly->journal);
     gate_memory_unmap(assembly->gate_memory, assembly->options.sizes);
     metrics_done(&assembly->metrics);
+    recent_free(assembly->shared.recent);
 }

@@ -70,6 +70,19 @@ void hist_merge(struct hist *into, const struct hist *from)
     }
 }
 
+void hist_subtract(struct hist *now, const struct hist *before)
+{
+    uint64_t top = 0;
+    for (unsigned i = 0; i < HIST_BUCKETS; i++) {
+        uint64_t left = load(&now->counts[i]) - load(&before->counts[i]);
+        store(&now->counts[i], left);
+        /* The last bucket has no upper edge. */
+        top = left == 0 ? top : i < HIST_BUCKETS - 1 ? bucket_top(i) : load(&now->max);
+    }
+    store(&now->sum, load(&now->sum) - load(&before->sum));
+    store(&now->max, top < load(&now->max) ? top : load(&now->max));
+}
+
 static uint64_t count_first(const struct hist *hist, unsigned buckets)
 {
     uint64_t count = 0;

@@ -32,6 +32,11 @@ void hist_add(struct hist *hist, uint64_t value);
  */
 void hist_merge(struct hist *into, const struct hist *from);
 
+/* Takes everything of `before` away from `now`, both the caller's: what was added in between. `before`
+ * must be an earlier state of the same; the largest value is then that of its bucket's upper edge, or
+ * the largest ever seen if that is lower. */
+void hist_subtract(struct hist *now, const struct hist *before);
+
 uint64_t hist_count(const struct hist *hist);
 uint64_t hist_sum(const struct hist *hist);
 uint64_t hist_max(const struct hist *hist);

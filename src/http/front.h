@@ -28,6 +28,7 @@
 #include "http/server.h"
 #include "http/token.h"
 #include "obs/metrics.h"
+#include "obs/recent.h"
 #include "obs/tally.h"
 
 /* Settings that SIGHUP may change: a new struct is published, the old one is freed much later. */
@@ -64,6 +65,7 @@ struct front_shared {
     struct catalog *catalog;
     struct inside_time *time;
     struct metrics *metrics;
+    struct recent *recent;      /* of these metrics; NULL: no latencies of a window */
     struct tally_book *tallies; /* NULL: nobody counts by sale */
     _Atomic(struct front_settings *) settings;
     _Atomic uint64_t

@@ -88,23 +88,67 @@ static void put_number(struct out *out, const char *name, uint64_t value)
     out_u64(out, value);
 }
 
-static void put_latency(struct out *out, const struct metrics *metrics, const char *name,
-                        enum metric_hist which)
+/* This process does everything. One of several has no part in what others do, and does not say 0. */
+static bool is_alone(struct front *front)
 {
-    static const struct {
-        const char *name;
-        double q;
-    } quantiles[] = {{"p50_us", 0.5}, {"p99_us", 0.99}, {"p999_us", 0.999}};
-    static _Thread_local struct hist hist;
-    hist_clear(&hist);
-    metrics_hist(metrics, which, &hist);
+    return front_shared(front)->pulse == NULL;
+}
+
+static void put_figures(struct out *out, const char *name, const struct recent_figures *figures)
+{
     out_char(out, ',');
     out_json_string(out, span_of(name));
     out_lit(out, ":{\"count\":");
-    out_u64(out, hist_count(&hist));
-    for (size_t i = 0; i < 3; i++) {
-        put_number(out, quantiles[i].name, hist_quantile(&hist, quantiles[i].q));
+    out_u64(out, figures->count);
+    put_number(out, "p50_us", figures->p50_us);
+    put_number(out, "p99_us", figures->p99_us);
+    put_number(out, "p999_us", figures->p999_us);
+    out_char(out, '}');
+}
+
+static struct recent_figures since_start(const struct metrics *metrics, enum metric_hist which)
+{
+    static _Thread_local struct hist hist;
+    metrics_hist(metrics, which, &hist);
+    return (struct recent_figures){.count = hist_count(&hist),
+                                   .p50_us = hist_quantile(&hist, 0.5),
+                                   .p99_us = hist_quantile(&hist, 0.99),
+                                   .p999_us = hist_quantile(&hist, 0.999)};
+}
+
+/* The histograms that the feed tells of; of the window, or where there is none since the start. */
+static void put_latencies(struct front *front, struct out *out, const struct recent_view *view)
+{
+    static const struct {
+        const char *name;
+        enum metric_hist hist;
+        bool behind; /* counted by whoever books */
+    } rows[] = {{"buy_answer", HIST_BUY_ANSWER, false},
+                {"buy_booked", HIST_BUY_BOOKED, true},
+                {"journal_sync", HIST_JOURNAL_SYNC, false},
+                {"ledger_commit", HIST_LEDGER_COMMIT, false}};
+    bool alone = is_alone(front);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (alone || !rows[i].behind) {
+            struct recent_figures figures =
+                view != NULL ? view->hists[rows[i].hist]
+                             : since_start(front_shared(front)->metrics, rows[i].hist);
+            put_figures(out, rows[i].name, &figures);
+        }
     }
+}
+
+static void put_recent(struct front *front, struct out *out, int64_t now_ms)
+{
+    struct front_shared *shared = front_shared(front);
+    struct recent_view view;
+    if (shared->recent == NULL) {
+        return;
+    }
+    recent_look(shared->recent, shared->metrics, now_ms, &view);
+    out_lit(out, ",\"recent\":{\"window_ms\":");
+    out_i64(out, view.window_ms);
+    put_latencies(front, out, &view);
     out_char(out, '}');
 }
 
@@ -137,12 +181,6 @@ static void put_refused(struct out *out, const struct metrics *metrics)
     out_char(out, '}');
 }
 
-/* This process does everything. One of several has no part in what others do, and does not say 0. */
-static bool is_alone(struct front *front)
-{
-    return front_shared(front)->pulse == NULL;
-}
-
 void live_funnel(struct front *front, struct out *out)
 {
     static const struct {
@@ -171,12 +209,7 @@ void live_funnel(struct front *front, struct out *out)
     }
     out_lit(out, "},\"latencies\":{\"since_ms\":");
     out_i64(out, front_shared(front)->started_at_ms);
-    put_latency(out, metrics, "buy_answer", HIST_BUY_ANSWER);
-    if (alone) {
-        put_latency(out, metrics, "buy_booked", HIST_BUY_BOOKED);
-    }
-    put_latency(out, metrics, "journal_sync", HIST_JOURNAL_SYNC);
-    put_latency(out, metrics, "ledger_commit", HIST_LEDGER_COMMIT);
+    put_latencies(front, out, NULL);
     out_char(out, '}');
     put_refused(out, metrics);
 }
@@ -227,6 +260,7 @@ void live_json(struct front *front, struct out *out)
     out_i64(out, now_ms);
     put_state(front, out);
     live_funnel(front, out);
+    put_recent(front, out, now_ms);
     live_engine(front, out);
     out_lit(out, ",\"items\":[");
     size_t count = 0;

@@ -54,6 +54,28 @@ def test_the_embedded_engine_tells_of_nothing_it_has_not(server):
     problem(server.admin("POST", "/queue/redrive"), 404, "not_found")
 
 
+def test_the_feed_tells_latencies_of_the_last_seconds(make_server):
+    server = make_server()
+    shop = Shop(server)
+    lot = shop.lot(total=40, limit=0)
+    with server.events("/v1/admin/live", server.admin_token) as events:
+        def told(wanted):
+            return json.loads(events.until(lambda event: event.event == "live" and
+                                           wanted(json.loads(event.data)), "such a message").data)
+
+        begun = told(lambda message: message["recent"]["window_ms"] > 0)
+        assert begun["recent"]["buy_answer"]["count"] == 0
+        shop.order_locked(shop.user(), lot.item)
+        bought = told(lambda message: message["recent"]["buy_answer"]["count"] > 0)
+        assert bought["recent"]["buy_answer"]["p50_us"] > 0
+        assert set(bought["recent"]) - {"window_ms"} == set(bought["latencies"]) - {"since_ms"}
+        # What happened before the window is in it no more, only in what was counted since the start.
+        after = told(lambda message: message["recent"]["buy_answer"]["count"] == 0)
+        assert 0 < after["recent"]["window_ms"] < 10500
+        assert after["latencies"]["buy_answer"]["count"] == 1
+        assert after["now_ms"] - begun["now_ms"] >= 9500
+
+
 @distributed
 def test_the_feed_tells_how_segments_queue_and_leases_are(make_server):
     desk = Desk(make_server)

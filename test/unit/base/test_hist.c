@@ -127,6 +127,35 @@ static void merging_adds_up(void **state)
     assert_int_equal(hist_count(&other), 2);
 }
 
+/* What was there before leaves no trace in what came after, but for an upper bound of the largest. */
+static void subtracting_leaves_what_came_after(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 1000; i++) {
+        hist_add(&hist, 20);
+    }
+    hist_add(&hist, 5000000);
+    hist_merge(&other, &hist);
+    for (unsigned i = 0; i < 10; i++) {
+        hist_add(&hist, 70000);
+    }
+    hist_subtract(&hist, &other);
+    assert_int_equal(hist_count(&hist), 10);
+    assert_int_equal(hist_sum(&hist), 700000);
+    assert_in_range(hist_max(&hist), 70000, 70000 + 70000 / 32);
+    assert_in_range(hist_quantile(&hist, 0.5), 70000, 70000 + 70000 / 32);
+    assert_int_equal(hist_quantile(&hist, 1.0), hist_max(&hist));
+    hist_clear(&other);
+    hist_merge(&other, &hist);
+    hist_subtract(&hist, &other);
+    assert_int_equal(hist_count(&hist), 0);
+    assert_int_equal(hist_max(&hist), 0);
+    assert_int_equal(hist_quantile(&hist, 0.99), 0);
+    hist_add(&other, 1ULL << 50); /* beyond the last edge: the largest ever seen */
+    hist_subtract(&other, &hist);
+    assert_int_equal(hist_quantile(&other, 1.0), 1ULL << 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +166,7 @@ int main(void)
         cmocka_unit_test_setup(counts_below_a_power_of_two_are_exact, setup),
         cmocka_unit_test_setup(huge_values_are_counted_and_remembered_as_the_maximum, setup),
         cmocka_unit_test_setup(merging_adds_up, setup),
+        cmocka_unit_test_setup(subtracting_leaves_what_came_after, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

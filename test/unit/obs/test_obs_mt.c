@@ -12,11 +12,13 @@
 #include "captured.h"
 #include "obs/log.h"
 #include "obs/metrics.h"
+#include "obs/recent.h"
 #include "obs/tally.h"
 
 enum { THREADS = 4, ROUNDS = 5000 };
 
 static struct metrics metrics;
+static struct recent *recent;
 static struct log_limit limit;
 
 static void start_and_join(void *(*run)(void *))
@@ -184,12 +186,41 @@ static void places_of_sales_are_given_on(void **state)
     tally_book_done(&book);
 }
 
+/* Each counts and looks, at times that pass each other. */
+static void *count_and_look(void *argument)
+{
+    unsigned index = *(unsigned *)argument;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        metrics_observe_us(metrics_slot(&metrics, index), HIST_BUY_ANSWER, i);
+        if (i % 100 == 0) {
+            struct recent_view view;
+            recent_look(recent, &metrics, (int64_t)i * 10 + index, &view);
+            CHECK(view.hists[HIST_BUY_ANSWER].count <= (uint64_t)ROUNDS * THREADS);
+            CHECK(view.hists[HIST_BUY_ANSWER].p999_us < ROUNDS + ROUNDS / 32);
+            CHECK(view.window_ms < RECENT_WINDOW_MS + RECENT_STEP_MS);
+        }
+    }
+    return NULL;
+}
+
+static void windows_of_threads_are_never_below_zero(void **state)
+{
+    (void)state;
+    assert_int_equal(metrics_init(&metrics, THREADS), 0);
+    recent = recent_new();
+    assert_non_null(recent);
+    start_and_join(count_and_look);
+    recent_free(recent);
+    metrics_done(&metrics);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_threads_stay_whole),
         cmocka_unit_test(counts_of_threads_add_up),
         cmocka_unit_test(places_of_sales_are_given_on),
+        cmocka_unit_test(windows_of_threads_are_never_below_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
