@@ -6,31 +6,16 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
+import { asDistributed, dialog, goTo, openDesk, seriousFaults } from './desk.mjs';
 import { adminToken, buyer, getItem, getSales, makeSale, openPage, startServer, stopAll, until } from './harness.mjs';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 let server;
 
 before(async () => { server = await startServer(); });
 after(stopAll);
 
-async function openConsole(options) {
-    const opened = await openPage(server, options, '/console');
-    await opened.page.fill('#token', adminToken(server));
-    await opened.page.keyboard.press('Enter');
-    await opened.page.locator('.figures').first().waitFor();
-    return opened;
-}
-
-async function goTo(page, path, heading) {
-    await page.evaluate((where) => { location.hash = `#/${where}`; }, path);
-    await page.getByRole('heading', { level: 1, name: heading }).waitFor();
-}
-
-const dialog = (page) => page.getByRole('dialog');
+const openConsole = (options) => openDesk(server, options);
 const cell = (page, row, column) => page.getByRole('row', { name: row }).locator('td').nth(column);
 
 test('a wrong token is explained, the right one is kept for this tab only', async () => {
@@ -132,9 +117,7 @@ test('from an empty form to the report: create, warm, open, sell, restock, pause
     await alone.setContent(readFileSync(await kept.path(), 'utf8'));
     await alone.getByRole('heading', { level: 1, name: 'Noon' }).waitFor();
     assert.equal(await alone.locator('svg.chart').count(), 2);
-    await alone.evaluate(axe);
-    const { violations } = await alone.evaluate(() => globalThis.axe.run());
-    assert.deepEqual(violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => one.id), []);
+    assert.deepEqual(await seriousFaults(alone), []);
     await alone.close();
     assert.deepEqual(errors, []);
     await page.context().close();
@@ -203,40 +186,6 @@ test('the accounts are compared, and agree', async () => {
     await page.context().close();
 });
 
-// The feed of the real server, with what a distributed one has beside; and what such a one answers about its queue.
-async function asDistributed(page, changes = {}) {
-    await page.route('**/v1/admin/live', async (route) => {
-        const live = await fetch(route.request().url(), { headers: { authorization: route.request().headers().authorization } });
-        const reader = live.body.pipeThrough(new TextDecoderStream()).getReader();
-        let text = '';
-        while (!text.includes('\n\n')) text += (await reader.read()).value;
-        reader.cancel();
-        const message = JSON.parse(/^data: (.*)$/m.exec(text)[1]);
-        const segment = { state: 'home', epoch: 3, outbox: 2, lag_ms: 1500, available: 40, locked: 5, sold: 7, address: '10.0.0.5:6379' };
-        const body = {
-            ...message, engine: 'distributed', segments: [{ id: 0, ...segment }, { id: 1, ...segment, state: 'away' }], outbox: { depth: 4, lag_ms: 1500 },
-            queue: { away: false, ready: 12, retry: 1, parked: 2 }, leases: [{ name: 'keeper', holder: 'front-1', token: 9, until_ms: message.now_ms + 6000 }],
-            spool: { promises: 3, in_line: 0 }, ...changes,
-        };
-        await route.fulfill({ contentType: 'text/event-stream', body: `event: live\ndata: ${JSON.stringify(body)}\n\n` });
-    });
-    const parked = [
-        { attempts: 4, order_id: '20000000002R00000000050000', user_id: 5, item_id: 11, qty: 2, segment: 0, epoch: 1, created_at_ms: Date.now() - 7200000, age_ms: 7200000 },
-        { attempts: 0, text: '<img src=x onerror="globalThis.harmed=1">' },
-    ];
-    let left = parked;
-    const sent = [];
-    await page.route('**/v1/admin/queue**', async (route) => {
-        if (route.request().method() === 'POST') {
-            sent.push(route.request().postDataJSON());
-            left = [];
-            return route.fulfill({ json: { queue: 'orders', ready: 2, retry: 0, parked: 0, sent: 2 } });
-        }
-        return route.fulfill({ json: { queue: 'orders', ready: 12, retry: 1, parked: left.length, messages: left } });
-    });
-    return sent;
-}
-
 test('what an engine does not have is absent', async () => {
     const { page, errors } = await openConsole();
     await page.locator('.stock').first().waitFor();
@@ -269,9 +218,7 @@ test('the distributed engine: segments, queues and leases are shown, parked mess
     await page.getByRole('heading', { level: 1, name: 'Put aside in the queue' }).waitFor();
     assert.match(await page.getByRole('row', { name: /20000000002R/ }).innerText(), /given back 4 times\s+2 h 0 min\s+5\s+11/);
     assert.equal(await page.evaluate(() => globalThis.harmed), undefined);
-    await page.evaluate(axe);
-    const { violations } = await page.evaluate(() => globalThis.axe.run());
-    assert.deepEqual(violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => one.id), []);
+    assert.deepEqual(await seriousFaults(page), []);
     await page.getByRole('button', { name: 'Send round again' }).click();
     await dialog(page).getByText('Send 2 messages round again?').waitFor();
     await dialog(page).getByRole('button', { name: 'Leave it' }).click();
@@ -529,10 +476,7 @@ test('every screen in both languages and both schemes has no serious fault of ac
         for (const screen of screens) {
             await page.evaluate((where) => { location.hash = `#/${where}`; }, screen);
             await until(screen, () => page.evaluate(() => !document.querySelector('main [aria-busy]') && document.querySelector('main h1')));
-            await page.evaluate(axe);
-            const { violations } = await page.evaluate(() => globalThis.axe.run());
-            const serious = violations.filter((one) => ['serious', 'critical'].includes(one.impact));
-            assert.deepEqual(serious.map((one) => `${screen}: ${one.id} ${one.nodes[0].html}`), []);
+            assert.deepEqual(await seriousFaults(page), [], screen);
         }
         await page.context().close();
     }
