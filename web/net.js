@@ -1,5 +1,6 @@
 /*
- * Asking the server, and its clock. An answer is its JSON; everything else is a Refusal that says what to do next.
+ * Asking the server. An answer is its JSON, or null where it has none; everything else is a Refusal that says what to do
+ * next.
  *
  * What can go wrong: no answer at all (network, time-out, a proxy's error page). That is a Refusal too, with
  * status 0 or the proxy's, and `same-ticket`: whether the server acted is not known.
@@ -39,29 +40,12 @@ export async function ask(method, path, { body, token, timeoutMs = 10000, signal
         clearTimeout(timer);
         signal?.removeEventListener('abort', stop);
     }
+    if (response.status === 204) return null;
     let data = null;
     try { data = JSON.parse(text); } catch { /* not from our server: judged by its status */ }
     if (!response.ok || data === null) throw new Refusal(response.ok ? 0 : response.status, data);
     return data;
 }
-
-// Offset against the monotonic clock, so that setting the computer's clock moves no countdown.
-export const clock = {
-    offset: Date.now() - performance.now(),
-    now() { return performance.now() + this.offset; },
-    async sync() {
-        let best = Infinity;
-        for (let i = 0; i < 3; i += 1) {
-            const sent = performance.now();
-            const { now_ms: server } = await ask('GET', '/v1/time', { timeoutMs: 5000 });
-            const trip = performance.now() - sent;
-            if (trip < best) {
-                best = trip;
-                this.offset = server - sent - trip / 2;
-            }
-        }
-    },
-};
 
 // Server-sent events with a token, which EventSource cannot send. Returns when the server ends the stream;
 // silence for a minute (not even a heartbeat) ends it as a failure, and so does nothing at all within `firstMs`:

@@ -92,7 +92,7 @@ test('both languages have the same keys and fill in the same values', async () =
     for (const key of Object.keys(en)) assert.deepEqual(values(zh[key]), values(en[key]), key);
     const code = readdirSync(folder).filter((name) => /^(?!(en|zh)\.js$).*\.(js|html)$/.test(name)).map((name) => readFileSync(new URL(name, folder), 'utf8')).join('\n');
     for (const [, key] of code.matchAll(/\bt\('(\w+)'/g)) assert.ok(key in en, `${key} exists`);
-    for (const [, key] of code.matchAll(/data-t="(\w+)"/g)) assert.ok(key in en, `${key} exists`);
+    for (const [, key] of code.matchAll(/data-t(?:-label)?="(\w+)"/g)) assert.ok(key in en, `${key} exists`);
     for (const key of Object.keys(en)) {
         assert.ok(/^(c|s|st|is|sg|d|v|f)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
     }

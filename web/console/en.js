@@ -8,6 +8,7 @@ export default {
     orders: 'Orders',
     queue: 'Put aside',
     check: 'Reconcile',
+    screens: 'Screens',
     serverTime: 'Server time',
     signOut: 'Sign out',
     signIn: 'Sign in',

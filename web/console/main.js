@@ -9,8 +9,9 @@
  * more; nothing that may hurt a running sale happens without a second question.
  */
 
-import { Refusal, ask, clock, readEvents } from '/assets/net.js';
+import { Refusal, ask, readEvents } from '/assets/net.js';
 import { el, memory, setText } from '/assets/tools.js';
+import { makeClock } from '/assets/store/clock.js';
 import { LOCALE, t, clockTime, problemText, translate } from '/assets/console/words.js';
 import { namesOf } from '/assets/console/names.js';
 import { liveScreen } from '/assets/console/live.js';
@@ -23,6 +24,8 @@ import { reportScreen } from '/assets/console/report.js';
 const $ = (id) => document.getElementById(id);
 
 const TEXT_MS = 30000;
+const FEED_MS = 5000;       // it says something every second
+const FEED_QUEUES = { orders: 'queue', payments: 'payments_queue' };    // what the feed calls them
 
 async function readText(path, token) {
     let response, text;
@@ -38,7 +41,38 @@ async function readText(path, token) {
     throw new Refusal(response.status, problem);
 }
 
+// ---------------------------------------------------------------- the server's time
+
+const clock = makeClock({
+    steady: () => performance.now(),
+    wall: () => Date.now(),
+    askTime: async () => (await ask('GET', '/v1/time', { timeoutMs: 5000 })).now_ms,
+    onGap: () => setTimeout(resync, 0),
+});
+
+let nextSync = null;
+
+async function resync() {
+    clearTimeout(nextSync);
+    await clock.sync().catch(() => {});     // tried again below
+    clearTimeout(nextSync);
+    if (!document.hidden) nextSync = setTimeout(resync, clock.dueIn());
+}
+
+// The device's clock is never shown as the server's.
+function showTime() {
+    const now = clock.now();
+    setText($('clock'), clock.trusted() ? clockTime(now) : '--:--:--');
+    setTimeout(showTime, 1000 - (now % 1000) + 5);
+}
+
 const console_ = {
+    // The server's, as well as it is known.
+    async now() {
+        if (!clock.trusted()) await clock.sync().catch(() => {});
+        return clock.now();
+    },
+
     token: memory.get('sessionStorage', 'admin'),
 
     // As the operator; a refused token ends the session.
@@ -83,10 +117,13 @@ const console_ = {
 
     // The feed says which engine this is: what it does not have is not offered.
     engineSeen(message) {
-        memory.set('sessionStorage', 'queue', message.queue ? 'yes' : null);
+        memory.set('sessionStorage', 'queues', ['orders', 'payments'].filter((name) => message[FEED_QUEUES[name]]));
         memory.set('sessionStorage', 'engine', message.engine);
-        $('nav-queue').hidden = !message.queue;
+        $('nav-queue').hidden = this.queues().length === 0;
     },
+
+    // Those that the engine has, as the feed said last.
+    queues: () => memory.get('sessionStorage', 'queues') ?? [],
 
     // Only what several servers share can be out of step and be repaired.
     canRepair: () => memory.get('sessionStorage', 'engine') === 'distributed',
@@ -95,7 +132,7 @@ const console_ = {
     async isOneOfMany() {
         if (memory.get('sessionStorage', 'engine') === null) {
             const first = new AbortController();
-            await readEvents('/v1/admin/live', { token: this.token, signal: first.signal, onEvent: ({ event, data }) => {
+            await readEvents('/v1/admin/live', { token: this.token, signal: first.signal, firstMs: FEED_MS, onEvent: ({ event, data }) => {
                 if (event !== 'live') return;
                 this.engineSeen(JSON.parse(data));
                 first.abort();
@@ -186,7 +223,7 @@ async function route() {
     const main = el('div', { class: 'screen' });
     $('main').replaceChildren(main);
     $('nav').hidden = $('sign-out').hidden = !console_.token;
-    $('nav-queue').hidden = !memory.get('sessionStorage', 'queue');
+    $('nav-queue').hidden = console_.queues().length === 0;
     if (!console_.token) {
         document.title = t('signInTitle');
         signInScreen(main);
@@ -225,10 +262,6 @@ function troubleScreen(main, refusal) {
         el('button', { type: 'button', onclick: route }, t('tryAgain'))));
 }
 
-function tick() {
-    $('clock').textContent = clockTime(clock.now());
-}
-
 translate(document.body);
 document.documentElement.lang = LOCALE;
 $('sign-out').addEventListener('click', () => signOut());
@@ -241,6 +274,10 @@ window.addEventListener('hashchange', () => {
     console_.notice('');
     route().then(() => $('main').focus({ preventScroll: true }));
 });
-clock.sync().catch(() => {}).finally(tick);
-setInterval(tick, 1000);
+// A hidden tab asks for nothing; one that slept may have missed much.
+document.addEventListener('visibilitychange', () => {
+    if (!document.hidden) resync();
+});
+resync();
+showTime();
 route();

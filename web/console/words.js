@@ -20,9 +20,10 @@ export function problemText(refusal) {
     return known ?? (refusal.detail || t('c_no_answer'));
 }
 
-// Every element below `root` with data-t shows that text.
+// Every element below `root` with data-t shows that text, and one with data-t-label is called so.
 export function translate(root) {
     for (const node of root.querySelectorAll('[data-t]')) node.textContent = t(node.dataset.t);
+    for (const node of root.querySelectorAll('[data-t-label]')) node.setAttribute('aria-label', t(node.dataset.tLabel));
 }
 
 const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });

@@ -7,6 +7,7 @@ export default {
     orders: '订单',
     queue: '搁置消息',
     check: '对账',
+    screens: '页面',
     serverTime: '服务器时间',
     signOut: '退出',
     signIn: '登录',
