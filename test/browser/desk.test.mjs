@@ -55,6 +55,120 @@ test('a draft is deleted after a question, and is gone', async () => {
     await page.context().close();
 });
 
+test('saving a draft sends what was changed, and leaves its times as they were', async () => {
+    const draft = await makeDraft('Early');
+    const { page, errors } = await openDesk(server);
+    const sent = writesOf(page);
+    await goTo(page, `sales/${draft.id}/edit`, 'Edit the sale');
+    await page.locator('.fields').getByLabel('Name').fill('Earlier');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Earlier draft' }).waitFor();
+    assert.deepEqual(sent, [{ name: 'Earlier' }]);
+    const now = await saleOf(draft.id);
+    assert.deepEqual([now.starts_at_ms, now.ends_at_ms], [draft.starts_at_ms, draft.ends_at_ms]);
+    await goTo(page, `sales/${draft.id}/edit`, 'Edit the sale');
+    await page.getByRole('group', { name: 'Item 1' }).getByLabel('Total').fill('8');
+    await page.getByLabel('Ends').fill(fieldText(draft.ends_at_ms + 60000));
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Earlier draft' }).waitFor();
+    assert.deepEqual(Object.keys(sent[1]).sort(), ['ends_at_ms', 'items'], 'a draft asks nothing');
+    assert.equal((await saleOf(draft.id)).items[0].total, 8);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('renaming an open sale does not touch its end; moving the end asks, and says when that closes it for good', async () => {
+    const { sale } = await makeSale(server, { name: 'Running', sale: { ends_at_ms: Math.floor(Date.now() / 1000) * 1000 + 3600456 } });
+    const { page, errors } = await openDesk(server);
+    const sent = writesOf(page);
+    const save = () => page.getByRole('button', { name: 'Save' }).click();
+    await goTo(page, `sales/${sale.id}/edit`, 'Edit the sale');
+    await page.locator('.fields').getByLabel('Name').fill('Renamed');
+    await save();
+    await page.getByRole('heading', { level: 1, name: 'Renamed open' }).waitFor();
+    assert.deepEqual(sent, [{ name: 'Renamed' }]);
+    assert.equal((await saleOf(sale.id)).ends_at_ms, sale.ends_at_ms);
+
+    await goTo(page, `sales/${sale.id}/edit`, 'Edit the sale');
+    assert.deepEqual(await seriousFaults(page), [], 'the form');
+    const later = Math.floor(sale.ends_at_ms / 1000) * 1000 + 1800000;
+    await page.getByLabel('Ends').fill(fieldText(later));
+    await save();
+    await dialog(page).getByText('Move the end of “Renamed”?').waitFor();
+    await dialog(page).getByRole('button', { name: 'Leave it' }).click();
+    await dialog(page).waitFor({ state: 'hidden' });
+    assert.equal(sent.length, 1, 'nothing was sent');
+    await save();
+    await dialog(page).getByRole('button', { name: 'Move the end' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Renamed open' }).waitFor();
+    assert.deepEqual(sent[1], { ends_at_ms: later });
+
+    await goTo(page, `sales/${sale.id}/edit`, 'Edit the sale');
+    // Just behind the start, which lies in the past.
+    await page.getByLabel('Ends').fill(fieldText(Math.floor(sale.starts_at_ms / 1000) * 1000 + 1000));
+    await save();
+    await dialog(page).getByText('End “Renamed” at once?').waitFor();
+    assert.match(await dialog(page).innerText(), /is past[\s\S]*for good[\s\S]*cannot be opened again/);
+    await dialog(page).getByRole('button', { name: 'Leave it' }).click();
+    await dialog(page).waitFor({ state: 'hidden' });
+    assert.equal(sent.length, 2);
+    assert.equal((await saleOf(sale.id)).state, 'open');
+    await save();
+    await dialog(page).getByRole('button', { name: 'Close for good' }).click();
+    await until('it to be closed', async () => (await saleOf(sale.id)).state === 'closed');
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('a draft that was opened while its form stood open asks, too', async () => {
+    const draft = await makeDraft('Overtaken');
+    const { page, errors } = await openDesk(server);
+    const sent = writesOf(page);
+    await goTo(page, `sales/${draft.id}/edit`, 'Edit the sale');
+    await page.getByLabel('Ends').fill(fieldText(draft.ends_at_ms + 60000));
+    await operate(server, `/v1/admin/sales/${draft.id}/warm`);
+    await page.getByRole('button', { name: 'Save' }).click();
+    await dialog(page).getByText('Move the end of “Overtaken”?').waitFor();
+    await dialog(page).getByRole('button', { name: 'Leave it' }).click();
+    await dialog(page).waitFor({ state: 'hidden' });
+    assert.deepEqual(sent, []);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('a bad hour hides nothing else that is wrong, and an address of another host is refused as the server does', async () => {
+    const { page, errors } = await openDesk(server);
+    await goTo(page, 'sales/new', 'New sale');
+    await page.getByLabel('Also at').fill('25:00');
+    await page.getByRole('group', { name: 'Item 1' }).getByLabel('Picture').fill('//elsewhere.example/x.png');
+    await page.getByRole('button', { name: 'Create the draft' }).click();
+    await page.getByText('Something is not right yet.').waitFor();
+    const wrong = await page.locator('[aria-invalid]').evaluateAll((fields) => fields.map((field) => field.name));
+    assert.deepEqual(wrong, ['name', 'also_at', 'name', 'price', 'total', 'image']);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('an act that nobody answers is told, and the screen stays', async () => {
+    const draft = await makeDraft('Alone');
+    const { page, errors } = await openDesk(server);
+    await goTo(page, `sales/${draft.id}`, 'Alone draft');
+    let asked = 0;
+    await page.route(`**/v1/admin/sales/${draft.id}**`, (route) => {
+        asked += 1;
+        return route.abort();
+    });
+    await page.getByRole('button', { name: 'Warm up' }).click();
+    await page.locator('#notice').filter({ hasText: 'No answer from the server.' }).waitFor();
+    await until('it to have looked again', () => asked === 2);
+    await page.unroute(`**/v1/admin/sales/${draft.id}**`);
+    await page.getByRole('button', { name: 'Warm up' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Alone warm' }).waitFor();
+    assert.equal(await page.locator('#notice').isVisible(), false);
+    assert.deepEqual(errors.filter((text) => !/Failed to load resource/.test(text)), []);
+    await page.context().close();
+});
+
 test('the server\'s time: none before it is known, never the device\'s, and asked for again after a sleep', async () => {
     const hours = async (page) => {
         const [shown, device] = await page.evaluate(() => [document.getElementById('clock').textContent, new Date().toTimeString().slice(0, 8)]);

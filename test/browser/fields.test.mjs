@@ -23,6 +23,28 @@ test('what is shown of an amount or a time reads back as the same', () => {
     assert.equal(fields.moment(fields.momentText(at)).value, at);
 });
 
+test('a time that was not touched is what it was, to the millisecond', () => {
+    const at = Date.UTC(2026, 10, 11, 12, 0, 1, 234);
+    const other = Date.UTC(2026, 10, 11, 12, 0, 2);
+    assert.equal(fields.moment(fields.momentText(at), at).value, at);
+    assert.equal(fields.moment(fields.momentText(other), at).value, other);
+    const before = { name: 'Noon', starts_at_ms: at - 3600000, ends_at_ms: at };
+    const texts = { name: 'Late noon', starts: fields.momentText(at - 3600000), ends: fields.momentText(at) };
+    assert.deepEqual(fields.readChange(texts, before), { sale: { name: 'Late noon', ends_at_ms: at } });
+    assert.equal(fields.readChange({ ...texts, ends: texts.starts }, before).faults.get('ends').fault, 'v_after');
+});
+
+test('only what has become another is sent', () => {
+    const item = { id: 7, name: 'Kettle', sku: '', image_url: '', price_cents: 1990, was_cents: null, total: 3, limit_per_user: 1 };
+    const before = { id: 3, state: 'draft', name: 'Noon', ends_at_ms: 5, pay_url: null, bar_unpaid: false, items: [{ ...item, state: 'upcoming', available: 3 }] };
+    const read = { name: 'Noon', ends_at_ms: 5, pay_url: '', bar_unpaid: false, items: [{ ...item, was_cents: undefined }] };
+    assert.deepEqual(fields.changesOf(before, read), {});
+    assert.deepEqual(fields.changesOf(before, { ...read, name: 'Eve', bar_unpaid: true }), { name: 'Eve', bar_unpaid: true });
+    const dearer = [{ ...item, price_cents: 2000 }];
+    assert.deepEqual(fields.changesOf(before, { ...read, items: dearer }), { items: dearer });
+    assert.deepEqual(Object.keys(fields.changesOf(before, { ...read, items: [...read.items, { ...item, id: undefined }] })), ['items']);
+});
+
 test('of several sessions only those that are not made yet are left, each as long as the first', () => {
     const sale = { name: 'Noon', starts_at_ms: 1000, ends_at_ms: 1600 };
     const hours = (made) => fields.sessionsLeft(sale, [5000, 9000], made).map((one) => [one.starts_at_ms, one.ends_at_ms]);
@@ -40,7 +62,7 @@ test('names are bounded in bytes, as at the server', () => {
 
 test('addresses lead to the web or to this server', () => {
     for (const text of ['https://a.example/x', 'http://a.example', '/pictures/1.webp', '']) assert.equal(fields.webAddress(text).fault, undefined, text);
-    for (const text of ['javascript:alert(1)', 'a.example', 'data:text/html,x', 'https://a b']) assert.equal(fields.webAddress(text).fault, 'v_url', text);
+    for (const text of ['javascript:alert(1)', 'a.example', 'data:text/html,x', 'https://a b', '//a.example/x', '/\\a.example/x']) assert.equal(fields.webAddress(text).fault, 'v_url', text);
     for (const text of ['/pay', '/{o}?{o}']) assert.equal(fields.webAddress(text, { needs: '{o}' }).fault, 'v_order', text);
     assert.equal(fields.webAddress('/pay?{o}', { needs: '{o}' }).value, '/pay?{o}');
 });

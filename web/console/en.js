@@ -163,6 +163,11 @@ export default {
     sureDeleteText: 'It is gone then.',
     sureRestock: 'Add {n} units of “{name}”?',
     sureRestockText: 'They are on sale at once, and cannot be taken back.',
+    moveEnd: 'Move the end',
+    sureEnd: 'Move the end of “{name}”?',
+    sureEndText: 'From {from} to {to}. Buyers see it at once.',
+    sureEndNow: 'End “{name}” at once?',
+    sureEndNowText: 'The new end, {to}, is past (it was {from}): the sale is closed at once and for good. It cannot be opened again. Orders waiting for payment may still be paid in their time.',
 
     editSale: 'Edit the sale',
     onlyNameEnd: 'This sale has left the draft: only its name and its end can still be changed.',

@@ -43,7 +43,8 @@ export function label(text, { optional = false, max = NAME_BYTES } = {}) {
 export function webAddress(text, { needs } = {}) {
     const trimmed = text.trim();
     if (trimmed === '') return value('');
-    if (!/^(https?:\/\/|\/)[^\s]*$/.test(trimmed)) return fault('v_url');
+    // What begins with two slashes, of either kind, names another host.
+    if (!/^(https?:\/\/|\/(?![/\\]))\S*$/.test(trimmed)) return fault('v_url');
     if (bytes(trimmed) > URL_BYTES) return fault('v_long', { max: URL_BYTES });
     return needs && trimmed.split(needs).length !== 2 ? fault('v_order', { order_id: needs }) : value(trimmed);
 }
@@ -52,9 +53,10 @@ export function currencyCode(text) {
     return /^[A-Z]{3}$/.test(text.trim()) ? value(text.trim()) : fault('v_currency');
 }
 
-// A datetime-local text, in the operator's own zone.
-export function moment(text) {
+// A datetime-local text, in the operator's own zone. It has no part of a second: one that still shows `before` is that.
+export function moment(text, before) {
     const ms = text === '' ? NaN : new Date(text).getTime();
+    if (before !== undefined && ms === new Date(momentText(before)).getTime()) return value(before);
     return Number.isFinite(ms) ? value(ms) : fault('v_time');
 }
 
@@ -90,29 +92,29 @@ function collector() {
     return { faults, take };
 }
 
-function readFrame(texts, { faults, take }) {
+function readFrame(texts, { faults, take }, before) {
     const frame = {
         name: take('name', label(texts.name)),
-        starts_at_ms: take('starts', moment(texts.starts)),
-        ends_at_ms: take('ends', moment(texts.ends)),
+        starts_at_ms: take('starts', moment(texts.starts, before?.starts_at_ms)),
+        ends_at_ms: take('ends', moment(texts.ends, before?.ends_at_ms)),
     };
     if (!faults.has('starts') && !faults.has('ends') && frame.ends_at_ms <= frame.starts_at_ms) faults.set('ends', fault('v_after'));
     return frame;
 }
 
-// What may still be changed of a sale that is no draft any more.
-export function readChange(texts) {
+// What may still be changed of a sale that is no draft any more; `before` is the sale as it was read.
+export function readChange(texts, before) {
     const found = collector();
-    const { name, ends_at_ms } = readFrame(texts, found);
+    const { name, ends_at_ms } = readFrame(texts, found, before);
     return found.faults.size > 0 ? { faults: found.faults } : { sale: { name, ends_at_ms } };
 }
 
 // The whole form's texts -> { sale } or { faults: Map(field name -> { fault, values }) }.
-export function readSale(texts, digits) {
+export function readSale(texts, digits, before) {
     const found = collector();
     const { faults, take } = found;
     const sale = {
-        ...readFrame(texts, found),
+        ...readFrame(texts, found, before),
         pay_within_s: take('pay_within', wholeNumber(texts.pay_within, 1, PAY_WITHIN_MAX_S)),
         currency: take('currency', currencyCode(texts.currency)),
         pay_url: take('pay_url', webAddress(texts.pay_url, { needs: '{order_id}' })),
@@ -121,6 +123,18 @@ export function readSale(texts, digits) {
     };
     if (sale.items.length === 0) faults.set('items', fault('v_items'));
     return faults.size > 0 ? { faults } : { sale };
+}
+
+const ITEM_MEMBERS = ['id', 'name', 'sku', 'image_url', 'price_cents', 'was_cents', 'total', 'limit_per_user'];
+
+function same(before, now) {
+    if (!Array.isArray(now)) return (before ?? '') === (now ?? '');
+    return before.length === now.length && now.every((item, i) => ITEM_MEMBERS.every((key) => same(before[i][key], item[key])));
+}
+
+// What of a sale has become another: only that is sent, so that nothing is written over what others changed meanwhile.
+export function changesOf(before, sale) {
+    return Object.fromEntries(Object.entries(sale).filter(([key, now]) => !same(before[key], now)));
 }
 
 // The sales to be made of one form: at its own start and at the further hours, without those that `made` has already.

@@ -1,16 +1,16 @@
 /*
  * Sales: the list, one sale with its stock and its acts, and the form that makes and changes one.
  *
- * Acts that buyers feel (open, pause, close, restock) ask first. A restock carries an id of its own from the moment it is
+ * Acts that buyers feel (open, pause, close, restock, another end) ask first. A restock carries an id of its own from the moment it is
  * asked for, so that trying again after a lost answer adds nothing twice. The form says what is wrong while one
  * types, field by field; what the server refuses in spite of that is shown in its own words.
  */
 
 import { Refusal } from '/assets/net.js';
 import { el, setAttr, setText } from '/assets/tools.js';
-import { t, dayText, hoursText, minorDigits, money, number, problemText, rangeText, shareText } from '/assets/console/words.js';
+import { t, dateTime, dayText, hoursText, minorDigits, money, number, problemText, rangeText, shareText } from '/assets/console/words.js';
 import { allSales } from '/assets/console/names.js';
-import { amountText, momentText, moreHours, readChange, readSale, sessionsLeft, units } from '/assets/console/fields.js';
+import { amountText, changesOf, momentText, moreHours, readChange, readSale, sessionsLeft, units } from '/assets/console/fields.js';
 
 // As the table's head writes it, for where a row stands alone.
 const head = (key) => t(key).replace(/^./, (first) => first.toUpperCase());
@@ -49,30 +49,29 @@ const ACTS = [
 export async function saleScreen(context, id) {
     const { main, console: desk, isHere } = context;
     const sale = await desk.call('GET', `/v1/admin/sales/${id}`);
-    const again = () => isHere() && saleScreen(context, id);
+    const again = async () => { if (isHere()) await saleScreen(context, id); };
+    const tell = (error) => {
+        if (!(error instanceof Refusal)) throw error;
+        desk.notice(problemText(error));
+    };
 
     async function act(name, label, ask) {
         if (ask && !(await desk.sure(t(ask, { name: sale.name }), t(`${ask}Text`), t(label)))) return;
-        try {
-            const now = await desk.call('POST', `/v1/admin/sales/${id}/${name}`);
+        await desk.call('POST', `/v1/admin/sales/${id}/${name}`).then((now) => {
             desk.notice('');
             desk.announce(t('moved', { state: t(`st_${now.state}`) }));
-        } catch (error) {
-            if (!(error instanceof Refusal)) throw error;
-            desk.notice(problemText(error));
-        }
-        await again();
+        }, tell);
+        await again().catch(tell);      // what was refused may have happened all the same
     }
 
     async function remove() {
         if (!(await desk.sure(t('sureDelete', { name: sale.name }), t('sureDeleteText'), t('delete')))) return;
         try {
             await desk.call('DELETE', `/v1/admin/sales/${id}`);
-            desk.go('sales');
+            if (isHere()) desk.go('sales');
             desk.announce(t('deleted'));
         } catch (error) {
-            if (!(error instanceof Refusal)) throw error;
-            desk.notice(problemText(error));
+            tell(error);
         }
     }
 
@@ -157,7 +156,17 @@ function itemEntries(item, digits) {
 
 const ITEM_FIELDS = ['name', 'sku', 'price', 'was', 'total', 'limit', 'image'];
 
-export async function saleForm({ main, console: desk }, id) {
+// The end of a sale that buyers know of: moving it asks first, and more plainly where it ends the sale at once.
+async function endAgreed(desk, id, endsMs) {
+    const sale = await desk.call('GET', `/v1/admin/sales/${id}`);      // it may have left the draft while one typed
+    if (sale.state === 'draft') return true;
+    const past = endsMs <= await desk.now();
+    const values = { name: sale.name, from: dateTime(sale.ends_at_ms), to: dateTime(endsMs) };
+    return past ? desk.sure(t('sureEndNow', values), t('sureEndNowText', values), t('close'))
+        : desk.sure(t('sureEnd', values), t('sureEndText', values), t('moveEnd'));
+}
+
+export async function saleForm({ main, console: desk, isHere }, id) {
     const sale = id ? await desk.call('GET', `/v1/admin/sales/${id}`) : null;
     const draft = !sale || sale.state === 'draft';
     const noon = new Date();
@@ -197,11 +206,11 @@ export async function saleForm({ main, console: desk }, id) {
     const made = [];        // by this form: where a later session is refused, saving again makes only those that are missing
     let tried = false;
     function judge() {
-        const read = draft ? readSale(texts(), digits()) : readChange(texts());
+        const read = draft ? readSale(texts(), digits(), sale ?? undefined) : readChange(texts(), sale);
         const more = sale ? { value: [] } : moreHours(hours.input.value, read.sale?.starts_at_ms ?? NaN);
         setText(hours.error, more.fault ? t(more.fault) : '');
         setAttr(hours.input, 'aria-invalid', more.fault ? 'true' : null);
-        if (more.fault) return { faults: new Map([...(read.faults ?? []), ['also_at', more]]) };
+        if (more.fault) read.faults = new Map([...(read.faults ?? []), ['also_at', more]]);
         read.more = more.value;
         const entries = [...Object.values(top).map((one) => [one.name, one]),
             ...items.flatMap((item, i) => ITEM_FIELDS.map((key) => [`item${i}.${key}`, item[key]]))];
@@ -212,6 +221,13 @@ export async function saleForm({ main, console: desk }, id) {
         }
         setText(said, tried && read.faults ? t('fixFirst') : '');
         return read;
+    }
+
+    // False: the second question was answered with no.
+    async function change(body) {
+        if ('ends_at_ms' in body && !(await endAgreed(desk, id, body.ends_at_ms))) return false;
+        if (Object.keys(body).length > 0) await desk.call('PUT', `/v1/admin/sales/${id}`, { body });
+        return true;
     }
 
     const button = el('button', { type: 'submit' }, t(sale ? 'save' : 'create'));
@@ -238,9 +254,12 @@ export async function saleForm({ main, console: desk }, id) {
         if (read.faults) return form.querySelector('[aria-invalid]')?.focus();
         button.disabled = true;
         try {
-            if (sale) await desk.call('PUT', `/v1/admin/sales/${id}`, { body: read.sale });
-            else for (const body of sessionsLeft(read.sale, read.more, made)) made.push(await desk.call('POST', '/v1/admin/sales', { body }));
-            desk.go(made.length > 1 ? 'sales' : `sales/${(sale ?? made[0]).id}`);
+            if (sale && !(await change(changesOf(sale, read.sale)))) {
+                button.disabled = false;
+                return;
+            }
+            if (!sale) for (const body of sessionsLeft(read.sale, read.more, made)) made.push(await desk.call('POST', '/v1/admin/sales', { body }));
+            if (isHere()) desk.go(made.length > 1 ? 'sales' : `sales/${(sale ?? made[0]).id}`);
             desk.announce(t(sale ? 'saved' : 'created'));
         } catch (error) {
             if (!(error instanceof Refusal)) throw error;

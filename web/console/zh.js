@@ -162,6 +162,11 @@ export default {
     sureDeleteText: '删除后无法恢复。',
     sureRestock: '为「{name}」补货 {n} 件？',
     sureRestockText: '立即可售，不能撤回。',
+    moveEnd: '更改结束时间',
+    sureEnd: '更改「{name}」的结束时间？',
+    sureEndText: '从 {from} 改为 {to}，买家立即可见。',
+    sureEndNow: '立即结束「{name}」？',
+    sureEndNowText: '新的结束时间 {to} 已经过去（原为 {from}）：场次会立即永久结束，不能再次开启。待付款的订单在期限内仍可付款。',
 
     editSale: '编辑场次',
     onlyNameEnd: '场次已不是草稿：只能修改名称和结束时间。',
