@@ -169,6 +169,22 @@ test('an act that nobody answers is told, and the screen stays', async () => {
     await page.context().close();
 });
 
+test('more orders that are refused are told of, and come when asked for again', async () => {
+    const { item } = await makeSale(server, { name: 'Crowded', total: 100, limit_per_user: 0 });
+    await loadTool(server, ['--item', item.id, '--users', 60, '--first-user', 50000, '--connections', 4, '--no-audit']);
+    const { page } = await openDesk(server);
+    await page.route(/\/v1\/admin\/orders\?.*after=/, (route) => route.fulfill({ status: 503, json: { code: 'degraded', detail: 'the ledger is away', retry: 'later' } }));
+    await page.evaluate((id) => { location.hash = `#/orders?item=${id}`; }, item.id);
+    await page.getByText('The first 50 orders; there are more.').waitFor();
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await page.locator('#notice').filter({ hasText: 'The server cannot do this just now.' }).waitFor();
+    await page.unroute(/\/v1\/admin\/orders\?.*after=/);
+    await page.getByRole('button', { name: 'Show more' }).click();
+    await until('all of them', async () => (await page.locator('.list tbody tr').count()) > 50);
+    await page.locator('#notice').waitFor({ state: 'hidden' });
+    await page.context().close();
+});
+
 test('the server\'s time: none before it is known, never the device\'s, and asked for again after a sleep', async () => {
     const hours = async (page) => {
         const [shown, device] = await page.evaluate(() => [document.getElementById('clock').textContent, new Date().toTimeString().slice(0, 8)]);
@@ -193,5 +209,60 @@ test('the server\'s time: none before it is known, never the device\'s, and aske
         performance.now = () => real() - 3600000;
     });
     await until('the time to be asked for again', async () => (await hours(page)) === 2);
+    await page.context().close();
+});
+
+test('refusals are told by reason, each with its code', async () => {
+    const { sale, item } = await makeSale(server, { name: 'Rare', total: 1 });
+    const order = await buyer(server, 7401).buy(item);
+    for (const user of [7402, 7403]) await assert.rejects(buyer(server, user).buy(item), /sold_out/);
+    const { page, errors } = await openDesk(server);
+    await goTo(page, `sales/${sale.id}/report`, 'Report: Sale of Rare');
+    const panel = page.locator('section', { has: page.getByRole('heading', { name: 'Turned away, by reason' }) });
+    assert.match(await panel.innerText(), /sold out \(sold_out\)\s+2/);
+    await page.route(`**/v1/admin/orders/${order.order_id}`, async (route) => {
+        const answer = await route.fetch();
+        return route.fulfill({ json: { ...await answer.json(), status: 'FAILED', reason: 'overloaded' } });
+    });
+    await goTo(page, `orders/${order.order_id}`, `Order ${order.order_id}`);
+    assert.match(await page.locator('.facts').innerText(), /Reason\s+too busy \(overloaded\)/);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('parked payments are reached from the live screen and by a tab, and sent round in their own queue', async () => {
+    const { page, errors } = await openDesk(server);
+    const sent = await asDistributed(page, { payments_queue: { away: false, ready: 0, retry: 0, parked: 3 } });
+    await page.reload();
+    const queues = page.locator('section', { has: page.getByRole('heading', { name: 'Queues' }) });
+    await queues.getByRole('link', { name: 'payments' }).click();
+    const tabs = page.getByRole('navigation', { name: 'Which queue' });
+    await tabs.getByRole('link', { name: 'payments' }).and(page.locator('[aria-current]')).waitFor();
+    assert.match(await page.getByRole('row', { name: /20000000002R/ }).innerText(), /wrong amount \(wrong_amount\)\s+p-9/);
+    assert.match(await page.getByRole('row', { name: /no payment/ }).innerText(), /not ours no payment\s+not understood \(bad_request\)/);
+    assert.match(await page.getByRole('row', { name: /of_tomorrow/ }).innerText(), /not ours \{"order_id":"<b>"\}/);
+    assert.deepEqual(await seriousFaults(page), []);
+    await page.getByRole('button', { name: 'Send round again' }).click();
+    await dialog(page).getByRole('button', { name: 'Send round again' }).click();
+    await page.getByText('Nothing is put aside.').waitFor();
+    assert.deepEqual(sent, [{ queue: 'payments' }]);
+    await tabs.getByRole('link', { name: 'orders' }).click();
+    await page.getByRole('row', { name: /given back 4 times/ }).waitFor();
+    assert.equal(await tabs.locator('[aria-current]').innerText(), 'Orders');
+    // Typed in, or sent by a colleague: it finds out by itself what there is.
+    await page.evaluate(() => { for (const key of Object.keys(sessionStorage)) if (key !== 'sluice.admin') sessionStorage.removeItem(key); });
+    await page.reload();
+    await tabs.getByRole('link', { name: 'payments' }).waitFor();
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('of one queue alone there is nothing to choose', async () => {
+    const { page } = await openDesk(server);
+    await asDistributed(page);
+    await page.reload();
+    await page.getByRole('heading', { name: 'Queues' }).waitFor();
+    await goTo(page, 'queue', 'Put aside in the queue');
+    assert.equal(await page.getByRole('navigation', { name: 'Which queue' }).count(), 0);
     await page.context().close();
 });

@@ -106,6 +106,14 @@ test('every difference that the server may tell of has its words', async () => {
     for (const kind of kinds) assert.ok(`d_${kind}` in en, kind);
 });
 
+test('every reason that the server may give has its words', async () => {
+    const { default: en } = await import(new URL('en.js', folder));
+    const header = readFileSync(new URL('../../src/core/types.h', import.meta.url), 'utf8');
+    const codes = [...header.matchAll(/X\(REFUSAL_\w+, \d+, "(\w+)"/g)].map((found) => found[1]).filter((code) => code !== 'none');
+    assert.ok(codes.length >= 30);
+    for (const code of codes) assert.ok(`w_${code}` in en, code);
+});
+
 test('both languages have the same keys and fill in the same values', async () => {
     const { default: en } = await import(new URL('en.js', folder));
     const { default: zh } = await import(new URL('zh.js', folder));
@@ -116,6 +124,6 @@ test('both languages have the same keys and fill in the same values', async () =
     for (const [, key] of code.matchAll(/\bt\('(\w+)'/g)) assert.ok(key in en, `${key} exists`);
     for (const [, key] of code.matchAll(/data-t(?:-label)?="(\w+)"/g)) assert.ok(key in en, `${key} exists`);
     for (const key of Object.keys(en)) {
-        assert.ok(/^(c|s|st|is|sg|d|v|f)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
+        assert.ok(/^(c|s|st|is|sg|d|v|f|w)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
     }
 });

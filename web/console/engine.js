@@ -33,12 +33,20 @@ function segmentRow() {
     };
 }
 
-const QUEUES = [['queue', 'q_orders'], ['payments_queue', 'q_payments']];
+const QUEUES = [['queue', 'q_orders', '#/queue'], ['payments_queue', 'q_payments', '#/queue?queue=payments']];
 
+// A cell is its text, or [text, the address it leads to].
 function tableRows(body, rows) {
     keepOrder(body, rows.map((cells, i) => {
         const row = body.children[i] ?? el('tr', {}, el('th', { scope: 'row' }), ...cells.slice(1).map(() => el('td', {})));
-        cells.forEach((text, k) => setText(row.children[k], text));
+        cells.forEach((cell, k) => {
+            const [text, href] = Array.isArray(cell) ? cell : [cell];
+            const box = row.children[k];
+            if (!href) return setText(box, text);
+            if (!box.firstElementChild) box.replaceChildren(el('a', {}));
+            setAttr(box.firstElementChild, 'href', href);
+            return setText(box.firstElementChild, text);
+        });
         return row;
     }));
 }
@@ -68,8 +76,8 @@ export function enginePanels() {
             }));
             const there = QUEUES.filter(([key]) => message[key]);
             queues.node.hidden = there.length === 0;
-            tableRows(queues.body, there.map(([key, label]) => [t(label) + (message[key].away ? ` (${t('away')})` : ''),
-                ...['ready', 'retry', 'parked'].map((name) => compact(message[key][name]))]));
+            tableRows(queues.body, there.map(([key, label, href]) => [[t(label) + (message[key].away ? ` (${t('away')})` : ''), href],
+                ...['ready', 'retry', 'parked'].map((name) => compact(message[key][name] ?? 0))]));
             leases.node.hidden = !message.leases?.length;
             tableRows(leases.body, (message.leases ?? []).map((lease) => [lease.name, lease.holder, number(lease.token), dateTime(lease.until_ms)]));
         },

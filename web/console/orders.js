@@ -5,7 +5,7 @@
 
 import { Refusal } from '/assets/net.js';
 import { el, setText } from '/assets/tools.js';
-import { t, dateTime, money, number } from '/assets/console/words.js';
+import { t, dateTime, money, number, problemText, reasonText } from '/assets/console/words.js';
 
 const STATUSES = ['QUEUED', 'LOCKED', 'PAID', 'EXPIRED', 'CANCELLED', 'FAILED'];
 const FIELDS = ['user', 'item', 'sale', 'status'];
@@ -68,7 +68,10 @@ export async function ordersScreen({ main, console: desk, query }) {
     }
     more.addEventListener('click', async () => {
         more.disabled = true;
-        await load().catch((error) => { if (!(error instanceof Refusal)) throw error; });
+        await load().then(() => desk.notice(''), (error) => {
+            if (!(error instanceof Refusal)) throw error;
+            desk.notice(problemText(error));
+        });
         more.disabled = false;
     });
     await load();
@@ -87,7 +90,7 @@ export async function orderScreen({ main, console: desk }, id) {
         ['made', dateTime(order.created_at_ms)],
         ['payBy', dateTime(order.pay_by_ms)],
         ['payment', order.payment_id ?? '—'],
-        ['reason', order.reason ?? '—'],
+        ['reason', order.reason ? reasonText(order.reason) : '—'],
     ];
     const events = order.history.map((event) => el('tr', {},
         el('td', {}, dateTime(event.at_ms)), el('td', {}, statusChip(event.status))));

@@ -6,7 +6,7 @@
 
 import { Refusal } from '/assets/net.js';
 import { el } from '/assets/tools.js';
-import { t, clockTime, dateTime, duration, micros, money, number, problemText, rangeText, wholeMoney, LANG } from '/assets/console/words.js';
+import { t, clockTime, dateTime, duration, micros, money, number, problemText, rangeText, reasonText, wholeMoney, LANG } from '/assets/console/words.js';
 import { layers } from '/assets/console/facts.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -149,6 +149,14 @@ function funnelPanel(report, ofMany) {
     ]), el('p', { class: 'help' }, !funnel.since_ms ? t('r_notCounted') : `${t('r_counted', { time: dateTime(funnel.since_ms) })} ${funnel.from_the_start ? '' : t('r_notAll')} ${ofMany ? t('r_ofFront') : ''}`));
 }
 
+// The layers above put several reasons together; here each stands for itself, the most frequent first.
+function reasonsPanel(report) {
+    if (!report.funnel.since_ms) return '';
+    const rows = Object.entries(report.rejects).sort(([, a], [, b]) => b - a);
+    return panel(t('r_reasons'), rows.length === 0 ? el('p', { class: 'help' }, t('r_noFaults'))
+        : flows(rows.map(([code, n]) => ({ label: reasonText(code), n, kind: 'flow-away' }))));
+}
+
 export async function reportScreen({ main, console: desk }, id) {
     const [report, ofMany] = await Promise.all([desk.call('GET', `/v1/admin/sales/${id}/report`), desk.isOneOfMany()]);
     const file = URL.createObjectURL(new Blob([JSON.stringify(report, null, 2)], { type: 'application/json' }));
@@ -179,7 +187,7 @@ export async function reportScreen({ main, console: desk }, id) {
                 panel(t('r_rush'), courseChart(report.course.rush, t('r_rush'))),
                 panel(t('r_whole'), courseChart(report.course.whole, t('r_whole'))),
                 ...report.items.map((item) => itemPanel(item, report.currency))),
-            el('div', { class: 'stack' }, funnelPanel(report, ofMany), comparedPanel(report), faultsPanel(report))));
+            el('div', { class: 'stack' }, funnelPanel(report, ofMany), reasonsPanel(report), comparedPanel(report), faultsPanel(report))));
     return () => {
         URL.revokeObjectURL(file);
         if (made) URL.revokeObjectURL(made);

@@ -20,6 +20,9 @@ export function problemText(refusal) {
     return known ?? (refusal.detail || t('c_no_answer'));
 }
 
+// Why an order, a message or a request was refused: in words, and the code that logs and calls have.
+export const reasonText = (code) => (WORDS[`w_${code}`] ? t('reasonCode', { reason: WORDS[`w_${code}`], code }) : code);
+
 // Every element below `root` with data-t shows that text, and one with data-t-label is called so.
 export function translate(root) {
     for (const node of root.querySelectorAll('[data-t]')) node.textContent = t(node.dataset.t);
