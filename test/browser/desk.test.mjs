@@ -185,6 +185,17 @@ test('more orders that are refused are told of, and come when asked for again', 
     await page.context().close();
 });
 
+test('the notice of a feed that was refused goes away when the feed is back', async () => {
+    const { page } = await openDesk(server);
+    await page.route('**/v1/admin/live', (route) => route.fulfill({ status: 503, json: { code: 'overloaded', retry: 'later' } }));
+    await page.reload();
+    await page.locator('#notice:not([hidden])').waitFor();
+    await page.unroute('**/v1/admin/live');
+    await page.getByText('All well').waitFor();
+    await page.locator('#notice').waitFor({ state: 'hidden' });
+    await page.context().close();
+});
+
 test('the server\'s time: none before it is known, never the device\'s, and asked for again after a sleep', async () => {
     const hours = async (page) => {
         const [shown, device] = await page.evaluate(() => [document.getElementById('clock').textContent, new Date().toTimeString().slice(0, 8)]);
@@ -209,6 +220,34 @@ test('the server\'s time: none before it is known, never the device\'s, and aske
         performance.now = () => real() - 3600000;
     });
     await until('the time to be asked for again', async () => (await hours(page)) === 2);
+    await page.context().close();
+});
+
+test('the big latency is that of the last seconds, and a dash where nothing was measured', async () => {
+    const { item } = await makeSale(server, { name: 'Quick', total: 50, limit_per_user: 0 });
+    await buyer(server, 7301).buy(item);
+    const { page, errors } = await openDesk(server);
+    const big = page.locator('.figure-big', { hasText: 'buy answered, p99' });
+    const told = page.getByRole('row', { name: /buy → 202/ }).locator('td');
+    await until('all of it to be over', async () => /last \d+ s/.test(await big.innerText()) && (await told.nth(1).innerText()) === '—');
+    assert.equal(await big.locator('.figure-value').innerText(), '—');
+    assert.match(await told.nth(3).innerText(), /\d (µs|ms|s)$/, 'since the start there is something');
+    await buyer(server, 7302).buy(item);
+    await until('the new one', async () => /\d (µs|ms|s)$/.test(await big.locator('.figure-value').innerText()));
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('the live screen is as wide as a phone', async () => {
+    const { item } = await makeSale(server, { name: 'Narrow', total: 50 });
+    const { page, errors } = await openDesk(server, { viewport: { width: 360, height: 740 } });
+    await page.getByRole('row', { name: /buy → 202/ }).waitFor();
+    await buyer(server, 7311).buy(item);
+    await until('a figure', async () => /\d/.test(await page.locator('.figure-big', { hasText: 'p99' }).locator('.figure-value').innerText()));
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), 0);
+    const edges = await page.locator('.figure-big').evaluateAll((nodes) => nodes.map((node) => Math.round(node.getBoundingClientRect().width)));
+    assert.equal(new Set(edges).size, 1, 'as wide as each other');
+    assert.deepEqual(errors, []);
     await page.context().close();
 });
 

@@ -23,11 +23,12 @@ const OLD_AFTER_MS = 3500;  // three messages did not come
 const TIME_STEPS = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 180, 300];
 const WHOLE_STEPS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((n) => [n, 2 * n, 5 * n]);
 
-// What one looks for first is large; the rest is beside it. `front`: counted by the server that answers, alone.
+// What one looks for first is large; the rest is beside it. `front`: counted by the server that answers, alone; `recent`:
+// of the last seconds, and it says how many.
 const FIGURES = [
     { key: 'wonPerS', of: (now) => now.rate.accepted, big: true, front: true },
     { key: 'refusedPerS', of: (now) => now.rate.refused, big: true, front: true },
-    { key: 'buyP99', of: (now) => (now.latencies?.buy_answer?.count === 0 ? null : now.latencies?.buy_answer?.p99_us), write: micros, big: true, front: true },
+    { key: 'buyP99', of: (now) => (now.recent?.buy_answer?.count ? now.recent.buy_answer.p99_us : null), write: micros, big: true, front: true, recent: true },
     { key: 'requestsPerS', of: (now) => now.rate.requests, front: true },
     { key: 'toBook', of: (now) => (now.engine === 'distributed' ? undefined : now.backlog) },
     { key: 'outboxDepth', of: (now) => now.outbox?.depth },
@@ -42,13 +43,14 @@ const WON = ['accepted', 'locked', 'paid'];
 const LOST = ['expired', 'cancelled', 'failed'];
 
 // Shown where several servers answer, and one of them counts only what it was asked itself.
+const overLast = () => el('span', { class: 'help over-last' });
 const ofFront = () => el('span', { class: 'of-front', hidden: true }, t('ofThisFront'));
 
 // ---------------------------------------------------------------- drawing
 
-function figure({ key, big, front }) {
+function figure({ key, big, front, recent }) {
     const value = el('dd', { class: 'figure-value' }, '—');
-    const node = el('div', { class: big ? 'figure figure-big' : 'figure' }, el('dt', {}, t(key), ' ', front ? ofFront() : ''), value);
+    const node = el('div', { class: big ? 'figure figure-big' : 'figure' }, el('dt', {}, t(key), ' ', recent ? overLast() : '', ' ', front ? ofFront() : ''), value);
     return { node, value, big };
 }
 
@@ -172,12 +174,13 @@ export async function liveScreen({ main, console: desk, isHere }) {
             el('div', { class: 'stack' },
                 el('section', { class: 'panel' }, el('h2', {}, t('ratesTitle'), ' ', ofFront()), box, chartKeys()),
                 flow.node,
-                el('section', { class: 'panel' }, el('h2', {}, t('latencyTitle'), ' ', el('span', { class: 'help' }, t('latencyOf')), ' ', ofFront()),
+                el('section', { class: 'panel' }, el('h2', {}, t('latencyTitle'), ' ', overLast(), ' ', ofFront()),
                     el('table', { class: 'numbers' },
-                        el('thead', {}, el('tr', {}, el('td', {}), ...['p50', 'p99', 'p999'].map((key) => el('th', { scope: 'col' }, t(key))))),
+                        el('thead', {}, el('tr', {}, el('td', {}), ...['p50', 'p99', 'p999', 'sinceStart'].map((key) => el('th', { scope: 'col', class: key === 'sinceStart' ? 'since' : null }, t(key))))),
                         latency)),
                 ...engine.right)));
     const fronts = main.querySelectorAll('.of-front');
+    const lasts = main.querySelectorAll('.over-last');
     const { chart, stop: stopChart } = chartOf(box);
 
     const rows = new Map();         // item id -> its row
@@ -185,6 +188,7 @@ export async function liveScreen({ main, console: desk, isHere }) {
     const points = [[], [], [], []];
     let before = null;
     let heardAt = performance.now();
+    let complained = false;         // in the notice, until the feed is back
 
     function draw(message) {
         const now = { ...message, rate: rates(before, message) };
@@ -200,15 +204,18 @@ export async function liveScreen({ main, console: desk, isHere }) {
         }));
         noItems.hidden = message.items.length > 0;
         fronts.forEach((note) => { note.hidden = message.engine !== 'distributed'; });
+        const seconds = Math.round((message.recent?.window_ms ?? 0) / 1000);
+        lasts.forEach((note) => setText(note, seconds ? t('latencyOf', { n: seconds }) : ''));
         flow.draw(message);
         engine.draw(message);
         keepOrder(latency, LATENCIES
             .filter(([key]) => message.latencies?.[key]?.count > 0 || (key === 'buy_answer' && message.latencies?.[key]))
             .map(([key, label]) => {
-                if (!latencyRows.has(key)) latencyRows.set(key, el('tr', {}, el('th', { scope: 'row' }, t(label)), el('td', {}), el('td', {}), el('td', {})));
+                if (!latencyRows.has(key)) latencyRows.set(key, el('tr', {}, el('th', { scope: 'row' }, t(label)), ...['', '', '', 'since'].map((name) => el('td', { class: name || null }))));
                 const row = latencyRows.get(key);
-                const { count, p50_us: p50, p99_us: p99, p999_us: p999 } = message.latencies[key];
-                [p50, p99, p999].forEach((us, k) => setText(row.children[k + 1], count ? micros(us) : '—'));
+                const [last, all] = [message.recent?.[key], message.latencies[key]];
+                [last?.p50_us, last?.p99_us, last?.p999_us].forEach((us, k) => setText(row.children[k + 1], last?.count ? micros(us) : '—'));
+                setText(row.children[4], all.count ? micros(all.p99_us) : '—');
                 return row;
             }));
         [message.now_ms / 1000, now.rate.requests, now.rate.accepted, now.rate.refused].forEach((value, i) => points[i].push(value));
@@ -235,6 +242,8 @@ export async function liveScreen({ main, console: desk, isHere }) {
                     onEvent: ({ event, data }) => {
                         if (event !== 'live') return;
                         heardAt = performance.now();
+                        if (complained) desk.notice('');
+                        complained = false;
                         pause = 500;
                         draw(JSON.parse(data));
                         judge();
@@ -243,7 +252,10 @@ export async function liveScreen({ main, console: desk, isHere }) {
             } catch (refusal) {
                 // The token may have been changed while we watched: the next call that asks will say so.
                 if (refusal.status === 401 || refusal.status === 403) await desk.call('GET', '/v1/admin/sales?limit=1').catch(() => {});
-                else if (refusal.status) desk.notice(problemText(refusal));
+                else if (refusal.status && isHere()) {
+                    desk.notice(problemText(refusal));
+                    complained = true;
+                }
             }
             await sleep(jitter(pause));
         }
