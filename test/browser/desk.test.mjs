@@ -305,3 +305,33 @@ test('of one queue alone there is nothing to choose', async () => {
     assert.equal(await page.getByRole('navigation', { name: 'Which queue' }).count(), 0);
     await page.context().close();
 });
+
+test('signing in, orders, forms, dialogs and the comparison have no serious fault of accessibility, in either language', async () => {
+    const { sale, item } = await makeSale(server, { name: 'Fair', total: 5 });
+    const draft = await makeDraft('Fair draft');
+    const order = await buyer(server, 7501).buy(item);
+    for (const look of [{ locale: 'en-US', colorScheme: 'dark' }, { locale: 'zh-CN', colorScheme: 'light', viewport: { width: 390, height: 800 } }]) {
+        const { page } = await openPage(server, look, '/console');
+        await page.getByRole('button').first().click();
+        await page.locator('#token-error:not(:empty)').waitFor();
+        assert.deepEqual(await seriousFaults(page), [], `signing in, ${look.locale}`);
+        await page.fill('#token', adminToken(server));
+        await page.keyboard.press('Enter');
+        await page.locator('.figures').first().waitFor();
+        assert.match(await page.getByRole('navigation').getAttribute('aria-label'), look.locale === 'zh-CN' ? /^[\u4e00-\u9fff]+$/ : /^Screens$/);
+        for (const screen of [`orders/${order.order_id}`, `sales/${sale.id}/edit`, `sales/${draft.id}/edit`, 'check', `orders?item=${item.id}`]) {
+            await page.evaluate((where) => { location.hash = `#/${where}`; }, screen);
+            await until(screen, () => page.evaluate((where) => location.hash === `#/${where}` && !document.querySelector('main [aria-busy]') && document.querySelector('main h1'), screen));
+            if (screen === 'check') {
+                await page.locator('main button').first().click();
+                await page.locator('.check-result.good').waitFor();
+            }
+            assert.deepEqual(await seriousFaults(page), [], `${screen}, ${look.locale}`);
+        }
+        await page.evaluate((id) => { location.hash = `#/sales/${id}`; }, sale.id);
+        await page.locator('.acts .danger').click();
+        await page.locator('dialog[open]').waitFor();
+        assert.deepEqual(await seriousFaults(page), [], `a dialog, ${look.locale}`);
+        await page.context().close();
+    }
+});

@@ -4,10 +4,12 @@
  */
 
 import { mkdirSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { asDistributed } from './desk.mjs';
 import { adminToken, buyer, getSales, loadTool, openContext, openItem, operate, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
-const OUT = fileURLToPath(new URL('../../docs/screenshots/', import.meta.url));
+const OUT = resolve(process.env.SCREENSHOTS ?? fileURLToPath(new URL('../../docs/screenshots', import.meta.url)));
 const wanted = process.argv.slice(2);
 const PHONE = { viewport: { width: 360, height: 740 }, deviceScaleFactor: 1.5 };
 const DESK = { viewport: { width: 1280, height: 800 }, deviceScaleFactor: 1 };
@@ -25,8 +27,8 @@ async function shoot(page, name, { full = false } = {}) {
     await page.evaluate(() => Promise.all([...document.images].map((image) => image.decode().catch(() => {}))));
     await page.evaluate(() => scrollTo(0, 0));
     await page.waitForTimeout(700);   // bars finish growing
-    await page.screenshot({ path: `${OUT}${name}.png`, fullPage: full });
-    console.log(`docs/screenshots/${name}.png`);
+    await page.screenshot({ path: `${OUT}/${name}.png`, fullPage: full });
+    console.log(`${OUT}/${name}.png`);
     await page.context().close();
 }
 
@@ -161,29 +163,52 @@ job(['login-phone-en-light'], async (name) => {
 });
 
 let desk = null;
-let wares = [];
+let shown = null;       // the sale whose report is read
+let wares = [];         // its items
 
 // A server of its own, so that the operator sees the demonstration and not what the other pictures needed; under load, so
-// that there is something to see.
-async function consoleAt(name, hash, ready) {
-    if (!desk) {
-        desk = await startServer();
-        wares = (await getSales(desk)).find((sale) => sale.state === 'open').items;   // others open meanwhile
-        await operate(desk, `/v1/admin/items/${wares.at(-1).id}/restock`, { add: 8000, request_id: 'enough-to-go-on' });
-        await rush(5, 300);
-    }
+// that there is something to see; with a sale that is over, to be compared with.
+async function startDesk() {
+    desk = await startServer();
+    const sale = (await getSales(desk)).find((one) => one.state === 'open');   // others open meanwhile
+    const { now_ms: now } = await (await fetch(`${desk.url}/v1/time`)).json();
+    const morning = await operate(desk, '/v1/admin/sales', {
+        name: 'Morning · 早场', starts_at_ms: now - 7200000, ends_at_ms: now + 600000, pay_within_s: 900,
+        items: [{ name: 'Coffee voucher · 咖啡兑换券', price_cents: 990, total: 300, limit_per_user: 1 }],
+    });
+    await operate(desk, `/v1/admin/sales/${morning.id}/open`);
+    await rush(morning.items, 3, 160);
+    await operate(desk, `/v1/admin/sales/${morning.id}/close`);
+    wares = sale.items;
+    shown = sale;
+    await operate(desk, `/v1/admin/items/${wares.at(-1).id}/restock`, { add: 8000, request_id: 'enough-to-go-on' });
+    await rush(wares, 5, 300);
+    await rush(wares.slice(1, 2), 2, 60, '--users', 6, '--orders-per-user', 20);    // who wants more than the limit
+}
+
+async function openConsole(name) {
+    if (!desk) await startDesk();
     const page = await (await openContext(options(name))).newPage();
     await page.goto(`${desk.url}/console`);
     await page.locator('#token').fill(adminToken(desk));
     await page.keyboard.press('Enter');
     await page.locator('.figures').first().waitFor();
-    if (hash !== 'live') {
-        await page.evaluate((to) => { location.hash = `#/${to}`; }, hash);
-        await page.locator(`main ${ready}`).first().waitFor();
-        return shoot(page, name);
-    }
-    for (const [seconds, perSecond] of [[12, 60], [15, 240], [12, 120]]) await rush(seconds, perSecond);   // the chart's course
-    const load = rush(12, 180);
+    return page;
+}
+
+// `where` is the address behind `#`, or makes it; `steps` are taken when `ready` is there.
+async function consoleAt(name, where, ready, { steps = async () => {}, full = false } = {}) {
+    const page = await openConsole(name);
+    await page.evaluate((to) => { location.hash = `#/${to}`; }, typeof where === 'string' ? where : await where());
+    await page.locator(`main ${ready}`).first().waitFor();
+    await steps(page);
+    await shoot(page, name, { full });
+}
+
+async function consoleLive(name) {
+    const page = await openConsole(name);
+    for (const [seconds, perSecond] of [[12, 60], [15, 240], [12, 120]]) await rush(wares, seconds, perSecond);   // the chart's course
+    const load = rush(wares, 12, 180);
     await page.waitForTimeout(7000);
     await shoot(page, name, { full: true });
     await load;
@@ -192,16 +217,51 @@ async function consoleAt(name, hash, ready) {
 let came = 1;
 
 // Buyers for so many seconds, so many new ones in each: some pay, some give up, most come too late for what is scarce.
-async function rush(seconds, perSecond) {
+async function rush(items, seconds, perSecond, ...more) {
     const first = came;
     came += 100000;
-    await loadTool(desk, ['--item', wares.map((item) => item.id).join(), '--mode', 'open', '--rate', perSecond, '--duration', seconds, '--users', 100000,
-        '--first-user', first, '--connections', 200, '--pay', 75, '--cancel', 40, '--duplicates', 5, '--no-audit']);
+    await loadTool(desk, ['--item', items.map((one) => one.id).join(), '--mode', 'open', '--rate', perSecond, '--duration', seconds, '--users', 100000,
+        '--first-user', first, '--connections', 200, '--pay', 75, '--cancel', 40, '--duplicates', 5, '--no-audit', ...more]);
 }
 
-job(['console-live-desk-en-light', 'console-live-desk-zh-dark'], (name) => consoleAt(name, 'live'));
+job(['console-live-desk-en-light', 'console-live-desk-zh-dark', 'console-live-phone-en-dark', 'console-live-phone-zh-light'], consoleLive);
 job(['console-sales-desk-en-light', 'console-sales-desk-zh-dark', 'console-sales-phone-en-light'], (name) => consoleAt(name, 'sales', 'table, .row, a'));
 job(['console-orders-desk-en-dark', 'console-orders-desk-zh-light'], (name) => consoleAt(name, 'orders', 'table, form'));
+
+job(['console-order-desk-en-light', 'console-order-phone-zh-dark'], (name) => consoleAt(name, async () => {
+    const answer = await fetch(`${desk.url}/v1/admin/orders?status=PAID&limit=1`, { headers: { authorization: `Bearer ${adminToken(desk)}` } });
+    return `orders/${(await answer.json()).orders[0].order_id}`;
+}, '.facts'));
+
+job(['console-report-desk-en-light', 'console-report-desk-zh-dark'], (name) => consoleAt(name, () => `sales/${shown.id}/report`, 'svg.course', { full: true }));
+
+job(['console-form-desk-en-light', 'console-form-phone-zh-light'], (name) => consoleAt(name, 'sales/new', '.sale-form', {
+    steps: async (page) => {
+        const values = { name: 'Singles Day · 双十一', also_at: '14:00, 20:00', pay_url: 'https://shop.example/pay/{order_id}' };
+        for (const [field, value] of Object.entries(values)) await page.locator(`.fields [name="${field}"]`).fill(value);
+        const item = { name: 'Mechanical keyboard · 机械键盘', sku: 'KB-75', price: '199.00', was: '99.00', total: '500', limit: '1' };
+        for (const [field, value] of Object.entries(item)) await page.locator(`.item-form [name="${field}"]`).fill(value);
+        await page.locator('.item-form [name="was"]').blur();    // lower than the price: the form says so
+    },
+}));
+
+job(['console-check-desk-en-light', 'console-check-desk-zh-dark'], (name) => consoleAt(name, 'check', 'button', {
+    steps: async (page) => {
+        await page.locator('main button').first().click();
+        await page.locator('.check-result.good').waitFor();
+    },
+}));
+
+// One process has no queue: what a distributed engine would answer.
+job(['console-queue-desk-en-light', 'console-queue-desk-zh-dark'], async (name) => {
+    const page = await openConsole(name);
+    await asDistributed(page, { payments_queue: { away: false, ready: 0, retry: 0, parked: 3 } });
+    await page.reload();
+    await page.locator('.segment').first().waitFor();
+    await page.evaluate((to) => { location.hash = to; }, name.includes('zh') ? '#/queue?queue=payments' : '#/queue');
+    await page.locator('main .tabs').waitFor();
+    await shoot(page, name);
+});
 
 try {
     for (const { name, work } of jobs) await work(name);
