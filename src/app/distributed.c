@@ -12,6 +12,7 @@
 #include "app/heralding.h"
 #include "app/outages.h"
 #include "app/pulsing.h"
+#include "app/settings.h"
 #include "backend/amqp/queue_amqp.h"
 #include "backend/mariadb/ledger_mariadb.h"
 #include "backend/redis/segments_redis.h"
@@ -284,16 +285,6 @@ static int64_t await_now_ms(void *context)
 
 /* ---- making it ---- */
 
-static void set_dials(struct dials *dials, const struct config *config)
-{
-    atomic_store(&dials->line, config->spool_line);
-    atomic_store(&dials->line_ms, config->spool_line_s * 1000);
-    atomic_store(&dials->stale_ms, config->relay_stale_s * 1000);
-    atomic_store(&dials->direct_after_ms, config->relay_direct_after_s * 1000);
-    atomic_store(&dials->direct_outbox, config->relay_direct_outbox);
-    atomic_store(&dials->direct_rate, config->relay_direct_rate);
-}
-
 int distributed_open(const struct config *config, uint32_t loops, struct clock_port *clock,
                      struct distributed **ret_distributed)
 {
@@ -309,7 +300,7 @@ int distributed_open(const struct config *config, uint32_t loops, struct clock_p
     wishes_init(&distributed->wishes);
     atomic_store(&distributed->places.clock_is_off, true); /* until it has been compared */
     distributed->config = config;
-    set_dials(&distributed->dials, config);
+    settings_dials(&distributed->dials, config);
     distributed->roles = config_roles(config->server_roles);
     distributed->loops = loops;
     distributed->clock = clock;
@@ -675,6 +666,7 @@ static int make_reconciler(struct distributed *distributed)
     parts->shared.reconciler = distributed->reconciler;
     redriver_init(&distributed->redriver, distributed->parked, distributed->clock,
                   config->amqp_redrive_s * 1000);
+    distributed->redriver.stopping = &distributed->stopping;
     return error;
 }
 
@@ -747,7 +739,7 @@ int distributed_start(struct distributed *distributed, struct assembly *parts)
 
 void distributed_reload(struct distributed *distributed, const struct config *config)
 {
-    set_dials(&distributed->dials, config);
+    settings_dials(&distributed->dials, config);
 }
 
 /* ---- its end ---- */

@@ -78,3 +78,13 @@ void settings_free(struct front_settings *newest)
         newest = older;
     }
 }
+
+void settings_dials(struct dials *dials, const struct config *config)
+{
+    atomic_store(&dials->line, config->spool_line);
+    atomic_store(&dials->line_ms, config->spool_line_s * 1000);
+    atomic_store(&dials->stale_ms, config->relay_stale_s * 1000);
+    atomic_store(&dials->direct_after_ms, config->relay_direct_after_s * 1000);
+    atomic_store(&dials->direct_outbox, config->relay_direct_outbox);
+    atomic_store(&dials->direct_rate, config->relay_direct_rate);
+}

@@ -9,6 +9,7 @@
 
 #include "app/config.h"
 #include "app/secrets.h"
+#include "flow/dials.h"
 #include "http/front.h"
 
 /* ERR_NOMEM: everything stays as it was. connections: of each loop, as the file limit allows. */
@@ -17,5 +18,8 @@ int settings_publish(struct front_shared *shared, struct front_settings **newest
                      uint32_t connections);
 /* Frees them all; NULL is fine. No loop runs any more. */
 void settings_free(struct front_settings *newest);
+
+/* How far the distributed engine gives way; whoever uses the dials sees each new value at once. */
+void settings_dials(struct dials *dials, const struct config *config);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "flow/redriver.h"
 #include "obs/log.h"
 
 static int look(struct queue *queue, struct parking_call *call)
@@ -20,30 +21,10 @@ static int look(struct queue *queue, struct parking_call *call)
     return error;
 }
 
-/* At most as many as there were: what is parked again meanwhile waits for the next time. The broker
- * counts late, so a batch is looked for whatever it says. */
-static int redrive(struct parking *parking, struct queue *queue, struct parking_call *call)
+static int send_round(struct parking *parking, struct queue *queue, struct parking_call *call)
 {
-    struct queue_message *room = calloc(PARKING_BATCH, sizeof(*room));
-    int error = room == NULL ? ERR_NOMEM : queue_depths(queue, &call->depths);
-    uint64_t most = call->limit == 0 ? PARKING_SENT_MAX : call->limit;
-    uint64_t left = call->depths.parked > PARKING_BATCH ? call->depths.parked : PARKING_BATCH;
-    left = left < most ? left : most;
-    while (error == 0 && left > 0) {
-        size_t count = 0;
-        if (atomic_load(&parking->stopping)) {
-            error = ERR_CLOSED;
-            break;
-        }
-        error =
-            queue_parked(queue, room, left < PARKING_BATCH ? left : PARKING_BATCH, true, &count);
-        if (error != 0 || count == 0) {
-            break;
-        }
-        call->sent += count;
-        left -= count;
-    }
-    free(room);
+    int error = redrive(queue, call->limit == 0 ? PARKING_SENT_MAX : call->limit,
+                        &parking->stopping, &call->sent);
     if (call->sent > 0) {
         log_event(LOG_INFO, "queue.redriven",
                   LOG_STR("queue", call->which == PARKING_PAYMENTS ? "payments" : "orders"),
@@ -58,7 +39,7 @@ static void answer(struct parking *parking, struct parking_call *call)
     uint32_t loop = call->loop;
     call->error = queue == NULL                     ? ERR_NOTFOUND
                   : atomic_load(&parking->stopping) ? ERR_CLOSED
-                  : call->redrive                   ? redrive(parking, queue, call)
+                  : call->redrive                   ? send_round(parking, queue, call)
                                                     : look(queue, call);
     mailbox_post(&parking->outboxes[loop], &call->post);
     waker_wake(engine_waker(parking->engine, loop));

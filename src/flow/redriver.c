@@ -4,11 +4,8 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "obs/log.h"
-
-#define AT_ONCE 64
-/* Of one round; the rest waits for the next. */
-#define ROUND_MAX 100000
 
 static int64_t now_ms(const struct redriver *redriver)
 {
@@ -22,40 +19,35 @@ void redriver_init(struct redriver *ret_redriver, struct queue *queue, struct cl
     ret_redriver->next_ms = now_ms(ret_redriver) + every_ms;
 }
 
-/* A piece of what lies there. 0, and a count of 0: that was all. */
-static int send_piece(struct redriver *redriver, size_t *ret_count)
+int redrive(struct queue *queue, uint64_t most, const _Atomic bool *stopping, uint64_t *ret_sent)
 {
-    struct queue_message *messages = calloc(AT_ONCE, sizeof(*messages));
-    int error = messages == NULL
-                    ? ERR_NOMEM
-                    : queue_parked(redriver->queue, messages, AT_ONCE, true, ret_count);
-    free(messages);
+    struct queue_depths depths = {0};
+    struct queue_message *room = calloc(PARKING_BATCH, sizeof(*room));
+    int error = room == NULL ? ERR_NOMEM : queue_depths(queue, &depths);
+    uint64_t left = depths.parked > PARKING_BATCH ? depths.parked : PARKING_BATCH;
+    left = left < most ? left : most;
+    *ret_sent = 0;
+    while (error == 0 && left > 0) {
+        size_t count = 0;
+        error = stopping != NULL && atomic_load(stopping)
+                    ? ERR_CLOSED
+                    : queue_parked(queue, room, left < PARKING_BATCH ? left : PARKING_BATCH, true,
+                                   &count);
+        *ret_sent += count;
+        left = count == 0 ? 0 : left - count;
+    }
+    free(room);
     return error;
 }
 
 uint64_t redriver_turn(struct redriver *redriver, bool may)
 {
-    struct queue_depths depths = {0};
     uint64_t sent = 0;
     if (redriver->queue == NULL || redriver->every_ms == 0 ||
         now_ms(redriver) < redriver->next_ms) {
         return 0;
     }
-    if (!may) {
-        redriver->next_ms = now_ms(redriver) + redriver->every_ms;
-        return 0;
-    }
-    /* At most as many as lie there now, so that what comes back at once is not sent for ever. The
-     * broker counts late: one piece is tried where it counts none. */
-    int error = queue_depths(redriver->queue, &depths);
-    uint64_t most = depths.parked < ROUND_MAX ? depths.parked : ROUND_MAX;
-    size_t count = 1;
-    for (uint64_t tried = 0; error == 0 && count > 0 && (tried == 0 || tried < most);
-         tried += count) {
-        count = 0;
-        error = send_piece(redriver, &count);
-        sent += count;
-    }
+    int error = may ? redrive(redriver->queue, PARKING_SENT_MAX, redriver->stopping, &sent) : 0;
     if (error == 0) {
         redriver->next_ms = now_ms(redriver) + redriver->every_ms;
     }

@@ -26,8 +26,11 @@ function segmentRow() {
                 setText(stock, `${number(segment.available)} ${t('available')} · ${number(segment.locked)} ${t('locked')} · ${number(segment.sold)} ${t('sold')} · `);
                 setAttr(bar, 'aria-label', stock.textContent.replace(/ · $/, ''));
             }
-            setText(outbox, t(segment.lag_ms ? 'segmentOutbox' : 'segmentEmpty', { n: number(segment.outbox), lag: duration(segment.lag_ms) }));
-            setText(epoch, t('epoch', { n: number(segment.epoch) }));
+            // One that has never answered has none of these.
+            const seen = 'epoch' in segment;
+            outbox.hidden = epoch.hidden = !seen;
+            if (seen) setText(outbox, t(segment.lag_ms ? 'segmentOutbox' : 'segmentEmpty', { n: number(segment.outbox), lag: duration(segment.lag_ms) }));
+            if (seen) setText(epoch, t('epoch', { n: number(segment.epoch) }));
             setText(address, segment.address ?? '');
         },
     };
@@ -77,7 +80,7 @@ export function enginePanels() {
             const there = QUEUES.filter(([key]) => message[key]);
             queues.node.hidden = there.length === 0;
             tableRows(queues.body, there.map(([key, label, href]) => [[t(label) + (message[key].away ? ` (${t('away')})` : ''), href],
-                ...['ready', 'retry', 'parked'].map((name) => compact(message[key][name] ?? 0))]));
+                ...['ready', 'retry', 'parked'].map((name) => (name in message[key] ? compact(message[key][name]) : '—'))]));
             leases.node.hidden = !message.leases?.length;
             tableRows(leases.body, (message.leases ?? []).map((lease) => [lease.name, lease.holder, number(lease.token), dateTime(lease.until_ms)]));
         },

@@ -33,7 +33,7 @@ const FIGURES = [
     { key: 'toBook', of: (now) => (now.engine === 'distributed' ? undefined : now.backlog) },
     { key: 'outboxDepth', of: (now) => now.outbox?.depth },
     { key: 'outboxLag', of: (now) => now.outbox?.lag_ms || undefined, write: duration },
-    { key: 'queueDepth', of: (now) => now.queue && now.queue.ready + now.queue.retry },
+    { key: 'queueDepth', of: (now) => (now.queue && 'ready' in now.queue ? now.queue.ready + now.queue.retry : undefined) },
     { key: 'inLine', of: (now) => now.spool?.in_line || undefined, front: true },
     { key: 'connections', of: (now) => now.connections, front: true },
 ];
