@@ -13,14 +13,17 @@ export function refuse(route, status, problem) {
     return route.fulfill({ status, contentType: 'application/problem+json', body });
 }
 
+// Answers for the server. One that is still on its way when the page closes, or when this ends, is nobody's any more.
+export const answer = (page, pattern, work) => page.route(pattern, (route) => work(route).catch(() => {}));
+
 const ORDER = /\/v1\/orders\/[^/]+(\/events)?(\?.*)?$/;
 
 // What the order's stream and the order itself say, changed on the way by `change`; returns what ends it.
 export async function bend(page, change) {
-    await page.route(ORDER, async (route) => {
+    await answer(page, ORDER, async (route) => {
         const url = route.request().url().replace(/\/events.*$/, '').replace(/\?.*$/, '');
-        const answer = await route.fetch({ url, headers: route.request().headers() });
-        const order = change(await answer.json());
+        const told = await route.fetch({ url, headers: route.request().headers() });
+        const order = change(await told.json());
         if (!/\/events/.test(route.request().url())) return route.fulfill({ json: order });
         return route.fulfill({ contentType: 'text/event-stream', body: `event: order\nid: 1\ndata: ${JSON.stringify(order)}\n\n` });
     });

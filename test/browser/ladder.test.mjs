@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { listen, note, noted, openLocked, refuse } from './bend.mjs';
+import { answer, listen, note, noted, openLocked, refuse } from './bend.mjs';
 import { buyer, reached, startServer, stopAll, until } from './harness.mjs';
 
 let server;
@@ -67,7 +67,7 @@ test('where streams and long polls are shut, polls go on, nobody cries "no conne
 });
 
 test('a stream that is cut as soon as it has spoken has failed: later each time, then the next way', async () => {
-    const { page } = await follow({ name: 'Cut' }, (one) => one.route(EVENTS, async (route) => {
+    const { page } = await follow({ name: 'Cut' }, (one) => answer(one, EVENTS, async (route) => {
         const url = route.request().url().replace(/\/events$/, '');
         const order = await (await route.fetch({ url, headers: route.request().headers() })).text();
         return route.fulfill({ contentType: 'text/event-stream', body: `event: order\nid: 1\ndata: ${order}\n\n` });
