@@ -54,8 +54,7 @@ static int open_journal(struct assembly *assembly, struct disk *disk)
     }
     log_found(found);
     error = spool != NULL ? spool_begin(spool, assembly->journal) : 0;
-    return error == 0 ? 0
-                      : assembly_fail("cannot read the journal's promises", error, "");
+    return error == 0 ? 0 : assembly_fail("cannot read the journal's promises", error, "");
 }
 
 int assembly_open(struct assembly *assembly, const struct assembly_options *options,

@@ -310,8 +310,8 @@ static bool is_behind(struct sink *sink, int32_t segment)
     const struct applier *applier = (struct applier *)sink;
     bool behind = false;
     for (uint32_t s = 0; s < applier->places->count; s++) {
-        behind = behind || (applier->reach[s].behind &&
-                            (segment == SEGMENT_ALL || segment == (int32_t)s));
+        behind = behind ||
+                 (applier->reach[s].behind && (segment == SEGMENT_ALL || segment == (int32_t)s));
     }
     return behind;
 }

@@ -34,7 +34,7 @@ struct spool {
     struct order_id *known; /* by hash, mask + 1 of them: what had an outcome, see spool_is_known */
     uint32_t capacity;      /* slots: more than `most` where the journal held more */
     uint32_t most;          /* entries that are accepted */
-    uint32_t fresh; /* slots never used begin here */
+    uint32_t fresh;         /* slots never used begin here */
     uint32_t free;
     uint32_t first, last;
     uint32_t count;
