@@ -40,8 +40,10 @@ def lots_of(server, total=UNITS):
             for item in made["items"]]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_a_rush_sells_exactly_the_stock(make_server, tmp_path, threads):
+# Segments are the distributed engine's: buyers have homes then, and units have to move to them.
+@pytest.mark.parametrize("threads,segments", [(1, 1), (2, 3), (4, 2)])
+def test_a_rush_sells_exactly_the_stock(make_server, tmp_path, monkeypatch, threads, segments):
+    monkeypatch.setenv("SLUICE_SEGMENTS", str(segments))
     server = make_server(sets=[f"server.threads={threads}"])
     for seed, lot in enumerate(lots_of(server), 1):
         report, told = rush(server, lot, tmp_path, seed)
@@ -53,8 +55,9 @@ def test_a_rush_sells_exactly_the_stock(make_server, tmp_path, threads):
             assert max(collections.Counter(row.user for row in rows).values()) == 1
 
 
-def test_buyers_who_come_back_meet_their_limit(make_server, tmp_path):
+def test_buyers_who_come_back_meet_their_limit(make_server, tmp_path, monkeypatch):
     """Few buyers with many attempts: the limit, not the stock, ends it."""
+    monkeypatch.setenv("SLUICE_SEGMENTS", "3")
     server = make_server(sets=["server.threads=2"])
     for seed, lot in enumerate(lots_of(server, total=2000), 1):
         report, told = rush(server, lot, tmp_path, seed, users=100, orders_per_user=6)
