@@ -161,7 +161,11 @@ class Stage:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.discard()  # nobody else will: what came up would run on
+            raise
 
     def __exit__(self, *unused):
         self.discard()
