@@ -145,6 +145,10 @@ CUTS = [
           cut(*both("keeper", "mariadb")), frozen_s),
     Drill("cut-keeper-redis", "single", "network cut between both keepers and Redis",
           cut(*both("keeper", "redis")), frozen_s),
+    Drill("cut-front-rabbitmq", "single", "network cut between both fronts and RabbitMQ",
+          cut(*both("front", "rabbitmq")), frozen_s),
+    Drill("cut-keeper-rabbitmq", "single", "network cut between both keepers and RabbitMQ",
+          cut(*both("keeper", "rabbitmq")), frozen_s),
     Drill("cut-nginx-front", "single", "network cut between nginx and a front",
           cut(("nginx", "front1")), frozen_s),
 ]
