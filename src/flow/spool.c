@@ -5,12 +5,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/err.h"
 
 /* Buys that may be on their way to the gate while the table looks as if it had room. */
 #define SPARE 4096
+/* Outcomes that are remembered in one set, of 64 bytes. */
+#define KNOWN_WAYS 4U
 
 struct slot {
     struct spool_entry entry;
@@ -347,6 +350,23 @@ void spool_place(struct spool *spool, struct order_id id, uint32_t segment)
     unlock(spool);
 }
 
+static struct order_id *known_of(const struct spool *spool, struct order_id id)
+{
+    return &spool->known[hash_of(spool, id) & ~(KNOWN_WAYS - 1)];
+}
+
+/* The newest first; the oldest of its set is forgotten. */
+static void know(struct spool *spool, struct order_id id)
+{
+    struct order_id *set = known_of(spool, id);
+    size_t at = 0;
+    while (at < KNOWN_WAYS - 1 && !order_id_equal(set[at], id)) {
+        at++;
+    }
+    memmove(set + 1, set, at * sizeof(*set));
+    set[0] = id;
+}
+
 void spool_resolve(struct spool *spool, struct order_id id)
 {
     lock(spool);
@@ -354,14 +374,18 @@ void spool_resolve(struct spool *spool, struct order_id id)
     if (slot != NULL) {
         drop(spool, slot);
     }
-    spool->known[hash_of(spool, id)] = id;
+    know(spool, id);
     unlock(spool);
 }
 
 bool spool_is_known(struct spool *spool, struct order_id id)
 {
     lock(spool);
-    bool known = order_id_equal(spool->known[hash_of(spool, id)], id);
+    const struct order_id *set = known_of(spool, id);
+    bool known = false;
+    for (size_t i = 0; i < KNOWN_WAYS; i++) {
+        known = known || order_id_equal(set[i], id);
+    }
     unlock(spool);
     return known;
 }
