@@ -141,6 +141,22 @@ static int err_of_bind(void)
     }
 }
 
+/*
+ * What a peer who does not read may cost in the kernel, where nobody counts it: answers up to this
+ * size (the kernel doubles it; by itself it would go to megabytes), and for so long, also after the
+ * connection was closed here. Accepted sockets have it from the listening one.
+ */
+#define SEND_BUFFER_BYTES (128 * 1024)
+#define UNREAD_MS 30000
+
+static bool bound_unread(int fd)
+{
+    int bytes = SEND_BUFFER_BYTES;
+    unsigned ms = UNREAD_MS;
+    return setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) == 0;
+}
+
 /* A socket bound to the address; with shared, others with the same setting may bind it, too. */
 static int bind_socket(const struct sockaddr_storage *address, socklen_t len, bool shared,
                        int *ret_fd)
@@ -152,7 +168,8 @@ static int bind_socket(const struct sockaddr_storage *address, socklen_t len, bo
     }
     /* SO_REUSEADDR: connections of a server before us in TIME_WAIT do not matter. */
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
-        (shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0)) {
+        (shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0) ||
+        !bound_unread(fd)) {
         (void)close(fd);
         return ERR_IO;
     }

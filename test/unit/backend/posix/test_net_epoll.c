@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -181,6 +182,39 @@ static void test_a_full_socket_takes_part_and_says_when_there_is_room(void **sta
     (void)close(fd);
 }
 
+/* Of a peer who reads nothing the kernel keeps a bounded number of bytes, for a bounded time. */
+static void test_who_does_not_read_costs_little(void **state)
+{
+    struct fixture *f = *state;
+    static char bytes[65536];
+    int fd = dial(f);
+    int least = 4096;
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)), 0);
+    uint32_t connection = wait_for(f, UINT32_MAX, NET_ACCEPTED);
+    int64_t taken = 0;
+    int64_t wrote;
+    while ((wrote = net_write(f->net, connection, &(struct net_piece){bytes, sizeof(bytes)}, 1)) >
+           0) {
+        taken += wrote;
+    }
+    assert_int_equal(wrote, ERR_AGAIN);
+    assert_in_range(taken, 4096, 1024 * 1024);
+    unsigned found = 0;
+    for (int own = 3; own < 64; own++) { /* the accepted socket is among ours */
+        struct sockaddr_in at = {0};
+        unsigned ms = 0;
+        socklen_t len = sizeof(at);
+        socklen_t ms_len = sizeof(ms);
+        if (own != fd && getpeername(own, (struct sockaddr *)&at, &len) == 0 &&
+            getsockopt(own, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &ms_len) == 0) {
+            assert_int_equal(ms, 30000);
+            found++;
+        }
+    }
+    assert_int_equal(found, 1);
+    (void)close(fd);
+}
+
 static void test_newcomers_wait_until_there_is_a_place(void **state)
 {
     struct fixture *f = *state;
@@ -349,6 +383,7 @@ int main(void)
         T(test_half_closing_works_from_both_sides),
         T(test_a_reset_is_a_hang_up_and_an_error),
         T(test_a_full_socket_takes_part_and_says_when_there_is_room),
+        T(test_who_does_not_read_costs_little),
         T(test_newcomers_wait_until_there_is_a_place),
         T(test_accepting_recovers_from_a_lack_of_descriptors),
         T(test_letting_go_takes_in_who_waits),
