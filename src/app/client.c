@@ -80,13 +80,22 @@ static int gone(const struct client *client, const char *problem, char *ret_erro
     return ERR_IO;
 }
 
+/* Nobody is there. */
+static int absent(const struct client *client, const char *problem, char *ret_error, size_t cap)
+{
+    (void)snprintf(ret_error, cap,
+                   "%s port %s: %s; is the server running there? --url names another", client->host,
+                   client->port, problem);
+    return ERR_IO;
+}
+
 static int connect_to(const struct client *client, int *ret_fd, char *ret_error, size_t cap)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int looked = getaddrinfo(client->host, client->port, &hints, &found);
     if (looked != 0) {
-        return gone(client, gai_strerror(looked), ret_error, cap);
+        return absent(client, gai_strerror(looked), ret_error, cap);
     }
     int fd = -1;
     for (struct addrinfo *one = found; one != NULL && fd < 0; one = one->ai_next) {
@@ -101,7 +110,7 @@ static int connect_to(const struct client *client, int *ret_fd, char *ret_error,
     int number = errno;
     freeaddrinfo(found);
     if (fd < 0) {
-        return gone(client, strerrordesc_np(number), ret_error, cap);
+        return absent(client, strerrordesc_np(number), ret_error, cap);
     }
     const struct timeval silence = {.tv_sec =
                                         client->silence_s > 0 ? client->silence_s : SILENCE_S};

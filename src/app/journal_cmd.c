@@ -141,6 +141,12 @@ static void on_note(void *context, const char *file, uint64_t offset, const char
     }
 }
 
+/* A torn tail is no damage: the next start cuts it. But no crash leaves a file shorter than it was made. */
+static bool is_whole(const struct journal_found *found, int error)
+{
+    return error == 0 && (found->torn_bytes > 0 || found->where[0] == '\0');
+}
+
 static void print_summary(const struct journal_show *show, const struct journal_found *found,
                           int error)
 {
@@ -153,11 +159,11 @@ static void print_summary(const struct journal_show *show, const struct journal_
                      found->last_lsn, found->snapshot_lsn, found->bad_snapshots, found->torn_bytes,
                      found->highest_ms, found->where, found->why);
     } else {
-        (void)printf("%" PRIu64 " segments, %" PRIu64 " batches, %" PRIu64
+        (void)printf("%s: %" PRIu64 " segments, %" PRIu64 " batches, %" PRIu64
                      " records, last lsn %" PRIu64 ", snapshot lsn %" PRIu64 ", torn %" PRIu64
                      " bytes\n",
-                     found->segments, show->batches, show->records, found->last_lsn,
-                     found->snapshot_lsn, found->torn_bytes);
+                     is_whole(found, error) ? "whole" : "damaged", found->segments, show->batches,
+                     show->records, found->last_lsn, found->snapshot_lsn, found->torn_bytes);
     }
 }
 
@@ -221,8 +227,7 @@ static int show_journal(struct disk *disk, const struct journal_options_given *o
                       found.why[0] != '\0' ? ": " : "", found.why);
         return 1;
     }
-    if (found.torn_bytes == 0 && found.where[0] != '\0') {
-        /* No crash leaves a file shorter than it was made. */
+    if (!is_whole(&found, error)) {
         (void)fprintf(stderr, "sluice journal: %s: %s\n", found.where, found.why);
         return 1;
     }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define CELL_MAX 512
+#define LABEL_MAX 64
 #define COLUMNS_MAX 24
 #define DEPTH_MAX 6
 #define MS_OF_A_TIME 1000000000000 /* September 2001; as a duration 31 years */
@@ -58,6 +59,10 @@ static void cell_text(const json_t *value, enum print_as as, char ret_text[CELL_
         json_int_t cents = json_integer_value(value);
         (void)snprintf(ret_text, CELL_MAX, "%" JSON_INTEGER_FORMAT ".%02d", cents / 100,
                        (int)(cents % 100));
+    } else if (as == PRINT_PERMILLE && json_is_integer(value)) {
+        json_int_t permille = json_integer_value(value);
+        (void)snprintf(ret_text, CELL_MAX, "%" JSON_INTEGER_FORMAT ".%d %%", permille / 10,
+                       (int)(permille % 10));
     } else if (as == PRINT_COUNT) {
         (void)snprintf(ret_text, CELL_MAX, "%zu", json_array_size(value));
     } else {
@@ -125,7 +130,24 @@ void print_members(const json_t *object, const struct print_column *columns, siz
 static enum print_as kind_of(const char *key, const json_t *value)
 {
     bool is_time = ends_with(key, "_ms") && json_integer_value(value) > MS_OF_A_TIME;
-    return is_time ? PRINT_TIME : ends_with(key, "_cents") ? PRINT_MONEY : PRINT_PLAIN;
+    return is_time                       ? PRINT_TIME
+           : ends_with(key, "_cents")    ? PRINT_MONEY
+           : ends_with(key, "_permille") ? PRINT_PERMILLE
+                                         : PRINT_PLAIN;
+}
+
+/* The name as people say it: a unit that the value does not have any more is left out. */
+static void label_text(const char *key, const json_t *value, char ret_text[LABEL_MAX])
+{
+    static const char *const units[] = {
+        [PRINT_TIME] = "_ms", [PRINT_MONEY] = "_cents", [PRINT_PERMILLE] = "_permille"};
+    enum print_as as = kind_of(key, value);
+    size_t len = strlen(key);
+    len -= as != PRINT_PLAIN ? strlen(units[as]) : 0;
+    (void)snprintf(ret_text, LABEL_MAX, "%.*s", (int)len, key);
+    for (char *c = ret_text; *c != '\0'; c++) {
+        *c = *c == '_' ? ' ' : *c;
+    }
 }
 
 static bool is_flat(json_t *json)
@@ -150,8 +172,10 @@ static void flat_print(json_t *json)
     json_object_foreach(json, key, value)
     {
         char cell[CELL_MAX];
+        char label[LABEL_MAX];
         cell_text(value, kind_of(key, value), cell);
-        (void)printf("%s%s %s", between, key, cell);
+        label_text(key, value, label);
+        (void)printf("%s%s %s", between, label, cell);
         between = ", ";
     }
     (void)puts(json_object_size(json) == 0 ? "-" : "");
@@ -164,12 +188,16 @@ static void lines_print(json_t *json, int depth)
     json_t *value = NULL;
     json_object_foreach(json, key, value)
     {
-        width = (int)strlen(key) > width ? (int)strlen(key) : width;
+        char label[LABEL_MAX];
+        label_text(key, value, label);
+        width = (int)strlen(label) > width ? (int)strlen(label) : width;
     }
     json_object_foreach(json, key, value)
     {
         char cell[CELL_MAX];
-        (void)printf("%*s%-*s  ", 2 * depth, "", width, key);
+        char label[LABEL_MAX];
+        label_text(key, value, label);
+        (void)printf("%*s%-*s  ", 2 * depth, "", width, label);
         if (is_flat(value)) {
             flat_print(value);
         } else if (json_is_object(value) && depth < DEPTH_MAX) {

@@ -9,10 +9,11 @@
 
 /* How a column shows its value. A missing or null value is shown as "-". */
 enum print_as {
-    PRINT_PLAIN, /* texts, numbers, booleans as they are */
-    PRINT_TIME,  /* milliseconds since the epoch, as UTC */
-    PRINT_MONEY, /* minor units, with two decimals */
-    PRINT_COUNT, /* of an array: how many */
+    PRINT_PLAIN,    /* texts, numbers, booleans as they are */
+    PRINT_TIME,     /* milliseconds since the epoch, as UTC */
+    PRINT_MONEY,    /* minor units, with two decimals */
+    PRINT_COUNT,    /* of an array: how many */
+    PRINT_PERMILLE, /* as percent */
 };
 
 struct print_column {

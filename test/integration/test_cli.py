@@ -244,7 +244,10 @@ def test_a_sale_is_moved_listed_shown_and_reported(server, shop, sale_file):
                     json.loads(done(cli(server, "sale", "list", "--json")))["sales"]]
     report = json.loads(done(cli(server, "sale", "report", sale, "--json")))
     assert report["sale_id"] == sale
-    assert re.search(rf"^sale_id +{sale}$", done(cli(server, "sale", "report", sale)), re.M)
+    text = done(cli(server, "sale", "report", sale))
+    assert re.search(rf"^sale id +{sale}$", text, re.M)
+    assert re.search(r"^paid +0\.00$", text, re.M) and "_cents" not in text, text
+    assert re.search(r"^sell through +0\.0 %$", text, re.M), text
 
 
 def test_all_sales_are_listed_however_many(make_server):
