@@ -37,6 +37,7 @@
 #include "backend/posix/net_epoll.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "base/version.h"
 #include "http/static.h"
 #include "obs/chronicle.h"
 #include "obs/log.h"
@@ -255,8 +256,8 @@ static void choose_sizes(struct server *server)
     }
 }
 
-/* The sums the bounds come to: reserved address space, touched only as it is used. */
-static void log_memory(const struct server *server)
+/* Who this is, and the sums its bounds come to: reserved address space, touched only as it is used. */
+static void log_start(const struct server *server)
 {
     const struct http_options *http = &server->settings->http;
     size_t gate = gate_bytes(server->sizes);
@@ -269,6 +270,9 @@ static void log_memory(const struct server *server)
         (PARKING_BATCH + server->loops_count * PARKING_CALLS_MAX * PARKING_SHOWN_MAX) *
             sizeof(struct queue_message);
     size_t total = 2 * gate + 2UL * JOURNAL_BUFFER_BYTES + fronts + pages + watching;
+    log_event(LOG_INFO, "server.starting", LOG_STR("version", SLUICE_VERSION),
+              LOG_U64("pid", (uint64_t)getpid()), LOG_STR("roles", server->config.server_roles),
+              LOG_STR("listen", server->config.server_listen));
     log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
               LOG_U64("snapshot_gate_mib", gate >> 20),
               LOG_U64("journal_mib", 2UL * JOURNAL_BUFFER_BYTES >> 20),
@@ -480,7 +484,7 @@ static int make_server(struct server *server)
                                  &server->secrets, server->connections);
     }
     if (error == 0) {
-        log_memory(server);
+        log_start(server);
         error = open_journal(server, journal_folder);
     }
     if (error == 0) {

@@ -154,9 +154,9 @@ static int finish(struct balance *balance, const struct transfer_row *row, uint6
                   LOG_U64("item", row->item), LOG_U64("segment", row->segment));
         return 0;
     }
-    log_event(LOG_INFO, "balance.moved", LOG_STR("transfer", row->key), LOG_U64("item", row->item),
-              LOG_U64("from", row->segment), LOG_U64("to", row->to_segment),
-              LOG_U64("units", taken));
+    log_event(taken > 0 ? LOG_INFO : LOG_DEBUG, "balance.moved", LOG_STR("transfer", row->key),
+              LOG_U64("item", row->item), LOG_U64("from", row->segment),
+              LOG_U64("to", row->to_segment), LOG_U64("units", taken));
     *ret_units += op.repeated ? 0 : taken;
     if (taken > 0) {
         remember_move(balance, row->item, row->to_segment);
