@@ -53,6 +53,15 @@ export const memory = {
             return null;
         }
     },
+    // Whatever is kept under a key of this form.
+    find(area, form) {
+        try {
+            const keys = Object.keys(window[area]).map((key) => key.replace('sluice.', ''));
+            return keys.filter((key) => form.test(key)).map((key) => this.get(area, key)).find(Boolean) ?? null;
+        } catch {
+            return null;
+        }
+    },
     set(area, key, value) {
         try {
             window[area].setItem(`sluice.${key}`, JSON.stringify(value));

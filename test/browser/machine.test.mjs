@@ -382,6 +382,26 @@ test('logged out: at the first look, and when the server says so; a ticket in do
     assert.equal(story.model.ticket, null, 'another buyer has nothing of it');
 });
 
+test('logged out: a login is offered where it leads to something; else the item is what it is for everybody', () => {
+    const visitor = (item, record = null, now = START + 5000) => new Story(item, now).send({ type: 'user', user: null, record });
+    const shut = { ended: { state: 'ended' }, paused: { state: 'paused' }, sold_out: { state: 'sold_out', available: 0 },
+        watching: { state: 'sold_out', available: 0, locked: 3 } };
+    for (const [name, item] of Object.entries(shut)) {
+        visitor(item).is(name, []);
+        visitor(item, { ticket: null, orderId: 'o1' }).is('logged_out', ['login']);
+        visitor(item, { ticket: { ...TICKET, doubt: true }, orderId: null }).is('logged_out', ['login']);
+        visitor(item, { ticket: { ...TICKET, doubt: false }, orderId: null }).is(name, []);
+        new Story(item).send({ type: 'denied' }).is('logged_out', ['login']);
+    }
+    const early = visitor({ state: 'upcoming' }, null, START - 10000).is('logged_out', ['login']);
+    assert.equal(view(early.model).startMs, 10000, 'the countdown runs');
+    early.at(START).is('logged_out', ['login']).item({ state: 'sold_out', available: 0, locked: 1 }).is('watching', [])
+        .item({ state: 'open', available: 1 }).is('logged_out', ['login']).at(ITEM.ends_at_ms).is('ended', []);
+    const back = visitor(shut.sold_out, { ticket: null, orderId: 'o1' });
+    assert.deepEqual(back.effects.filter((effect) => effect.do !== 'watch'), [], 'what somebody else left is not acted on');
+    back.send({ type: 'user', user: '6', record: null }).is('sold_out');
+});
+
 test('two tabs: what the other one has in doubt is taken over, its order is shown', () => {
     const record = new Story().press().ticket().did('keep')[0].record;
     const story = new Story().press('buy', { record });

@@ -383,6 +383,25 @@ test('Chinese is spoken to those who read it, and only Chinese is loaded', async
     await page.context().close();
 });
 
+test('a visitor is offered the login where it leads to something, and what is sold out is called so', async () => {
+    const { item } = await makeSale(server, { name: 'The only one', total: 1 });
+    const visitor = await openItem(server, item, { user: null });
+    await reached(visitor.page, 'logged_out');
+    const { page, go, errors } = await openItem(server, item);
+    await go.click();
+    await reached(page, 'locked');
+    await reached(visitor.page, 'watching');
+    assert.equal(await visitor.go.getAttribute('aria-disabled'), 'true');
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await reached(page, 'logged_out');
+    await page.reload();
+    await reached(page, 'logged_out');
+    assert.equal(await text(page, 'go-label'), 'Log in to buy', 'who ordered here may come back to it');
+    assert.deepEqual([...errors, ...visitor.errors], []);
+    await page.context().close();
+    await visitor.page.context().close();
+});
+
 test('hostile names do nothing but be shown', async () => {
     const name = `"><img src=x onerror=alert(1)></script><script>alert(2)</script>{{name}}&amp;\u2028'`;
     const { item } = await makeSale(server, { name, image_url: 'https://shop.invalid/"onerror="alert(3)', sale: { name } });

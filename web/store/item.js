@@ -41,7 +41,8 @@ let asking = false;
 // ---------------------------------------------------------------- doing
 
 const recordKey = (user) => `mine.${user}.${page.id}`;
-const record = () => session.user && memory.get('localStorage', recordKey(session.user));
+const anyKey = new RegExp(`^mine\\..+\\.${page.id}$`);
+const record = () => (session.user ? memory.get('localStorage', recordKey(session.user)) : memory.find('localStorage', anyKey));
 
 function send(event) {
     if (!ready) return;

@@ -16,7 +16,8 @@
  * one submit is in flight; a ticket in doubt is never dropped or replaced, neither here nor, where another tab left it,
  * in the memory both share; a shown order never goes backwards.
  *
- * Every event brings the time as `now` and what this browser remembers of the buyer and the item as `record`.
+ * Every event brings the time as `now` and what this browser remembers of the buyer and the item as `record`; where
+ * nobody is logged in, of anybody and the item, which is never acted on and only tells whether a login is worth offering.
  *
  * Effects: keep {user, record}, takeTicket {turn}, buy {turn, ticket}, cancel {turn, orderId}, look {orderId}, mine {},
  * pay {order}, login {}, watch {kind, id}. What comes by time alone comes with the next `tick`.
@@ -57,7 +58,7 @@ const canBuy = (m) => !full(m) && phase(m) === 'open';
 export const ROWS = [
     { name: 'loading', tone: 'wait', when: (m) => !m.item || (m.looking && !m.order && !m.ticket?.doubt && !m.flight) },
     { name: 'asking', tone: 'wait', step: 1, when: (m) => m.flight === 'ticket' || m.flight === 'buy' },
-    { name: 'logged_out', tone: 'go', acts: ['login'], when: (m) => m.user === null || m.stale },
+    { name: 'logged_out', tone: 'go', acts: ['login'], when: (m) => m.stale || (m.user === null && (isOnSale(m) || mayHave(m.stored))) },
     { name: 'undecided', tone: 'wait', step: 1, tell: true,
         when: (m) => m.order?.status === 'QUEUED' && m.order.reason === 'undecided' },
     { name: 'queued', tone: 'wait', step: 2, tell: true, when: status('QUEUED') },
@@ -84,6 +85,14 @@ export const ROWS = [
 function empty(m) {
     return m.item.state === 'sold_out' || m.item.available === 0;
 }
+
+// Whether a login leads to a purchase, now or at the start.
+function isOnSale(m) {
+    return phase(m) === 'upcoming' || (phase(m) === 'open' && !empty(m));
+}
+
+// Whether what is remembered is, or may have become, an order.
+const mayHave = (record) => Boolean(record?.orderId || record?.ticket?.doubt);
 
 // Whether an act of the row is possible just now.
 const ALLOWS = {
