@@ -402,6 +402,17 @@ test('a visitor is offered the login where it leads to something, and what is so
     await visitor.page.context().close();
 });
 
+test('the footer keeps away from the window\'s edges, narrow or wide', async () => {
+    const { page } = await openPage(server);
+    for (const width of [390, 1280, 1000]) {
+        await page.setViewportSize({ width, height: 800 });
+        const pads = await page.locator('.foot').evaluate((node) => ['Top', 'Right', 'Bottom', 'Left']
+            .map((side) => parseFloat(getComputedStyle(node)[`padding${side}`])));
+        assert.ok(pads.every((pad) => pad >= 16), `${width}: ${pads}`);
+    }
+    await page.context().close();
+});
+
 test('hostile names do nothing but be shown', async () => {
     const name = `"><img src=x onerror=alert(1)></script><script>alert(2)</script>{{name}}&amp;\u2028'`;
     const { item } = await makeSale(server, { name, image_url: 'https://shop.invalid/"onerror="alert(3)', sale: { name } });
