@@ -18,17 +18,18 @@
 
 /* sale, starts in ms, ends in ms */
 #define DEMO_SALE_LIST(X)                                                                          \
-    X("Open now · 正在抢购", 0, 24 * HOUR_MS)                                                      \
-    X("Starts in a minute · 一分钟后开抢", MINUTE_MS, 24 * HOUR_MS)
+    X("First session\u00a0· 第一场", 0, 24 * HOUR_MS)                                              \
+    X("Second session\u00a0· 第二场", MINUTE_MS, 24 * HOUR_MS)
 
 /* sale (0, 1), name, sku, picture in web/demo, price, was, total, limit */
 #define DEMO_ITEM_LIST(X)                                                                          \
-    X(0, "Mechanical keyboard · 机械键盘", "KB-87", "keyboard", 19900, 59900, 100, 1)              \
-    X(0, "Pu'er tea, 357\u00a0g cake · 普洱茶饼", "TEA-357", "tea", 6800, 12800, 500, 5)           \
-    X(0, "Movie ticket · 电影票", "MOVIE-2D", "ticket", 1990, 4500, 1000, 0)                       \
-    X(1, "Noise-cancelling headphones · 降噪耳机", "HP-40", "headphones", 49900, 129900, 50, 1)    \
-    X(1, "Dark chocolate, box of 12 · 黑巧克力", "CHOC-12", "chocolate", 3900, 7900, 300, 5)       \
-    X(1, "Coffee voucher · 咖啡兑换券", "COFFEE-1", "coffee", 990, 2200, 2000, 0)
+    X(0, "Mechanical keyboard\u00a0· 机械键盘", "KB-87", "keyboard", 19900, 59900, 100, 1)         \
+    X(0, "Pu'er tea, 357\u00a0g cake\u00a0· 普洱茶饼", "TEA-357", "tea", 6800, 12800, 500, 5)      \
+    X(0, "Movie ticket\u00a0· 电影票", "MOVIE-2D", "ticket", 1990, 4500, 1000, 0)                  \
+    X(1, "Noise-cancelling headphones\u00a0· 降噪耳机", "HP-40", "headphones", 49900, 129900, 50,  \
+      1)                                                                                           \
+    X(1, "Dark chocolate, box of 12\u00a0· 黑巧克力", "CHOC-12", "chocolate", 3900, 7900, 300, 5)  \
+    X(1, "Coffee voucher\u00a0· 咖啡兑换券", "COFFEE-1", "coffee", 990, 2200, 2000, 0)
 
 static const struct {
     const char *name;

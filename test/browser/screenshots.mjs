@@ -36,7 +36,7 @@ async function shoot(page, name, { full = false } = {}) {
 async function sell(name, picture, { startsInMs = -600000, move = 'open', payWithinS = 900, sale = {}, ...item } = {}) {
     const { now_ms: now } = await (await fetch(`${server.url}/v1/time`)).json();
     const made = await operate(server, '/v1/admin/sales', {
-        name: item.session ?? 'Noon · 午间场', starts_at_ms: now + startsInMs, ends_at_ms: now + 7200000, pay_within_s: payWithinS, ...sale,
+        name: item.session ?? 'Noon\u00a0· 午间场', starts_at_ms: now + startsInMs, ends_at_ms: now + 7200000, pay_within_s: payWithinS, ...sale,
         items: [{ name, sku: 'SHOT', image_url: `/assets/demo/${picture}.svg`, price_cents: 6800, was_cents: 12800, total: 500, limit_per_user: 5,
             ...Object.fromEntries(Object.entries(item).filter(([key]) => key !== 'session')) }],
     });
@@ -63,12 +63,12 @@ async function item(name, what, steps) {
 }
 
 job(['before-phone-en-light', 'before-phone-zh-dark', 'before-desk-zh-light'], async (name) => {
-    const what = await sell('Noise-cancelling headphones · 降噪耳机', 'headphones', { startsInMs: 754000, move: 'warm', price_cents: 49900, was_cents: 129900, limit_per_user: 1 });
+    const what = await sell('Noise-cancelling headphones\u00a0· 降噪耳机', 'headphones', { startsInMs: 754000, move: 'warm', price_cents: 49900, was_cents: 129900, limit_per_user: 1 });
     await item(name, what, async ({ page }) => reached(page, 'before'));
 });
 
 job(['ready-phone-en-light', 'ready-phone-zh-dark', 'ready-desk-en-light', 'ready-desk-zh-dark'], async (name) => {
-    const what = await sell("Pu'er tea, 357\u00a0g cake · 普洱茶饼", 'tea');
+    const what = await sell("Pu'er tea, 357\u00a0g cake\u00a0· 普洱茶饼", 'tea');
     for (let i = 1; i <= 8; i += 1) {
         const other = buyer(server, 8000 + i);
         for (let n = 0; n < 4; n += 1) {
@@ -84,7 +84,7 @@ job(['ready-phone-en-light', 'ready-phone-zh-dark', 'ready-desk-en-light', 'read
 });
 
 job(['locked-phone-en-light', 'locked-phone-zh-dark', 'locked-desk-en-dark'], async (name) => {
-    const what = await sell("Pu'er tea, 357\u00a0g cake · 普洱茶饼", 'tea', { payWithinS: 120 });
+    const what = await sell("Pu'er tea, 357\u00a0g cake\u00a0· 普洱茶饼", 'tea', { payWithinS: 120 });
     await item(name, what, async ({ page, go }) => {
         await go.click();
         await reached(page, 'locked');
@@ -93,7 +93,7 @@ job(['locked-phone-en-light', 'locked-phone-zh-dark', 'locked-desk-en-dark'], as
 });
 
 job(['queued-phone-en-light'], async (name) => {
-    const what = await sell('Mechanical keyboard · 机械键盘', 'keyboard', { limit_per_user: 1, price_cents: 19900, was_cents: 59900 });
+    const what = await sell('Mechanical keyboard\u00a0· 机械键盘', 'keyboard', { limit_per_user: 1, price_cents: 19900, was_cents: 59900 });
     await item(name, what, async ({ page, go }) => {
         await page.route(/\/v1\/orders\//, (route) => new Promise(() => route));
         await go.click();
@@ -102,7 +102,7 @@ job(['queued-phone-en-light'], async (name) => {
 });
 
 job(['watching-phone-zh-light', 'watching-phone-en-dark'], async (name) => {
-    const what = await sell('Mechanical keyboard · 机械键盘', 'keyboard', { total: 2, limit_per_user: 1, price_cents: 19900, was_cents: 59900 });
+    const what = await sell('Mechanical keyboard\u00a0· 机械键盘', 'keyboard', { total: 2, limit_per_user: 1, price_cents: 19900, was_cents: 59900 });
     await buyer(server, 8101).buy(what);
     const second = buyer(server, 8102);
     await second.pay(await second.buy(what));
@@ -110,7 +110,7 @@ job(['watching-phone-zh-light', 'watching-phone-en-dark'], async (name) => {
 });
 
 job(['timed-out-phone-en-light', 'timed-out-phone-zh-dark'], async (name) => {
-    const what = await sell('Movie ticket · 电影票', 'ticket', { limit_per_user: 0, price_cents: 1990, was_cents: 4500 });
+    const what = await sell('Movie ticket\u00a0· 电影票', 'ticket', { limit_per_user: 0, price_cents: 1990, was_cents: 4500 });
     await item(name, what, async ({ page, go }) => {
         await page.route('**/v1/buy/*', (route) => route.abort());
         await go.click();
@@ -119,7 +119,7 @@ job(['timed-out-phone-en-light', 'timed-out-phone-zh-dark'], async (name) => {
 });
 
 job(['paid-phone-en-dark', 'paid-desk-en-light'], async (name) => {
-    const what = await sell('Coffee voucher · 咖啡兑换券', 'coffee', { limit_per_user: 5, price_cents: 990, was_cents: 2200 });
+    const what = await sell('Coffee voucher\u00a0· 咖啡兑换券', 'coffee', { limit_per_user: 5, price_cents: 990, was_cents: 2200 });
     await item(name, what, async ({ page, go }) => {
         await go.click();
         await reached(page, 'locked');
@@ -135,7 +135,7 @@ job(['orders-phone-en-light', 'orders-phone-zh-dark', 'orders-desk-en-light'], a
     if (!(await me.orders()).length) {
         await me.pay(await me.buy(open.items[0]));
         await me.cancel(await me.buy(open.items[1], 2));
-        await me.buy(await sell('Dark chocolate, box of 12 · 黑巧克力', 'chocolate', { price_cents: 3900 }), 3);
+        await me.buy(await sell('Dark chocolate, box of 12\u00a0· 黑巧克力', 'chocolate', { price_cents: 3900 }), 3);
     }
     const page = await (await openContext(options(name))).newPage();
     await page.goto(`${server.url}/orders#token=${tokenOf(server, 43)}`);
@@ -145,7 +145,7 @@ job(['orders-phone-en-light', 'orders-phone-zh-dark', 'orders-desk-en-light'], a
 
 job(['pay-phone-en-light', 'pay-phone-zh-dark'], async (name) => {
     const me = buyer(server, 44);
-    const order = await me.buy(await sell('Dark chocolate, box of 12 · 黑巧克力', 'chocolate', { price_cents: 3900 }), 2);
+    const order = await me.buy(await sell('Dark chocolate, box of 12\u00a0· 黑巧克力', 'chocolate', { price_cents: 3900 }), 2);
     const page = await (await openContext(options(name))).newPage();
     await page.goto(`${server.url}/orders#token=${tokenOf(server, 44)}`);
     await page.locator('.order').first().waitFor();
@@ -173,8 +173,8 @@ async function startDesk() {
     const sale = (await getSales(desk)).find((one) => one.state === 'open');   // others open meanwhile
     const { now_ms: now } = await (await fetch(`${desk.url}/v1/time`)).json();
     const morning = await operate(desk, '/v1/admin/sales', {
-        name: 'Morning · 早场', starts_at_ms: now - 7200000, ends_at_ms: now + 600000, pay_within_s: 900,
-        items: [{ name: 'Coffee voucher · 咖啡兑换券', price_cents: 990, total: 300, limit_per_user: 1 }],
+        name: 'Morning\u00a0· 早场', starts_at_ms: now - 7200000, ends_at_ms: now + 600000, pay_within_s: 900,
+        items: [{ name: 'Coffee voucher\u00a0· 咖啡兑换券', price_cents: 990, total: 300, limit_per_user: 1 }],
     });
     await operate(desk, `/v1/admin/sales/${morning.id}/open`);
     await rush(morning.items, 3, 160);
@@ -237,9 +237,9 @@ job(['console-report-desk-en-light', 'console-report-desk-zh-dark'], (name) => c
 
 job(['console-form-desk-en-light', 'console-form-phone-zh-light'], (name) => consoleAt(name, 'sales/new', '.sale-form', {
     steps: async (page) => {
-        const values = { name: 'Singles Day · 双十一', also_at: '14:00, 20:00', pay_url: 'https://shop.example/pay/{order_id}' };
+        const values = { name: 'Singles Day\u00a0· 双十一', also_at: '14:00, 20:00', pay_url: 'https://shop.example/pay/{order_id}' };
         for (const [field, value] of Object.entries(values)) await page.locator(`.fields [name="${field}"]`).fill(value);
-        const item = { name: 'Mechanical keyboard · 机械键盘', sku: 'KB-75', price: '199.00', was: '99.00', total: '500', limit: '1' };
+        const item = { name: 'Mechanical keyboard\u00a0· 机械键盘', sku: 'KB-75', price: '199.00', was: '99.00', total: '500', limit: '1' };
         for (const [field, value] of Object.entries(item)) await page.locator(`.item-form [name="${field}"]`).fill(value);
         await page.locator('.item-form [name="was"]').blur();    // lower than the price: the form says so
     },

@@ -39,6 +39,7 @@ test('the sessions of today: states, prices, stock that moves, and a way to each
     }
     const names = sales.flatMap((sale) => sale.items.map((item) => item.name));
     assert.deepEqual(names.filter((name) => /\d g\b/.test(name)), [], 'a figure stays with its unit');
+    for (const name of [...names, ...sales.map((sale) => sale.name)]) assert.doesNotMatch(name, / ·/, 'no line begins with the dot');
     const limits = new Set(sales.flatMap((sale) => sale.items.map((item) => item.limit_per_user)));
     for (const limit of [0, 1, 5]) assert.ok(limits.has(limit), `an item with limit ${limit}`);
     const [first] = sales.find((sale) => sale.state === 'open').items;
