@@ -98,8 +98,10 @@ test('a whole purchase: logged out, log in, buy, pay, paid; one stream, with the
     await page.locator('#till[data-status="LOCKED"]').waitFor();
     assert.equal(await text(page, 'amount'), '¥19.99');
     assert.equal(await text(page, 'item'), 'Lamp');
+    assert.equal(await text(page, 'amount-label'), 'To pay');
     await page.locator('#pay').click();
     await page.getByText('Paid. It is yours.').first().waitFor();
+    assert.equal(await text(page, 'amount-label'), 'Paid');
     await page.getByRole('link', { name: 'Back to the item' }).click();
     await reached(page, 'paid');
     assert.equal(await go.getAttribute('aria-disabled'), 'true', 'one per buyer: nothing more to buy');

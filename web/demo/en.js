@@ -12,6 +12,8 @@ export default {
     demoOrder: 'Order',
     demoItem: 'Item',
     demoAmount: 'To pay',
+    demoPaid: 'Paid',
+    demoUnpaid: 'Amount',
     demoPayNow: 'Pay {amount}',
     demoPaying: 'Paying…',
     demoBack: 'Back to the item',

@@ -80,6 +80,7 @@ function draw() {
     setText($('count'), String(order.qty));
     const amount = money(order.amount_cents, order.currency);
     setText($('amount'), amount);
+    setText($('amount-label'), t(!verdict ? 'demoAmount' : order.status === 'PAID' ? 'demoPaid' : 'demoUnpaid'));
     setAttr($('back'), 'href', `/items/${order.item_id}`);
     drawDue(amount);
 }

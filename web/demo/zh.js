@@ -12,6 +12,8 @@ export default {
     demoOrder: '订单',
     demoItem: '商品',
     demoAmount: '应付',
+    demoPaid: '已付',
+    demoUnpaid: '金额',
     demoPayNow: '支付 {amount}',
     demoPaying: '正在支付…',
     demoBack: '返回商品',
