@@ -107,6 +107,7 @@ test('a whole purchase: logged out, log in, buy, pay, paid; one stream, with the
     assert.equal(await go.getAttribute('aria-disabled'), 'true', 'one per buyer: nothing more to buy');
     await page.getByRole('link', { name: 'My orders', exact: true }).click();
     await page.locator('.order[data-status="PAID"]').waitFor();
+    await page.getByText('Your orders, newest first.').waitFor();
     const { sold, available } = await getItem(server, item);
     assert.deepEqual([sold, available], [1, 9]);
     assert.deepEqual(errors, []);
@@ -381,6 +382,7 @@ test('Chinese is spoken to those who read it, and only Chinese is loaded', async
     await reached(page, 'locked');
     assert.match(await go.innerText(), /^支付/);
     await page.getByText('您已有 1/5 件').waitFor();
+    assert.match(await page.getByRole('status').textContent(), /。已为您保留/, 'told with its own stop');
     assert.ok(loaded.some((url) => /\/zh\.\w+\.js$/.test(url)) && !loaded.some((url) => /\/en\.\w+\.js$/.test(url)));
     assert.deepEqual(errors, []);
     await page.context().close();

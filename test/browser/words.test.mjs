@@ -30,6 +30,10 @@ test('both languages say everything, with the same values', () => {
     }
 });
 
+test('Chinese has its own stops', () => {
+    for (const [key, text] of Object.entries(zh)) assert.doesNotMatch(text, /[\u4e00-\u9fff}][.,;:!?](?!\d)/, key);
+});
+
 test('every text that is used exists', () => {
     for (const text of sources) {
         const used = [...text.matchAll(/data-t(?:-label)?="(\w+)"/g), ...text.matchAll(/\bt\('(\w+)'/g)].map((found) => found[1]);

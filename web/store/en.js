@@ -126,7 +126,7 @@ export default {
     missingText: 'It was never here, or its sale is long over.',
     contract: 'API',
 
-    ordersLead: 'From the ledger, newest first.',
+    ordersLead: 'Your orders, newest first.',
     ordersNone: 'No orders yet.',
     ordersLogin: 'Log in to see your orders.',
     ordersFailed: 'Your orders could not be loaded.',

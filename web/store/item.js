@@ -10,7 +10,7 @@ import { el, jitter, memory, setAttr, setText, sleep } from '/assets/tools.js';
 import { begin, roomOf, rowOf, stateOf, step, view } from '/assets/store/machine.js';
 import { split } from '/assets/store/clock.js';
 import {
-    $, announce, clock, data, discount, hour, left, money, notice, number, onReturn, paint, reason, resync, says,
+    $, CHINESE, announce, clock, data, discount, hour, left, money, notice, number, onReturn, paint, reason, resync, says,
     second, session, startShell, t,
 } from '/assets/store/shell.js';
 import { follow } from '/assets/store/live.js';
@@ -350,7 +350,7 @@ function draw() {
 // What a screen reader is told, once: a new state, and a few moments before the start and the deadline.
 function moved(before) {
     const v = view(model);
-    if (v.tell) announce(before === 'before' ? t('opensNow') : `${label(v)}. ${noteText(v)}`);
+    if (v.tell) announce(before === 'before' ? t('opensNow') : `${label(v)}${CHINESE ? '。' : '. '}${noteText(v)}`);
 }
 
 const MOMENTS = [['startMs', 60000, 'opensIn60'], ['startMs', 10000, 'opensIn10'], ['payMs', 30000, 'payIn30'], ['payMs', 0, 'payOver']];

@@ -126,7 +126,7 @@ export default {
     missingText: '它从未在这里，或者本场早已结束。',
     contract: '接口文档',
 
-    ordersLead: '来自账本，最新的在前。',
+    ordersLead: '您的订单，最新的在前。',
     ordersNone: '还没有订单。',
     ordersLogin: '请登录后查看订单。',
     ordersFailed: '订单加载失败。',
