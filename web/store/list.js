@@ -56,6 +56,9 @@ function drawCard(card, item, sale) {
     const heard = known && item.total !== undefined;
     const bar = card.querySelector('.bar');
     ['sold', 'locked', 'available'].forEach((name, i) => { bar.children[i].style.flexGrow = heard ? item[name] : 0; });
+    // Until here it says nothing.
+    bar.removeAttribute('aria-hidden');
+    setAttr(bar, 'role', 'img');
     setAttr(bar, 'aria-label', heard ? t('bar', item) : t('stockUnknown'));
     const count = !heard ? t('stockUnknown') : state === 'upcoming' ? t('total', { n: number(item.total) })
         : item.available ? t('left', { n: number(item.available) })
