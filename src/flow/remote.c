@@ -179,9 +179,12 @@ static enum refusal may_stand_in_line(struct remote *remote, struct gate_ask *as
     struct spool_numbers numbers;
     spool_count(remote->spool, &numbers);
     if (numbers.undecided >= atomic_load(&remote->options.dials->line) ||
-        !spool_has_room(remote->spool) || !shelf_find(remote->shelf, ask->item, &item) ||
-        !find_item(remote, ask->item, &known)) {
+        !spool_has_room(remote->spool) || !find_item(remote, ask->item, &known)) {
         return REFUSAL_DEGRADED;
+    }
+    if (!shelf_find(remote->shelf, ask->item, &item)) { /* nobody has looked since it was warmed */
+        item = known;
+        item.sold_out = known.view.available == 0;
     }
     /* The ledger's word on the sale: the shelf stands still while the gate is away. */
     const struct item_view *view = &known.view;

@@ -345,6 +345,20 @@ static void what_is_on_no_shelf_may_be_somewhere(void **state)
     assert_int_equal(ask.refusal, REFUSAL_NONE);
 }
 
+/* Warmed a moment before the gate went away: its buyers may stand in line all the same. */
+static void what_is_on_no_shelf_yet_has_a_line(void **state)
+{
+    (void)state;
+    uint64_t user = segments_world_user(&world, 0, 1);
+    struct order_id id = order_id_once(WIDE_ONCE, user, 0);
+    shelf_sweep(front.shelf, 77);
+    sim_segments_away(world.sim, 0, true);
+    struct gate_ask ask =
+        remote_front_tell(&front, remote_front_buy(&front, WIDE_ONCE, id, user, 1));
+    assert_int_equal(ask.refusal, REFUSAL_NONE);
+    assert_int_equal(ask.order.reason, REFUSAL_UNDECIDED);
+}
+
 /* The same over a gate whose answers come later. */
 static void a_late_answer_waits_as_well(void **state)
 {
@@ -439,6 +453,7 @@ int main(void)
                                         tear_down),
         TEST(sold_out_goes_before_the_limit),
         TEST(what_is_on_no_shelf_may_be_somewhere),
+        TEST(what_is_on_no_shelf_yet_has_a_line),
         cmocka_unit_test_setup_teardown(a_late_answer_waits_as_well, set_up_late, tear_down),
         TEST(a_ticket_is_given_while_any_segment_has_a_unit),
     };
