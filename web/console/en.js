@@ -108,6 +108,7 @@ export default {
     until: 'until',
     allWell: 'All well',
     openSales: 'Open: {list} · {n} units left in all',
+    allWellHere: 'All well, as this front sees it: Redis, RabbitMQ, MariaDB and all segments answer',
     noneOpen: 'No sale is open.',
     andMore: '{n} more',
     comma: ', ',

@@ -30,7 +30,9 @@ function salesText(message, names) {
 }
 
 export function verdictStrip(desk) {
-    const well = el('p', { class: 'verdict-word', role: 'status', hidden: true }, el('span', { 'aria-hidden': 'true' }, '● '), t('allWell'));
+    const well = el('p', { class: 'verdict-word', role: 'status', hidden: true }, el('span', { 'aria-hidden': 'true' }, '● '));
+    const word = el('span', {});
+    well.append(word);
     const alarm = el('p', { class: 'alarm verdict-word', role: 'alert', hidden: true });
     const sales = el('p', { class: 'verdict-sales' });
     const node = el('div', { class: 'verdict' }, well, alarm, sales);
@@ -51,6 +53,8 @@ export function verdictStrip(desk) {
             if (silentMs) list.unshift(t('feedLost', { n: Math.round(silentMs / 1000) }));
             setText(alarm, list.length ? `▲ ${list.join(' ')}` : '');
             alarm.hidden = list.length === 0;
+            // Of several processes this one sees only what it asks itself: it says what that is.
+            if (message) setText(word, t(message.engine === 'distributed' ? 'allWellHere' : 'allWell'));
             well.hidden = !message || list.length > 0;
             setAttr(node, 'class', `verdict ${list.length ? 'verdict-bad' : message ? 'verdict-good' : ''}`);
             setText(sales, message ? salesText(message, desk.names) : '');

@@ -107,6 +107,7 @@ export default {
     until: '有效至',
     allWell: '一切正常',
     openSales: '进行中：{list} · 共剩 {n} 件',
+    allWellHere: '本前端所见一切正常：Redis、RabbitMQ、MariaDB 和所有分片都有应答',
     noneOpen: '没有进行中的场次。',
     andMore: '另有 {n} 场',
     comma: '、',
