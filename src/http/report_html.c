@@ -240,7 +240,7 @@ static const char style[] =
     ".figures dd{margin:0;font-size:1.5rem;font-weight:700;font-variant-numeric:tabular-nums}"
     "table{border-collapse:collapse;width:100%}th,td{text-align:right;padding:7px 10px;"
     "border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums}"
-    "th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}"
+    "th:first-child,td:first-child{text-align:left;overflow-wrap:break-word}"
     "thead th{color:var(--soft);font-size:.85rem;font-weight:400}tbody th{font-weight:500}"
     ".wide{overflow-x:auto}svg{width:100%;height:auto;display:block}.chart{min-width:560px}svg "
     "text{fill:var(--soft);"
@@ -251,7 +251,17 @@ static const char style[] =
     ".key{display:inline-block;width:14px;height:4px;border-radius:2px;margin:0 6px 3px 14px;"
     "background:var(--accent)}.key2{background:var(--orange)}.warn td{color:var(--orange)}"
     ".error td{color:var(--red)}code{font-family:ui-monospace,'DejaVu Sans Mono',monospace;"
-    "font-size:.85em;overflow-wrap:anywhere}@media print{body{background:#fff}}</style>";
+    "font-size:.85em;overflow-wrap:anywhere}"
+    /* A phone: two tiles in a row, and an item's name in a line of its own above its numbers. */
+    "@media(max-width:600px){main{padding:20px 14px 40px}section{padding:14px}"
+    ".figures{grid-template-columns:repeat(2,minmax(0,1fr));gap:10px}.figures div{padding:10px "
+    "12px}.figures dd{font-size:1.15rem;overflow-wrap:anywhere}"
+    ".items,.items thead,.items tbody{display:block}.items tr{display:grid;"
+    "grid-template-columns:repeat(5,minmax(0,1fr));border-bottom:1px solid var(--line)}"
+    ".items th,.items td{padding:5px 3px;border:0;font-size:.85rem}.items thead "
+    "th{font-size:.75rem}.items th:first-child{grid-column:1/-1;min-width:0;font-size:1rem}"
+    ".items thead th:first-child{display:none}}"
+    "@media print{body{background:#fff}}</style>";
 
 static void put_head(struct page *page)
 {
@@ -426,9 +436,9 @@ static void put_course(struct page *page, enum word title, const struct report_c
     uint64_t top = nice_top(most);
     out_lit(out, "<section><h2>");
     say(page, title);
-    out_format(out,
-               "</h2><div class=\"wide\"><svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" "
-               "aria-label=\"",
+    out_lit(out, "</h2><div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"");
+    say(page, title);
+    out_format(out, "\"><svg class=\"chart\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"",
                CHART_W, CHART_H);
     say(page, title);
     out_lit(out, "\">");
@@ -467,7 +477,7 @@ static void put_items(struct page *page)
     static const enum word heads[] = {W_ITEM, W_TOTAL, W_PAID, W_WAITING, W_UNPAID, W_SOLD};
     out_lit(out, "<section><h2>");
     say(page, W_ITEMS);
-    out_lit(out, "</h2><div class=\"wide\"><table><thead><tr>");
+    out_lit(out, "</h2><div class=\"wide\"><table class=\"items\"><thead><tr>");
     for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
         out_lit(out, "<th>");
         say(page, heads[i]);
