@@ -24,6 +24,7 @@ import { reportScreen } from '/assets/console/report.js';
 const $ = (id) => document.getElementById(id);
 
 const TEXT_MS = 30000;
+const TOLD_MS = 8000;       // how long what was done is shown
 const FEED_MS = 5000;       // it says something every second
 const FEED_QUEUES = { orders: 'queue', payments: 'payments_queue' };    // what the feed calls them
 
@@ -66,6 +67,8 @@ function showTime() {
     setTimeout(showTime, 1000 - (now % 1000) + 5);
 }
 
+let announced = { at: null, timer: null };     // on which screen, and until when
+
 const console_ = {
     // The server's, as well as it is known.
     async now() {
@@ -97,10 +100,14 @@ const console_ = {
     notice(text) {
         setText($('notice'), text ?? '');
         $('notice').hidden = !text;
+        if (text) this.announce('');
     },
 
+    // What was done: shown for a while, and read out.
     announce(text) {
+        clearTimeout(announced.timer);
         $('announce').textContent = text;
+        announced = { at: location.hash, timer: text && setTimeout(() => this.announce(''), TOLD_MS) };
     },
 
     // The second question. Resolves to true only where it was answered with the named act.
@@ -273,6 +280,7 @@ document.querySelector('.skip').addEventListener('click', (event) => {
 window.addEventListener('hashchange', () => {
     console_.notice('');
     route().then(() => $('main').focus({ preventScroll: true }));
+    if (announced.at !== location.hash) console_.announce('');     // it was said of another screen
 });
 // A hidden tab asks for nothing; one that slept may have missed much.
 document.addEventListener('visibilitychange', () => {
