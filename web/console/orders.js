@@ -5,7 +5,7 @@
 
 import { Refusal } from '/assets/net.js';
 import { el, setText } from '/assets/tools.js';
-import { t, dateTime, money, number, problemText, reasonText } from '/assets/console/words.js';
+import { t, dateTime, headText, money, number, problemText, reasonText } from '/assets/console/words.js';
 
 const STATUSES = ['QUEUED', 'LOCKED', 'PAID', 'EXPIRED', 'CANCELLED', 'FAILED'];
 const FIELDS = ['user', 'item', 'sale', 'status'];
@@ -16,11 +16,11 @@ function orderRow(order, names) {
     return el('tr', {},
         el('th', { scope: 'row' }, el('a', { href: `#/orders/${order.order_id}` }, el('code', {}, order.order_id))),
         el('td', {}, statusChip(order.status)),
-        el('td', {}, String(order.user_id ?? '')),
-        el('td', { class: 'item-name' }, names.item(order.item_id)),
-        el('td', { class: 'right' }, number(order.qty)),
-        el('td', { class: 'right' }, money(order.amount_cents, order.currency)),
-        el('td', {}, dateTime(order.created_at_ms)));
+        el('td', { 'data-label': headText('user') }, String(order.user_id ?? '')),
+        el('td', { class: 'item-name', 'data-label': headText('itemId') }, names.item(order.item_id)),
+        el('td', { class: 'right', 'data-label': headText('qty') }, number(order.qty)),
+        el('td', { class: 'right', 'data-label': headText('amount') }, money(order.amount_cents, order.currency)),
+        el('td', { class: 'when', 'data-label': headText('made') }, dateTime(order.created_at_ms)));
 }
 
 function searchForm(query) {
@@ -51,7 +51,7 @@ export async function ordersScreen({ main, console: desk, query }) {
     const none = el('p', { class: 'empty', hidden: true }, t('noOrders'));
     const more = el('button', { type: 'button', class: 'plain', hidden: true }, t('more'));
     const heads = [['order'], ['status'], ['user'], ['itemId'], ['qty', 'right'], ['amount', 'right'], ['made']];
-    const table = el('table', { class: 'list' },
+    const table = el('table', { class: 'list cards' },
         el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))))), body);
     const wanted = new URLSearchParams(FIELDS.filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
     wanted.set('limit', '50');
