@@ -10,6 +10,7 @@ export default {
     check: 'Reconcile',
     screens: 'Screens',
     serverTime: 'Server time',
+    inZone: 'Time zone: {zone}',
     signOut: 'Sign out',
     signIn: 'Sign in',
     signInTitle: 'Operators only',

@@ -12,7 +12,7 @@
 import { Refusal, ask, readEvents } from '/assets/net.js';
 import { el, memory, setText } from '/assets/tools.js';
 import { makeClock } from '/assets/store/clock.js';
-import { LOCALE, t, clockTime, problemText, translate } from '/assets/console/words.js';
+import { LOCALE, ZONE, t, clockTime, problemText, translate } from '/assets/console/words.js';
 import { namesOf } from '/assets/console/names.js';
 import { liveScreen } from '/assets/console/live.js';
 import { saleForm, saleScreen, salesScreen } from '/assets/console/sales.js';
@@ -271,6 +271,7 @@ function troubleScreen(main, refusal) {
 
 translate(document.body);
 document.documentElement.lang = LOCALE;
+setText($('zone'), ZONE);
 $('sign-out').addEventListener('click', () => signOut());
 // The address behind `#` names screens, so the skip link must not go there: it would leave the one that is shown.
 document.querySelector('.skip').addEventListener('click', (event) => {

@@ -9,6 +9,9 @@ const { default: WORDS } = await import(CHINESE ? '/assets/console/zh.js' : '/as
 export const LANG = CHINESE ? 'zh' : 'en';
 export const LOCALE = CHINESE ? 'zh-CN' : (navigator.language || '').startsWith('en') ? navigator.language : 'en';
 
+// The operator's own, in which every time is written and read.
+export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
+
 export function t(key, values = {}) {
     return (WORDS[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ''));
 }

@@ -9,6 +9,7 @@ export default {
     check: '对账',
     screens: '页面',
     serverTime: '服务器时间',
+    inZone: '时区：{zone}',
     signOut: '退出',
     signIn: '登录',
     signInTitle: '仅限运营人员',
