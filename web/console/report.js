@@ -6,7 +6,7 @@
 
 import { Refusal } from '/assets/net.js';
 import { el } from '/assets/tools.js';
-import { t, clockTime, dateTime, duration, micros, money, number, problemText, rangeText, reasonText, wholeMoney, LANG } from '/assets/console/words.js';
+import { t, clockTime, dateTime, duration, micros, money, number, problemText, rangeText, reasonText, LANG, ZONE } from '/assets/console/words.js';
 import { layers } from '/assets/console/facts.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -17,7 +17,8 @@ const TOP = 10;
 const BOTTOM = 28;
 
 const permille = (n) => `${(n / 10).toFixed(1)} %`;
-const figure = (label, value) => el('div', { class: 'figure' }, el('dt', {}, label), el('dd', { class: 'figure-value' }, value));
+const LONG = 10;        // characters that need two tiles' room
+const figure = (label, value) => el('div', { class: value.length > LONG ? 'figure figure-long' : 'figure' }, el('dt', {}, label), el('dd', { class: 'figure-value' }, value));
 const panel = (title, ...children) => el('section', { class: 'panel' }, el('h2', {}, title), ...children);
 
 function svg(tag, attributes, ...children) {
@@ -120,7 +121,7 @@ function figures(report, ofMany) {
     const front = ofMany ? ` · ${t('ofThisFront')}` : '';
     const list = [
         figure(t('r_through'), permille(report.sell_through_permille)),
-        figure(t('r_paid'), wholeMoney(report.paid_cents, report.currency)),
+        figure(t('r_paid'), money(report.paid_cents, report.currency)),
         figure(t('r_orders'), number(report.orders)),
         funnel.since_ms ? figure(`${t('r_asking')}${front}`, `≈ ${number(funnel.buyers_asking)}`) : '',
         figure(t('r_winners'), number(report.winners)),
@@ -180,7 +181,7 @@ export async function reportScreen({ main, console: desk }, id) {
         el('p', { class: 'crumbs' }, el('a', { href: `#/sales/${id}` }, report.name)),
         el('div', { class: 'head-row' }, el('h1', {}, t('reportOf', { name: report.name })),
             el('div', { class: 'acts' }, page, el('a', { class: 'button plain', href: file, download: `sale-${id}-report.json` }, t('asJson')))),
-        el('p', { class: 'help' }, `${rangeText(report.starts_at_ms, report.ends_at_ms)} · ${t(`st_${report.state}`)}`),
+        el('p', { class: 'help' }, `${rangeText(report.starts_at_ms, report.ends_at_ms)} ${ZONE} · ${t(`st_${report.state}`)}`),
         figures(report, ofMany),
         el('div', { class: 'columns' },
             el('div', { class: 'stack' },

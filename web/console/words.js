@@ -69,17 +69,15 @@ export function shareText(n, all) {
     return t('shareOf', { n: number(n), all: number(all), percent: n > 0 && percent === 0 ? '< 1' : percent });
 }
 
-export function money(cents, currency, options = {}) {
+// To the last digit, everywhere.
+export function money(cents, currency) {
     const whole = cents / 10 ** minorDigits(currency);
     try {
-        return new Intl.NumberFormat(LOCALE, { style: 'currency', currency, currencyDisplay: 'narrowSymbol', ...options }).format(whole);
+        return new Intl.NumberFormat(LOCALE, { style: 'currency', currency, currencyDisplay: 'narrowSymbol' }).format(whole);
     } catch {
         return `${whole.toFixed(2)} ${currency}`;
     }
 }
-
-// For a headline: without the small change.
-export const wholeMoney = (cents, currency) => money(cents, currency, { maximumFractionDigits: 0 });
 
 // How many minor units make one of the currency: 2 digits for CNY, none for JPY.
 export function minorDigits(currency) {
