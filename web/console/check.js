@@ -6,7 +6,7 @@
 
 import { Refusal } from '/assets/net.js';
 import { el, setText } from '/assets/tools.js';
-import { t, dateTime, number, problemText } from '/assets/console/words.js';
+import { t, actText, dateTime, number, problemText } from '/assets/console/words.js';
 
 const COMPARE_TIMEOUT_MS = 180000;
 
@@ -63,7 +63,7 @@ export async function checkScreen({ main, console: desk, isHere }) {
             if (isHere()) show(result, repairing);
         } catch (error) {
             if (!(error instanceof Refusal)) throw error;
-            setText(said, problemText(error));
+            setText(said, repairing ? actText(error) : problemText(error));
             said.classList.add('bad');
         } finally {
             compare.disabled = repair.disabled = false;

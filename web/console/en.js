@@ -375,4 +375,7 @@ export default {
     c_overloaded: 'The server is very busy.',
     c_draining: 'The server is stopping.',
     c_no_answer: 'No answer from the server.',
+    unsureDone: 'No answer from the server: it is not known whether this was done. Asking again is safe.',
+    unsureAdded: 'No answer from the server: it is not known whether the units were added. Asking again here, for as many, is safe: they are added once.',
+    unsureMade: 'No answer from the server: it is not known whether the draft was made. See the list of sales before making it again.',
 };

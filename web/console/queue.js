@@ -5,7 +5,7 @@
 
 import { Refusal } from '/assets/net.js';
 import { el, setText } from '/assets/tools.js';
-import { t, dateTime, duration, number, problemText, reasonText } from '/assets/console/words.js';
+import { t, actText, dateTime, duration, number, problemText, reasonText } from '/assets/console/words.js';
 
 const SHOWN = 100;
 const QUEUES = ['orders', 'payments'];
@@ -57,9 +57,9 @@ export async function queueScreen(context) {
     const which = query.get('queue') ?? desk.queues()[0] ?? 'orders';
     const seen = await desk.call('GET', `/v1/admin/queue?queue=${encodeURIComponent(which)}&limit=${SHOWN}`);
     const said = el('p', { class: 'check-result', role: 'status' });
-    const tell = (error) => {
+    const tell = (error, write = problemText) => {
         if (!(error instanceof Refusal)) throw error;
-        setText(said, problemText(error));
+        setText(said, write(error));
         said.classList.add('bad');
     };
     const button = el('button', { type: 'button', class: 'danger' }, t('redrive'));
@@ -71,13 +71,13 @@ export async function queueScreen(context) {
             desk.announce(t('redriven', { n: number(done.sent) }));
             if (isHere()) await queueScreen(context);
         } catch (error) {
-            tell(error);
+            tell(error, actText);
             button.disabled = false;
         }
     });
     main.replaceChildren(
         el('div', { class: 'head-row' }, el('h1', {}, t('queueTitle')),
-            el('div', { class: 'acts' }, el('button', { type: 'button', class: 'plain', onclick: () => isHere() && queueScreen(context).catch(tell) }, t('lookAgain')), seen.parked > 0 ? button : '')),
+            el('div', { class: 'acts' }, el('button', { type: 'button', class: 'plain', onclick: () => isHere() && queueScreen(context).catch((error) => tell(error)) }, t('lookAgain')), seen.parked > 0 ? button : '')),
         queueTabs(QUEUES.filter((name) => name === which || desk.queues().includes(name)), which),
         el('p', { class: 'help' }, t(which === 'payments' ? 'queueTextPayments' : 'queueText')),
         el('dl', { class: 'figures' }, figure(t('q_ready'), number(seen.ready)), figure(t('q_retry'), number(seen.retry)), figure(t('q_parked'), number(seen.parked))),

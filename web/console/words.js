@@ -26,6 +26,10 @@ export const headText = (key) => t(key).replace(/^./, (first) => first.toUpperCa
     return known ?? (refusal.detail || t('c_no_answer'));
 }
 
+// The same of an act: where no answer came it may have been done, and `unsure` says what to do then.
+export const isUnsure = (refusal) => refusal.code === 'no_answer' && refusal.retry === 'same-ticket';
+export const actText = (refusal, unsure = 'unsureDone') => (isUnsure(refusal) ? t(unsure) : problemText(refusal));
+
 // Why an order, a message or a request was refused: in words, and the code that logs and calls have.
 export const reasonText = (code) => (WORDS[`w_${code}`] ? t('reasonCode', { reason: WORDS[`w_${code}`], code }) : code);
 
