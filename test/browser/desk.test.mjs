@@ -159,14 +159,152 @@ test('an act that nobody answers is told, and the screen stays', async () => {
         return route.abort();
     });
     await page.getByRole('button', { name: 'Warm up' }).click();
-    await page.locator('#notice').filter({ hasText: 'No answer from the server.' }).waitFor();
+    await page.locator('#notice').filter({ hasText: /^No answer from the server: it is not known whether this was done\. Asking again is safe\.$/ }).waitFor();
     await until('it to have looked again', () => asked === 2);
+    assert.match(await page.locator('#notice').innerText(), /not known/, 'that looking failed, too, does not hide it');
     await page.unroute(`**/v1/admin/sales/${draft.id}**`);
     await page.getByRole('button', { name: 'Warm up' }).click();
     await page.getByRole('heading', { level: 1, name: 'Alone warm' }).waitFor();
     assert.equal(await page.locator('#notice').isVisible(), false);
     assert.deepEqual(errors.filter((text) => !/Failed to load resource/.test(text)), []);
     await page.context().close();
+});
+
+test('a restock or a draft without an answer says what is safe to do', async () => {
+    const { sale, item } = await makeSale(server, { name: 'Doubtful', total: 5 });
+    const { page } = await openDesk(server);
+    await goTo(page, `sales/${sale.id}`, 'Sale of Doubtful open');
+    const ids = [];
+    await page.route('**/restock', async (route) => {
+        ids.push(route.request().postDataJSON().request_id);
+        if (ids.length > 1) return route.continue();
+        await route.fetch();            // done, but the answer is lost
+        return route.abort();
+    });
+    for (const told of ['#notice', '#announce']) {
+        await page.getByLabel('Add units: Doubtful').fill('4');
+        await page.getByRole('row', { name: /Doubtful/ }).getByRole('button', { name: 'Restock' }).click();
+        await dialog(page).getByRole('button', { name: 'Restock' }).click();
+        await page.locator(told).filter({ hasText: told === '#notice' ? 'for as many, is safe: they are added once' : '4 units added to Doubtful.' }).waitFor();
+    }
+    assert.equal(ids[0], ids[1]);
+    assert.equal((await saleOf(sale.id)).items.find((one) => one.id === item.id).total, 9);
+    await page.route('**/v1/admin/sales', (route) => (route.request().method() === 'POST' ? route.abort() : route.continue()));
+    await goTo(page, 'sales/new', 'New sale');
+    const first = page.getByRole('group', { name: 'Item 1' });
+    await page.locator('.fields').getByLabel('Name').fill('Lost');
+    await first.getByLabel('Name').fill('Kettle');
+    await first.getByLabel('Price').fill('19.90');
+    await first.getByLabel('Total').fill('3');
+    await page.getByRole('button', { name: 'Create the draft' }).click();
+    await page.getByText('See the list of sales before making it again.').waitFor();
+    await page.context().close();
+});
+
+test('what was done is seen as well as read out, and goes away; the next step stands out, the last one stands apart', async () => {
+    const draft = await makeDraft('Seen');
+    const { page, errors } = await openDesk(server);
+    const told = page.getByRole('status').and(page.locator('#announce'));
+    const seen = async (text) => {
+        await told.filter({ hasText: text }).waitFor();
+        const box = await told.boundingBox();
+        assert.ok(box.height > 20 && box.width > 60 && box.y + box.height <= 900, `${text} is seen`);
+    };
+    const solid = () => page.locator('.acts button:not(.plain):not(.danger)').allInnerTexts();
+    const apart = () => page.locator('.acts .danger').evaluateAll((nodes) => nodes.map((node) => {
+        const style = getComputedStyle(node);
+        return [node.textContent, style.backgroundColor, style.color === style.borderTopColor, !node.nextElementSibling];
+    }));
+    await goTo(page, `sales/${draft.id}/edit`, 'Edit the sale');
+    await page.locator('.fields').getByLabel('Name').fill('Seen well');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Seen well draft' }).waitFor();
+    await seen('Saved.');
+    assert.deepEqual(await seriousFaults(page), []);
+    assert.deepEqual(await solid(), ['Warm up']);
+    assert.deepEqual(await apart(), [['Delete', 'rgba(0, 0, 0, 0)', true, true]]);
+    await page.getByRole('button', { name: 'Warm up' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Seen well warm' }).waitFor();
+    await seen('Done: the sale is warm.');
+    assert.deepEqual(await solid(), ['Open now']);
+    assert.deepEqual(await apart(), [['Close for good', 'rgba(0, 0, 0, 0)', true, true]]);
+    await goTo(page, 'sales', 'Sales');
+    assert.equal(await page.locator('#announce').innerText(), '', 'it was said of another screen');
+    await goTo(page, `sales/${draft.id}`, 'Seen well warm');
+    assert.equal(await page.getByRole('button', { name: 'Pause' }).count(), 0, 'the server would refuse it');
+    for (const [act, state] of [['Open now', 'open'], ['Pause', 'paused']]) {
+        await page.getByRole('button', { name: act }).click();
+        await dialog(page).getByRole('button', { name: act }).click();
+        await page.getByRole('heading', { level: 1, name: `Seen well ${state}` }).waitFor();
+        await seen(`Done: the sale is ${state}.`);
+        assert.deepEqual(await solid(), state === 'open' ? [] : ['Resume']);
+    }
+    await until('it to go away', async () => (await page.locator('#announce').innerText()) === '');
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('every time says its zone, and what cannot be changed looks so', async () => {
+    const { sale } = await makeSale(server, { name: 'Zoned' });
+    const { page, errors } = await openDesk(server, { timezoneId: 'America/Argentina/Buenos_Aires', viewport: { width: 360, height: 740 } });
+    const zone = await page.evaluate(() => Intl.DateTimeFormat().resolvedOptions().timeZone);     // browsers spell some in their own way
+    assert.match(zone, /Buenos_Aires$/);
+    await until('the time with its zone', async () => new RegExp(`^Server time\\s+\\d\\d:\\d\\d:\\d\\d\\s+${zone}$`).test(await page.locator('.clock').innerText()));
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth), 0);
+    await goTo(page, `sales/${sale.id}`, 'Sale of Zoned open');
+    await page.getByText(new RegExp(`\\d\\d:\\d\\d – .*\\d\\d:\\d\\d ${zone}$`)).waitFor();
+    await goTo(page, `sales/${sale.id}/edit`, 'Edit the sale');
+    assert.equal(await page.getByText(`Time zone: ${zone}`).count(), 2);
+    const ground = (label) => page.locator('.fields').getByLabel(label, { exact: true }).evaluate((node) => [node.disabled, getComputedStyle(node).backgroundColor]);
+    const [, free] = await ground('Name');
+    assert.deepEqual(await ground('Ends'), [false, free]);
+    for (const label of ['Starts', 'Seconds to pay', 'Currency', 'Pay page']) {
+        const [fixed, grey] = await ground(label);
+        assert.ok(fixed && grey !== free, label);
+    }
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('money is told to the last digit, and nothing on a phone is cut off: orders, and the report as a page', async () => {
+    const name = 'Porcelain teapot with an unreasonably long name for gardens';
+    const { sale, item } = await makeSale(server, { name, total: 50, limit_per_user: 0, price_cents: 141875 });
+    const payer = buyer(server, 7601);
+    await payer.pay(await payer.buy(item, 2));
+    const { page, errors } = await openDesk(server, { viewport: { width: 360, height: 740 } });
+    await goTo(page, `orders?item=${item.id}`, 'Orders');
+    const card = page.locator('.cards tbody tr').first();
+    assert.match(await card.innerText(), /7601[\s\S]*Porcelain teapot[\s\S]*¥2,837\.50[\s\S]*\d\d:\d\d:\d\d/);
+    const edges = await card.locator('th, td').evaluateAll((nodes) => nodes.map((node) => node.getBoundingClientRect()).map((box) => box.left >= 0 && box.right <= innerWidth));
+    assert.ok(edges.every(Boolean), 'all of it is on the screen');
+    assert.equal(await page.locator('.panel.scroll').evaluate((node) => node.scrollWidth - node.clientWidth), 0);
+    assert.deepEqual(await seriousFaults(page), []);
+    await goTo(page, `sales/${sale.id}/report`, `Report: Sale of ${name}`);
+    assert.equal(await page.locator('.figure', { hasText: /^paid/ }).locator('dd').innerText(), '¥2,837.50');
+    const alone = await page.context().newPage();
+    await alone.setContent(await (await ask(`/sales/${sale.id}/report?format=html`)).text());
+    const tops = await alone.locator('.figures div').evaluateAll((nodes) => nodes.map((node) => node.getBoundingClientRect().top));
+    assert.ok(tops[0] === tops[1] && tops[2] > tops[1], 'two tiles in a row');
+    const lines = await alone.locator('.items tbody th').first().evaluate((node) => {
+        const range = document.createRange();
+        range.selectNodeContents(node.firstChild);
+        return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+    });
+    assert.ok(lines <= 3, `the name has ${lines} lines`);
+    assert.equal(await alone.evaluate(() => document.documentElement.scrollWidth - innerWidth), 0);
+    assert.deepEqual(await seriousFaults(alone), []);
+    assert.deepEqual(errors, []);
+    await page.context().close();
+});
+
+test('all is well in the distributed engine only as this front sees it, in both languages', async () => {
+    for (const [locale, text] of [['en-US', 'All well, as this front sees it: Redis, RabbitMQ, MariaDB and all segments answer'], ['zh-CN', '本前端所见一切正常：Redis、RabbitMQ、MariaDB 和所有分片都有应答']]) {
+        const { page } = await openDesk(server, { locale });
+        await asDistributed(page, { segments: [], queue: { away: false, ready: 0, retry: 0, parked: 0 } });
+        await page.reload();
+        await page.getByText(text, { exact: true }).waitFor();
+        await page.context().close();
+    }
 });
 
 test('more orders that are refused are told of, and come when asked for again', async () => {

@@ -280,8 +280,8 @@ document.querySelector('.skip').addEventListener('click', (event) => {
 });
 window.addEventListener('hashchange', () => {
     console_.notice('');
-    route().then(() => $('main').focus({ preventScroll: true }));
     if (announced.at !== location.hash) console_.announce('');     // it was said of another screen
+    route().then(() => $('main').focus({ preventScroll: true }));
 });
 // A hidden tab asks for nothing; one that slept may have missed much.
 document.addEventListener('visibilitychange', () => {

@@ -8,12 +8,10 @@
 
 import { Refusal } from '/assets/net.js';
 import { el, setAttr, setText } from '/assets/tools.js';
-import { t, dateTime, dayText, hoursText, minorDigits, money, number, problemText, rangeText, shareText } from '/assets/console/words.js';
+import { t, actText, dateTime, dayText, headText, hoursText, minorDigits, money, number, problemText, rangeText, shareText, ZONE } from '/assets/console/words.js';
 import { allSales } from '/assets/console/names.js';
 import { amountText, changesOf, momentText, moreHours, readChange, readSale, sessionsLeft, units } from '/assets/console/fields.js';
 
-// As the table's head writes it, for where a row stands alone.
-const head = (key) => t(key).replace(/^./, (first) => first.toUpperCase());
 const stateChip = (state) => el('span', { class: `chip sale-${state}` }, t(`st_${state}`));
 
 export async function salesScreen({ main, console: desk }) {
@@ -32,8 +30,8 @@ export async function salesScreen({ main, console: desk }) {
                         el('td', { class: 'hours' }, hoursText(sale.starts_at_ms, sale.ends_at_ms)),
                         el('th', { scope: 'row' }, el('a', { href: `#/sales/${sale.id}` }, sale.name)),
                         el('td', {}, stateChip(sale.state)),
-                        el('td', { class: 'right', 'data-label': head('items') }, number(sale.items.length)),
-                        el('td', { class: 'right', 'data-label': head('sold') }, shareText(sum(sale, 'sold'), sum(sale, 'total'))))))))));
+                        el('td', { class: 'right', 'data-label': headText('items') }, number(sale.items.length)),
+                        el('td', { class: 'right', 'data-label': headText('sold') }, shareText(sum(sale, 'sold'), sum(sale, 'total'))))))))));
 }
 
 // ---------------------------------------------------------------- one sale
@@ -42,9 +40,11 @@ export async function salesScreen({ main, console: desk }) {
 const ACTS = [
     ['warm', ['draft'], () => 'warm', null],
     ['open', ['draft', 'warm', 'paused'], (sale) => (sale.state === 'paused' ? 'resume' : 'open'), 'sureOpen'],
-    ['pause', ['open', 'warm'], () => 'pause', 'surePause'],
+    ['pause', ['open'], () => 'pause', 'surePause'],
     ['close', ['warm', 'open', 'paused'], () => 'close', 'sureClose'],
 ];
+
+const NEXT = { draft: 'warm', warm: 'open', paused: 'open' };    // the act that a state waits for
 
 export async function saleScreen(context, id) {
     const { main, console: desk, isHere } = context;
@@ -52,16 +52,21 @@ export async function saleScreen(context, id) {
     const again = async () => { if (isHere()) await saleScreen(context, id); };
     const tell = (error) => {
         if (!(error instanceof Refusal)) throw error;
-        desk.notice(problemText(error));
+        desk.notice(actText(error));
     };
 
     async function act(name, label, ask) {
         if (ask && !(await desk.sure(t(ask, { name: sale.name }), t(`${ask}Text`), t(label)))) return;
-        await desk.call('POST', `/v1/admin/sales/${id}/${name}`).then((now) => {
+        const done = await desk.call('POST', `/v1/admin/sales/${id}/${name}`).then((now) => {
             desk.notice('');
             desk.announce(t('moved', { state: t(`st_${now.state}`) }));
+            return true;
         }, tell);
-        await again().catch(tell);      // what was refused may have happened all the same
+        // What was refused may have happened all the same. Where looking fails, too, what was told stays.
+        await again().catch((error) => {
+            if (!(error instanceof Refusal)) throw error;
+            if (done) desk.notice(problemText(error));
+        });
     }
 
     async function remove() {
@@ -75,26 +80,32 @@ export async function saleScreen(context, id) {
         }
     }
 
-    const buttons = ACTS.filter(([, states]) => states.includes(sale.state)).map(([name, , label, ask]) => el('button', {
-        type: 'button', class: name === 'close' ? 'danger' : 'plain', onclick: () => act(name, label(sale), ask),
+    // The next step is the solid one and stands first; what cannot be undone is outlined, and last.
+    const kind = (name) => (name === 'close' ? 'danger apart' : name === NEXT[sale.state] ? null : 'plain');
+    const acts = ACTS.filter(([, states]) => states.includes(sale.state)).map(([name, , label, ask]) => el('button', {
+        type: 'button', class: kind(name), onclick: () => act(name, label(sale), ask),
     }, t(label(sale))));
-    if (sale.state !== 'closed') buttons.unshift(el('a', { class: 'button plain', href: `#/sales/${id}/edit` }, t('edit')));
-    if (sale.state === 'draft') buttons.push(el('button', { type: 'button', class: 'danger', onclick: remove }, t('delete')));
-    else buttons.push(el('a', { class: 'button plain', href: `#/sales/${id}/report` }, t('report')));
+    const last = sale.state === 'draft' ? [el('button', { type: 'button', class: 'danger apart', onclick: remove }, t('delete'))]
+        : acts.filter((button) => button.classList.contains('apart'));
+    const next = acts.filter((button) => !button.className);
+    const buttons = [...next, ...acts.filter((button) => button.classList.contains('plain'))];
+    if (sale.state !== 'closed') buttons.push(el('a', { class: 'button plain', href: `#/sales/${id}/edit` }, t('edit')));
+    if (sale.state !== 'draft') buttons.push(el('a', { class: 'button plain', href: `#/sales/${id}/report` }, t('report')));
+    buttons.push(...last);
 
     const heads = [['name'], ['state'], ...['price', 'total', 'available', 'locked', 'sold', 'limit'].map((key) => [key, 'right'])];
     main.replaceChildren(
         el('p', { class: 'crumbs' }, el('a', { href: '#/sales' }, t('sales'))),
         el('div', { class: 'head-row' }, el('h1', {}, sale.name, ' ', stateChip(sale.state)), el('div', { class: 'acts' }, ...buttons)),
-        el('p', { class: 'help' }, rangeText(sale.starts_at_ms, sale.ends_at_ms)),
+        el('p', { class: 'help' }, `${rangeText(sale.starts_at_ms, sale.ends_at_ms)} ${ZONE}`),
         el('div', { class: 'panel scroll' }, el('table', { class: 'list cards' },
             el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))), ['draft', 'closed'].includes(sale.state) ? '' : el('th', { scope: 'col' }, t('restockAdd')))),
             el('tbody', {}, ...sale.items.map((item) => el('tr', {},
                 el('th', { scope: 'row' }, el('a', { href: `#/orders?item=${item.id}` }, item.name), item.sku ? el('span', { class: 'help' }, ` ${item.sku}`) : ''),
                 el('td', {}, t(`is_${item.state}`)),
-                el('td', { class: 'right', 'data-label': head('price') }, money(item.price_cents, sale.currency)),
-                ...['total', 'available', 'locked', 'sold'].map((key) => el('td', { class: 'right', 'data-label': head(key) }, number(item[key]))),
-                el('td', { class: 'right', 'data-label': head('limit') }, item.limit_per_user ? number(item.limit_per_user) : t('noLimit')),
+                el('td', { class: 'right', 'data-label': headText('price') }, money(item.price_cents, sale.currency)),
+                ...['total', 'available', 'locked', 'sold'].map((key) => el('td', { class: 'right', 'data-label': headText(key) }, number(item[key]))),
+                el('td', { class: 'right', 'data-label': headText('limit') }, item.limit_per_user ? number(item.limit_per_user) : t('noLimit')),
                 ['draft', 'closed'].includes(sale.state) ? '' : el('td', {}, restockForm(desk, item, again))))))));
 }
 
@@ -119,7 +130,7 @@ function restockForm(desk, item, again) {
             await again();
         } catch (error) {
             if (!(error instanceof Refusal)) throw error;
-            desk.notice(problemText(error));
+            desk.notice(actText(error, 'unsureAdded'));
             button.disabled = false;
         }
     });
@@ -174,8 +185,8 @@ export async function saleForm({ main, console: desk, isHere }, id) {
     const digits = () => minorDigits(top.currency.input.value.trim() || 'CNY');
     const top = {
         name: entry(t('name'), 'name', { value: sale?.name ?? '', required: true }),
-        starts: entry(t('starts'), 'starts', { type: 'datetime-local', step: 1, value: momentText(sale?.starts_at_ms ?? noon.getTime()), required: true, disabled: !draft }),
-        ends: entry(t('ends'), 'ends', { type: 'datetime-local', step: 1, value: momentText(sale?.ends_at_ms ?? noon.getTime() + 3600000), required: true }),
+        starts: entry(t('starts'), 'starts', { type: 'datetime-local', step: 1, value: momentText(sale?.starts_at_ms ?? noon.getTime()), required: true, disabled: !draft }, t('inZone', { zone: ZONE })),
+        ends: entry(t('ends'), 'ends', { type: 'datetime-local', step: 1, value: momentText(sale?.ends_at_ms ?? noon.getTime() + 3600000), required: true }, t('inZone', { zone: ZONE })),
         pay_within: entry(t('payWithin'), 'pay_within', { value: sale?.pay_within_s ?? 900, inputmode: 'numeric', required: true, disabled: !draft }),
         currency: entry(t('currency'), 'currency', { value: sale?.currency ?? 'CNY', maxlength: 3, required: true, disabled: !draft }),
         pay_url: entry(t('payUrl'), 'pay_url', { value: sale?.pay_url ?? '', inputmode: 'url', disabled: !draft }, t('payUrlHelp', { order_id: '{order_id}' })),
@@ -263,7 +274,7 @@ export async function saleForm({ main, console: desk, isHere }, id) {
             desk.announce(t(sale ? 'saved' : 'created'));
         } catch (error) {
             if (!(error instanceof Refusal)) throw error;
-            setText(said, `${made.length ? `${t('madeSome', { n: made.length })} ` : ''}${problemText(error)}`);
+            setText(said, `${made.length ? `${t('madeSome', { n: made.length })} ` : ''}${actText(error, sale ? 'unsureDone' : 'unsureMade')}`);
             button.disabled = false;
         }
     });

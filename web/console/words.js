@@ -16,12 +16,12 @@ export function t(key, values = {}) {
     return (WORDS[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ''));
 }
 
-// A refusal in the operator's language; the server's own words where it says which field, or a code is new.
-export function problemText(refusal) {
-    const known = WORDS[`c_${refusal.code}`];
 // As a table's head writes it, for where a row stands alone.
 export const headText = (key) => t(key).replace(/^./, (first) => first.toUpperCase());
 
+// A refusal in the operator's language; the server's own words where it says which field, or a code is new.
+export function problemText(refusal) {
+    const known = WORDS[`c_${refusal.code}`];
     if (known && refusal.detail) return `${known} ${refusal.detail}`;
     return known ?? (refusal.detail || t('c_no_answer'));
 }
