@@ -435,7 +435,7 @@ test('the requests of the live screen add up, what is sold out says what may ret
     await page.locator('.verdict-sales').filter({ hasText: /^Open: .*units left in all$/ }).waitFor();
     // Only some of many are named; the newest stands first.
     await until('its name', async () => (await page.locator('.verdict-sales').innerText()).includes(sale.name));
-    assert.match(await page.locator('#clock').innerText(), /^([01]\d|2[0-3]):[0-5]\d:[0-5]\d$/);
+    await until('the clock, of 24 hours', async () => /^([01]\d|2[0-3]):[0-5]\d:[0-5]\d$/.test(await page.locator('#clock').innerText()));
     assert.deepEqual(errors, []);
     await page.context().close();
 });
