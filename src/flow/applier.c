@@ -230,8 +230,12 @@ static void check(struct applier *applier, int64_t now_ms, bool hurry)
         return;
     }
     for (uint32_t s = 0; s < applier->places->count; s++) {
-        if (!applier->reach[s].behind && applier->reach[s].known < total.last_event) {
-            applier->reach[s].own = hurry;
+        struct reach *reach = &applier->reach[s];
+        if (reach->known >= total.last_event) {
+            continue;
+        }
+        reach->own = hurry || (reach->behind && reach->own); /* somebody here waits for it */
+        if (!reach->behind) {
             fall_behind(applier, s, now_ms, true);
         }
     }
@@ -308,7 +312,9 @@ static uint64_t applied(struct sink *sink)
 static bool is_behind(struct sink *sink, int32_t segment)
 {
     const struct applier *applier = (struct applier *)sink;
-    bool behind = false;
+    /* One that was added since this process began: another brings it everything, and when is not seen
+     * here. */
+    bool behind = segment != SEGMENT_ALL && segment >= (int32_t)applier->places->count;
     for (uint32_t s = 0; s < applier->places->count; s++) {
         behind = behind ||
                  (applier->reach[s].behind && (segment == SEGMENT_ALL || segment == (int32_t)s));
