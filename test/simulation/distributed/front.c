@@ -185,8 +185,7 @@ bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int6
 {
     struct call *call = calloc(1, sizeof(*call));
     CHECK(call != NULL);
-    const struct model_order *order = model_find(&world->model, ask->id);
-    enum order_state shown = order != NULL ? order->shown : ORDER_QUEUED;
+    struct model_before before = model_before(world, process, ask->id);
     int64_t sent_us = world_now_us(world);
     call->ask = *ask;
     if (ask->question == ASK_BUY) {
@@ -204,7 +203,7 @@ bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int6
                ask->has_order ? ask->order.state : 99, ask->id.lo);
     if (!unread || ask->refusal != REFUSAL_NOT_FOUND) {
         line_told(world, process, ask, sent_us);
-        model_told(world, process, ask, shown);
+        model_told(world, process, ask, &before);
     } /* KNOWN: else it had not read of the sale yet, and says that there is no such order */
     return true;
 }

@@ -100,8 +100,20 @@ static void has_seen(struct model_order *order, uint32_t process, enum order_sta
     order->shown_by[process] = rank > order->shown_by[process] ? rank : order->shown_by[process];
 }
 
+struct model_before model_before(struct world *world, uint32_t process, struct order_id id)
+{
+    const struct model_order *order = model_find(&world->model, id);
+    if (order == NULL) {
+        return (struct model_before){.shown = ORDER_QUEUED};
+    }
+    const struct gate *gate = sim_segments_gate(world->segments, order->segment);
+    return (struct model_before){.shown = order->shown,
+                                 .shown_by = order->shown_by[process],
+                                 .applied = gate != NULL ? gate->applied_event : 0};
+}
+
 void model_told(struct world *world, uint32_t process, const struct gate_ask *ask,
-                enum order_state shown)
+                const struct model_before *before)
 {
     struct model *model = &world->model;
     world->result->answers++;
@@ -111,7 +123,7 @@ void model_told(struct world *world, uint32_t process, const struct gate_ask *as
     }
     struct model_order *order = model_order(model, ask->id);
     if (ask->question == ASK_ORDER && ask->refusal == REFUSAL_NOT_FOUND && order->told) {
-        promise_07_missing(world, order, process);
+        promise_07_missing(world, order, process, before->applied);
     }
     if (ask->refusal != REFUSAL_NONE || !ask->has_order) {
         return;
@@ -125,8 +137,8 @@ void model_told(struct world *world, uint32_t process, const struct gate_ask *as
     promise_03_told(world, order, &ask->order);
     /* KNOWN: a front's line knows nothing of what another front has shown meanwhile. */
     enum order_state state = (enum order_state)ask->order.state;
-    if (ask->order.lsn == 0 || model_rank(state) < order->shown_by[process]) {
-        promise_07_told(world, order, shown, state);
+    if (ask->order.lsn == 0 || model_rank(state) < before->shown_by) {
+        promise_07_told(world, order, before->shown, state);
     }
     has_seen(order, process, state);
 }

@@ -82,8 +82,15 @@ int model_rank(enum order_state state);
 
 void model_asked(struct world *world, const struct gate_ask *buy);
 /* A client was answered by this process; shown: what he had been told of the order when he asked. */
+/* What was known of an order when it was asked for: what happens meanwhile is nobody's fault. */
+struct model_before {
+    enum order_state shown;
+    int shown_by;     /* its rank, by the process that is asked */
+    uint64_t applied; /* the last event its segment's gate had */
+};
+struct model_before model_before(struct world *world, uint32_t process, struct order_id id);
 void model_told(struct world *world, uint32_t process, const struct gate_ask *ask,
-                enum order_state shown);
+                const struct model_before *before);
 /* A process pushed it to whoever watches. */
 void model_pushed(struct world *world, uint32_t process, const struct order_view *view);
 /* A client was told what came of his write. */
@@ -118,7 +125,8 @@ void promise_06_told(struct world *world, const struct model_order *order,
                      const struct gate_ask *ask);
 void promise_07_told(struct world *world, const struct model_order *order, enum order_state shown,
                      enum order_state now);
-void promise_07_missing(struct world *world, const struct model_order *order, uint32_t process);
+void promise_07_missing(struct world *world, const struct model_order *order, uint32_t process,
+                        uint64_t applied);
 void promise_07_event(struct world *world, const struct model_order *order, enum order_state to);
 void promise_08_event(struct world *world, const struct model_order *order,
                       const struct ledger_event *event);

@@ -18,16 +18,15 @@ void promise_07_told(struct world *world, const struct model_order *order, enum 
     }
 }
 
-void promise_07_missing(struct world *world, const struct model_order *order, uint32_t process)
+void promise_07_missing(struct world *world, const struct model_order *order, uint32_t process,
+                        uint64_t applied)
 {
     bool forgot = world->model.forgot[order->segment] > order->forgot;
     if (order->undecided && !order->booked) {
         return; /* KNOWN: it stands in the line of another front, and nobody else knows */
     }
-    const struct gate *gate = sim_segments_gate(world->segments, order->segment);
-    if (order->booked && order->state == ORDER_FAILED && gate != NULL &&
-        gate->applied_event < order->event) {
-        return; /* KNOWN: the same, and its end is on its way to the gate */
+    if (order->booked && order->state == ORDER_FAILED && applied < order->event) {
+        return; /* KNOWN: the same, and its end was on its way to the gate when it was asked */
     }
     if (order->booked || !forgot) {
         world_broken(world, 7, "process %u does not find order %016llx%016llx, which was promised",
