@@ -140,13 +140,15 @@ static void *applier_thread(void *context)
     struct journal_reader *reader;
     CHECK(journal_reader_new(shop.journal, 0, &reader) == 0);
     for (;;) {
-        bool over = atomic_load(&shop.over);
+        /* Before the look: what becomes durable behind it is still to be read. */
+        bool over = atomic_load(&shop.over) &&
+                    journal_durable_lsn(shop.journal) == journal_last_lsn(shop.journal);
         uint64_t lsn;
         int64_t batch_ms;
         struct gate_command command;
         int error = journal_reader_next(reader, &lsn, &batch_ms, &command);
         if (error == ERR_AGAIN) {
-            if (over && journal_durable_lsn(shop.journal) == journal_last_lsn(shop.journal)) {
+            if (over) {
                 break;
             }
             sched_yield();
