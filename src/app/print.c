@@ -146,7 +146,9 @@ static void label_text(const char *key, const json_t *value, char ret_text[LABEL
     len -= as != PRINT_PLAIN ? strlen(units[as]) : 0;
     (void)snprintf(ret_text, LABEL_MAX, "%.*s", (int)len, key);
     for (char *c = ret_text; *c != '\0'; c++) {
-        *c = *c == '_' ? ' ' : *c;
+        if (*c == '_') {
+            *c = ' ';
+        }
     }
 }
 
