@@ -291,7 +291,10 @@ static void batch_finished(struct office *office)
     office->retry_at_us = 0;
     int error = catalog_follow(office);
     if (office->options.shared) {
-        error = error != 0 ? error : apply_shared(office, batch);
+        /* Whether or not the sales could be read again: who waits for these events must know that the
+         * segments lack them. */
+        int applied = apply_shared(office, batch);
+        error = error != 0 ? error : applied;
         keep_again(office);
     } else {
         for (size_t i = 0; error == 0 && i < batch->events_count; i++) {
