@@ -37,6 +37,7 @@ struct upkeep {
     uint64_t away;       /* a bit for each segment that did not answer the last look */
     uint64_t closed;     /* and for each that did, but lets nobody in */
     uint64_t looked;     /* and for each that has been looked at, ever */
+    uint64_t placed;     /* and for each that had an epoch, ever */
     uint64_t answered;   /* and for each that answered then */
     uint64_t outboxes[SEGMENTS_MAX];
     uint64_t oldest_ms[SEGMENTS_MAX]; /* how long its oldest decision had waited */
@@ -98,6 +99,12 @@ static void place(struct upkeep *upkeep, uint32_t segment, uint64_t epoch, bool 
     } else if (before != epoch) {
         log_event(LOG_INFO, "segment.epoch", LOG_U64("segment", segment), LOG_U64("epoch", epoch));
     }
+    if (before != epoch &&
+        (upkeep->placed >> segment & 1) !=
+            0) { /* rebuilt without what a front that stood still could not bring back */
+        places_away(places, segment, clock_boot_us(upkeep->parts.time->clock) / 1000);
+    }
+    upkeep->placed |= (uint64_t)(epoch != 0) << segment;
     if (upkeep->parts.gate != NULL) {
         gate_place(upkeep->parts.gate, segment, open ? epoch : 0);
     }
