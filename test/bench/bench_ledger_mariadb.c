@@ -2,8 +2,8 @@
  * How many orders a second the MariaDB ledger books: by one writer, by one, two and four writers of
  * a shared ledger, by one of a shared ledger with its orders in four databases, and beside them the
  * plain way, one transaction per order (insert the order, add
- * to the buyer's holding, take one from the stock) on several connections, with the same tables,
- * constraints and commits. All in turns, several rounds, in one run: only the ratios mean anything.
+ * to the buyer's holding, take one from the stock) on several connections, with the tables,
+ * constraints and commits of a shared ledger, but without its events and allotments. All in turns, several rounds, in one run: only the ratios mean anything.
  * Buyers come scattered, as in a real sale.
  *
  *   bench_ledger_mariadb mariadb://user@host:port/ [batch 500] [connections 8] [seconds 3] [rounds 3]
@@ -32,8 +32,8 @@
 #define WRITERS_MAX 4
 #define DATABASES 4
 
-/* The ledgers. Each has a database of its own; the plain way uses the first one's. */
-enum kind { KIND_ALONE, KIND_SHARED, KIND_SPLIT, KIND_COUNT };
+/* The ledgers. Each has a database of its own; the last one's is for the plain way. */
+enum kind { KIND_ALONE, KIND_SHARED, KIND_SPLIT, KIND_PLAIN, KIND_COUNT };
 
 static struct {
     const char *server;
@@ -232,8 +232,9 @@ static void execute(MYSQL_STMT *statement, MYSQL_BIND *binds)
 static void *one_by_one(void *argument)
 {
     double end = *(const double *)argument;
-    MYSQL *db = shell(options.databases[KIND_ALONE]);
+    MYSQL *db = shell(options.databases[KIND_PLAIN]);
     int64_t user = 0;
+    int64_t segment = 0;
     char id[ORDER_ID_TEXT];
     unsigned long id_length = sizeof(id);
     MYSQL_BIND order[] = {
@@ -242,12 +243,14 @@ static void *one_by_one(void *argument)
          .buffer_length = sizeof(id),
          .length = &id_length},
         {.buffer_type = MYSQL_TYPE_LONGLONG, .buffer = &user},
+        {.buffer_type = MYSQL_TYPE_LONGLONG, .buffer = &segment},
     };
-    MYSQL_STMT *add = prepare(db, "INSERT INTO orders(item_id, id, user_id, qty, status,"
-                                  " amount_cents, created_at_ms, locked_at_ms, pay_by_ms, lsn)"
-                                  " VALUES(1, ?, ?, 1, 'LOCKED', 9900, 1, 1, 2, 1)");
+    MYSQL_STMT *add =
+        prepare(db, "INSERT INTO orders(item_id, id, user_id, qty, status,"
+                    " amount_cents, created_at_ms, locked_at_ms, pay_by_ms, lsn, segment)"
+                    " VALUES(1, ?, ?, 1, 'LOCKED', 9900, 1, 1, 2, 1, ?)");
     MYSQL_STMT *hold = prepare(db, "INSERT INTO holdings(item_id, user_id, held, limit_per_user, "
-                                   "ended, barred) VALUES(1, ?, 1, 1, 0, 0)"
+                                   "ended, barred, segment) VALUES(1, ?, 1, 1, 0, 0, ?)"
                                    " ON DUPLICATE KEY UPDATE held = held + 1");
     MYSQL_STMT *take = prepare(db, "UPDATE stock SET available = available - 1,"
                                    " locked = locked + 1 WHERE item_id = 1 AND available > 0");
@@ -255,6 +258,7 @@ static void *one_by_one(void *argument)
     while (now_s() < end) {
         uint32_t n = atomic_fetch_add(&next_order, 1);
         user = (int64_t)user_of(n);
+        segment = user % SEGMENTS;
         order_id_text(order_id_once(ITEM, (uint64_t)user, 0), id);
         must(db, "START TRANSACTION");
         execute(add, order);
@@ -321,6 +325,7 @@ static void run(void)
     double rates[WAY_COUNT][ROUNDS_MAX];
     struct writer alone = writer_open(KIND_ALONE);
     struct writer split = writer_open(KIND_SPLIT);
+    struct ledger *plain = open_ledger(KIND_PLAIN);
     struct writer shared[WRITERS_MAX];
     for (uint32_t i = 0; i < WRITERS_MAX; i++) {
         shared[i] = writer_open(KIND_SHARED);
@@ -328,6 +333,7 @@ static void run(void)
     make_sale(alone.ledger, false);
     make_sale(shared[0].ledger, true);
     make_sale(split.ledger, true);
+    make_sale(plain, true);
     for (uint32_t i = 0; i < options.rounds; i++) {
         rates[WAY_ALONE][i] = run_batches(&alone, 1);
         rates[WAY_SHARED_1][i] = run_batches(shared, 1);
@@ -339,6 +345,7 @@ static void run(void)
     print_rates(rates);
     writer_close(&alone);
     writer_close(&split);
+    ledger_mariadb_close(plain);
     for (uint32_t i = 0; i < WRITERS_MAX; i++) {
         writer_close(&shared[i]);
     }
@@ -371,7 +378,7 @@ int main(int argc, char **argv)
                               "[connections] [seconds] [rounds]\n");
         return 2;
     }
-    static const char *const names[KIND_COUNT] = {"alone", "shared", "split"};
+    static const char *const names[KIND_COUNT] = {"alone", "shared", "split", "plain"};
     options.server = argv[1];
     options.batch = number(argc, argv, 2, 500, 100000);
     options.connections = number(argc, argv, 3, 8, CONNECTIONS_MAX);

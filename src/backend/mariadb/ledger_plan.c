@@ -215,6 +215,17 @@ int maria_plan_load(struct maria_write *w, struct ledger_op **ops, size_t count)
     return err;
 }
 
+int maria_plan_expect_new(struct maria_write *w, struct ledger_op **ops, size_t count)
+{
+    struct order_id id;
+    for (size_t i = 0; i < count; i++) {
+        if (names_order(ops[i], &id) && plan_order_add(&w->maria->plan, id) == NULL) {
+            return ERR_NOMEM;
+        }
+    }
+    return 0;
+}
+
 static int item_read(struct maria *s, struct plan_item *item)
 {
     struct maria_row *row;

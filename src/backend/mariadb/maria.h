@@ -68,6 +68,7 @@ struct maria {
     size_t events_count;
     size_t events_capacity;
     size_t events_stored; /* of these, sent to the table */
+    bool expects_new;     /* the bookings of the next batch, as they were in the last one */
     struct plan plan;
     void *scratch; /* values on their way to the server */
     size_t scratch_bytes;
@@ -242,9 +243,14 @@ int maria_orders_take(struct maria_merge *merge, struct ledger_query *q, bool *r
 enum ledger_submitted maria_read(struct ledger *ledger, struct ledger_query *query);
 
 /* ledger_write.c: the transaction. */
+/* How a batch is written: its bookings without a look at what is there; after a look; each op so
+ * that it can be undone alone. */
+enum maria_care { CARE_NONE, CARE_LOOK, CARE_EACH };
+
 struct maria_write {
     struct maria *maria;
     struct ledger_batch *batch;
+    enum maria_care care;
     int64_t now_ms;     /* of all that the batch writes: its own, or the database's (shared) */
     uint32_t segments;  /* of the ledger, as it is now; 0: one writer */
     enum refusal guard; /* what a constraint's refusal means for a booking */
@@ -258,6 +264,8 @@ int maria_event(struct maria_write *w, struct ledger_event event);
 
 /* ledger_plan.c: what a batch reads and what it writes, in few statements. */
 int maria_plan_load(struct maria_write *w, struct ledger_op **ops, size_t count);
+/* Instead of loading: as if none of these bookings, and nothing of their buyers, were there. */
+int maria_plan_expect_new(struct maria_write *w, struct ledger_op **ops, size_t count);
 int maria_plan_item(struct maria_write *w, uint64_t id, struct plan_item **ret_item);
 int maria_plan_store(struct maria_write *w);
 int maria_events_store(struct maria_write *w);
