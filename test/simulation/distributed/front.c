@@ -214,6 +214,7 @@ bool front_post(struct world *world, uint32_t process, struct office_op *op, int
     CHECK(call != NULL);
     call->op = *op;
     call->is_post = true;
+    model_writes(world, &op->op);
     call = send_call(world, process, call, patience_us);
     if (call == NULL) {
         return false;

@@ -81,6 +81,7 @@ static uint32_t home_of(const struct world *world, uint64_t user)
 void model_asked(struct world *world, const struct gate_ask *buy)
 {
     struct model_order *order = model_order(&world->model, buy->id);
+    order->buys.sent++;
     if (order->asked) {
         return;
     }
@@ -125,6 +126,9 @@ void model_told(struct world *world, uint32_t process, const struct gate_ask *as
     if (ask->question == ASK_ORDER && ask->refusal == REFUSAL_NOT_FOUND && order->told) {
         promise_07_missing(world, order, process, before->applied);
     }
+    if (ask->question == ASK_BUY) {
+        promise_09_told(world, order, &order->buys, ask->refusal);
+    }
     if (ask->refusal != REFUSAL_NONE || !ask->has_order) {
         return;
     }
@@ -154,12 +158,31 @@ void model_pushed(struct world *world, uint32_t process, const struct order_view
     has_seen(order, process, (enum order_state)view->state);
 }
 
+/* NULL: not about an order. */
+static struct model_requests *requests_of(struct model_order *order, enum ledger_kind kind)
+{
+    return kind == LEDGER_PAY ? &order->pays : kind == LEDGER_CANCEL ? &order->cancels : NULL;
+}
+
+void model_writes(struct world *world, const struct ledger_op *op)
+{
+    struct model_order *order = model_find(&world->model, op->id);
+    struct model_requests *requests = order == NULL ? NULL : requests_of(order, op->kind);
+    if (requests != NULL) {
+        requests->sent++;
+    }
+}
+
 void model_wrote(struct world *world, uint32_t process, const struct ledger_op *op)
 {
+    struct model_order *order = model_find(&world->model, op->id);
+    struct model_requests *requests = order == NULL ? NULL : requests_of(order, op->kind);
+    if (requests != NULL) {
+        promise_09_told(world, order, requests, op->refusal);
+    }
     if (op->refusal != REFUSAL_NONE) {
         return;
     }
-    struct model_order *order = model_find(&world->model, op->id);
     if (op->kind == LEDGER_PAY && (order == NULL || order->state != ORDER_PAID)) {
         world_broken(world, 3, "a payment was taken of an order that is not paid");
     }
@@ -218,6 +241,7 @@ static void order_event(struct world *world, const struct ledger_event *event, e
     promise_04_event(world, order);
     promise_05_event(world, order);
     promise_08_event(world, order, event);
+    promise_09_look(world, order);
     promise_10_event(world, event);
 }
 

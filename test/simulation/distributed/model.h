@@ -17,6 +17,12 @@
 
 struct world;
 
+/* What clients sent, and what of it was refused for good: it changed nothing. */
+struct model_requests {
+    uint32_t sent;
+    uint32_t refused;
+};
+
 /* An order id that somebody asked to buy, was told of, or that the ledger knows. */
 struct model_order {
     struct order_id id;
@@ -24,7 +30,8 @@ struct model_order {
     uint64_t item;
     uint32_t qty;
     uint32_t segment;
-    bool asked;             /* a client has sent this buy */
+    bool asked; /* a client has sent this buy */
+    struct model_requests buys, pays, cancels;
     bool told;              /* a client was told that it exists */
     bool undecided;         /* a client was told that it stands in line */
     int64_t in_line_us[8];  /* when first, by each process; 0: never */
@@ -93,7 +100,8 @@ void model_told(struct world *world, uint32_t process, const struct gate_ask *as
                 const struct model_before *before);
 /* A process pushed it to whoever watches. */
 void model_pushed(struct world *world, uint32_t process, const struct order_view *view);
-/* A client was told what came of his write. */
+/* A client sends a write; he was told what came of it. */
+void model_writes(struct world *world, const struct ledger_op *op);
 void model_wrote(struct world *world, uint32_t process, const struct ledger_op *op);
 /* A batch has come to the ledger; whether it was committed the ledger's events tell. */
 void model_commit(struct world *world, const struct ledger_batch *batch, bool committed);
@@ -131,6 +139,10 @@ void promise_07_event(struct world *world, const struct model_order *order, enum
 void promise_08_event(struct world *world, const struct model_order *order,
                       const struct ledger_event *event);
 void promise_08_end(struct world *world);
+/* The order has changed; a request about it was answered. */
+void promise_09_look(struct world *world, const struct model_order *order);
+void promise_09_told(struct world *world, const struct model_order *order,
+                     struct model_requests *requests, enum refusal refusal);
 void promise_10_event(struct world *world, const struct ledger_event *event);
 void promise_11_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void promise_11_rebuilt(struct world *world, uint32_t segment, uint64_t fence);
