@@ -208,6 +208,7 @@ static void purge(void)
     bare_close(c);
 }
 
+/* The server is not always quick enough to delete a queue that was just full; it is stopped soon. */
 static void clean(void)
 {
     static const char *const ends[] = {"",          ".parked",    ".retry.1s",
@@ -217,7 +218,11 @@ static void clean(void)
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
         (void)snprintf(name, sizeof(name), "%s%s", options.name, ends[i]);
         (void)amqp_queue_delete(c, 1, amqp_cstring_bytes(name), 0, 0);
-        must(amqp_get_rpc_reply(c), name);
+        if (amqp_get_rpc_reply(c).reply_type != AMQP_RESPONSE_NORMAL) {
+            (void)fprintf(stderr, "bench_amqp: cannot delete %s\n", name);
+            bare_close(c);
+            return;
+        }
     }
     (void)snprintf(name, sizeof(name), "%s.dead", options.name);
     (void)amqp_exchange_delete(c, 1, amqp_cstring_bytes(options.name), 0);
