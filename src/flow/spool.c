@@ -1,5 +1,6 @@
-/* See spool.h. Entries are chained by hash and, in the order of their LSNs, from first to last; those
- * who stand in line in a chain of their line besides. Links are index + 1, and 0 ends a chain. */
+/* See spool.h. Entries are chained by hash; in the order of their LSNs; and in the order in which they
+ * were looked at last; those who stand in line in a chain of their line besides. Links are index + 1,
+ * and 0 ends a chain. */
 #include "flow/spool.h"
 
 #include <pthread.h>
@@ -19,6 +20,7 @@ struct slot {
     struct spool_entry entry;
     uint32_t next_hash; /* or of the free list */
     uint32_t next, previous;
+    uint32_t look_next, look_previous;
     uint32_t line; /* in_line: which, and its neighbours there */
     uint32_t line_next, line_previous;
 };
@@ -40,6 +42,8 @@ struct spool {
     uint32_t fresh;         /* slots never used begin here */
     uint32_t free;
     uint32_t first, last;
+    uint32_t look_first, look_last;
+    int64_t look_ms; /* when somebody last asked for what is to be looked at */
     uint32_t count;
     uint32_t undecided;
     bool overflowed; /* while the journal was read */
@@ -108,6 +112,26 @@ static void leave_line(struct spool *spool, struct slot *slot)
     (void)atomic_fetch_sub(&line->count, 1);
 }
 
+/* It has been looked at now, later than all others. */
+static void join_looks(struct spool *spool, struct slot *slot)
+{
+    uint32_t link = (uint32_t)(slot - spool->slots) + 1;
+    slot->entry.looked_at_ms = spool->look_ms;
+    slot->look_next = 0;
+    slot->look_previous = spool->look_last;
+    *(spool->look_last != 0 ? &spool->slots[spool->look_last - 1].look_next : &spool->look_first) =
+        link;
+    spool->look_last = link;
+}
+
+static void leave_looks(struct spool *spool, struct slot *slot)
+{
+    *(slot->look_previous != 0 ? &spool->slots[slot->look_previous - 1].look_next
+                               : &spool->look_first) = slot->look_next;
+    *(slot->look_next != 0 ? &spool->slots[slot->look_next - 1].look_previous : &spool->look_last) =
+        slot->look_previous;
+}
+
 /* segment: whose line it joins if it is undecided. */
 static struct slot *add(struct spool *spool, const struct gate_command *command, uint64_t epoch,
                         uint32_t segment, uint64_t lsn)
@@ -120,11 +144,11 @@ static struct slot *add(struct spool *spool, const struct gate_command *command,
     }
     struct slot *slot = &spool->slots[link - 1];
     uint32_t *bucket = bucket_of(spool, command->id);
-    *slot = (struct slot){
-        .entry = {.command = *command, .lsn = lsn, .epoch = epoch, .looked_at_ms = command->now_ms},
-        .next_hash = *bucket,
-        .previous = spool->last};
+    *slot = (struct slot){.entry = {.command = *command, .lsn = lsn, .epoch = epoch},
+                          .next_hash = *bucket,
+                          .previous = spool->last};
     *bucket = link;
+    join_looks(spool, slot);
     if (spool->last != 0) {
         spool->slots[spool->last - 1].next = link;
     } else {
@@ -144,6 +168,7 @@ static void drop(struct spool *spool, struct slot *slot)
     uint32_t link = (uint32_t)(slot - spool->slots) + 1;
     uint32_t *at = bucket_of(spool, slot->entry.command.id);
     leave_line(spool, slot);
+    leave_looks(spool, slot);
     while (*at != link) {
         at = &spool->slots[*at - 1].next_hash;
     }
@@ -230,8 +255,7 @@ void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
         spool->overflowed = true;
         return;
     }
-    struct slot *slot = add(spool, &noted, command->event, SPOOL_UNPLACED, lsn);
-    slot->entry.looked_at_ms = 0; /* to be looked at at once */
+    (void)add(spool, &noted, command->event, SPOOL_UNPLACED, lsn); /* to be looked at at once */
 }
 
 int spool_begin(struct spool *spool, struct journal *journal)
@@ -392,18 +416,20 @@ bool spool_is_known(struct spool *spool, struct order_id id)
 
 /* ---- what became of them ---- */
 
-size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms, bool undecided,
+size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms,
                    struct spool_entry *ret_entries, size_t max)
 {
     size_t count = 0;
     lock(spool);
-    for (uint32_t link = spool->first; link != 0 && count < max;
-         link = spool->slots[link - 1].next) {
-        struct spool_entry *entry = &spool->slots[link - 1].entry;
-        if (entry->looked_at_ms < before_ms && (!undecided || entry->epoch == 0)) {
-            entry->looked_at_ms = now_ms;
-            ret_entries[count++] = *entry;
+    spool->look_ms = now_ms > spool->look_ms ? now_ms : spool->look_ms;
+    while (count < max && spool->look_first != 0) {
+        struct slot *slot = &spool->slots[spool->look_first - 1];
+        if (slot->entry.looked_at_ms >= before_ms) {
+            break; /* and all behind it later */
         }
+        leave_looks(spool, slot);
+        join_looks(spool, slot);
+        ret_entries[count++] = slot->entry;
     }
     unlock(spool);
     return count;

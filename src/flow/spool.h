@@ -70,10 +70,11 @@ void spool_resolve(struct spool *spool, struct order_id id);
 bool spool_is_known(struct spool *spool, struct order_id id);
 
 /*
- * Up to max entries that nobody asked about since before_ms, oldest first, marked as looked at
- * now_ms. undecided: only those without an epoch.
+ * Up to max entries that nobody asked about since before_ms (not later than now_ms), those unseen for
+ * longest first, marked as looked at now_ms. A new one counts as looked at when this was called last,
+ * one from the journal never. Those that are left out cost nothing.
  */
-size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms, bool undecided,
+size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms,
                    struct spool_entry *ret_entries, size_t max);
 /* Up to max of the decided entries that were made before before_ms, from the at-th of them on, oldest
  * first; nothing is marked. */

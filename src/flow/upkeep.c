@@ -435,7 +435,7 @@ static void serve_line(struct upkeep *upkeep)
 static void keep_promises(struct upkeep *upkeep, int64_t now_ms)
 {
     for (int page = 0; page < PAGES_A_TURN; page++) {
-        size_t count = spool_stale(upkeep->parts.spool, now_ms - PROMISE_EVERY_MS, now_ms, false,
+        size_t count = spool_stale(upkeep->parts.spool, now_ms - PROMISE_EVERY_MS, now_ms,
                                    upkeep->entries, PAGE);
         size_t taken = count;
         if (count == 0 || drop_known(upkeep, &count) != 0) {

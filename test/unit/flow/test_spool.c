@@ -190,40 +190,54 @@ static void the_same_order_is_one_entry_with_the_higher_epoch(void **state)
     assert_true(entry.epoch == 7 && entry.lsn == 3);
 }
 
-static void stale_ones_come_oldest_first_and_once(void **state)
+static void assert_stale(int64_t before_ms, int64_t now_ms, const uint64_t *users, size_t count)
 {
-    (void)state;
     struct spool_entry entries[8];
-    int64_t now_ms = buy(100).now_ms;
-    for (uint64_t user = 1; user <= 10; user++) {
-        (void)accept(user, user % 2);
+    assert_int_equal(spool_stale(spool, before_ms, now_ms, entries, 8), count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(entries[i].command.user, users[i]);
+        assert_int_equal(entries[i].looked_at_ms, now_ms);
     }
-    assert_int_equal(spool_stale(spool, buy(6).now_ms, now_ms, false, entries, 8), 5);
-    for (uint64_t i = 0; i < 5; i++) {
-        assert_int_equal(entries[i].command.user, i + 1);
-    }
-    assert_int_equal(spool_stale(spool, buy(6).now_ms, now_ms, false, entries, 8), 0);
-    assert_int_equal(spool_stale(spool, now_ms + 1, now_ms + 1, true, entries, 3), 3);
-    assert_int_equal(entries[0].command.user, 2);
-    assert_int_equal(entries[2].command.user, 6);
 }
 
-static void decided_ones_are_listed_page_by_page(void **state)
+static void stale_ones_come_longest_unseen_first_and_once(void **state)
 {
     (void)state;
-    struct spool_entry entries[8];
-    for (uint64_t user = 1; user <= 10; user++) {
+    assert_stale(0, 1000, NULL, 0);
+    for (uint64_t user = 1; user <= 3; user++) {
+        (void)accept(user, 1);
+    }
+    assert_stale(500, 1500, NULL, 0); /* new ones are young, whatever their own time is */
+    for (uint64_t user = 4; user <= 10; user++) {
         (void)accept(user, user % 2);
     }
-    /* 1, 3, 5, 7 and 9 are decided; 9 is not old enough. */
-    assert_int_equal(spool_list(spool, buy(9).now_ms, 0, entries, 3), 3);
-    assert_int_equal(entries[0].command.user, 1);
-    assert_int_equal(entries[2].command.user, 5);
-    assert_int_equal(spool_list(spool, buy(9).now_ms, 3, entries, 3), 1);
-    assert_int_equal(entries[0].command.user, 7);
-    assert_int_equal(spool_list(spool, buy(9).now_ms, 4, entries, 3), 0);
-    /* Nobody was asked about them by that. */
-    assert_int_equal(spool_stale(spool, buy(6).now_ms, buy(100).now_ms, false, entries, 8), 5);
+    assert_stale(1001, 2001, (const uint64_t[]){1, 2, 3}, 3);
+    assert_stale(1001, 2001, NULL, 0);
+    spool_resolve(spool, order_id_once(11, 5, 0)); /* in the middle, at both ends */
+    spool_resolve(spool, order_id_once(11, 4, 0));
+    spool_resolve(spool, order_id_once(11, 3, 0));
+    assert_stale(1600, 2600, (const uint64_t[]){6, 7, 8, 9, 10}, 5);
+    assert_stale(2600, 3600, (const uint64_t[]){1, 2}, 2);
+    (void)accept(11, 1);
+    assert_stale(3601, 4700, (const uint64_t[]){6, 7, 8, 9, 10, 1, 2, 11}, 8);
+    for (uint64_t user = 1; user <= 11; user++) {
+        spool_resolve(spool, order_id_once(11, user, 0));
+    }
+    assert_stale(4800, 4900, NULL, 0);
+    (void)accept(12, 1);
+    assert_stale(5000, 5000, (const uint64_t[]){12}, 1);
+}
+
+static void what_comes_from_the_journal_is_looked_at_at_once(void **state)
+{
+    (void)state;
+    (void)accept(1, 1);
+    assert_stale(0, 1000, NULL, 0);
+    (void)accept(2, 1);
+    flush();
+    close_all();
+    assert_int_equal(open_all(), 0);
+    assert_stale(1, 1001, (const uint64_t[]){1, 2}, 2);
 }
 
 static void a_full_table_or_a_dead_disk_promises_nothing(void **state)
@@ -287,7 +301,7 @@ static void decided_ones_are_listed_page_by_page_and_not_marked(void **state)
     assert_int_equal(spool_list(spool, buy(9).now_ms, 3, entries, 3), 1); /* 9 is too young */
     assert_int_equal(entries[0].command.user, 7);
     assert_int_equal(spool_list(spool, buy(9).now_ms, 4, entries, 3), 0);
-    assert_int_equal(spool_stale(spool, buy(2).now_ms, buy(50).now_ms, false, entries, 4), 1);
+    assert_int_equal(spool_stale(spool, 1, 1, entries, 4), 4);
 }
 
 /* A setting was lowered, or files hold what had its outcome long ago: no promise is forgotten, and no
@@ -324,8 +338,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_same_order_is_one_entry_with_the_higher_epoch, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(stale_ones_come_oldest_first_and_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(decided_ones_are_listed_page_by_page, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stale_ones_come_longest_unseen_first_and_once, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_comes_from_the_journal_is_looked_at_at_once, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(decided_ones_are_listed_page_by_page_and_not_marked, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_had_its_outcome_is_remembered, set_up, tear_down),
