@@ -369,17 +369,21 @@ static int write_batch(struct maria_write *w)
     return err == MARIA_AGAIN ? ERR_BUSY : err;
 }
 
-/* Whether the bookings of the next batch may be expected to be new: those of this one were. After
- * trouble, and at first, messages come twice. */
-static bool all_new(const struct ledger_batch *batch)
+/* Whether the bookings of the next batch may be expected to be new: those of this one were, or of the
+ * last one that had any. After trouble, and at first, messages come twice. */
+static bool expects_new(const struct maria *s, const struct ledger_batch *batch)
 {
+    bool expects = s->expects_new;
     for (size_t i = 0; i < batch->count; i++) {
         const struct ledger_op *op = batch->ops[i];
-        if (op->kind == LEDGER_BOOK && (op->repeated || op->order.state != ORDER_LOCKED)) {
-            return false;
+        if (op->kind == LEDGER_BOOK) {
+            expects = !op->repeated && op->order.state == ORDER_LOCKED;
+            if (!expects) {
+                break;
+            }
         }
     }
-    return true;
+    return expects;
 }
 
 /* op.epoch is asked and answered in one place: it changes when the answer is sure, not before, or a
@@ -407,7 +411,7 @@ enum ledger_submitted maria_write(struct ledger *ledger, struct ledger_batch *ba
     struct maria_write w = {
         .maria = s, .batch = batch, .care = s->expects_new ? CARE_NONE : CARE_LOOK};
     int err = write_batch(&w);
-    s->expects_new = err == 0 && all_new(batch);
+    s->expects_new = err == 0 && expects_new(s, batch);
     if (err == 0) {
         s->last_event += s->events_count;
         answer_epochs(batch);

@@ -156,6 +156,11 @@ static struct call *send_call(struct world *world, uint32_t index, struct call *
         free(call);
         return NULL;
     }
+    if (call->is_post) {
+        model_writes(world, &call->op.op);
+    } else if (call->ask.question == ASK_BUY) {
+        model_asked(world, &call->ask);
+    }
     call->client = fiber_self();
     struct call **end = &process->calls;
     while (*end != NULL) {
@@ -188,9 +193,6 @@ bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int6
     struct model_before before = model_before(world, process, ask->id);
     int64_t sent_us = world_now_us(world);
     call->ask = *ask;
-    if (ask->question == ASK_BUY) {
-        model_asked(world, ask);
-    }
     call = send_call(world, process, call, patience_us);
     if (call == NULL) {
         return false;
@@ -214,7 +216,6 @@ bool front_post(struct world *world, uint32_t process, struct office_op *op, int
     CHECK(call != NULL);
     call->op = *op;
     call->is_post = true;
-    model_writes(world, &op->op);
     call = send_call(world, process, call, patience_us);
     if (call == NULL) {
         return false;

@@ -100,7 +100,7 @@ void model_told(struct world *world, uint32_t process, const struct gate_ask *as
                 const struct model_before *before);
 /* A process pushed it to whoever watches. */
 void model_pushed(struct world *world, uint32_t process, const struct order_view *view);
-/* A client sends a write; he was told what came of it. */
+/* A client's write has reached a process; he was told what came of it. */
 void model_writes(struct world *world, const struct ledger_op *op);
 void model_wrote(struct world *world, uint32_t process, const struct ledger_op *op);
 /* A batch has come to the ledger; whether it was committed the ledger's events tell. */
