@@ -144,11 +144,11 @@ static long long number_of(const json_t *answer, const char *key)
 static void answer_print(const json_t *answer)
 {
     const json_t *differences = json_object_get(answer, "differences");
-    long long found = number_of(answer, "found");
     (void)printf("%lld items, %lld orders, %lld buyers compared; %lld comparisons not sure; "
                  "%lld differences\n",
                  number_of(answer, "items"), number_of(answer, "orders"),
-                 number_of(answer, "buyers"), number_of(answer, "unsure"), found);
+                 number_of(answer, "buyers"), number_of(answer, "unsure"),
+                 number_of(answer, "found"));
     if (number_of(answer, "unsure") > 0) {
         (void)printf(
             "Not sure: what is on its way, or whoever could not be asked, was not compared. Ask "
@@ -157,9 +157,6 @@ static void answer_print(const json_t *answer)
     if (json_array_size(differences) > 0) {
         (void)fputc('\n', stdout);
         print_table(differences, columns, sizeof(columns) / sizeof(columns[0]));
-    }
-    if ((size_t)found > json_array_size(differences)) {
-        (void)printf("... and %lld more\n", found - (long long)json_array_size(differences));
     }
 }
 

@@ -7,16 +7,16 @@
 
 #define PAGE 64
 #define PAUSE_MS 100
-/* One item can be wrong in four ways; nobody reads more than this. */
-#define FOUND_MAX 4096
 
 struct reconcile_local {
     struct reconcile_local_parts parts;
     uint64_t passes;
     struct sale_row *sales[PAGE];
     size_t found;
+    size_t room;
+    struct difference *differences;
+    int error; /* there is no room for one */
     uint64_t items;
-    struct difference differences[FOUND_MAX];
 };
 
 struct moment {
@@ -37,15 +37,23 @@ static bool is_quiet(const struct reconcile_local *local, struct moment *ret_mom
 static void found(struct reconcile_local *local, enum difference_kind kind, uint64_t item,
                   uint64_t at_gate, uint64_t expected)
 {
-    if (local->found < FOUND_MAX) {
-        local->differences[local->found++] =
-            (struct difference){.kind = kind,
-                                .segment = DIFFERENCE_NO_SEGMENT,
-                                .item = item,
-                                .found = at_gate,
-                                .expected = expected,
-                                .since_ms = await_now(&local->parts.await)};
+    if (local->found == local->room) {
+        size_t room = local->room == 0 ? 64 : 2 * local->room;
+        struct difference *more = realloc(local->differences, room * sizeof(*more));
+        if (more == NULL) {
+            local->error = ERR_NOMEM;
+            return;
+        }
+        local->differences = more;
+        local->room = room;
     }
+    local->differences[local->found++] =
+        (struct difference){.kind = kind,
+                            .segment = DIFFERENCE_NO_SEGMENT,
+                            .item = item,
+                            .found = at_gate,
+                            .expected = expected,
+                            .since_ms = await_now(&local->parts.await)};
 }
 
 static void compare_item(struct reconcile_local *local, const struct item_row *row)
@@ -104,8 +112,10 @@ static int look(struct reconcile_local *local, bool *ret_sure)
     struct ledger_query state = {.kind = QUERY_STATE, .segment = SEGMENT_ALL};
     local->found = 0;
     local->items = 0;
+    local->error = 0;
     bool quiet = is_quiet(local, &before);
     int error = compare_sales(local);
+    error = error != 0 ? error : local->error;
     error = error != 0 ? error : await_read(&local->parts.await, local->parts.ledger, &state);
     if (error != 0) {
         return error;
@@ -151,5 +161,8 @@ int reconcile_local_new(const struct reconcile_local_parts *parts,
 
 void reconcile_local_free(struct reconcile_local *local)
 {
+    if (local != NULL) {
+        free(local->differences);
+    }
     free(local);
 }

@@ -59,14 +59,12 @@ static void answer(struct reconciler *reconciler, struct reconciler_call *call, 
     if (error == 0) {
         call->result = *result;
         call->result.differences = NULL;
-        call->shown = result->count < RECONCILER_SHOWN_MAX ? result->count : RECONCILER_SHOWN_MAX;
-        call->differences = malloc((call->shown + 1) * sizeof(*call->differences));
+        call->differences = malloc((result->count + 1) * sizeof(*call->differences));
         if (call->differences == NULL) {
             call->error = ERR_NOMEM;
-            call->shown = 0;
-        } else if (call->shown > 0) {
+        } else if (result->count > 0) {
             memcpy(call->differences, result->differences,
-                   call->shown * sizeof(*call->differences));
+                   result->count * sizeof(*call->differences));
         }
     }
     mailbox_post(&reconciler->outboxes[loop], &call->post);

@@ -20,8 +20,7 @@
 #include "flow/reconcile.h"
 #include "obs/metrics.h"
 
-/* Differences that one call is answered with, at most; and that one run logs. */
-#define RECONCILER_SHOWN_MAX 1000
+/* Differences that one run logs, at most; whoever calls is given all. */
 #define RECONCILER_LOGGED_MAX 20
 
 /* One call of a loop, malloc'ed by it; the reconciler's between post and collect. */
@@ -31,9 +30,8 @@ struct reconciler_call {
     bool repair;
     /* out */
     int error;
-    struct reconcile_result result; /* without its differences: */
-    struct difference *differences; /* the first of them; malloc'ed, the call's */
-    size_t shown;
+    struct reconcile_result result; /* its differences are the call's own: */
+    struct difference *differences; /* result.count of them, malloc'ed */
 };
 
 struct reconciler_work {

@@ -1,6 +1,7 @@
 /* Operators: gate, queue and ledger are compared, and repaired where they ask for it. */
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "http/form.h"
 #include "http/front_private.h"
@@ -49,6 +50,19 @@ static void put_difference(struct out *body, const struct difference *difference
     out_text(body, difference->repaired ? ",\"repaired\":true}" : ",\"repaired\":false}");
 }
 
+/* An answer of any length: every difference is told. */
+struct report {
+    struct http_hold hold; /* first: a hold is a report */
+    char text[];
+};
+#define REPORT_BYTES 512
+#define DIFFERENCE_BYTES 384
+
+static void report_free(struct http_hold *hold)
+{
+    free(hold);
+}
+
 static void answer(struct front *front, const struct front_reconcile *reconcile)
 {
     const struct reconciler_call *call = &reconcile->call;
@@ -62,7 +76,14 @@ static void answer(struct front *front, const struct front_reconcile *reconcile)
                                   "the ledger cannot be read now");
         return;
     }
-    struct out body = front_scratch(front);
+    struct report *report =
+        malloc(sizeof(*report) + REPORT_BYTES + call->result.count * DIFFERENCE_BYTES);
+    if (report == NULL) {
+        (void)front_refuse_simply(front, reconcile->exchange, REFUSAL_OVERLOADED, NULL);
+        return;
+    }
+    report->hold = (struct http_hold){.count = 1, .free = report_free};
+    struct out body = out_over(report->text, REPORT_BYTES + call->result.count * DIFFERENCE_BYTES);
     out_lit(&body, "{\"passes\":");
     out_u64(&body, call->result.passes);
     put_id(&body, "items", true, call->result.items);
@@ -71,14 +92,16 @@ static void answer(struct front *front, const struct front_reconcile *reconcile)
     put_id(&body, "unsure", true, call->result.unsure);
     put_id(&body, "found", true, call->result.count);
     out_lit(&body, ",\"differences\":[");
-    for (size_t i = 0; i < call->shown; i++) {
+    for (size_t i = 0; i < call->result.count; i++) {
         if (i > 0) {
             out_char(&body, ',');
         }
         put_difference(&body, &call->differences[i]);
     }
     out_lit(&body, "]}");
-    (void)front_json(front, reconcile->exchange, 200, "", NULL, out_span(&body));
+    CHECK(!body.overflow);
+    front_json_held(front, reconcile->exchange, out_span(&body), &report->hold);
+    http_hold_release(&report->hold);
 }
 
 bool reconciles_collect(struct front *front)

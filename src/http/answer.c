@@ -28,17 +28,31 @@ void front_cors(const struct front *front, struct http_exchange exchange, struct
     out_lit(headers, "\r\nAccess-Control-Expose-Headers: location, retry-after\r\n");
 }
 
-enum http_outcome front_json(struct front *front, struct http_exchange exchange, int status,
-                             const char *headers, const char *cache, struct span body)
+static void json_headers(struct front *front, struct http_exchange exchange, const char *headers,
+                         const char *cache, char ret_text[HEADERS_BYTES])
 {
-    char text[HEADERS_BYTES];
-    struct out lines = out_over(text, sizeof(text) - 1);
+    struct out lines = out_over(ret_text, HEADERS_BYTES - 1);
     out_text(&lines, headers);
     out_lit(&lines, "Cache-Control: ");
     out_text(&lines, cache != NULL ? cache : "no-store");
     out_lit(&lines, "\r\n");
     front_cors(front, exchange, &lines);
-    text[lines.len] = '\0';
+    ret_text[lines.len] = '\0';
+}
+
+void front_json_held(struct front *front, struct http_exchange exchange, struct span body,
+                     struct http_hold *hold)
+{
+    char text[HEADERS_BYTES];
+    json_headers(front, exchange, "", NULL, text);
+    (void)http_answer_held(front->server, exchange, 200, "application/json", text, body, hold);
+}
+
+enum http_outcome front_json(struct front *front, struct http_exchange exchange, int status,
+                             const char *headers, const char *cache, struct span body)
+{
+    char text[HEADERS_BYTES];
+    json_headers(front, exchange, headers, cache, text);
     (void)http_answer(front->server, exchange, status, status == 204 ? NULL : "application/json",
                       text, body);
     return HTTP_ANSWERED;

@@ -130,6 +130,9 @@ uint32_t front_loop(const struct front *front);
 struct out front_scratch(struct front *front);
 
 /* Answers with JSON, from the scratch. cache: NULL for "no-store". */
+/* A 200 of any length, whose bytes stay as long as hold counts (http/server.h). */
+void front_json_held(struct front *front, struct http_exchange exchange, struct span body,
+                     struct http_hold *hold);
 enum http_outcome front_json(struct front *front, struct http_exchange exchange, int status,
                              const char *headers, const char *cache, struct span body);
 

@@ -173,6 +173,27 @@ def test_an_order_changed_by_hand_in_the_ledger_is_found(make_server):
 
 
 @distributed
+@pytest.mark.asan
+def test_every_difference_is_told(make_server, tmp_path):
+    """The contract: all of them, with ids, however many."""
+    engine = Engine(make_server)
+    users = 1500
+    lot = engine.shop.lot(total=users, limit=1)
+    Rush(engine.server, [lot.item], str(tmp_path / "tell"), seed=1, users=users,
+         connections=64).result()
+    eventually(lambda: engine.database.rows("SELECT count(*) FROM orders") == [(users,)],
+               "all orders to be booked")
+    eventually(lambda: reconcile(engine.server)["unsure"] == 0, "nothing on its way")
+    for key in engine.keys("o", lot.item):
+        engine.shared.redis.ask("DEL", key)
+    found = reconcile(engine.server)["differences"]
+    booked = {order for order, in engine.database.rows("SELECT id FROM orders")}
+    assert {one["order_id"] for one in found} == booked and len(found) == users
+    code, out, _ = command(engine.server)
+    assert code == 1 and all(order in out for order in booked)
+
+
+@distributed
 def test_what_is_wrong_in_the_ledger_is_left_alone(make_server):
     engine = Engine(make_server)
     lot, made = engine.sell()
@@ -262,11 +283,11 @@ def test_a_sale_on_one_machine_leaves_no_difference(server):
     assert (code, err) == (0, "") and "0 differences" in out, (out, err)
 
 
-def change(server, sql, *values):
+def change(server, sql, *values, rows=1):
     """In the ledger on SQLite, past its own checks."""
     with contextlib.closing(sqlite3.connect(f"{server.data}/ledger.db")) as ledger:
         ledger.execute("PRAGMA ignore_check_constraints = ON")
-        assert ledger.execute(sql, values).rowcount == 1
+        assert ledger.execute(sql, values).rowcount == rows
         ledger.commit()
 
 
@@ -286,6 +307,25 @@ def test_a_ledger_that_was_changed_while_its_server_ran_is_found(make_server):
     assert command(server)[0] == 1
     change(server, "UPDATE stock SET sold = sold - 2 WHERE item_id = ?", lot.item)
     assert reconcile(server)["differences"] == []
+
+
+@pytest.mark.embedded
+def test_every_difference_on_one_machine_is_told(make_server):
+    server = make_server(sets=BOUND)
+    count = 90
+    now = server.now_ms()
+    items = [{"name": f"item {n}", "price_cents": 1, "total": 5, "limit_per_user": 1}
+             for n in range(count)]
+    sale = server.admin("POST", "/sales", {"name": "many", "starts_at_ms": now,
+                                           "ends_at_ms": now + 3600000, "pay_within_s": 60,
+                                           "items": items})
+    assert sale.status == 201, sale
+    assert server.admin("POST", f"/sales/{sale.json()['id']}/open").status == 200
+    change(server, "UPDATE stock SET sold = sold + 2 WHERE item_id > ?", 0, rows=count)
+    found = reconcile(server)["differences"]
+    assert {(one["item_id"], one["kind"]) for one in found} == {
+        (item["id"], kind) for item in sale.json()["items"]
+        for kind in ("ledger_stock", "gate_short")} and len(found) == 2 * count
 
 
 def test_what_is_wrong_is_refused(server):

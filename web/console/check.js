@@ -9,6 +9,8 @@ import { el, setText } from '/assets/tools.js';
 import { t, actText, dateTime, number, problemText } from '/assets/console/words.js';
 
 const COMPARE_TIMEOUT_MS = 180000;
+/* More rows than anybody reads; `sluice reconcile` prints all. */
+const ROWS_MAX = 1000;
 
 const link = (path, text) => el('a', { href: `#/${path}` }, text);
 
@@ -29,7 +31,7 @@ function differencesTable(result, repairing) {
     const heads = [['d_what'], ['d_where'], ['order'], ['user'], ['itemId'], ['d_found', 'right'], ['d_expected', 'right'], ['d_since'], ...(repairing ? [['d_repair']] : [])];
     return el('table', { class: 'list' },
         el('thead', {}, el('tr', {}, ...heads.map(([key, side]) => el('th', { scope: 'col', class: side ?? null }, t(key))))),
-        el('tbody', {}, ...result.differences.map((one) => differenceRow(one, repairing))));
+        el('tbody', {}, ...result.differences.slice(0, ROWS_MAX).map((one) => differenceRow(one, repairing))));
 }
 
 export async function checkScreen({ main, console: desk, isHere }) {
@@ -48,7 +50,7 @@ export async function checkScreen({ main, console: desk, isHere }) {
         repair.hidden = !result.found || repairing || !desk.canRepair();
         if (!result.found) return;
         list.replaceChildren(differencesTable(result, repairing),
-            ...(result.differences.length < result.found ? [el('p', { class: 'help' }, t('differShown', { n: number(result.differences.length), all: number(result.found) }))] : []),
+            ...(result.found > ROWS_MAX ? [el('p', { class: 'help' }, t('differShown', { n: number(ROWS_MAX), all: number(result.found) }))] : []),
             el('p', { class: 'help' }, t(repairing ? 'repairThen' : desk.canRepair() ? 'repairHow' : 'repairNot')));
     }
 
