@@ -255,6 +255,7 @@ static void *run_keeper(void *context)
     }
     office_keep(distributed->parts->office, 0);
     lease_drop(distributed->lease, OFFICE_LEASE);
+    engines_keep_end(&distributed->engines);
     return NULL;
 }
 

@@ -378,6 +378,14 @@ bool engines_keep_round(struct engines *engines, int64_t now_ms)
     return moved.units > 0;
 }
 
+void engines_keep_end(struct engines *engines)
+{
+    atomic_store(&engines->balances, false);
+    if (engines->balance != NULL) {
+        balance_end(engines->balance);
+    }
+}
+
 void engines_close(struct engines *engines)
 {
     balance_free(engines->balance);

@@ -77,5 +77,7 @@ int engines_keep(struct engines *engines, struct await await, uint32_t balance_l
 bool engines_refill(struct engines *engines, uint32_t segment, uint64_t item, uint64_t units);
 /* True: something was written to the ledger. */
 bool engines_keep_round(struct engines *engines, int64_t now_ms);
+/* After the last round, on its thread: gives up what other keepers would wait for. */
+void engines_keep_end(struct engines *engines);
 
 #endif

@@ -489,6 +489,11 @@ int balance_round(struct balance *balance, struct balance_round *ret_round)
     return error;
 }
 
+void balance_end(struct balance *balance)
+{
+    lease_drop(balance->ports.lease, LEASE);
+}
+
 /* ---- life ---- */
 
 int balance_new(struct balance_ports ports, struct balance_options options,

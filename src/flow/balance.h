@@ -70,6 +70,8 @@ int balance_new(struct balance_ports ports, struct balance_options options,
 void balance_free(struct balance *balance);
 /* ERR_BUSY: somebody else balances. Else the ledger's error; what was begun is finished later. */
 int balance_round(struct balance *balance, struct balance_round *ret_round);
+/* After the last round: gives the lease up, so that the next process need not wait for its end. */
+void balance_end(struct balance *balance);
 /* Any thread: a buyer at this home wants so many. Asks beyond a bound are forgotten: buyers ask
  * again. */
 void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units);

@@ -494,6 +494,24 @@ static void test_somebody_else_balances(void **state)
     shop_close(&shop);
 }
 
+static void test_who_ends_gives_the_lease_up(void **state)
+{
+    (void)state;
+    struct shop shop;
+    uint64_t token;
+    struct memory_holder other;
+    shop_open(&shop, 1);
+    (void)round_of(&shop);
+    memory_holder_init(&other, &shop.world.ledger, "somebody");
+    assert_int_equal(ERR_BUSY, lease_take(&other.port, "balance", 1000, &token));
+    balance_end(shop.balance);
+    assert_int_equal(0, lease_take(&other.port, "balance", 1000, &token));
+    balance_end(shop.balance); /* it is not ours any more, so it stays where it is */
+    struct balance_round round;
+    assert_int_equal(ERR_BUSY, balance_round(shop.balance, &round));
+    shop_close(&shop);
+}
+
 /* ---- at random ---- */
 
 static void random_fault(struct shop *shop)
@@ -610,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_a_source_that_is_away_is_waited_for),
         cmocka_unit_test(test_one_transfer_for_a_pair_at_a_time),
         cmocka_unit_test(test_somebody_else_balances),
+        cmocka_unit_test(test_who_ends_gives_the_lease_up),
         cmocka_unit_test_teardown(test_at_random, seg_tell_seed),
     };
     log_set_level(LOG_ERROR);
