@@ -28,6 +28,8 @@ static const char usage[] =
     "\n"
     "  simulate --seeds N [--first S]      runs N seeds from S (1)\n"
     "  simulate --minutes M [--first S]    as many as M minutes allow; with --seeds: at most N\n"
+    "  simulate --cpu T [--first S]        until the workers have used T seconds of CPU time;\n"
+    "                                      with --seeds: at most N\n"
     "  simulate --seed S                   runs one seed\n"
     "  simulate --determinism N            runs N seeds twice, in other processes and another "
     "order,\n"
@@ -56,6 +58,7 @@ struct command {
     bool no_shrink;
     uint64_t determinism;
     double minutes;
+    double cpu_s;
 };
 
 static void print_usage(FILE *out)
@@ -136,6 +139,7 @@ static int run_many(struct command *command)
     struct pool_result result;
     plan->until_us =
         command->minutes > 0 ? now_us() + (int64_t)(command->minutes * 60e6) : INT64_MAX;
+    plan->cpu_us = command->cpu_s > 0 ? (int64_t)(command->cpu_s * 1e6) : INT64_MAX;
     plan->progress = isatty(STDERR_FILENO) && !plan->list_hashes;
     pool_run(plan, &result);
     if (command->json) {
@@ -252,6 +256,7 @@ enum {
     OPT_SEEDS = 256,
     OPT_FIRST,
     OPT_MINUTES,
+    OPT_CPU,
     OPT_JOBS,
     OPT_SEED,
     OPT_TRACE,
@@ -272,6 +277,7 @@ static const struct option long_options[] = {
     {"seeds", required_argument, NULL, OPT_SEEDS},
     {"first", required_argument, NULL, OPT_FIRST},
     {"minutes", required_argument, NULL, OPT_MINUTES},
+    {"cpu", required_argument, NULL, OPT_CPU},
     {"jobs", required_argument, NULL, OPT_JOBS},
     {"seed", required_argument, NULL, OPT_SEED},
     {"trace", no_argument, NULL, OPT_TRACE},
@@ -305,15 +311,15 @@ static bool parse_number(const char *text, uint64_t min, uint64_t max, uint64_t 
     return true;
 }
 
-static bool parse_minutes(const char *text, double *ret_minutes)
+static bool parse_duration(const char *text, const char *unit, double *ret_duration)
 {
     char *end = NULL;
-    double minutes = strtod(text, &end);
-    if (end == text || *end != '\0' || !(minutes > 0 && minutes < 1e6)) {
-        (void)fprintf(stderr, "simulate: %s is not a number of minutes\n", text);
+    double duration = strtod(text, &end);
+    if (end == text || *end != '\0' || !(duration > 0 && duration < 1e6)) {
+        (void)fprintf(stderr, "simulate: %s is not a number of %s\n", text, unit);
         return false;
     }
-    *ret_minutes = minutes;
+    *ret_duration = duration;
     return true;
 }
 
@@ -361,7 +367,10 @@ static bool take_option(int option, const char *text, struct command *command)
         return parse_number(text, 1, UINT64_MAX - SEEDS_MAX, &command->plan.first);
     case OPT_MINUTES:
         command->many = true;
-        return parse_minutes(text, &command->minutes);
+        return parse_duration(text, "minutes", &command->minutes);
+    case OPT_CPU:
+        command->many = true;
+        return parse_duration(text, "seconds", &command->cpu_s);
     case OPT_JOBS:
         if (!parse_number(text, 1, JOBS_MAX, &number)) {
             return false;

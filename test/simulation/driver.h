@@ -128,6 +128,7 @@ struct pool_plan {
     uint64_t first;
     uint64_t count;   /* seeds; at most SEEDS_MAX */
     int64_t until_us; /* of now_us(); no seed is begun after it. INT64_MAX: none */
+    int64_t cpu_us;   /* CPU time of all workers; no seed is begun after it. INT64_MAX: no limit */
     uint32_t jobs;
     bool keep_going;
     bool backwards;
@@ -145,6 +146,7 @@ struct pool_result {
     uint64_t failures_more; /* not kept */
     bool interrupted;
     int64_t took_us;
+    int64_t cpu_us; /* user and system time of all workers */
 };
 
 void pool_run(const struct pool_plan *plan, struct pool_result *ret_result);

@@ -157,6 +157,8 @@ void print_figures(FILE *out, const struct pool_plan *plan, const struct pool_re
     row(out, "restarts from disk", figures->restarts);
     (void)fprintf(out, "%-38s %15.1f\n", "virtual hours", (double)figures->virtual_us / 3.6e9);
     (void)fprintf(out, "%-38s %15.1f\n", "wall time, s", (double)result->took_us / 1e6);
+    (void)fprintf(out, "%-38s %15.1f\n", "CPU time of the workers, s",
+                  (double)result->cpu_us / 1e6);
     (void)fprintf(out, "%-38s %15u\n", "workers", plan->jobs);
     (void)fprintf(out, "%-37s %016" PRIx64 "\n", "hash of all", figures->hash);
     (void)fprintf(out, "faults\n");
@@ -254,9 +256,10 @@ void print_json(FILE *out, const struct pool_plan *plan, const struct pool_resul
     put_number(out, "steps", figures->steps);
     put_number(out, "restarts", figures->restarts);
     put_number(out, "workers", plan->jobs);
-    (void)fprintf(out, ",\"virtual_hours\":%.3f,\"wall_s\":%.3f,\"decisions_per_s\":%.1f",
+    (void)fprintf(out,
+                  ",\"virtual_hours\":%.3f,\"wall_s\":%.3f,\"cpu_s\":%.3f,\"decisions_per_s\":%.1f",
                   (double)figures->virtual_us / 3.6e9, (double)result->took_us / 1e6,
-                  per_second(figures->decisions, result->took_us));
+                  (double)result->cpu_us / 1e6, per_second(figures->decisions, result->took_us));
     (void)fprintf(out, ",\"hash\":\"%016" PRIx64 "\"", figures->hash);
     put_counts(out, figures);
     (void)fprintf(out, ",\"over_seeds\":{");

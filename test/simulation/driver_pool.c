@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ struct slot {
     int stderr_fd; /* what the worker says goes here, emptied with each seed */
     _Atomic bool busy;
     _Atomic uint64_t seed;
+    _Atomic int64_t cpu_us; /* how much of this worker's CPU time the board has */
     struct figures figures;
 };
 
@@ -38,6 +40,7 @@ struct slot {
 struct board {
     _Atomic uint64_t next; /* index of the next seed to run */
     _Atomic bool stop;
+    _Atomic int64_t cpu_us; /* of all workers; a live one adds its own after each seed */
     _Atomic uint64_t failures;
     struct failure kept[FAILURES_MAX];
     struct slot slots[JOBS_MAX];
@@ -78,13 +81,27 @@ static void note_failure(struct board *board, const struct pool_plan *plan, stru
 static bool seeds_left(const struct pool_plan *plan, struct board *board)
 {
     return !atomic_load(&board->stop) && now_us() < plan->until_us &&
-           atomic_load(&board->next) < plan->count;
+           atomic_load(&board->cpu_us) < plan->cpu_us && atomic_load(&board->next) < plan->count;
+}
+
+/* cpu_us: all that the slot's worker has used. */
+static void count_cpu(struct board *board, struct slot *slot, int64_t cpu_us)
+{
+    int64_t counted_us = atomic_exchange(&slot->cpu_us, cpu_us);
+    atomic_fetch_add(&board->cpu_us, cpu_us - counted_us);
 }
 
 /* ---- a worker ---- */
 
 /* Then a fresh one takes its place: a simulated server that is killed frees nothing. */
 #define WORKER_SEEDS 500
+
+static int64_t own_cpu_us(void)
+{
+    struct timespec used;
+    CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0);
+    return (int64_t)used.tv_sec * 1000000 + used.tv_nsec / 1000;
+}
 
 static void run_seed(const struct pool_plan *plan, struct board *board, struct slot *slot,
                      struct seed_figures *own, uint64_t seed)
@@ -130,6 +147,7 @@ static _Noreturn void work(const struct pool_plan *plan, struct board *board, st
         atomic_store(&slot->busy, true);
         run_seed(plan, board, slot, &seeds[seed - plan->first], seed);
         atomic_store(&slot->busy, false);
+        count_cpu(board, slot, own_cpu_us());
     }
     exit(0);
 }
@@ -141,6 +159,7 @@ static void start_worker(const struct pool_plan *plan, struct board *board, stru
 {
     (void)fflush(NULL); /* or the child writes it again */
     atomic_store(&slot->busy, false);
+    atomic_store(&slot->cpu_us, 0);
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
@@ -149,6 +168,12 @@ static void start_worker(const struct pool_plan *plan, struct board *board, stru
     }
     slot->pid = pid;
     slot->sleeper = (struct sleeper){0};
+}
+
+static int64_t cpu_us_of(const struct rusage *usage)
+{
+    return (int64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000000 +
+           usage->ru_utime.tv_usec + usage->ru_stime.tv_usec;
 }
 
 static void bury(const struct pool_plan *plan, struct board *board, struct slot *slot, int status)
@@ -179,7 +204,7 @@ static void show_progress(const struct pool_plan *plan, const struct board *boar
     }
     double took_s = (double)(now_us() - from_us) / 1e6;
     char of[32] = "";
-    if (plan->until_us == INT64_MAX) {
+    if (plan->until_us == INT64_MAX && plan->cpu_us == INT64_MAX) {
         (void)snprintf(of, sizeof(of), "/%" PRIu64, plan->count);
     }
     (void)fprintf(stderr,
@@ -207,13 +232,17 @@ static bool oversee(const struct pool_plan *plan, struct board *board, struct se
     uint32_t running = plan->jobs;
     while (running > 0) {
         int status = 0;
-        pid_t pid = waitpid(-1, &status, WNOHANG);
+        struct rusage usage;
+        pid_t pid = wait4(-1, &status, WNOHANG, &usage);
         for (uint32_t i = 0; pid > 0 && i < plan->jobs; i++) {
             struct slot *slot = &board->slots[i];
             if (slot->pid != pid) {
                 continue;
             }
-            if (!interrupted) { /* else it died of us */
+            count_cpu(board, slot, cpu_us_of(&usage));
+            if (interrupted) { /* it died of us */
+                sim_ledger_clean(pid);
+            } else {
                 bury(plan, board, slot, status);
             }
             if (!interrupted && seeds_left(plan, board)) {
@@ -261,6 +290,7 @@ static void gather(const struct pool_plan *plan, struct board *board, struct poo
     }
     uint64_t next = atomic_load(&board->next);
     result->begun = next < plan->count ? next : plan->count;
+    result->cpu_us = atomic_load(&board->cpu_us);
     uint64_t failures = atomic_load(&board->failures);
     result->failures_count = failures < FAILURES_MAX ? (size_t)failures : FAILURES_MAX;
     result->failures_more = failures - result->failures_count;

@@ -323,8 +323,8 @@ void sim_run(const struct sim_options *options, struct sim_result *ret_result, v
     sim->options = *options;
     sim->report = report;
     sim->prng = prng_of(options->seed * 0x9e3779b97f4a7c15ULL + 1);
+    start_once(); /* libsodium draws when it starts: before the seed's own stream begins */
     sim->random = prng_of(~options->seed);
-    start_once();
     log_set_level(getenv("SIM_LOG") != NULL ? LOG_INFO : (enum log_level)(LOG_ERROR + 1));
     plan_draw(sim);
     sim->referee = referee_new(sim);
