@@ -83,7 +83,7 @@ class NginxLua(proclib.Member):
 
     def command(self):
         user = ["-g", "user root;"] if os.geteuid() == 0 else []
-        return [proclib.NGINX, "-p", self.folder, "-c", f"{self.folder}/nginx.conf",
+        return [marialib.find("nginx"), "-p", self.folder, "-c", f"{self.folder}/nginx.conf",
                 "-e", f"{self.folder}/error.log", *user]
 
     def ready(self):
