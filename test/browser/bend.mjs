@@ -1,9 +1,10 @@
 /*
- * What the storefront's tests share besides the harness: answers bent on their way to the page, in the server's own
- * form, a page that is hidden, and what a page asked for and when, by its own clock.
+ * What the pages' tests share besides the harness: answers bent on their way to the page, in the server's own form, a
+ * page that is hidden, one whose time is moved on instead of waited for, and what a page asked for and when, by its own
+ * clock.
  */
 
-import { makeSale, openItem, reached } from './harness.mjs';
+import { makeSale, openItem, reached, until } from './harness.mjs';
 
 export const text = (page, id) => page.locator(`#${id}`).innerText();
 export const press = (page, act) => page.locator(`[data-act="${act}"]`).click();
@@ -35,6 +36,43 @@ export const hide = (page, hidden) => page.evaluate((value) => {
     Object.defineProperty(document, 'hidden', { configurable: true, get: () => value });
     document.dispatchEvent(new Event('visibilitychange'));
 }, hidden);
+
+// Gives a page a clock of its own before it is opened. It runs as the real one does, until `soon` moves it on.
+export async function ownClock(page) {
+    await page.clock.install();
+    await page.addInitScript(() => {
+        const { fetch } = globalThis;
+        const { text } = Response.prototype;
+        const counted = (work) => async function count(...args) {
+            globalThis.underWay += 1;
+            try {
+                return await work.apply(this, args);
+            } finally {
+                globalThis.underWay -= 1;
+            }
+        };
+        globalThis.underWay = 0;
+        globalThis.fetch = counted(fetch);
+        Response.prototype.text = counted(text);
+    });
+}
+
+// As `until`, for what the page does when some time of its own has passed: each of its timers fires, at its moment. Time
+// passes only while the page waits for no answer, and in small steps: it gives up on answers by the same clock.
+export const soon = (page, what, check, pass = () => page.clock.runFor(1000)) => until(what, async () => {
+    const value = await check();
+    if (!value && await page.evaluate(() => globalThis.underWay === 0)) await pass();
+    return value;
+});
+
+// For longer times: as if the page had slept for a moment, again and again. What was due then happens at the end of it.
+export const later = (page, what, check) => soon(page, what, check, () => page.clock.fastForward(2500));
+
+const isAt = (page, name) => async () => (await page.locator('#deal').getAttribute('data-state')) === name;
+
+// As `reached`, likewise.
+export const reachedSoon = (page, name) => soon(page, name, isAt(page, name));
+export const reachedLater = (page, name) => later(page, name, isAt(page, name));
 
 // Notes every call of the page whose address matches; read with `noted`.
 export const note = (page, pattern) => page.addInitScript((source) => {

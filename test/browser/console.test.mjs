@@ -7,7 +7,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
-import { asDistributed, dialog, goTo, openDesk, seriousFaults } from './desk.mjs';
+import { ownClock, soon } from './bend.mjs';
+import { asDistributed, dialog, goTo, openDesk, seriousFaults, showScreen } from './desk.mjs';
 import { adminToken, buyer, getItem, getSales, makeSale, openPage, startServer, stopAll, until } from './harness.mjs';
 
 let server;
@@ -454,16 +455,16 @@ test('on a phone every sale is a card, and no column is cut off', async () => {
 });
 
 test('the live screen says when its figures are old, and goes on when the server is back', async () => {
-    const { page } = await openConsole();
+    const { page } = await openConsole({ prepare: ownClock });
     await page.locator('.stock').first().waitFor();
     assert.equal(await page.locator('.alarm').isVisible(), false);
     await page.getByText('All well').waitFor();
     await page.locator('.uplot canvas').waitFor();
     await server.stop('SIGKILL');
-    await page.getByText(/No news from the server for \d+ s/).waitFor();
+    await soon(page, 'the figures to be old', () => page.getByText(/No news from the server for \d+ s/).isVisible());
     assert.equal(await page.getByText('All well').isVisible(), false);
     await server.start();
-    await page.locator('.alarm').waitFor({ state: 'hidden' });
+    await soon(page, 'news', () => page.locator('.alarm').isHidden());
     await page.context().close();
 });
 
@@ -474,8 +475,7 @@ test('every screen in both languages and both schemes has no serious fault of ac
         const { page } = await openConsole(look);
         assert.equal(await page.evaluate(() => document.documentElement.lang), look.locale);
         for (const screen of screens) {
-            await page.evaluate((where) => { location.hash = `#/${where}`; }, screen);
-            await until(screen, () => page.evaluate(() => !document.querySelector('main [aria-busy]') && document.querySelector('main h1')));
+            await showScreen(page, screen);
             assert.deepEqual(await seriousFaults(page), [], screen);
         }
         await page.context().close();

@@ -3,11 +3,8 @@
  * where there is none, and what axe-core finds.
  */
 
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { violations } from './axe.mjs';
 import { adminToken, openPage } from './harness.mjs';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 export async function openDesk(server, options) {
     const opened = await openPage(server, options, '/console');
@@ -22,13 +19,20 @@ export async function goTo(page, path, heading) {
     await page.getByRole('heading', { level: 1, name: heading }).waitFor();
 }
 
+// As goTo, where the heading is not known: until another screen stands there, and is complete.
+export async function showScreen(page, path) {
+    await page.evaluate((where) => {
+        document.querySelector('main .screen').dataset.left = '';
+        location.hash = `#/${where}`;
+    }, path);
+    await page.locator('main .screen:not([data-left]):not(:has([aria-busy])) h1').waitFor();
+}
+
 export const dialog = (page) => page.getByRole('dialog');
 
 // What axe-core calls serious or critical, each with a piece of the page.
 export async function seriousFaults(page) {
-    await page.evaluate(axe);
-    const { violations } = await page.evaluate(() => globalThis.axe.run());
-    return violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => `${one.id} ${one.nodes[0].html}`);
+    return (await violations(page)).filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => `${one.id} ${one.html[0]}`);
 }
 
 // The feed of the real server, with what a distributed one has beside; and what such a one answers about its queue.

@@ -5,7 +5,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { asDistributed, dialog, goTo, openDesk, seriousFaults } from './desk.mjs';
+import { ownClock, soon } from './bend.mjs';
+import { asDistributed, dialog, goTo, openDesk, seriousFaults, showScreen } from './desk.mjs';
 import { adminToken, buyer, loadTool, makeSale, openPage, operate, startServer, stopAll, until } from './harness.mjs';
 
 let server;
@@ -153,14 +154,13 @@ test('an act that nobody answers is told, and the screen stays', async () => {
     const draft = await makeDraft('Alone');
     const { page, errors } = await openDesk(server);
     await goTo(page, `sales/${draft.id}`, 'Alone draft');
-    let asked = 0;
-    await page.route(`**/v1/admin/sales/${draft.id}**`, (route) => {
-        asked += 1;
-        return route.abort();
-    });
+    let failed = 0;
+    page.on('requestfailed', () => { failed += 1; });
+    await page.route(`**/v1/admin/sales/${draft.id}**`, (route) => route.abort());
     await page.getByRole('button', { name: 'Warm up' }).click();
     await page.locator('#notice').filter({ hasText: /^No answer from the server: it is not known whether this was done\. Asking again is safe\.$/ }).waitFor();
-    await until('it to have looked again', () => asked === 2);
+    await until('it to have looked again', () => failed === 2);
+    await page.evaluate(() => new Promise((done) => { setTimeout(done); }));      // what it does about that is done by then
     assert.match(await page.locator('#notice').innerText(), /not known/, 'that looking failed, too, does not hide it');
     await page.unroute(`**/v1/admin/sales/${draft.id}**`);
     await page.getByRole('button', { name: 'Warm up' }).click();
@@ -203,7 +203,7 @@ test('a restock or a draft without an answer says what is safe to do', async () 
 
 test('what was done is seen as well as read out, and goes away; the next step stands out, the last one stands apart', async () => {
     const draft = await makeDraft('Seen');
-    const { page, errors } = await openDesk(server);
+    const { page, errors } = await openDesk(server, { prepare: ownClock });
     const told = page.getByRole('status').and(page.locator('#announce'));
     const seen = async (text) => {
         await told.filter({ hasText: text }).waitFor();
@@ -221,6 +221,7 @@ test('what was done is seen as well as read out, and goes away; the next step st
     await page.getByRole('heading', { level: 1, name: 'Seen well draft' }).waitFor();
     await seen('Saved.');
     assert.deepEqual(await seriousFaults(page), []);
+    await page.clock.pauseAt(Date.now() + 5000);
     assert.deepEqual(await solid(), ['Warm up']);
     assert.deepEqual(await apart(), [['Delete', 'rgba(0, 0, 0, 0)', true, true]]);
     await page.getByRole('button', { name: 'Warm up' }).click();
@@ -239,7 +240,10 @@ test('what was done is seen as well as read out, and goes away; the next step st
         await seen(`Done: the sale is ${state}.`);
         assert.deepEqual(await solid(), state === 'open' ? [] : ['Resume']);
     }
-    await until('it to go away', async () => (await page.locator('#announce').innerText()) === '');
+    await page.clock.runFor(7500);
+    await seen('Done: the sale is paused.');
+    await page.clock.runFor(1000);
+    assert.equal(await page.locator('#announce').innerText(), '', 'it went away');
     assert.deepEqual(errors, []);
     await page.context().close();
 });
@@ -340,16 +344,16 @@ test('the server\'s time: none before it is known, never the device\'s, and aske
         const seconds = (text) => text.split(':').reduce((sum, part) => 60 * sum + Number(part), 0);
         return Math.round((((seconds(shown) - seconds(device)) + 86400) % 86400) / 360) / 10 % 24;
     };
-    const { page } = await openPage(server, {}, '/console');
+    const { page } = await openPage(server, { prepare: ownClock }, '/console');
     let ahead = null;
     await page.route('**/v1/time', (route) => (ahead === null ? route.abort() : route.fulfill({ json: { now_ms: Date.now() + ahead * 3600000 } })));
     let asked = 0;
     page.on('request', (request) => { asked += /\/v1\/time$/.test(request.url()) ? 1 : 0; });
     await page.reload();
-    await until('it to ask twice', () => asked >= 2);
+    await soon(page, 'it to ask twice', () => asked >= 2);
     assert.equal(await page.locator('#clock').innerText(), '--:--:--');
     ahead = 5;
-    await until('the server\'s time', async () => (await page.locator('#clock').innerText()) !== '--:--:--');
+    await soon(page, 'the server\'s time', async () => (await page.locator('#clock').innerText()) !== '--:--:--');
     assert.equal(await hours(page), 5);
     // The device slept: its clock went on, the monotonic one did not.
     ahead = 2;
@@ -357,20 +361,22 @@ test('the server\'s time: none before it is known, never the device\'s, and aske
         const real = performance.now.bind(performance);
         performance.now = () => real() - 3600000;
     });
-    await until('the time to be asked for again', async () => (await hours(page)) === 2);
+    await soon(page, 'the time to be asked for again', async () => (await hours(page)) === 2);
     await page.context().close();
 });
 
 test('the big latency is that of the last seconds, and a dash where nothing was measured', async () => {
-    const { item } = await makeSale(server, { name: 'Quick', total: 50, limit_per_user: 0 });
-    await buyer(server, 7301).buy(item);
-    const { page, errors } = await openDesk(server);
+    // A server that nobody has looked at yet: what was sold until then is over at once.
+    const fresh = await startServer();
+    const { item } = await makeSale(fresh, { name: 'Quick', total: 50, limit_per_user: 0 });
+    await buyer(fresh, 7301).buy(item);
+    const { page, errors } = await openDesk(fresh);
     const big = page.locator('.figure-big', { hasText: 'buy answered, p99' });
     const told = page.getByRole('row', { name: /buy → 202/ }).locator('td');
     await until('all of it to be over', async () => /last \d+ s/.test(await big.innerText()) && (await told.nth(1).innerText()) === '—');
     assert.equal(await big.locator('.figure-value').innerText(), '—');
     assert.match(await told.nth(3).innerText(), /\d (µs|ms|s)$/, 'since the start there is something');
-    await buyer(server, 7302).buy(item);
+    await buyer(fresh, 7302).buy(item);
     await until('the new one', async () => /\d (µs|ms|s)$/.test(await big.locator('.figure-value').innerText()));
     assert.deepEqual(errors, []);
     await page.context().close();
@@ -458,8 +464,7 @@ test('signing in, orders, forms, dialogs and the comparison have no serious faul
         await page.locator('.figures').first().waitFor();
         assert.match(await page.getByRole('navigation').getAttribute('aria-label'), look.locale === 'zh-CN' ? /^[\u4e00-\u9fff]+$/ : /^Screens$/);
         for (const screen of [`orders/${order.order_id}`, `sales/${sale.id}/edit`, `sales/${draft.id}/edit`, 'check', `orders?item=${item.id}`]) {
-            await page.evaluate((where) => { location.hash = `#/${where}`; }, screen);
-            await until(screen, () => page.evaluate((where) => location.hash === `#/${where}` && !document.querySelector('main [aria-busy]') && document.querySelector('main h1'), screen));
+            await showScreen(page, screen);
             if (screen === 'check') {
                 await page.locator('main button').first().click();
                 await page.locator('.check-result.good').waitFor();

@@ -2,10 +2,12 @@
  * What the browser tests share: a real server of its own (private port and folder), a real browser, and the
  * operator's and another buyer's side over plain HTTP. Everything started here is stopped by stopAll().
  *
- * SLUICE names the program under test (default build/release/sluice), CHROMIUM the browser.
+ * SLUICE names the program under test (default build/release/sluice), CHROMIUM the browser; SLUICE_LONG=1 runs every
+ * variant of a test.
  */
 
 import { execFileSync, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -14,10 +16,20 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 
 const PROGRAM = resolve(process.env.SLUICE ?? fileURLToPath(new URL('../../build/release/sluice', import.meta.url)));
-const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell';
+// Playwright's own list (of two --disable-features the last counts), and what the whole browser keeps ready for every
+// window: two popups of the address bar, in a process of their own, and a spare process. They are half of a page's CPU
+// time, and nobody looks at them here.
+const WITHOUT = ['AvoidUnnecessaryBeforeUnloadCheckSync', 'BoundaryEventDispatchTracksNodeRemoval', 'DestroyProfileOnBrowserClose',
+    'DialMediaRouteProvider', 'GlobalMediaControls', 'HttpsUpgrades', 'LensOverlay', 'MediaRouter', 'OptimizationHints',
+    'PaintHolding', 'RenderDocument', 'ThirdPartyStoragePartitioning', 'Translate',
+    'WebUIOmniboxPopup', 'WebUIOmniboxAimPopup', 'SpareRendererForSitePerProcess'];
 const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-    '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+    '--disable-background-networking', '--disable-component-update', '--disable-sync', `--disable-features=${WITHOUT}`];
 const PATIENCE_MS = 60000;   // a hang guard, not a verdict
+
+// Variants that differ in languages, colours or widths alone: all of them in script/test --full, else a share.
+export const LONG = process.env.SLUICE_LONG === '1';
 
 const stops = [];
 
@@ -25,13 +37,16 @@ export async function stopAll() {
     for (const stop of stops.reverse()) await stop();
 }
 
-function freePort() {
-    return new Promise((done, fail) => {
-        const probe = createServer().on('error', fail).listen(0, '127.0.0.1', () => {
-            const { port } = probe.address();
-            probe.close(() => done(port));
-        });
-    });
+// Below the ports that the kernel gives to connections, and those that the tests in Python take: nobody takes it between
+// this probe and the server's start, nor while a killed server is down.
+async function freePort() {
+    for (;;) {
+        const port = randomInt(12000, 20000);
+        const probe = createServer();
+        const free = await new Promise((done) => { probe.on('error', () => done(false)).listen(port, '127.0.0.1', () => done(true)); });
+        await new Promise((done) => { probe.close(done); });
+        if (free) return port;
+    }
 }
 
 export async function until(what, check) {
@@ -42,6 +57,16 @@ export async function until(what, check) {
         if (Date.now() > end) throw new Error(`waited too long for: ${what}`);
         await new Promise((done) => setTimeout(done, 50));
     }
+}
+
+// For what must be done before a moment of the server's: tries it with more and more milliseconds, until `attempt` says
+// (with what it returns) that they were enough. So a fast machine waits for a short time only, and a slow one longer.
+export async function inTime(firstMs, attempt) {
+    for (let ms = firstMs; ms <= PATIENCE_MS; ms *= 2) {
+        const value = await attempt(ms);
+        if (value) return value;
+    }
+    throw new Error(`not done within ${PATIENCE_MS} ms`);
 }
 
 export async function startServer(options = ['--demo']) {
@@ -102,10 +127,11 @@ export function errorsOf(page) {
     return errors;
 }
 
-// A page of its own buyer.
-export async function openPage(server, options = {}, path = '/') {
+// A page of its own buyer. `prepare` gets it first.
+export async function openPage(server, { prepare, ...options } = {}, path = '/') {
     const page = await (await openContext(options)).newPage();
     const errors = errorsOf(page);
+    if (prepare) await prepare(page);
     await page.goto(server.url + path);
     await page.locator(path === '/console' ? '#token' : 'html[data-lang]').first().waitFor();
     return { page, errors };
@@ -113,10 +139,11 @@ export async function openPage(server, options = {}, path = '/') {
 
 let users = 1000;
 
-// An item's page, as a buyer of its own who is logged in already (user null: nobody is). `prepare` gets the page first.
-export async function openItem(server, item, { user = (users += 1), context, prepare, ...options } = {}) {
+// An item's page, as a buyer of its own who is logged in already (user null: nobody is). `prepare` gets the page first;
+// `page` is one that is open already, of that buyer.
+export async function openItem(server, item, { user = (users += 1), page: open, context, prepare, ...options } = {}) {
     await until('the page to be made', async () => (await fetch(`${server.url}/items/${item.id}`)).ok);
-    const page = await (context ?? await openContext(options)).newPage();
+    const page = open ?? await (context ?? await openContext(options)).newPage();
     const errors = errorsOf(page);
     if (prepare) await prepare(page);
     await page.goto(`${server.url}/items/${item.id}${user === null ? '' : `#token=${tokenOf(server, user)}`}`);

@@ -1,13 +1,13 @@
 /*
  * How results come to the page: pushed, by long poll, by poll. Where one way is shut the next is taken and stays taken,
  * nobody is told of a lost connection while one works, and nothing is asked for faster than it should be. Pauses are
- * measured by the page's own clock: a slow machine makes them longer, never shorter.
+ * measured by the page's own clock, which the tests move on.
  */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { answer, listen, note, noted, openLocked, refuse } from './bend.mjs';
-import { buyer, reached, startServer, stopAll, until } from './harness.mjs';
+import { answer, listen, note, noted, ownClock, reachedSoon, refuse, soon } from './bend.mjs';
+import { buyer, makeSale, openItem, startServer, stopAll } from './harness.mjs';
 
 let server;
 
@@ -20,18 +20,24 @@ const kindOf = ({ path }) => (/\/events$/.test(path) ? 'stream' : /wait_ms/.test
 
 // The first n calls for the order that were made to follow it: the looks of the button itself are not among them.
 async function calls(page, n) {
-    await until(`${n} calls`, async () => (await noted(page)).length >= n);
+    await soon(page, `${n} calls`, async () => (await noted(page)).length >= n);
     return (await noted(page)).slice(0, n).map((call) => ({ ...call, kind: kindOf(call) }));
 }
 
+// The page of an order that is the buyer's to pay, however it came to know that.
 async function follow(sale, prepare) {
-    return openLocked(server, sale, {
+    const { item } = await makeSale(server, sale);
+    const opened = await openItem(server, item, {
         prepare: async (page) => {
+            await ownClock(page);
             await note(page, /\/v1\/orders\//);
             await listen(page);
             await prepare(page);
         },
     });
+    await opened.go.click();
+    await reachedSoon(opened.page, 'locked');
+    return opened;
 }
 
 test('where the server has no room for streams it answers long polls at once: they are asked for as seldom as polls', async () => {
@@ -47,7 +53,7 @@ test('where the server has no room for streams it answers long polls at once: th
     for (let i = 2; i < long.length; i += 1) assert.ok(long[i].at - long[i - 1].at >= 1500, JSON.stringify(made));
     const [order] = await buyer(server, user).orders();
     await buyer(server, user).pay(order);
-    await reached(page, 'paid');
+    await reachedSoon(page, 'paid');
     await page.context().close();
 });
 
@@ -62,7 +68,7 @@ test('where streams and long polls are shut, polls go on, nobody cries "no conne
     assert.deepEqual((await page.evaluate(() => globalThis.notices)).filter(Boolean), []);
     const [order] = await buyer(server, user).orders();
     await buyer(server, user).pay(order);
-    await reached(page, 'paid');
+    await reachedSoon(page, 'paid');
     await page.context().close();
 });
 
@@ -86,11 +92,11 @@ test('when every way is shut it is said; when the server is back, streams are tr
         globalThis.noted.length = 0;
         document.dispatchEvent(new Event('visibilitychange'));
     });
-    await until('the last way', async () => (await noted(page)).filter((call) => kindOf(call) === 'poll').length > 1);
+    await soon(page, 'the last way', async () => (await noted(page)).filter((call) => kindOf(call) === 'poll').length > 1);
     await page.getByRole('alert').filter({ hasText: 'No connection' }).waitFor();
     const before = (await noted(page)).length;
     shut = false;
-    await until('the stream', async () => (await noted(page)).slice(before).some((call) => kindOf(call) === 'stream'));
+    await soon(page, 'the stream', async () => (await noted(page)).slice(before).some((call) => kindOf(call) === 'stream'));
     await page.getByRole('alert').waitFor({ state: 'hidden' });
     await page.context().close();
 });

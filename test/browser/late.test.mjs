@@ -5,6 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { note, noted, ownClock, soon } from './bend.mjs';
 import { buyer, makeSale, openContext, openItem, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 let server;
@@ -38,6 +39,7 @@ test('a buy whose answer was lost is repeated, and the button then leads to the 
 
 test('a new session appears, however often the page with it did not come, was an error, or was an old one', async () => {
     const page = await (await openContext()).newPage();
+    await ownClock(page);
     await page.addInitScript(() => {
         const timeout = AbortSignal.timeout.bind(AbortSignal);
         AbortSignal.timeout = (ms) => timeout(globalThis.patienceMs ?? ms);
@@ -57,7 +59,7 @@ test('a new session appears, however often the page with it did not come, was an
         return route.continue();
     });
     const { item } = await makeSale(server, { name: 'Late in the list' });
-    await page.locator(`.card[data-item="${item.id}"]`).waitFor();
+    await soon(page, 'the new one', () => page.locator(`.card[data-item="${item.id}"]`).isVisible());
     assert.equal(asked, 4);
     await page.context().close();
 });
@@ -144,20 +146,13 @@ test('a refused stream ends at the login; the same buyer, logged in again, is fo
 
 test('an order that the ledger has and the board has not is asked for later each time, not at once', async () => {
     const { page, order } = await openOrders(710006, async (one) => {
-        await one.addInitScript(() => {
-            const real = globalThis.fetch;
-            globalThis.streams = [];
-            globalThis.fetch = (path, options) => {
-                if (/\/events$/.test(path)) globalThis.streams.push(performance.now());
-                return real(path, options);
-            };
-        });
+        await ownClock(one);
+        await note(one, /\/events$/);
         await one.route(/\/v1\/orders\//, (route) => route.fulfill({ status: 404, body: '' }));
     });
     await row(page, order).waitFor();
-    await page.waitForFunction(() => globalThis.streams.length >= 3);
-    // By the page's own clock: however slow the machine is, the rests are never shorter.
-    const [first, second, third] = await page.evaluate(() => globalThis.streams);
+    await soon(page, 'three streams', async () => (await noted(page)).length >= 3);
+    const [first, second, third] = (await noted(page)).map((call) => call.at);
     assert.ok(second - first >= 3000 && third - second >= 6000, [first, second, third].join());
     assert.equal(await row(page, order).count(), 1);
     await page.context().close();

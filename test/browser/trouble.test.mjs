@@ -6,8 +6,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { bend, hide, openLocked, press, refuse, text } from './bend.mjs';
-import { buyer, getItem, makeSale, openContext, openItem, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { bend, hide, openLocked, ownClock, press, reachedLater, reachedSoon, refuse, soon, text } from './bend.mjs';
+import {
+    buyer, getItem, inTime, makeSale, openContext, openItem, operate, reached, startServer, stopAll, tokenOf, until,
+} from './harness.mjs';
 
 let server;
 
@@ -16,7 +18,7 @@ after(stopAll);
 
 test('queued, undecided, then the truth; a failed order says why and may be tried again', async () => {
     const { item } = await makeSale(server, { name: 'In line' });
-    const { page, go } = await openItem(server, item);
+    const { page, go } = await openItem(server, item, { prepare: ownClock });
     let as = { status: 'QUEUED', reason: null, pay_by_ms: null };
     await bend(page, (order) => ({ ...order, ...as }));
     await go.click();
@@ -25,11 +27,11 @@ test('queued, undecided, then the truth; a failed order says why and may be trie
     assert.equal(await go.getAttribute('aria-disabled'), 'true');
     assert.equal(await text(page, 'held'), '', 'what is in line is not had');
     as = { ...as, reason: 'undecided' };
-    await reached(page, 'undecided');
+    await reachedSoon(page, 'undecided');
     assert.match(await text(page, 'note'), /not decided yet/);
     assert.equal(await text(page, 'held'), '');
     as = {};
-    await reached(page, 'locked');
+    await reachedSoon(page, 'locked');
     assert.match(await text(page, 'held'), /You have 1 of 1/);
     await page.context().close();
     const other = await openItem(server, item);
@@ -62,17 +64,17 @@ test('blocked, challenge, waiting room: each has its words, none is a dead end w
 
 test('overloaded: counted down, then asked again by itself', async () => {
     const { item } = await makeSale(server, { name: 'Crowd' });
-    const { page, go } = await openItem(server, item);
+    const { page, go } = await openItem(server, item, { prepare: ownClock });
     let asked = 0;
     await page.route('**/v1/items/*/ticket', (route) => {
         asked += 1;
-        return asked > 2 ? route.continue() : refuse(route, 503, { code: 'overloaded', retry: 'later', retry_after_ms: 2500 });
+        return asked > 2 ? route.continue() : refuse(route, 503, { code: 'overloaded', retry: 'later', retry_after_ms: 7000 });
     });
     await go.click();
     await reached(page, 'overloaded');
     assert.match(await go.innerText(), /^Again in \d s$/);
     assert.equal(await go.getAttribute('aria-disabled'), 'true');
-    await reached(page, 'locked');
+    await reachedSoon(page, 'locked');
     assert.equal(asked, 3);
     await page.context().close();
 });
@@ -128,23 +130,29 @@ test('two quick presses are one order', async () => {
 
 test('where streams are refused, long poll brings the result; where that is cut too, poll does', async () => {
     const { item } = await makeSale(server, { name: 'Proxy' });
-    const { page, go, user } = await openItem(server, item);
+    // Whether the page has asked in some way.
+    const asks = (page, pattern) => {
+        let asked = false;
+        page.on('request', (request) => { asked ||= pattern.test(request.url()); });
+        return () => asked;
+    };
+    const { page, go, user } = await openItem(server, item, { prepare: ownClock });
     await page.route('**/v1/orders/*/events', (route) => route.fulfill({ status: 502, body: 'no streams here' }));
-    const polled = page.waitForRequest((request) => /\/v1\/orders\/[^/]+\?wait_ms=/.test(request.url()));
+    const polled = asks(page, /\/v1\/orders\/[^/]+\?wait_ms=/);
     await go.click();
-    await polled;
-    await reached(page, 'locked');
+    await soon(page, 'a long poll', polled);
+    await reachedSoon(page, 'locked');
     const [order] = await buyer(server, user).orders();
     await buyer(server, user).pay(order);
-    await reached(page, 'paid');
+    await reachedSoon(page, 'paid');
     await page.context().close();
-    const other = await openItem(server, item);
+    const other = await openItem(server, item, { prepare: ownClock });
     await other.page.route('**/v1/orders/*/events', (route) => route.abort());
     await other.page.route(/\/v1\/orders\/[^/]+\?wait_ms=/, (route) => route.fulfill({ status: 504, body: 'too long' }));
-    const plain = other.page.waitForRequest((request) => /\/v1\/orders\/[^/?]+$/.test(request.url()));
+    const plain = asks(other.page, /\/v1\/orders\/[^/?]+$/);
     await other.go.click();
-    await plain;
-    await reached(other.page, 'locked');
+    await soon(other.page, 'a poll', plain);
+    await reachedSoon(other.page, 'locked');
     await other.page.context().close();
 });
 
@@ -221,22 +229,26 @@ test('the network is lost in the middle of a buy and comes back', async () => {
 
 for (const hours of [-1, 1]) {
     test(`the device's clock is wrong by ${hours} h: the countdown is the server's`, async () => {
-        const { item, sale } = await makeSale(server, { name: `Wrong ${hours}`, startsInMs: 20000, move: 'warm' });
         const prepare = (page) => page.addInitScript((by) => {
             const real = Date.now;
             Date.now = () => real() + by;
         }, hours * 3600000);
-        const { page, go } = await openItem(server, item, { prepare });
-        await reached(page, 'before');
-        const [shown, asked, now] = await page.evaluate(async () => {
-            const read = () => `${document.getElementById('digits').textContent}${document.getElementById('tenth').textContent}`;
-            const sent = performance.now();
-            const { now_ms: server } = await (await fetch('/v1/time')).json();
-            return [read(), performance.now() - sent, server];
+        // What is shown before the start, how long it took to read it, and what the server's time was meanwhile.
+        const { page, go, sale, shown, tookMs, now } = await inTime(3000, async (startsInMs) => {
+            const made = await makeSale(server, { name: `Wrong ${hours}`, startsInMs, move: 'warm' });
+            const opened = await openItem(server, made.item, { prepare });
+            const seen = await opened.page.evaluate(async () => {
+                const sent = performance.now();
+                const { now_ms: server } = await (await fetch('/v1/time')).json();
+                const [digits, tenth, deal] = ['digits', 'tenth', 'deal'].map((id) => document.getElementById(id));
+                return { state: deal.dataset.state, shown: digits.textContent + tenth.textContent, tookMs: performance.now() - sent, now: server };
+            });
+            if (seen.state !== 'before') await opened.page.context().close();
+            return seen.state === 'before' && { ...made, ...opened, ...seen };
         });
         const [minutes, seconds] = shown.split(':').map(Number);
         const off = Math.abs((minutes * 60 + seconds) * 1000 - (sale.starts_at_ms - now));
-        assert.ok(off <= asked + 1000, `${shown} is ${off} ms off`);
+        assert.ok(off <= tookMs + 1000, `${shown} is ${off} ms off`);
         await reached(page, 'ready');
         await go.click();
         await reached(page, 'locked');
@@ -271,18 +283,22 @@ test('after sleep the time is asked for again and the countdown is right', async
 });
 
 test('a screen reader hears milestones, not each second', async () => {
-    const { item } = await makeSale(server, { name: 'Quiet', startsInMs: 14000, move: 'warm' });
-    const { page, go } = await openItem(server, item);
+    const { item, sale } = await makeSale(server, { name: 'Quiet', startsInMs: 50000, move: 'warm' });
+    const { page, go } = await openItem(server, item, { prepare: ownClock });
     await page.evaluate(() => {
         globalThis.heard = [];
         new MutationObserver(() => globalThis.heard.push(document.getElementById('announce').textContent))
             .observe(document.getElementById('announce'), { childList: true, characterData: true, subtree: true });
     });
-    await reached(page, 'ready');
+    // Time stands still but for what is passed here, so that no moment is slept through.
+    await page.clock.pauseAt(Date.now() + 5000);
+    await reachedLater(page, 'ready');
+    await page.clock.resume();
+    await operate(server, `/v1/admin/sales/${sale.id}/open`);
     await go.click();
     await reached(page, 'locked');
     const heard = await page.evaluate(() => globalThis.heard);
-    assert.ok(heard.includes('The sale is open.'), heard.join(' | '));
+    for (const moment of ['Ten seconds to the start.', 'The sale is open.']) assert.ok(heard.includes(moment), heard.join(' | '));
     assert.ok(heard.at(-1).startsWith('Pay'), heard.join(' | '));
     assert.ok(heard.length <= 5, heard.join(' | '));
     await page.context().close();
@@ -378,6 +394,7 @@ test('an own order that ended elsewhere makes room here: the ledger is asked whe
 async function openBent(item, answer, options) {
     await until('the page to be made', async () => (await fetch(`${server.url}/items/${item.id}`)).ok);
     const page = await (await openContext(options)).newPage();
+    await ownClock(page);
     await page.route(`**/v1/items/${item.id}`, answer);
     await page.goto(`${server.url}/items/${item.id}#token=${tokenOf(server, 720003)}`);
     return page;
@@ -408,7 +425,7 @@ test('asked too often for the item: said, and asked again later', async () => {
         return asked > 2 ? route.continue() : refuse(route, 429, { code: 'rate_limited', retry: 'later', retry_after_ms: 500 });
     });
     await page.getByRole('alert').filter({ hasText: 'Too many requests.' }).waitFor();
-    await reached(page, 'ready');
+    await reachedSoon(page, 'ready');
     await page.getByRole('alert').waitFor({ state: 'hidden' });
     await page.context().close();
 });

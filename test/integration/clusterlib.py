@@ -6,6 +6,7 @@ Stage      members in the order they start in, proxies between them, one way in 
 Embedded   one server with everything in it (its ledger in SQLite, or on a MariaDB), nginx in front.
 Distributed  fronts, relays, bookers and keepers on Redis (single, Sentinel, Cluster), RabbitMQ and
            MariaDB, nginx in front; with proxies between everyone on request.
+Shared     the same processes on the servers that all tests share, each reached through a proxy.
 
 Every member keeps its folder, its log and its port over restarts. All processes of a stage share
 the secrets, which are made once and copied before a first start.
@@ -16,6 +17,7 @@ import secrets
 import shutil
 import tempfile
 
+import enginelib
 import marialib
 import proclib
 import proxylib
@@ -220,26 +222,34 @@ SMALL = ["server.threads=1", "server.connections=4096", "gate.orders=200000", "g
 
 class Distributed(Stage):
     def __init__(self, folder=None, topology="single", proxied=False, amqp=True, counts=None,
-                 sets=(), port=None, demo=False, databases=1):
+                 sets=(), port=None, demo=False, databases=1, database=None):
         """topology: single, sentinel or cluster. proxied: every sluice process reaches each server
         through a proxy of its own (not for cluster and sentinel, which name addresses themselves).
-        port: of nginx. databases: that the ledger splits its orders over."""
+        port: of nginx. databases: that the ledger splits its orders over. database: one of a
+        MariaDB that others run (marialib.Database); without it the stage has its own."""
         super().__init__(folder)
-        self.databases = databases
+        self.databases, self.database = databases, database
         self.name = f"distributed-{topology}"
         self.topology, self.proxied, self.demo = topology, proxied, demo
         self.counts = dict(COUNTS, **(counts or {}))
         self.sets = [*SMALL, *sets]
         self.redis, self.sentinels = [], []
-        self.add_redis()
-        self.rabbitmq = None
-        if amqp:
-            self.rabbitmq = self.add(serverlib.RabbitMQ("rabbitmq", self.place("rabbitmq")))
-        self.mariadb = self.add(proclib.MariaDB("mariadb", self.place("mariadb")))
+        self.rabbitmq = self.mariadb = None
+        self.add_servers(amqp)
         self.kinds = {}
         for kind, count in self.counts.items():
             self.kinds[kind] = [self.add_sluice(kind, number) for number in range(1, count + 1)]
         self.fronts = self.kinds["front"]
+        self.add_nginx(port)
+
+    def add_servers(self, amqp):
+        self.add_redis()
+        if amqp:
+            self.rabbitmq = self.add(serverlib.RabbitMQ("rabbitmq", self.place("rabbitmq")))
+        if self.database is None:
+            self.mariadb = self.add(proclib.MariaDB("mariadb", self.place("mariadb")))
+
+    def add_nginx(self, port):
         addresses = [self.reach("nginx", front) for front in self.fronts]
         self.add(proclib.Nginx("nginx", self.place("nginx"), addresses, port))
 
@@ -291,20 +301,27 @@ class Distributed(Stage):
             return self.link(who, member.name, member.address)
         return member.address
 
-    def config_text(self, who):
+    def ledger_settings(self, who):
+        if self.mariadb is None:
+            return {"url": self.database.url, "timeout_s": 5}
         user, password = marialib.USER, os.path.join(self.keys, "ledger.password")
         if not os.path.exists(password):
             with open(password, "w", encoding="utf-8") as file:
                 file.write(marialib.PASSWORD + "\n")
         port = self.reach(who, self.mariadb)[1]
         split = f"?databases={self.databases}" if self.databases > 1 else ""
-        sections = {
-            "redis": {"url": self.redis_url(who)},
-            "ledger": {"url": f"mariadb://{user}@127.0.0.1:{port}/sluice_ledger{split}",
-                       "password_file": password, "timeout_s": 5},
-        }
+        return {"url": f"mariadb://{user}@127.0.0.1:{port}/sluice_ledger{split}",
+                "password_file": password, "timeout_s": 5}
+
+    def server_settings(self, who):
+        """section -> name -> value: where the servers are, for a process of this name."""
+        sections = {"redis": {"url": self.redis_url(who)}, "ledger": self.ledger_settings(who)}
         if self.rabbitmq:
             sections["amqp"] = {"url": self.rabbitmq.url(self.reach(who, self.rabbitmq)[1])}
+        return sections
+
+    def config_text(self, who):
+        sections = self.server_settings(who)
         for setting in self.sets:
             path, value = setting.split("=", 1)
             section, name = path.split(".")
@@ -330,17 +347,25 @@ class Distributed(Stage):
     # ------------------------------------------------------------ life
 
     def start(self):
-        """What others stand on comes first; Redis becomes a Cluster, Sentinels meet."""
-        for member in [*self.redis, *self.sentinels]:
+        """What others stand on comes first, side by side; Redis becomes a Cluster, Sentinels meet."""
+        servers = [member for member in (self.rabbitmq, self.mariadb, *self.redis)
+                   if member is not None]
+        for member in servers:
+            if not member.alive():
+                member.spawn()
+        for member in self.redis:
+            member.wait_ready()
+        for member in self.sentinels:
             if not member.alive():
                 member.start()
         if self.topology == "cluster":
             serverlib.cluster_create(self.redis)
         if self.topology == "sentinel":
             sluicelib.eventually(lambda: all(s.sees(1, 2) for s in self.sentinels), "the Sentinels")
-        if not self.mariadb.alive():
-            self.mariadb.start()
-        self.database = marialib.Database(self.mariadb.sql, "sluice_ledger", self.databases)
+        for member in reversed(servers):  # RabbitMQ, which starts slowly, last
+            member.wait_ready()
+        if self.mariadb is not None:
+            self.database = marialib.Database(self.mariadb.sql, "sluice_ledger", self.databases)
         if not self.ledger_made() and self.kinds["keeper"]:
             # One makes the tables; a busy machine takes longer for it than the others would wait.
             first = self.kinds["keeper"][0].spawn()
@@ -350,8 +375,8 @@ class Distributed(Stage):
         return super().start()
 
     def ledger_made(self):
-        done = self.mariadb.sql.shell("SELECT count(*) FROM meta WHERE segments > 0",
-                                      "sluice_ledger")
+        done = self.database.server.shell("SELECT count(*) FROM meta WHERE segments > 0",
+                                          self.database.name)
         return done.returncode == 0 and done.stdout.strip() == "1"
 
     def heal(self):
@@ -367,3 +392,34 @@ class Distributed(Stage):
         masters = self.masters()
         return len(masters) == 1 and all(sentinel.master() == masters[0].known_port and
                                          sentinel.sees(1, 2) for sentinel in self.sentinels)
+
+
+class Shared(Distributed):
+    """On the servers that all tests share, in names of its own, without nginx. All processes reach a
+    server through one proxy (`away`), so it can be away from them alone."""
+
+    def __init__(self, counts=None, sets=(), segments=None, amqp=True, proxied=True,
+                 own_redis=False):
+        """amqp: False without a queue, so that relays book. proxied: False for a crowd. own_redis: one
+        that may be killed."""
+        self.own_redis = own_redis
+        self.engine = enginelib.Proxied() if proxied else enginelib.shared()
+        self.away = self.engine.proxies if proxied else {}
+        settings, database = self.engine.settings(segments)
+        settings = [one for one in settings if amqp or not one.startswith("amqp.")]
+        super().__init__(counts=counts, sets=[*settings, *sets], database=database)
+        self.name = "shared"
+        self.links = {("all", name): proxy for name, proxy in self.away.items()}
+        self.prefix = dict(one.split("=", 1) for one in settings)["redis.prefix"]
+
+    def add_servers(self, amqp):
+        """There are some; their addresses are in the settings."""
+        if self.own_redis:
+            self.add_redis()
+            self.sets.append(f"redis.url=redis://127.0.0.1:{self.redis[0].port}")
+
+    def add_nginx(self, port):
+        """There is none: the first front is the way in."""
+
+    def server_settings(self, who):
+        return {"ledger": self.ledger_settings(who)}

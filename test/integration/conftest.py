@@ -2,10 +2,46 @@
 
 A module may say `SERVER = dict(demo=True, sets=[...])` to shape its shared server. Tests of a
 module share it, so each makes its own sale, items and users and may run in any order.
+
+With SLUICE_TEST_RESULTS=FILE each test adds a line of JSON to it: its name, how it ended, its wall
+and CPU seconds (those of the servers it runs, too). test/suite/parts.py reads them.
 """
+import json
+import os
+import time
+
 import pytest
 
+import cpulib
 import sluicelib
+
+RESULTS = os.environ.get("SLUICE_TEST_RESULTS")
+
+
+class Outcome:
+    """Of the test that runs now."""
+    status, why = "passed", ""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    began, cpu_s = time.monotonic(), cpulib.tree_cpu_s()
+    Outcome.status, Outcome.why = "passed", ""
+    yield
+    if RESULTS:
+        row = {"name": item.nodeid.split("/")[-1], "status": Outcome.status,
+               "wall_s": time.monotonic() - began,
+               "cpu_s": max(cpulib.tree_cpu_s() - cpu_s, 0.0), "why": Outcome.why}
+        with open(RESULTS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def pytest_runtest_logreport(report):
+    if report.failed:
+        Outcome.status, Outcome.why = "failed", str(report.longrepr)[-300:]
+    elif report.skipped and Outcome.status == "passed":
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        Outcome.status, Outcome.why = "skipped", str(reason)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -17,6 +17,7 @@ import subprocess
 import time
 import traceback
 
+import cpulib
 import crashlib
 import crowdlib
 import sluicelib
@@ -74,7 +75,7 @@ class Verdict:
         self.counts = collections.Counter()
         self.proof, self.problems = "", []
         self.too_slow = False  # nothing was shown, and a larger crowd may show it
-        self.seconds = self.final_s = 0.0
+        self.seconds = self.cpu_s = self.final_s = 0.0
         self.seed = None
 
     def ok(self):
@@ -90,7 +91,7 @@ class Verdict:
                 "ok": self.ok(), "struck": bool(self.proof), "proof": self.proof,
                 **{word: self.counts[word] for word in self.WORDS},
                 "final_s": round(self.final_s, 1), "seconds": round(self.seconds, 1),
-                "seed": self.seed,
+                "cpu_s": round(self.cpu_s, 1), "seed": self.seed,
                 "problems": self.problems[:20]}
 
 
@@ -111,6 +112,7 @@ class Trial:
         self.verdict = Verdict(drill)
         self.verdict.seed = seed
         self.lots, self.fleeting = [], []
+        self.cpu_s = cpulib.tree_cpu_s()
         self.began, self.steps = time.monotonic(), []  # when each step of the run began
         self.crowd = self.watchers = None
         self.away = drill.away
@@ -212,6 +214,7 @@ class Trial:
             self.watchers and self.watchers.ended.set()
             self.crowd and self.crowd.kill()
         verdict.seconds = time.monotonic() - self.began
+        verdict.cpu_s = max(cpulib.tree_cpu_s() - self.cpu_s, 0.0)
         return verdict
 
     # ------------------------------------------------------------ the check

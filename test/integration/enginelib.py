@@ -1,16 +1,20 @@
 """The servers that the distributed engine needs, for tests: Redis, MariaDB and, where it is
 installed, RabbitMQ; one of each for a whole run. Every server under test gets a database, a prefix
-and a queue of its own in them.
+and a queue of its own in them. SLUICE_TEST_SERVERS names a file that says where they are
+(test/suite/servers.py starts them once for all test processes); without it they are started here.
 
 With SLUICE_ENGINE=distributed every sluicelib.Server runs on them instead of on its own folder.
 SLUICE_SEGMENTS and SLUICE_DATABASES: of how many segments, and over how many databases.
 """
 import atexit
+import copy
 import functools
+import json
 import os
 import random
 
 import marialib
+import proxylib
 import redislib
 
 
@@ -30,6 +34,20 @@ class Engine:
         except ImportError:
             pass
 
+    @classmethod
+    def attached(cls, path):
+        """On servers that another process runs."""
+        with open(path, encoding="utf-8") as file:
+            told = json.load(file)
+        engine = cls.__new__(cls)
+        engine.redis = redislib.Redis.attached(told["redis"])
+        engine.mariadb = marialib.MariaDB.attached(told["mariadb"])
+        engine.rabbit = None
+        if "rabbit" in told:
+            import rabbitlib
+            engine.rabbit = rabbitlib.RabbitMQ.attached(told["rabbit"])
+        return engine
+
     def discard(self):
         for one in (self.redis, self.mariadb, self.rabbit):
             if one is not None:
@@ -38,7 +56,7 @@ class Engine:
     def settings(self, segments=None, databases=None):
         """(settings of one shop, its database)"""
         database = self.mariadb.database(databases or int(os.environ.get("SLUICE_DATABASES", "1")))
-        name = f"t{random.SystemRandom().randrange(2**40):x}"
+        name = unique("t")
         sets = [f"redis.url={self.redis.url}", f"redis.prefix={name}",
                 f"redis.segments={segments or os.environ.get('SLUICE_SEGMENTS', '1')}"]
         if self.rabbit is not None:
@@ -46,8 +64,46 @@ class Engine:
         return sets, database
 
 
+class Proxied(Engine):
+    """The servers that all share, each reached through a proxy of one's own: so it can be away from
+    one test alone. `proxies` has them by the names that the log gives their servers."""
+
+    def __init__(self):
+        self.proxies = {}
+        for member, name in (("redis", "redis"), ("mariadb", "mariadb"), ("rabbit", "rabbitmq")):
+            server = copy.copy(getattr(shared(), member))
+            if server is not None:
+                self.proxies[name] = proxylib.Proxy(("127.0.0.1", server.port), name)
+                server.port = self.proxies[name].port
+            setattr(self, member, server)
+        self.redis.connection = None
+
+    def discard(self):
+        self.redis.hang_up()
+        for proxy in self.proxies.values():
+            proxy.close()
+
+
+def unique(prefix):
+    """A name that nobody else uses on shared servers."""
+    return f"{prefix}{random.SystemRandom().randrange(2**40):x}"
+
+
+@functools.lru_cache(None)
+def shared_rabbit():
+    """The broker alone, for tests that need no other server."""
+    import rabbitlib
+    if os.environ.get("SLUICE_TEST_SERVERS"):
+        return shared().rabbit
+    broker = rabbitlib.RabbitMQ().start()
+    atexit.register(broker.discard)
+    return broker
+
+
 @functools.lru_cache(None)
 def shared():
+    if os.environ.get("SLUICE_TEST_SERVERS"):
+        return Engine.attached(os.environ["SLUICE_TEST_SERVERS"])
     engine = Engine()
     atexit.register(engine.discard)
     return engine

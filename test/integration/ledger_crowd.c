@@ -46,7 +46,7 @@ static struct ledger *open_writer(uint32_t number)
     struct ledger *ledger = NULL;
     (void)snprintf(owner, sizeof(owner), "crowd-%u", number);
     struct ledger_mariadb_options options = {
-        .url = crowd.url, .owner = owner, .timeout_s = 2, .segments = SEGMENTS};
+        .url = crowd.url, .owner = owner, .timeout_s = 1, .segments = SEGMENTS};
     if (ledger_mariadb_open(&options, MARIADB_WRITER, &ledger) != 0) {
         give_up(ledger_mariadb_error(NULL));
     }

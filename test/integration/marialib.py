@@ -40,11 +40,17 @@ def run_as():
 
 @functools.lru_cache(None)
 def template():
-    """A data folder as installed, made once for this process: installing takes seconds."""
+    """A data folder as installed, made once for this process (or, by test/run.py, once for all
+    processes of a run): installing takes seconds."""
+    made = os.environ.get("SLUICE_MARIADB_TEMPLATE")
+    if made and os.path.isdir(made):
+        return made
     folder = tempfile.mkdtemp(prefix="sluice-mariadb-template-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # A tmpdir of its own: a server that starts removes the temporary tables of others from its.
+    os.mkdir(f"{folder}/tmp")
     done = subprocess.run([find("mariadb-install-db"), "--no-defaults", *run_as(),
-                           f"--datadir={folder}/data", "--skip-test-db", LOG_SIZE,
+                           f"--datadir={folder}/data", f"--tmpdir={folder}/tmp", "--skip-test-db", LOG_SIZE,
                            "--auth-root-authentication-method=normal"],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -124,6 +130,20 @@ class MariaDB:
 
     def __exit__(self, *unused):
         self.discard()
+
+    # ------------------------------------------------------------ shared
+
+    def told(self):
+        """What another process needs to use this server."""
+        return {"folder": self.folder, "port": self.port}
+
+    @classmethod
+    def attached(cls, told):
+        """A server that another process runs: for SQL; its life is not ours."""
+        server = cls.__new__(cls)
+        server.folder, server.port = told["folder"], told["port"]
+        server.socket, server.options, server.process = f"{server.folder}/s.sock", [], None
+        return server
 
     # ------------------------------------------------------------ SQL
 

@@ -235,9 +235,6 @@ class MariaDB(Member):
 
 # ---------------------------------------------------------------- nginx
 
-NGINX = marialib.find("nginx")
-
-
 class Nginx(Member):
     """deploy/nginx.conf with our addresses in it."""
 
@@ -270,7 +267,7 @@ class Nginx(Member):
 
     def command(self):
         user = ["-g", f"daemon off; {'user root;' if os.geteuid() == 0 else ''}"]
-        return [NGINX, "-p", self.folder, "-c", f"{self.folder}/nginx.conf",
+        return [marialib.find("nginx"), "-p", self.folder, "-c", f"{self.folder}/nginx.conf",
                 "-e", f"{self.folder}/error.log", *user]
 
     def stop_signal(self):

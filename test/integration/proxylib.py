@@ -75,7 +75,8 @@ class Link:
 
 
 class Trap:
-    """Sprung when `pattern` passes in direction `way`; then `holds` of that connection is held."""
+    """Sprung when `pattern` passes in direction `way`; then `holds` of that connection is held. None:
+    nothing is, it only tells."""
 
     def __init__(self, way, pattern, holds):
         self.way, self.pattern, self.holds = way, pattern, holds
@@ -323,7 +324,8 @@ class Proxy:
         seen = pipe.seen + data
         for trap in self.traps:
             if trap.way == pipe.way and not trap.sprung.is_set() and trap.pattern in seen:
-                pipe.link.pipes[trap.holds].trapped = True
+                if trap.holds is not None:
+                    pipe.link.pipes[trap.holds].trapped = True
                 trap.link = pipe.link
                 trap.sprung.set()
         pipe.seen = seen[-256:]

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 
+import serverlib
 import sluicelib
 
 BIN = "/usr/lib/rabbitmq/bin"  # those on the PATH change the user
@@ -154,6 +155,21 @@ class RabbitMQ:
     def __exit__(self, *unused):
         self.discard()
 
+    # ------------------------------------------------------------ shared
+
+    def told(self):
+        """What another process needs to use this broker."""
+        return {"folder": self.folder, "port": self.port, "environment": self.environment}
+
+    @classmethod
+    def attached(cls, told):
+        """A broker that another process runs: to use; its life is not ours."""
+        broker = cls.__new__(cls)
+        broker.folder, broker.port = told["folder"], told["port"]
+        broker.environment = told["environment"]
+        broker.process = broker.epmd = None
+        return broker
+
     # ------------------------------------------------------------ use
 
     def url(self, vhost="%2f"):
@@ -167,12 +183,18 @@ class RabbitMQ:
         assert done.returncode == 0, f"rabbitmqctl {words}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def amqp(self):
+        """A connection of our own."""
+        return serverlib.Amqp(self.port, USER, PASSWORD)
+
     def publish(self, exchange, key, *bodies):
-        """Persistent messages, as somebody else would send them."""
-        term = lambda text: "<<" + ",".join(map(str, text.encode())) + ">>"
-        self.ctl("eval", f"[rabbit_basic:publish(rabbit_misc:r({term('/')}, exchange,"
-                         f" {term(exchange)}), {term(key)}, [{{delivery_mode, 2}}], Body)"
-                         f" || Body <- [{', '.join(map(term, bodies))}]].")
+        """Persistent messages, as somebody else would send them; until the broker has them."""
+        with self.amqp() as amqp:
+            amqp.confirm()
+            for body in bodies:
+                amqp.publish(exchange.encode(), key.encode(), serverlib.PERSISTENT,
+                             body if isinstance(body, bytes) else body.encode())
+            amqp.wait_confirms(len(bodies))
 
     def queues(self):
         """Name -> messages, ready and taken together."""

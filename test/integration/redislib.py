@@ -150,6 +150,20 @@ class Redis:
     def __exit__(self, *unused):
         self.discard()
 
+    # ------------------------------------------------------------ shared
+
+    def told(self):
+        """What another process needs to use this server."""
+        return {"port": self.port}
+
+    @classmethod
+    def attached(cls, told):
+        """A server that another process runs: to talk to; its life is not ours."""
+        server = cls.__new__(cls)
+        server.port, server.password = told["port"], ""
+        server.process = server.connection = None
+        return server
+
     # ------------------------------------------------------------ talk
 
     def ask(self, *words):
@@ -322,7 +336,9 @@ class Cluster(Group):
         return self
 
     def knows_all(self, server):
-        return len(server.ask("CLUSTER", "NODES").splitlines()) == len(self.servers)
+        """By their own names: who has not shaken hands yet has another."""
+        known = {line.split()[0] for line in server.ask("CLUSTER", "NODES").splitlines()}
+        return known == set(self.id.values())
 
     # ------------------------------------------------------------ who is what
 

@@ -22,14 +22,13 @@ import redislib
 import sluicelib
 from redislib import RedisError
 
-REDIS = marialib.find("redis-server")
-REDIS_CLI = marialib.find("redis-cli")
 RABBIT_BIN = "/usr/lib/rabbitmq/bin"  # those on the PATH change the user
 
 
 def missing():
     """The programs that are not here, or ""."""
-    found = {"redis-server": REDIS, "redis-cli": REDIS_CLI, "nginx": proclib.NGINX,
+    programs = ("redis-server", "nginx")
+    found = {**{name: marialib.find(name) for name in programs},
              "rabbitmq-server": os.path.exists(f"{RABBIT_BIN}/rabbitmq-server"),
              "epmd": shutil.which("epmd")}
     gone = [name for name, path in found.items() if not path]
@@ -78,7 +77,7 @@ class Redis(proclib.Member):
             file.writelines(f"{name} {value}\n" for name, value in settings.items())
 
     def command(self):
-        return [REDIS, self.conf_path()]
+        return [marialib.find("redis-server"), self.conf_path()]
 
     def call(self, *words, timeout_s=5):
         return call(self.port, *words, timeout_s=timeout_s)
@@ -126,7 +125,8 @@ class Sentinel(proclib.Member):
                        f"sentinel failover-timeout {name} 5000\n")
 
     def command(self):
-        return [REDIS, os.path.join(self.folder, "sentinel.conf"), "--sentinel"]
+        return [marialib.find("redis-server"), os.path.join(self.folder, "sentinel.conf"),
+                "--sentinel"]
 
     def ready(self):
         try:
@@ -160,20 +160,33 @@ def cluster_ok(nodes, replicas):
 
 
 def cluster_create(nodes, replicas=1):
-    """Makes running nodes one Cluster, once; waits until it serves."""
+    """Makes running nodes one Cluster, once; waits until it serves. As redis-cli --cluster create
+    does it, without its pauses: the masters first, then as many replicas of each."""
+    count = len(nodes) // (replicas + 1)
+    ids = [node.call("CLUSTER", "MYID") for node in nodes]
+
+    def knows_all(node):  # by their own names: who has not shaken hands yet has another
+        return {line.split()[0] for line in node.call("CLUSTER", "NODES").splitlines()} == set(ids)
+
     if nodes[0].call("CLUSTER", "INFO").count("cluster_slots_assigned:0"):
-        done = subprocess.run(
-            [REDIS_CLI, "--cluster", "create", *[f"127.0.0.1:{node.port}" for node in nodes],
-             "--cluster-replicas", str(replicas), "--cluster-yes"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        assert done.returncode == 0, f"redis-cli --cluster create: {done.stdout}{done.stderr}"
-    sluicelib.eventually(lambda: cluster_ok(nodes, len(nodes) * replicas // (replicas + 1)),
-                         "the Redis Cluster to serve every slot", every_s=0.1)
+        for number, node in enumerate(nodes):
+            node.call("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for number, node in enumerate(nodes[:count]):
+            node.call("CLUSTER", "ADDSLOTSRANGE", round(number * redislib.SLOTS / count),
+                      round((number + 1) * redislib.SLOTS / count) - 1)
+        for node in nodes[1:]:
+            nodes[0].call("CLUSTER", "MEET", "127.0.0.1", node.port, node.cluster_port)
+        sluicelib.eventually(lambda: all(map(knows_all, nodes)), "the nodes to know each other")
+        for number, node in enumerate(nodes[count:]):
+            node.call("CLUSTER", "REPLICATE", ids[number % count])
+    sluicelib.eventually(lambda: cluster_ok(nodes, count * replicas),
+                         "the Redis Cluster to serve every slot", every_s=0.05)
 
 
 # ---------------------------------------------------------------- RabbitMQ
 
 RABBIT_USER, RABBIT_PASSWORD = "sluice", "pass-word-1"
+PERSISTENT = struct.pack(">HB", 1 << 12, 2)  # the properties of a message: delivery mode 2
 
 
 class RabbitMQ(proclib.Member):
@@ -360,18 +373,22 @@ class Amqp:
         self.frame(2, 1, struct.pack(">HHQ", 60, 0, len(body)) + properties)
         self.frame(3, 1, body)
 
+    def purge(self, queue):
+        """Throws away what is ready in it; how many messages it were."""
+        self.method(1, 50, 30, b"\0\0" + short(queue.encode()) + b"\0")
+        return struct.unpack(">I", self.expect(50, 31)[:4])[0]
+
     def confirm(self):
         """From now on publishes are confirmed; see wait_confirms."""
         self.method(1, 85, 10, b"\0")
         self.expect(85, 11)
 
     def wait_confirms(self, count):
-        """Until the broker has taken so many publishes for good."""
-        done = 0
-        while done < count:
-            rest = self.expect(60, 80)
-            tag, multiple = struct.unpack(">QB", rest[:9])
-            done = max(done, tag) if multiple else done + 1
+        """Until the broker has taken the first so many publishes for good."""
+        waiting = set(range(1, count + 1))
+        while waiting:
+            tag, multiple = struct.unpack(">QB", self.expect(60, 80)[:9])
+            waiting -= set(range(1, tag + 1)) if multiple else {tag}
 
 
 def short(text):

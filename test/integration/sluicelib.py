@@ -634,10 +634,18 @@ class Shop:
 
     # buyers
 
-    def item(self, item):
+    def item(self, item, **shown):
+        """The item, showing this; on the distributed engine once it does, for its state and its
+        numbers may be a moment old there."""
+        def look():
+            body = self.item_now(item)
+            return body if all(body[name] == value for name, value in shown.items()) else None
+
         if DISTRIBUTED:
-            time.sleep(1.0)  # its numbers may be a second old
-        return self.item_now(item)
+            return eventually(look, f"item {item} to show {shown}")
+        body = self.item_now(item)
+        assert {name: body[name] for name in shown} == shown, body
+        return body
 
     def item_now(self, item):
         response = self.server.get(f"/v1/items/{item}")
@@ -656,7 +664,7 @@ class Shop:
         return body["available"], body["locked"], body["sold"]
 
     def wait_counters(self, item, available, locked, sold):
-        eventually(lambda: self.counters(item) == (available, locked, sold),
+        eventually(lambda: self.counters_now(item) == (available, locked, sold),
                    f"item {item} at {(available, locked, sold)}")
 
     def try_ticket(self, user, item, body=None):

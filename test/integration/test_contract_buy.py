@@ -1,4 +1,5 @@
 """The buy call: what it promises, what repeats of it give, and every way it refuses."""
+import os
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_a_repeat_answers_after_sell_out_pause_and_end(server, shop):
         assert response.status == 200, response
         assert (response.json()["order_id"], response.json()["status"]) == (order, status)
 
-    assert shop.item(lot.item)["state"] == "sold_out"
+    shop.item(lot.item, state="sold_out")
     again("LOCKED")
     shop.moved(lot.sale, "pause")
     again("LOCKED")
@@ -274,6 +275,10 @@ def test_sold_out_comes_before_the_limit_and_the_limit_before_stock(server, shop
     problem(shop.buy(user, tickets[0], 6), 409, "limit_reached", held=0, limit=5)
     problem(shop.buy(user, tickets[0], 4), 409, "sold_out", available=3)
     shop.bought(user, tickets[1], 3)
+    if int(os.environ.get("SLUICE_SEGMENTS", "1")) > 1:
+        # The buyer's home learns a moment later that the other segments are empty, too; until then
+        # the limit is what it can be sure of.
+        eventually(lambda: shop.buy(user, tickets[2], 6).json()["code"] == "sold_out", "sold out")
     problem(shop.buy(user, tickets[2], 6), 409, "sold_out", available=0)
 
 
@@ -372,10 +377,9 @@ def test_an_expired_ticket_with_an_order_still_shows_it(make_server):
 
     ticket = eventually(quick, "a buy within the ticket's time")
     eventually(lambda: server.now_ms() > ticket["expires_at_ms"], "the ticket's end")
-    before = shop.counters(lot.item)
     assert shop.bought(user, ticket, 2)["order_id"] == ticket["order_id"]
     problem(shop.buy(user, ticket, 1), 422, "different_request")
-    assert shop.counters(lot.item) == before
+    assert shop.counters(lot.item) == (48, 2, 0)
 
 
 # ---------------------------------------------------------------- how many

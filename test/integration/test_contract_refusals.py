@@ -103,10 +103,10 @@ def test_every_kind_of_refusal_has_the_whole_shape(server, world):
 
 def test_refusals_keep_the_connection(server, world):
     with server.conn() as conn:
-        for _ in range(10):
-            conn.send("GET /v1/items/999999999 HTTP/1.1\r\nHost: x\r\n\r\n")
+        for path, code in [("/v1/items/999999999", "no_such_item")] + 10 * [("/v1/no", "not_found")]:
+            conn.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
             response = conn.read_response()
-            problem(response, 404, "no_such_item")
+            problem(response, 404, code)
             assert not response.closes
 
 
@@ -150,7 +150,7 @@ def test_head_where_there_is_no_get(server, world):
     response = server.call("HEAD", f"/v1/buy/{world['ticket']}", token=server.token(world["user"]))
     assert response.status == 405
     assert "POST" in response.get("allow")
-    assert Shop(server).item(world["item"])["locked"] == 1
+    Shop(server).item(world["item"], locked=1)
 
 
 # ---------------------------------------------------------------- CORS

@@ -1,7 +1,5 @@
 """What deploy/ offers is what the program and nginx take, and script/cluster does what it says."""
 import glob
-import importlib.machinery
-import importlib.util
 import json
 import os
 import shutil
@@ -11,7 +9,9 @@ import types
 
 import pytest
 
+import cluster as script
 import clusterlib
+import marialib
 import proclib
 import serverlib
 import sluicelib
@@ -46,7 +46,7 @@ def test_a_unit_is_one_that_systemd_takes(name, tmp_path):
     assert done.returncode == 0 and name.split(".")[0] not in done.stderr, done.stderr
 
 
-@pytest.mark.skipif(not proclib.NGINX, reason="no nginx")
+@pytest.mark.skipif(not marialib.find("nginx"), reason="no nginx")
 def test_nginx_speaks_for_a_front_that_is_gone(make_server, tmp_path):
     """Its refusal is one of the contract: a buyer may come again with the same ticket."""
     server = make_server()
@@ -69,7 +69,7 @@ def test_nginx_speaks_for_a_front_that_is_gone(make_server, tmp_path):
         nginx.discard()
 
 
-@pytest.mark.skipif(not proclib.NGINX, reason="no nginx")
+@pytest.mark.skipif(not marialib.find("nginx"), reason="no nginx")
 @pytest.mark.parametrize("heeds", [True, False])
 def test_streams_come_through_nginx_as_they_happen(make_server, tmp_path, heeds):
     """By its configuration alone, and with a configuration of somebody's own by our header alone."""
@@ -134,10 +134,6 @@ def sells(door, item):
     (("redis1", "front1"), False, True),
 ])
 def test_a_cluster_remembers_its_demonstration(tmp_path, monkeypatch, alive, asked, demo):
-    loader = importlib.machinery.SourceFileLoader("cluster_script", CLUSTER)
-    script = importlib.util.module_from_spec(
-        importlib.util.spec_from_loader("cluster_script", loader))
-    loader.exec_module(script)
     members = {name: types.SimpleNamespace(alive=lambda name=name: name in alive)
                for name in ("redis1", "nginx", "front1", "front2")}
     monkeypatch.setattr(script, "stage_of", lambda options: types.SimpleNamespace(members=members))

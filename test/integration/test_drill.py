@@ -2,8 +2,6 @@
 again, and above all that a verdict fails where it must. (The drills themselves: script/drill.)
 """
 import collections
-import importlib.machinery
-import importlib.util
 import socket
 import threading
 import time
@@ -16,7 +14,6 @@ import crowdlib
 import drilllib
 import proclib
 import proxylib
-import sluicelib
 import strikes
 from crashlib import Lot, Order
 
@@ -286,19 +283,11 @@ def test_a_ticket_may_expire_only_where_nobody_was_told_of_its_order(told, until
     assert (not watchers.problems) == right
 
 
-def load_script():
-    loader = importlib.machinery.SourceFileLoader("drill_script",
-                                                  f"{sluicelib.ROOT}/script/drill")
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("drill_script",
-                                                                             loader))
-    loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("slow, asked", [(0, [1]), (1, [1, 4]), (9, [1, 4, 16])])
 def test_a_crowd_that_was_gone_too_soon_comes_again_larger(slow, asked, monkeypatch):
-    monkeypatch.setenv("SLUICE_GUARD_S", "60")
-    runner = load_script().Runner(types.SimpleNamespace(short=True, rate=None, seed=1))
+    monkeypatch.setenv("SLUICE_GUARD_S", "60")  # else the import sets it, for every test
+    import drill as script
+    runner = script.Runner(types.SimpleNamespace(short=True, rate=None, seed=1))
     tried = []
 
     def once(drill, times):

@@ -16,28 +16,34 @@ import sluicelib
 from crashlib import Ledger, Lot, Rush, TellFile, admin_events, wait_settled
 
 
-def pay_within_s(orders):
-    """Long enough to lock them all before the first is due, also on a slow machine."""
-    return 25 if orders <= 20_000 else 110
-
-
 def storm_server(make_server, orders):
-    return make_server(sets=["server.threads=2", f"gate.orders={2 * orders}",
-                             f"gate.buyers={2 * orders}"])
+    return make_server(sets=["server.threads=2", f"gate.orders={4 * orders}",
+                             f"gate.buyers={4 * orders}"])
 
 
 def lock_orders(server, tmp_path, count):
-    """`count` buyers, each with one LOCKED order, all locked before the first is due."""
-    made = sluicelib.Shop(server).lot(total=count, limit=1, pay_within_s=pay_within_s(count))
+    """`count` buyers, each with one LOCKED order, all locked before the first is due. How long that
+    takes is the machine's: where the time to pay was too short, all again with more of it."""
+    for pay_within_s in (max(3, count // 4000), max(15, count // 1000), max(100, count // 250)):
+        lot = try_to_lock(server, tmp_path, count, pay_within_s)
+        counters = crashlib.gate_counters(server, lot)
+        if counters == (0, count, 0):
+            return lot
+        print(f"{pay_within_s} s were too short to lock {count}: {counters}")
+        weather_the_storm(server, lot)
+        wait_settled(server, [lot])
+    pytest.fail(f"too slow to lock {count} in time: {counters}")
+
+
+def try_to_lock(server, tmp_path, count, pay_within_s):
+    made = sluicelib.Shop(server).lot(total=count, limit=1, pay_within_s=pay_within_s)
     lot = Lot(made.item, made.limit, made.price, count)
-    tell = TellFile(str(tmp_path / "tell"))
+    tell = TellFile(str(tmp_path / f"tell-{lot.item}"))
     report = Rush(server, [lot.item], tell.path, users=count, connections=512,
                   retries=20, no_audit=True).result()
-    wait_settled(server, [lot])
-    counters = crashlib.gate_counters(server, lot)
     assert tell.without_order(count) == {}, report
     assert report["orders"] == count, report
-    assert counters == (0, count, 0), f"too slow to lock {count} in time: {counters}"
+    wait_settled(server, [lot])
     return lot
 
 
@@ -69,14 +75,17 @@ def check_all_returned_once(server, lot):
     assert crashlib.gate_counters(server, lot) == (lot.total, 0, 0)
     with Ledger(server) as ledger:
         rows = ledger.orders()
-    assert collections.Counter(row.status for row in rows) == {"EXPIRED": lot.total}
+    mine = {row.id: row.status for row in rows if row.item == lot.item}
+    assert collections.Counter(mine.values()) == {"EXPIRED": lot.total}
     events = admin_events(server)
     assert crashlib.compare_events(events, rows) == []
-    expired = [e["order_id"] for e in events if e["type"] == "order.expired"]
+    expired = [e["order_id"] for e in events if e["type"] == "order.expired" and
+               e["order_id"] in mine]
     assert len(expired) == len(set(expired)) == lot.total
 
 
-@pytest.mark.parametrize("count", [pytest.param(5000, marks=pytest.mark.asan), 100_000])
+@pytest.mark.parametrize("count", [pytest.param(5000, marks=pytest.mark.asan),
+                                   pytest.param(100_000, marks=pytest.mark.slow)])
 def test_all_deadlines_in_one_moment(make_server, tmp_path, count):
     server = storm_server(make_server, count)
     lot = lock_orders(server, tmp_path, count)
@@ -92,9 +101,10 @@ def test_all_deadlines_in_one_moment(make_server, tmp_path, count):
     check_all_returned_once(server, lot)
 
 
-def test_all_deadlines_passed_while_the_server_was_away(make_server, tmp_path):
-    server = storm_server(make_server, 100_000)
-    lot = lock_orders(server, tmp_path, 20_000)
+@pytest.mark.parametrize("count", [5000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_all_deadlines_passed_while_the_server_was_away(make_server, tmp_path, count):
+    server = storm_server(make_server, count)
+    lot = lock_orders(server, tmp_path, count)
     server.kill()
     wait_until_all_are_due(server, lot)
     server.start()

@@ -19,6 +19,10 @@ import sluicelib
 SEED = int(os.environ.get("SLUICE_SEED") or random.SystemRandom().randrange(2**32))
 CROWD = os.path.join(os.path.dirname(sluicelib.BINARY), "test", "ledger_crowd")
 BATCH, ENDED = 20, 5  # orders of a batch, and how many of them are paid or cancelled
+# Batches of a test, how often its fault strikes, and the longest time that a fault lasts beyond what
+# it has to.
+KILLED, KILLS = (1500, 4) if os.environ.get("SLUICE_LONG") else (600, 3)
+FROZEN, FREEZES, FREEZE_S = (1000, 3, 2.0) if os.environ.get("SLUICE_LONG") else (400, 2, 0.2)
 AUDIT = """
 SELECT 'stock', count(*) FROM stock WHERE available + locked + sold <> total
  OR locked <> (SELECT count(*) FROM orders WHERE status = 'LOCKED')
@@ -117,10 +121,10 @@ class Ledger:
 def test_the_server_is_killed_under_its_writers(own_mariadb):
     print(f"seed {SEED}")
     rng = random.Random(SEED)
-    ledger = Ledger(own_mariadb, 1500)
+    ledger = Ledger(own_mariadb, KILLED)
     try:
         crowd = ledger.crowd(4)
-        for goal in sorted(rng.sample(range(1, 1500), 4)):
+        for goal in sorted(rng.sample(range(1, KILLED), KILLS)):
             crowd.wait_done(goal)
             time.sleep(rng.uniform(0, 0.01))  # anywhere in a batch
             before = crowd.failed
@@ -135,15 +139,15 @@ def test_the_server_is_killed_under_its_writers(own_mariadb):
 def test_the_server_is_frozen_under_its_writers(own_mariadb):
     print(f"seed {SEED}")
     rng = random.Random(SEED)
-    ledger = Ledger(own_mariadb, 1000)
+    ledger = Ledger(own_mariadb, FROZEN)
     try:
         crowd = ledger.crowd(4)
-        for goal in sorted(rng.sample(range(1, 1000), 3)):
+        for goal in sorted(rng.sample(range(1, FROZEN), FREEZES)):
             crowd.wait_done(goal)
             before = crowd.failed
             own_mariadb.freeze()
             sluicelib.eventually(lambda: crowd.failed >= before + 4, "every writer to fail")
-            time.sleep(rng.uniform(0, 2))
+            time.sleep(rng.uniform(0, FREEZE_S))  # anywhere in their attempts
             own_mariadb.thaw()
         ledger.check()
     finally:
@@ -175,7 +179,7 @@ def test_a_frozen_writer_stops_nobody(own_mariadb):
     """In whatever moment of its batch it is frozen: the others come to their end before that."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
-    ledger = Ledger(own_mariadb, 400)
+    ledger = Ledger(own_mariadb, 250)
     try:
         frozen = [ledger.crowd(2) for _ in range(3)]
         others = ledger.crowd(2)

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.skipif(enginelib.missing() != "",
 
 @pytest.fixture
 def engine():
-    made = enginelib.Engine()
+    """A server that is away refuses every connection: no more is known of one that has died."""
+    made = enginelib.Proxied()
     try:
         yield made
     finally:
@@ -30,28 +31,27 @@ def gauge(server, name):
 
 
 def test_metrics_say_which_server_is_away(make_server, engine):
-    """What alerts are set on: 1, and 0 while it is dead."""
+    """What alerts are set on: 1, and 0 while it is away."""
     settings, database = engine.settings(segments=2)
     server = make_server(sets=settings, database=database)
-    members = {"redis": engine.redis, "mariadb": engine.mariadb}
     if engine.rabbit is not None:
-        members["rabbitmq"] = engine.rabbit
         queue = next(s.split("=")[1] for s in settings if s.startswith("amqp.queue="))
         eventually(lambda: gauge(server, "sluice_queue_parked") == 0, "nothing is parked")
         engine.rabbit.publish(f"{queue}.dead", f"{queue}.parked", "one", "two")
-        eventually(lambda: gauge(server, "sluice_queue_parked") == 2, "two are parked")
-        assert gauge(server, "sluice_payments_refused") is None  # no such queue is configured
-    for which, member in members.items():
+    for which, proxy in sorted(engine.proxies.items()):  # MariaDB is back last, so it goes first
         name = f"sluice_{which}_up"
         eventually(lambda: gauge(server, name) == 1, f"{name} 1")
-        member.kill()
+        assert proxy.refuse() > 0
         eventually(lambda: gauge(server, name) == 0, f"{name} 0")
         if which == "redis":
             eventually(lambda: gauge(server, "sluice_segments_away") == 2, "both segments away")
             assert server.get("/readyz").status == 200  # buyers who have a ticket stand in line
-        if which != "rabbitmq":  # which takes its time, and is the last
-            member.start()
-            eventually(lambda: gauge(server, name) == 1, f"{name} 1 again")
+        proxy.heal()
+    for which in engine.proxies:
+        eventually(lambda: gauge(server, f"sluice_{which}_up") == 1, f"{which} is back")
+    if engine.rabbit is not None:
+        eventually(lambda: gauge(server, "sluice_queue_parked") == 2, "two are parked")
+        assert gauge(server, "sluice_payments_refused") is None  # no such queue is configured
     assert gauge(server, "sluice_segments") == 2
     eventually(lambda: gauge(server, "sluice_segments_away") == 0 and
                gauge(server, "sluice_segments_closed") == 0, "all segments are open")
@@ -69,9 +69,10 @@ def test_a_server_that_needs_none_has_no_such_numbers(make_server, monkeypatch):
 def test_outages_are_told_once_in_the_servers_own_words(make_server, engine):
     settings, database = engine.settings()
     server = make_server(sets=settings, database=database)
-    for which, member in (("redis", engine.redis), ("mariadb", engine.mariadb)):
+    names = ("redis", "mariadb")
+    for which in names:
         assert lines(server, "server.away", which) == []
-        member.kill()
+        assert engine.proxies[which].refuse() > 0
         eventually(lambda: lines(server, "server.away", which), f"{which} is told to be away")
         # Who cannot go on because of it says so in its words, too.
         event = {"redis": "relay.cannot_read_outbox", "mariadb": "keeper.cannot_look"}[which]
@@ -83,7 +84,8 @@ def test_outages_are_told_once_in_the_servers_own_words(make_server, engine):
             said = problem(told, 503, "degraded", "later")
             assert "the ledger cannot be read" in said["detail"] and "selling" not in said["title"]
         assert lines(server, "server.back", which) == []
-        member.start()
+        engine.proxies[which].heal()
+    for which in names:  # not within five seconds, whatever a server does
         eventually(lambda: lines(server, "server.back", which), f"{which} is told to be back")
         away, = lines(server, "server.away", which)
         assert re.search(r' words=("[^"]{5,}"|\S{5,})', away), away

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+import enginelib
 import rabbitlib
 import sluicelib
 
@@ -17,8 +18,8 @@ MESSAGE = f"1 3 7 {ORDER} 5 11 2 1700000000000"
 
 @pytest.fixture(scope="module")
 def broker():
-    with rabbitlib.RabbitMQ() as server:
-        yield server
+    """Others use it, too: every queue here has a name of its own."""
+    return enginelib.shared_rabbit()
 
 
 def run(*arguments):
@@ -40,7 +41,7 @@ def park(broker, name, *bodies):
 
 @pytest.mark.asan
 def test_parked_messages_are_shown_and_sent_round(broker):
-    name = "sluice.one"
+    name = enginelib.unique("sluice.one.")
     assert queue(broker, "list", name) == {
         "queue": name, "ready": 0, "retry": 0, "parked": 0, "messages": []}
     park(broker, name, MESSAGE, "no message of ours", "caf\u00e9 \x01")
@@ -66,7 +67,7 @@ def test_parked_messages_are_shown_and_sent_round(broker):
 
 
 def test_many_parked_messages_go_round_once(broker):
-    name = "sluice.many"
+    name = enginelib.unique("sluice.many.")
     queue(broker, "list", name)
     park(broker, name, *map(str, range(1, 601)))
     shown = queue(broker, "list", name, "--limit", "1000")
@@ -78,7 +79,7 @@ def test_many_parked_messages_go_round_once(broker):
 
 def test_a_look_at_some_keeps_all(broker):
     """A quorum queue puts what was looked at behind the rest: another look shows others first."""
-    name = "sluice.some"
+    name = enginelib.unique("sluice.some.")
     queue(broker, "list", name)
     park(broker, name, "1", "2", "3")
     for limit in (1, 2, 3, 2, 3):
@@ -96,16 +97,17 @@ def test_what_is_wrong_is_told(broker, tmp_path):
     assert (code, out) == (1, "") and f"cannot connect to 127.0.0.1:{port}" in err
     code, out, err = run("list", "--set", f"amqp.url=amqp://sluice:hush@127.0.0.1:{broker.port}/")
     assert (code, out) == (1, "") and "refused user sluice" in err and "hush" not in err
+    name = enginelib.unique("sluice.file.")
     password = tmp_path / "password"
     password.write_text(rabbitlib.PASSWORD + "\n")
     config = tmp_path / "sluice.conf"
     config.write_text(f'amqp {{\n  url = "amqp://sluice:hush@127.0.0.1:{broker.port}/%2f"\n'
-                      f'  password_file = "{password}"\n  queue = "sluice.file"\n}}\n')
+                      f'  password_file = "{password}"\n  queue = "{name}"\n}}\n')
     code, out, err = run("list", "--config", str(config))
-    assert code == 0 and out.startswith("sluice.file: 0 ready"), err
+    assert code == 0 and out.startswith(f"{name}: 0 ready"), err
     code, out, err = run("list", "--config", str(config), "--set", "amqp.quorum=0")
     assert (code, out) == (1, "")
-    assert "queue sluice.file.parked exists with other arguments" in err and "delete it" in err
+    assert f"queue {name}.parked exists with other arguments" in err and "delete it" in err
     for arguments in ([], ["list", "redrive"], ["drop"], ["list", "--limit", "0"],
                       ["list", "--nonsense"], ["list", "--set"]):
         code, out, err = run(*arguments, *(["--set", url] if "--set" not in arguments else []))

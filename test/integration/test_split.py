@@ -15,7 +15,7 @@ from test_reconcile import BOUND, reconcile
 
 DATABASES = 3
 SEGMENTS = 3
-UNITS = 300
+UNITS = 120
 LIMITS = (1, 5, 0)
 
 pytestmark = pytest.mark.skipif(enginelib.missing() != "",
@@ -30,7 +30,7 @@ def server(make_server):
 
 def rush(server, lot, tmp_path, seed):
     tell = TellFile(str(tmp_path / f"tell-{lot.item}"))
-    report = Rush(server, [lot.item], tell.path, seed=seed, users=3000, connections=64,
+    report = Rush(server, [lot.item], tell.path, seed=seed, users=1200, connections=64,
                   duplicates=20, drops=5, retries=20, qty=1 if lot.limit == 1 else 2, pay=40,
                   cancel=20).result()
     told = Told()
@@ -107,17 +107,17 @@ def test_another_number_is_refused(server):
 
 def test_a_user_without_rights_is_told(make_server):
     settings, database = enginelib.shared().settings(SEGMENTS, DATABASES)
-    mariadb = database.server
-    mariadb.run("CREATE USER narrow@'%' IDENTIFIED BY 'n'; "
-                f"GRANT ALL ON `{database.name}`.* TO narrow@'%'")
+    mariadb, user = database.server, enginelib.unique("narrow")
+    mariadb.run(f"CREATE USER {user}@'%' IDENTIFIED BY 'n'; "
+                f"GRANT ALL ON `{database.name}`.* TO {user}@'%'")
     server = make_server(start=False, sets=settings, database=database)
-    server.sets[-1] = server.sets[-1].replace(marialib.URL_LOGIN, "narrow:n")
+    server.sets[-1] = server.sets[-1].replace(marialib.URL_LOGIN, f"{user}:n")
     assert server.refused_start() == 1
     assert f"may not make `{database.name}_1`" in server.log() and "GRANT ALL" in server.log()
     # Databases that somebody else has made are as good.
     for place in range(1, DATABASES):
         mariadb.run(f"CREATE DATABASE {database.part(place)}; "
-                    f"GRANT ALL ON `{database.part(place)}`.* TO narrow@'%'")
+                    f"GRANT ALL ON `{database.part(place)}`.* TO {user}@'%'")
     server.start()
     shop = sluicelib.Shop(server)
     shop.order_locked(1, shop.lot(total=3).item)

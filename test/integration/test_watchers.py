@@ -7,11 +7,14 @@ import serverlib
 import watchlib
 
 
-def test_everyone_who_watches_is_told():
+@pytest.mark.parametrize("size,shared", [
+    pytest.param(watchlib.GATE, True, id="1500"),
+    pytest.param(watchlib.SHORT, False, id="6000", marks=pytest.mark.slow)])
+def test_everyone_who_watches_is_told(size, shared):
     if serverlib.missing():
         pytest.skip(f"not installed: {serverlib.missing()}")
-    figures = watchlib.run(watchlib.SHORT)
-    assert figures["told"]["QUEUED"] == watchlib.SHORT.watchers
+    figures = watchlib.run(size, shared=shared)
+    assert figures["told"]["QUEUED"] == size.watchers
     print(figures)
 
 

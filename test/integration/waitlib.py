@@ -21,26 +21,18 @@ def eventually(condition, what="the condition", guard_s=GUARD_S, every_s=0.02):
 
 
 class Lately:
-    """A value that the contract allows to be a moment old: equal once it has become so. Taken apart,
-    it is what it is after that moment."""
+    """A value that the contract allows to be a moment old: equal once it has become so."""
 
-    def __init__(self, look, age_s=1.0):
-        self.look, self.age_s = look, age_s
+    def __init__(self, look):
+        self.look = look
 
     def __eq__(self, other):
-        end = time.monotonic() + 10 * self.age_s
+        end = time.monotonic() + GUARD_S
         while self.look() != other:
             if time.monotonic() > end:
                 return False
             time.sleep(0.02)
         return True
-
-    def __iter__(self):
-        time.sleep(self.age_s)
-        return iter(self.look())
-
-    def __getitem__(self, at):
-        return tuple(self)[at]
 
     def __repr__(self):
         return f"lately {self.look()}"

@@ -391,6 +391,7 @@ int main(int argc, char **argv)
                 readable(w);
             }
         }
+        (void)fflush(stdout); /* who listens waits for the last of them */
     }
     (void)printf("done %zu %zu\n", crowd.refused, crowd.returned);
     return 0;

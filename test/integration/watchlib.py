@@ -30,8 +30,8 @@ RETURN_EVERY = 10
 QUIET_S = 600  # nobody is told anything for so long: it hangs
 LOAD_CONNECTIONS = 96
 # On a busy machine Redis may answer late; nobody is to stand in line for that here.
-SETS = ("server.connections=19000", "http.small_buffers=4096", "redis.segments=3",
-        "redis.timeout_ms=30000")
+SETS = ("server.connections=19000", "http.small_buffers=4096", "redis.timeout_ms=30000")
+SEGMENTS = 3
 
 
 class Size:
@@ -43,6 +43,7 @@ class Size:
 
 LONG = Size(fronts=8, watchers=100_000, pay_within_s=240, moved=500)
 SHORT = Size(fronts=3, watchers=6_000, pay_within_s=20, moved=50)
+GATE = Size(fronts=3, watchers=1_500, pay_within_s=4, moved=20)
 
 
 class Wrong(AssertionError):
@@ -88,17 +89,22 @@ class Crowd:
 class Watch:
     """One run. result() gives the figures, or raises Wrong."""
 
-    def __init__(self, size, say=lambda text: None, folder=None):
+    def __init__(self, size, say=lambda text: None, folder=None, shared=False):
+        """shared: on the servers that all tests share."""
         self.size, self.say = size, say
-        self.stage = clusterlib.Distributed(
-            folder, counts={"front": size.fronts, "relay": 1, "booker": 1, "keeper": 1},
-            sets=SETS)
+        counts = {"front": size.fronts, "relay": 1, "booker": 1, "keeper": 1}
+        if shared:
+            self.stage = clusterlib.Shared(counts, SETS, SEGMENTS, proxied=False)
+        else:
+            self.stage = clusterlib.Distributed(folder, counts=counts,
+                                                sets=[*SETS, f"redis.segments={SEGMENTS}"])
         self.heard = queue.Queue()
         self.crowds = []
         self.orders = {}  # order -> user
         self.told = collections.defaultdict(list)  # order -> [(version, status)]
         self.late = collections.defaultdict(list)  # status -> [ms]
         self.locked_at = {}  # order -> when it was heard here
+        self.booked = set()  # orders that were told to be LOCKED, or more
         self.counts = collections.Counter()
         self.problems, self.done = [], 0
         self.figures = {"fronts": size.fronts, "watchers": size.watchers}
@@ -126,7 +132,7 @@ class Watch:
         self.say("the booker comes")
         began = time.monotonic()
         booker.start()
-        self.listen(lambda: self.told_count("LOCKED") + self.final_count() >= self.size.watchers)
+        self.listen(lambda: len(self.booked) == self.size.watchers)
         self.figures["locked_s"] = round(time.monotonic() - began, 1)
         self.move_some()
         self.say("the deadlines come")
@@ -199,12 +205,13 @@ class Watch:
         return total
 
     def move_some(self):
-        """Some are paid, some cancelled, each at some front: those with the latest deadlines."""
+        """Some are paid, some cancelled, each at some front: those with the latest deadlines, the
+        last one first."""
         shops = [sluicelib.Shop(self.stage.door(front)) for front in self.stage.fronts]
         self.moved = {}
         latest = [order for order in self.told if self.told[order][-1][1] == "LOCKED"]
-        latest.sort(key=self.locked_at.get)
-        for number, order in enumerate(latest[-2 * self.size.moved:]):
+        latest.sort(key=self.locked_at.get, reverse=True)
+        for number, order in enumerate(latest[:2 * self.size.moved]):
             shop, user = shops[number % len(shops)], self.orders[order]
             if number % 2:
                 answer = shop.cancel(user, order)
@@ -214,12 +221,6 @@ class Watch:
                 self.moved[order] = "CANCELLED" if number % 2 else "PAID"
 
     # ------------------------------------------------------------ what is heard
-
-    def told_count(self, status):
-        return self.counts[status]
-
-    def final_count(self):
-        return sum(self.counts[status] for status in ("PAID", "CANCELLED", "EXPIRED", "FAILED"))
 
     def listen(self, enough):
         """Until that is so; a crowd that ends before its time is an error."""
@@ -239,6 +240,8 @@ class Watch:
             self.told[order].append((int(version), status))
             self.late[status].append(int(late_ms))
             self.counts[status] += 1
+            if status != "QUEUED":
+                self.booked.add(order)
             if status == "LOCKED":
                 self.locked_at[order] = time.monotonic()
             if self.counts.total() % 500 == 0:
@@ -287,8 +290,8 @@ class Watch:
         return self.figures
 
 
-def run(size, say=lambda text: None):
-    folder = tempfile.mkdtemp(prefix="sluice-watch-")
-    with Watch(size, say, folder) as watch:
+def run(size, say=lambda text: None, shared=False):
+    folder = None if shared else tempfile.mkdtemp(prefix="sluice-watch-")
+    with Watch(size, say, folder, shared) as watch:
         watch.stage.owns_folder = True
         return watch.run()
