@@ -31,6 +31,19 @@ def reconcile(server, repair=False):
     return body
 
 
+def compared(server, repair=False):
+    """Like reconcile, repeated until everything could be compared. On a busy machine the bound can
+    end while the ledger's writer is behind; then nothing is compared and no difference is found."""
+    bodies = []
+
+    def sure():
+        bodies.append(reconcile(server, repair))
+        return bodies[-1]["unsure"] == 0
+
+    eventually(sure, "nothing on its way")
+    return bodies[-1]
+
+
 def command(server, *arguments):
     done = subprocess.run([sluicelib.BINARY, "reconcile", "--url",
                            f"http://127.0.0.1:{server.port}", "--data", server.data, *arguments],
@@ -91,7 +104,7 @@ def test_a_sale_leaves_no_difference(make_server):
 @distributed
 def test_a_rush_raises_no_alarm(make_server, tmp_path):
     engine = Engine(make_server)
-    users, units = 20000, 3000
+    users, units = 8000, 2000
     lot = engine.shop.lot(total=units, limit=1)
     tell = TellFile(str(tmp_path / "tell"))
     rush = Rush(engine.server, [lot.item], tell.path, seed=1, users=users, connections=64,
@@ -124,7 +137,7 @@ def test_units_that_the_gate_lost_are_found_and_repaired(make_server):
                if int(redis.ask("HGET", key, "locked")) >= 2)
     redis.ask("HINCRBY", key, "locked", -2)
     redis.ask("HINCRBY", key, "total", -2)
-    found = {one["kind"]: one for one in reconcile(engine.server)["differences"]}
+    found = {one["kind"]: one for one in compared(engine.server)["differences"]}
     assert set(found) == {"gate_short", "gate_total"}, found
     for one in found.values():
         assert one["item_id"] == lot.item and one["expected"] - one["found"] == 2
@@ -145,7 +158,7 @@ def test_an_order_that_the_gate_has_otherwise_is_found_and_repaired(make_server)
     redis = engine.shared.redis
     key = next(key for key in engine.keys("o", lot.item) if redis.ask("HEXISTS", key, order))
     redis.ask("HDEL", key, order)
-    found = reconcile(engine.server, repair=True)["differences"]
+    found = compared(engine.server, repair=True)["differences"]
     assert [(one["kind"], one["item_id"], one["user_id"], one["order_id"], one["repaired"])
             for one in found] == [("gate_order", lot.item, user, order, True)]
     eventually(lambda: reconcile(engine.server)["differences"] == [], "the gate made anew")
@@ -162,7 +175,7 @@ def test_an_order_changed_by_hand_in_the_ledger_is_found(make_server):
     user, order = made[3]
     engine.database.rows("UPDATE orders SET status = 'CANCELLED', ended_at_ms = created_at_ms + 1"
                          f" WHERE user_id = {user}")
-    found = {one["kind"]: one for one in reconcile(engine.server)["differences"]}
+    found = {one["kind"]: one for one in compared(engine.server)["differences"]}
     assert {"share_locked", "ledger_buyer", "gate_order"} <= set(found), found
     assert {one["item_id"] for one in found.values()} == {lot.item}
     buyer = found["ledger_buyer"]
@@ -183,10 +196,10 @@ def test_every_difference_is_told(make_server, tmp_path):
          connections=64).result()
     eventually(lambda: engine.database.rows("SELECT count(*) FROM orders") == [(users,)],
                "all orders to be booked")
-    eventually(lambda: reconcile(engine.server)["unsure"] == 0, "nothing on its way")
+    compared(engine.server)
     for key in engine.keys("o", lot.item):
         engine.shared.redis.ask("DEL", key)
-    found = reconcile(engine.server)["differences"]
+    found = compared(engine.server)["differences"]
     booked = {order for order, in engine.database.rows("SELECT id FROM orders")}
     assert {one["order_id"] for one in found} == booked and len(found) == users
     code, out, _ = command(engine.server)
@@ -199,12 +212,12 @@ def test_what_is_wrong_in_the_ledger_is_left_alone(make_server):
     lot, made = engine.sell()
     user, _ = made[3]
     engine.database.rows(f"UPDATE holdings SET held = held + 1 WHERE user_id = {user}")
-    found = reconcile(engine.server, repair=True)["differences"]
+    found = compared(engine.server, repair=True)["differences"]
     assert [(one["kind"], one["item_id"], one["user_id"], one["found"], one["expected"],
              one["repaired"]) for one in found] == \
         [("ledger_buyer", lot.item, user, 3, 2, False)]
     engine.database.rows(f"UPDATE holdings SET held = held - 1 WHERE user_id = {user}")
-    assert reconcile(engine.server)["differences"] == []
+    assert compared(engine.server)["differences"] == []
 
 
 @distributed
@@ -220,11 +233,11 @@ def test_a_parked_message_is_found_and_sent_round(make_server):
     name = engine.prefix  # the queue is called the same
     broker.publish(f"{name}.dead", f"{name}.parked",
                    f"1 {segment} 1 {order} {user} {lot.item} 2 {at_ms}")
-    found = reconcile(engine.server)["differences"]
+    found = compared(engine.server)["differences"]
     assert [(one["kind"], one["segment"], one["item_id"], one["user_id"], one["order_id"],
              one["expected"], one["repaired"]) for one in found] == \
         [("parked", segment, lot.item, user, order, 1, False)]
-    assert reconcile(engine.server, repair=True)["differences"][0]["repaired"]
+    assert compared(engine.server, repair=True)["differences"][0]["repaired"]
     eventually(lambda: reconcile(engine.server)["differences"] == [], "it is settled")
     assert engine.shop.order(user, order)["status"] == "LOCKED"
 
@@ -274,8 +287,8 @@ def test_a_sale_on_one_machine_leaves_no_difference(server):
     shop.cancelled(other, shop.order_locked(other, lot.item, 2)["order_id"])
     shop.paid(order, lot.price * 3)
     shop.lot(total=5, state="draft")
-    found = reconcile(server)
-    assert found["differences"] == [] and found["unsure"] == 0 and found["items"] >= 1
+    found = compared(server)
+    assert found["differences"] == [] and found["items"] >= 1
     # Several at once: each gets an answer.
     asked = [sluicelib.Background(lambda: reconcile(server)) for _ in range(8)]
     assert all(one.result()["differences"] == [] for one in asked)
@@ -297,16 +310,16 @@ def test_a_ledger_that_was_changed_while_its_server_ran_is_found(make_server):
     shop = Shop(server)
     lot = shop.lot(total=20, limit=0)
     shop.order_locked(shop.user(), lot.item, 3)
-    assert reconcile(server)["differences"] == []
+    assert compared(server)["differences"] == []
     change(server, "UPDATE stock SET sold = sold + 2 WHERE item_id = ?", lot.item)
-    found = reconcile(server, repair=True)["differences"]
+    found = compared(server, repair=True)["differences"]
     assert [(one["kind"], one["segment"], one["item_id"], one["found"], one["expected"],
              one["repaired"]) for one in found] == \
         [("ledger_stock", None, lot.item, 22, 20, False),
          ("gate_short", None, lot.item, 3, 5, False)]
     assert command(server)[0] == 1
     change(server, "UPDATE stock SET sold = sold - 2 WHERE item_id = ?", lot.item)
-    assert reconcile(server)["differences"] == []
+    assert compared(server)["differences"] == []
 
 
 @pytest.mark.embedded
@@ -322,7 +335,7 @@ def test_every_difference_on_one_machine_is_told(make_server):
     assert sale.status == 201, sale
     assert server.admin("POST", f"/sales/{sale.json()['id']}/open").status == 200
     change(server, "UPDATE stock SET sold = sold + 2 WHERE item_id > ?", 0, rows=count)
-    found = reconcile(server)["differences"]
+    found = compared(server)["differences"]
     assert {(one["item_id"], one["kind"]) for one in found} == {
         (item["id"], kind) for item in sale.json()["items"]
         for kind in ("ledger_stock", "gate_short")} and len(found) == 2 * count
