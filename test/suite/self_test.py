@@ -180,6 +180,11 @@ def a_slow_test_needs_a_reason():
         assert "/" in name and why, f"a line without a reason: {name}"
 
 
+def processes_that_nobody_waited_for_count():
+    run = Run(part("a", Job("browser", lambda work: [Test("page", cpu_s=7.0)])))
+    assert run.results["a"].cpu_s == 7.0, run.results["a"].cpu_s
+
+
 def times_are_written():
     run = Run(part("a", Job("good", passes)))
     record = results.Record(run.logs / "times.json", run.logs / "kept.json")
@@ -195,7 +200,7 @@ TESTS = (a_failed_test_is_counted, a_job_that_raises_is_a_failure,
          a_lock_is_held_by_one_at_a_time, computing_jobs_leave_no_core_to_two_and_are_not_starved,
          what_failed_last_runs_first, cases_of_a_test_program_are_counted,
          a_runner_that_dies_without_a_failed_test_fails, a_slow_test_needs_a_reason,
-         times_are_written)
+         processes_that_nobody_waited_for_count, times_are_written)
 
 
 def main():
