@@ -75,7 +75,7 @@ def test_buyers_who_come_back_meet_their_limit(make_server, tmp_path, monkeypatc
 def test_a_small_rush_with_payments_and_cancels(make_server, tmp_path):
     server = make_server(sets=["server.threads=2"])
     for seed, lot in enumerate(lots_of(server, total=100), 1):
-        report, told = rush(server, lot, tmp_path, seed, users=1000, pay=50, cancel=20)
+        report, told = rush(server, lot, tmp_path, seed, users=1000, pay=50, cancel=50)
         rows = check_rush(server, lot, report, told)
         states = collections.Counter(row.status for row in rows)
         assert states["PAID"] > 0 and states["CANCELLED"] > 0, states
