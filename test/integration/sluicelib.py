@@ -37,6 +37,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BINARY = os.path.abspath(os.environ.get("SLUICE") or os.path.join(ROOT, "build/release/sluice"))
 # Every server runs the distributed engine, on servers that enginelib starts.
 DISTRIBUTED = os.environ.get("SLUICE_ENGINE") == "distributed"
+SEGMENTED = DISTRIBUTED and int(os.environ.get("SLUICE_SEGMENTS", "1")) > 1
 MAX_ID = 2**53 - 1
 
 FINAL = ("PAID", "EXPIRED", "CANCELLED", "FAILED")
@@ -581,6 +582,10 @@ def item_json(name="thing", price_cents=1999, total=10, limit_per_user=1, **more
                 **more)
 
 
+def is_same_ticket(response):
+    return response.status == 503 and response.json()["retry"] == "same-ticket"
+
+
 class Shop:
     """Buyers, the shop and the operator of one server."""
 
@@ -676,11 +681,20 @@ class Shop:
         return response.json()
 
     def buy(self, user, ticket, qty=None, body=None):
-        """ticket: what ticket() gave, or the bare string."""
+        """ticket: what ticket() gave, or the bare string. With several segments a buy whose home has
+        to be refilled first may be told `503 same-ticket`; then it is sent again, as by any client."""
         text = ticket["ticket"] if isinstance(ticket, dict) else ticket
         if body is None and qty is not None:
             body = {"qty": qty}
-        return self.server.call("POST", f"/v1/buy/{text}", body, self.server.token(user))
+        answers = []
+
+        def outcome_known():
+            answers.append(self.server.call("POST", f"/v1/buy/{text}", body,
+                                            self.server.token(user)))
+            return not SEGMENTED or not is_same_ticket(answers[-1])
+
+        eventually(outcome_known, "the outcome of a buy")
+        return answers[-1]
 
     def bought(self, user, ticket, qty=None):
         response = self.buy(user, ticket, qty)

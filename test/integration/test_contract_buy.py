@@ -1,8 +1,8 @@
 """The buy call: what it promises, what repeats of it give, and every way it refuses."""
-import os
 
 import pytest
 
+import sluicelib
 from sluicelib import Background, Client, Shop, eventually, problem, request_bytes
 
 SERVER = dict(sets=["server.threads=2"])
@@ -275,7 +275,7 @@ def test_sold_out_comes_before_the_limit_and_the_limit_before_stock(server, shop
     problem(shop.buy(user, tickets[0], 6), 409, "limit_reached", held=0, limit=5)
     problem(shop.buy(user, tickets[0], 4), 409, "sold_out", available=3)
     shop.bought(user, tickets[1], 3)
-    if int(os.environ.get("SLUICE_SEGMENTS", "1")) > 1:
+    if sluicelib.SEGMENTED:
         # The buyer's home learns a moment later that the other segments are empty, too; until then
         # the limit is what it can be sure of.
         eventually(lambda: shop.buy(user, tickets[2], 6).json()["code"] == "sold_out", "sold out")
@@ -535,6 +535,9 @@ def test_buys_pipelined_on_one_connection_are_answered_in_order(server, shop):
         conn.send(b"".join(request_bytes("POST", t["buy_url"], fields) for t in tickets))
         for ticket in tickets:
             response = conn.read_response()
+            if sluicelib.SEGMENTED and sluicelib.is_same_ticket(response):
+                shop.bought(user, ticket)  # its home was being refilled
+                continue
             assert response.status in (200, 202), response
             assert response.json()["order_id"] == ticket["order_id"]
     assert shop.counters(lot.item) == (0, 30, 0)

@@ -415,7 +415,7 @@ class Suite:
             return judged([Test(row["name"], PASSED if row["ok"] else FAILED, row["seconds"],
                                 why="" if row["ok"] else row["what"]) for row in rows],
                           work.job.name, code)
-        return [Job("commands", run, SERVE, memory_mb=4000, timeout_s=3 * 3600)]
+        return [Job("commands", run, COMPUTE, threads=CORES, memory_mb=4000, timeout_s=3 * 3600)]
 
 
 # ---------------------------------------------------------------- reading what was said
