@@ -42,7 +42,7 @@ endfunction()
 # sluice_files(NAME dir TABLE [NPM path=file...])
 #
 # Every file under dir, in the read-only data of the binary, behind a table TABLE and its TABLE_count
-# (rows as in http/assets.h and backend/redis/scripts.c, which the last section repeats). The
+# (rows as in pages/assets.h and backend/redis/scripts.c, which the last section repeats). The
 # assembler includes the bytes themselves: no converter to build or trust, and a changed file is
 # assembled again. Of what npm brought into dir only the files named by NPM are taken, under the path
 # before the equals sign; without npm's they are left out, and the build says so.
@@ -102,7 +102,7 @@ function(sluice_objects out)
         string(REGEX REPLACE "[/.]" "_" target "object_${name}")
         if(NOT TARGET ${target})
             add_library(${target} OBJECT "${file}")
-            foreach(folder "" unit/core unit/flow unit/http unit/http/front unit/backend/redis
+            foreach(folder "" unit/core unit/flow unit/http unit/api unit/pages unit/backend/redis
                     conformance/ledger simulation)
                 target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/test/${folder}")
             endforeach()

@@ -13,7 +13,7 @@ if tonumber(ARGV[3]) < tonumber(meta[2] or 0) then
 elseif epoch == ARGV[1] and run == ARGV[2] and (closed == '' or meta[3] == ARGV[4]) then
     -- Again. Its caller may hold a newer token than when it began.
     redis.call('HSET', KEYS[1], 'fence', ARGV[3])
-    return VERDICT_SAME .. ' 0 0 0 0 0'
+    return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
 elseif tonumber(epoch) >= tonumber(ARGV[1]) then
     return 'X ' .. (meta[1] or '-')
 end

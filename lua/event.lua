@@ -21,7 +21,7 @@ local asked = kind == GATE_TRANSFER_OUT and event == '0'
 if asked then
     event = meta[3]
 elseif tonumber(event) <= tonumber(meta[3]) then
-    return VERDICT_SAME .. ' 0 0 0 0 0'
+    return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
 elseif ARGV[4] ~= meta[3] then
     return 'G ' .. meta[3]
 end

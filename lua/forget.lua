@@ -7,7 +7,7 @@
 local state = call('HGET', KEYS[2], 'state')
 local budget = tonumber(ARGV[7])
 if not state then
-    return VERDICT_SAME .. ' 0 0 0 0 0'
+    return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
 elseif tonumber(state) ~= SALE_CLOSED or budget == 0 then
     return VERDICT_REFUSED .. ' ' .. REFUSAL_BAD_STATE .. ' 0 0 0 0'
 end

@@ -8,12 +8,12 @@ if place ~= ARGV[1] then
 end
 
 local question = tonumber(ARGV[2])
-if question == ASK_ORDER then
+if question == GATE_REQUEST_ORDER then
     local order = redis.call('HGET', KEYS[4], ARGV[3])
     if not order then
         return VERDICT_REFUSED .. ' ' .. REFUSAL_NOT_FOUND .. ' 0 0 0 0'
     end
-    return VERDICT_SAME .. ' 0 0 0 0 0 o ' .. order
+    return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0 o ' .. order
 end
 
 local item = redis.call('HMGET', KEYS[2], 'available', 'locked', 'version', 'rule', 'sold',
@@ -22,9 +22,9 @@ if not item[1] then
     return VERDICT_REFUSED .. ' ' .. REFUSAL_NO_SUCH_ITEM .. ' 0 0 0 0'
 end
 local limit, window = string.match(item[4], '^(%d+) (%d+ %-?%d+ %-?%d+)')
-local view = table.concat({VERDICT_SAME, 0, 0, limit, item[1], item[2], 'i', item[7], item[6],
+local view = table.concat({VERDICT_ALREADY_APPLIED, 0, 0, limit, item[1], item[2], 'i', item[7], item[6],
     item[1], item[2], item[5], limit, window, item[3]}, ' ')
-if question == ASK_ITEM then
+if question == GATE_REQUEST_ITEM then
     return view
 end
 

@@ -5,7 +5,7 @@
 -- ARGV: those of event.lua, then order id, state before, state after, pay_by, reason, item, what
 --       buyers' buckets begin with, user and quantity (0: not known).
 local order = call('HGET', KEYS[3], ARGV[7])
-if not order and kind == GATE_REFUSE and ARGV[14] ~= '0' and call('EXISTS', KEYS[2]) == 1 then
+if not order and kind == GATE_FAIL_ORDER and ARGV[14] ~= '0' and call('EXISTS', KEYS[2]) == 1 then
     -- It failed without having been decided here (its buyer stood in line, or it was forgotten): its
     -- buyer sees it, and it was one of his attempts.
     local key = ARGV[13] .. tonumber(ARGV[14]) % REDIS_BUCKETS
@@ -30,7 +30,7 @@ end
 local user, qty_text, state, reason, version, created, pay_by =
     match(order, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+)$')
 if state == ARGV[9] then
-    return VERDICT_SAME .. ' 0 0 0 0 0 o ' .. order
+    return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0 o ' .. order
 elseif state ~= ARGV[8] then
     return VERDICT_REFUSED .. ' ' .. REFUSAL_BAD_STATE .. ' 0 0 0 0'
 end

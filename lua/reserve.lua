@@ -44,7 +44,7 @@ if order then
     elseif qty ~= ARGV[5] then
         return refuse(REFUSAL_DIFFERENT_REQUEST)
     end
-    return "VERDICT_SAME 0 " .. held .. ' ' .. limit .. ' ' .. item[1] .. ' ' .. item[2]
+    return "VERDICT_ALREADY_APPLIED 0 " .. held .. ' ' .. limit .. ' ' .. item[1] .. ' ' .. item[2]
         .. ' o ' .. order
 end
 

@@ -19,7 +19,7 @@ if not open and meta[1] ~= ARGV[1] .. ' closed' then
 elseif tonumber(ARGV[2]) < tonumber(meta[2]) then
     return 'F ' .. meta[2]
 elseif open then
-    return VERDICT_SAME .. ' 0 0 0 0 0'
+    return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
 end
 local keys = ARGV[4]
 -- A counter of meta goes down by what is new. Below 0 the ledger has more than there is room for.

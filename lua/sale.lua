@@ -27,7 +27,7 @@ local sale = call('HMGET', KEYS[2], 'state', 'starts', 'ends', 'bar')
 
 if kind == GATE_LOAD_SALE then
     if sale[1] then
-        return VERDICT_SAME .. ' 0 0 0 0 0'
+        return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
     elseif tonumber(left[2]) <= 0 then
         return refuse(REFUSAL_OVERLOADED)
     end
@@ -42,7 +42,7 @@ if not sale[1] then
 end
 if kind == GATE_LOAD_ITEM then
     if call('EXISTS', KEYS[4]) == 1 then
-        return VERDICT_SAME .. ' 0 0 0 0 0'
+        return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
     elseif tonumber(left[1]) <= 0 then
         return refuse(REFUSAL_OVERLOADED)
     end

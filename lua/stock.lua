@@ -7,7 +7,7 @@
 if asked then
     local taken = call('HGET', KEYS[3], ARGV[9])
     if taken then
-        return VERDICT_SAME .. ' 0 0 0 0 0 t ' .. taken
+        return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0 t ' .. taken
     end
 end
 local item = call('HMGET', KEYS[2], 'available', 'locked', 'version', 'total')

@@ -4,7 +4,7 @@
   which room of src may include which, and which of them may see a library's header: the table in
   ARCHITECTURE.md is the rule, read from there; src/core stays pure (no clock, no memory, no I/O);
   tests of a room include only what the room may; files stay below LINES_MAX lines; no notes of
-  work left undone.
+  work left undone; a file or a function that a comment or a document names exists.
 
 Prints one line for each rule broken, `FILE:LINE: what`, and exits 1; or says how many files were
 checked. `--self-test` plants one violation of each kind in a copy of a small tree and fails where
@@ -43,6 +43,12 @@ BANNED_CALLS = {
     "core": re.compile(r"\b(" + CLOCKS_AND_DICE + r"|malloc|calloc|realloc|free|printf)\s*\("),
     "flow": re.compile(r"\b(" + CLOCKS_AND_DICE + r")\s*\("),
 }
+
+# Names of our own files and functions in prose; CHANGELOG.md speaks of old ones.
+NAMED_FILE = re.compile(r"(?<![\w/.*<-])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:c|h|lua))(?![\w*])")
+NAMED_FUNCTION = re.compile(r"(?<![\w.:>])([a-z][a-z0-9]*_[a-z0-9_]+)\(\)")
+SYSTEM_CALLS = ("epoll_wait", "posix_fallocate", "pthread_create")
+HISTORY = "CHANGELOG.md"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 ROW = re.compile(r"^\|\s*`src/([a-z0-9/]+)`\s*\|([^|]*)\|([^|]*)\|")
@@ -172,6 +178,43 @@ def check_text(path, name):
             yield f"{name}:{number}: a note of work left undone"
 
 
+class Names:
+    """What comments and documents may name: files, by any end of their path, and words of the code."""
+
+    def __init__(self, root):
+        self.files, self.words, self.built = set(), set(SYSTEM_CALLS), ("version.h",)
+        for path in files_of(root):
+            parts = path.relative_to(root).parts
+            self.files.update("/".join(parts[at:]) for at in range(len(parts)))
+            if path.suffix in (".c", ".h", ".lua", ".py", ".mjs", ".js"):
+                code = path.read_text()
+                if path.suffix in (".c", ".h"):
+                    code = "\n".join(code_lines(code))
+                self.words.update(re.findall(r"\w+", code))
+
+    def check(self, number, text):
+        for match in NAMED_FILE.finditer(text):
+            if match[1] not in self.files and not match[1].endswith(self.built):
+                yield number, f"{match[1]} does not exist"
+        for match in NAMED_FUNCTION.finditer(text):
+            if match[1] not in self.words:
+                yield number, f"{match[1]}() does not exist"
+
+
+def check_comments(path, names):
+    """(line, what is wrong) of the comments of one C file."""
+    text = path.read_text()
+    for match in re.finditer(r"/\*.*?\*/", text, re.S):
+        first = text.count("\n", 0, match.start()) + 1
+        for at, line in enumerate(match[0].splitlines()):
+            yield from names.check(first + at, line)
+
+
+def check_document(path, names):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        yield from names.check(number, line)
+
+
 def files_of(root):
     for folder in TEXT_FOLDERS:
         for at, folders, names in os.walk(root / folder):
@@ -184,10 +227,14 @@ def check_tree(root):
     """(broken rules, number of files looked at)."""
     rooms = read_rules(root / "ARCHITECTURE.md")
     broken, count = [], 0
-    for path in files_of(root):
+    names = Names(root)
+    for path in [*files_of(root), *sorted(root.glob("*.md"))]:
         name = path.relative_to(root).as_posix()
         count += 1
         broken += check_text(path, name)
+        named = check_comments(path, names) if path.suffix in (".c", ".h") else \
+            check_document(path, names) if path.suffix == ".md" and name != HISTORY else ()
+        broken += [f"{name}:{number}: {what}" for number, what in named]
         if path.suffix in (".c", ".h"):
             if name.startswith("src/"):
                 broken += check_source(path, name, rooms)
@@ -222,6 +269,8 @@ PLANTED = {
     "dice in flow": ("src/flow/turn.c", "int dice(void) { return rand(); }\n"),
     "a folder without a rule": ("src/cellar/wine.c", "int wine;\n"),
     "a test that looks up": ("test/unit/core/test_gate.c", '#include "flow/turn.h"\n'),
+    "a comment that names no file": ("src/core/gate.c", "/* see core/gone.h */\n"),
+    "a comment that names no function": ("src/core/gate.c", "/* gate_gone() does it */\n"),
     "a file too long": ("src/app/main.c", "int x;\n" * (LINES_MAX + 1)),
     "work left undone": ("script/x", "# TO" + "DO: later\n"),
 }

@@ -64,8 +64,8 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
     assembly->options = *options;
     assembly->shared.loops = options->loops;
     assembly->catalog = catalog_new();
-    assembly->shared.recent = recent_new();
-    if (assembly->catalog == NULL || assembly->shared.recent == NULL ||
+    assembly->shared.latencies = latency_window_new();
+    if (assembly->catalog == NULL || assembly->shared.latencies == NULL ||
         metrics_init(&assembly->metrics, options->loops + ASSEMBLY_SLOTS) != 0) {
         return assembly_fail("cannot start", ERR_NOMEM, "catalog and metrics");
     }
@@ -104,31 +104,32 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
                                             * database has a clock of its own, which may be wrong */
         inside_time_raise(&assembly->time, state.highest_ms);
     }
-    int error = assembly->options.spool == NULL
-                    ? engine_new(&assembly->gate, assembly->journal, loops, &assembly->engine)
-                    : engine_new_remote(assembly->options.gate, assembly->journal, loops,
-                                        &assembly->engine);
+    int error =
+        assembly->options.spool == NULL
+            ? embedded_gate_new(&assembly->gate, assembly->journal, loops, &assembly->engine)
+            : embedded_gate_new_remote(assembly->options.gate, assembly->journal, loops,
+                                       &assembly->engine);
     if (error == 0) {
-        error = office_new(assembly->engine, writer, assembly->catalog, &assembly->time,
-                           metrics_slot(&assembly->metrics, loops), loops, assembly->options.office,
-                           &assembly->office);
+        error = ledger_writer_new(assembly->engine, writer, assembly->catalog, &assembly->time,
+                                  metrics_slot(&assembly->metrics, loops), loops,
+                                  assembly->options.ledger_writer, &assembly->ledger_writer);
     }
     if (error == 0) {
-        error = clerk_new(assembly->engine, reader, loops, &assembly->clerk);
+        error = ledger_reader_new(assembly->engine, reader, loops, &assembly->ledger_reader);
     }
     if (error != 0) {
         return assembly_fail("cannot start", error, "");
     }
     assembly->janitor = (struct janitor){.journal = assembly->journal,
-                                         .office = assembly->office,
+                                         .ledger_writer = assembly->ledger_writer,
                                          .spool = assembly->options.spool,
                                          .clock = assembly->time.clock,
                                          .metrics = metrics_slot(&assembly->metrics, loops + 2),
                                          .sizes = assembly->options.sizes,
                                          .hash_key = assembly->gate.hash_key};
     assembly->shared.engine = assembly->engine;
-    assembly->shared.office = assembly->office;
-    assembly->shared.clerk = assembly->clerk;
+    assembly->shared.ledger_writer = assembly->ledger_writer;
+    assembly->shared.ledger_reader = assembly->ledger_reader;
     assembly->shared.catalog = assembly->catalog;
     assembly->shared.time = &assembly->time;
     assembly->shared.metrics = &assembly->metrics;
@@ -138,7 +139,7 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
 int assembly_catch_up(struct assembly *assembly)
 {
     uint32_t sequence = 0;
-    int error = office_start(assembly->office);
+    int error = ledger_writer_start(assembly->ledger_writer);
     if (error != 0) {
         return error;
     }
@@ -148,14 +149,14 @@ int assembly_catch_up(struct assembly *assembly)
     return 0;
 }
 
-int assembly_front(struct assembly *assembly, uint32_t loop, struct net *net,
-                   void (*wake)(void *context), void *context)
+int assembly_worker(struct assembly *assembly, uint32_t loop, struct net *net,
+                    void (*wake)(void *context), void *context)
 {
-    int error = front_new(&assembly->shared, loop, net, &assembly->fronts[loop]);
+    int error = api_worker_new(&assembly->shared, loop, net, &assembly->workers[loop]);
     if (error != 0) {
         return assembly_fail("cannot make an event loop", error, "");
     }
-    waker_init(engine_waker(assembly->engine, loop), wake, context);
+    waker_init(embedded_gate_waker(assembly->engine, loop), wake, context);
     return 0;
 }
 
@@ -167,14 +168,14 @@ void assembly_ready(struct assembly *assembly)
 void assembly_free(struct assembly *assembly)
 {
     for (uint32_t i = 0; i < assembly->options.loops; i++) {
-        front_free(assembly->fronts[i]);
+        api_worker_free(assembly->workers[i]);
     }
-    clerk_free(assembly->clerk);
-    office_free(assembly->office);
-    engine_free(assembly->engine);
+    ledger_reader_free(assembly->ledger_reader);
+    ledger_writer_free(assembly->ledger_writer);
+    embedded_gate_free(assembly->engine);
     catalog_free(assembly->catalog);
     journal_free(assembly->journal);
     gate_memory_unmap(assembly->gate_memory, assembly->options.sizes);
     metrics_done(&assembly->metrics);
-    recent_free(assembly->shared.recent);
+    latency_window_free(assembly->shared.latencies);
 }

@@ -1,42 +1,42 @@
 /*
  * The parts of a server that need neither a thread nor a concrete backend, put together in the one
- * order that is safe: journal into the gate, time from whatever is latest, engine, office, clerk,
+ * order that is safe: journal into the gate, time from whatever is latest, engine, ledger writer, ledger reader,
  * cursors brought together, fronts. `sluice serve` runs them on threads, sockets, files and SQLite;
  * the simulator runs the same on its own ports.
  *
  * In the distributed engine the journal is the spool's, and the gate is a port that the caller makes
- * between open and join (options.gate, options.office.sink).
+ * between open and join (options.gate, options.ledger writer.sink).
  *
  * An error is logged with what to do; then assembly_free, as after any run.
  */
 #ifndef SLUICE_APP_ASSEMBLY_H
 #define SLUICE_APP_ASSEMBLY_H
 
+#include "api/api.h"
 #include "flow/janitor.h"
-#include "http/front.h"
 
 struct assembly_options {
     struct gate_sizes sizes;
     struct journal_options journal;
-    struct office_options office;
+    struct ledger_writer_options ledger_writer;
     uint32_t loops;
     struct spool *spool;    /* NULL: the embedded engine */
     struct gate_port *gate; /* with a spool: what the fronts ask */
 };
 
-/* Slots of metrics behind the loops': office, journal, janitor; and of the distributed engine relay,
- * porter and upkeep; and the reconciler's, the herald's, the teller's and the pulse's. */
+/* Slots of metrics behind the loops': ledger writer, journal, janitor; and of the distributed engine relay,
+ * order consumer and promise resolver; and the reconciler's, the event publisher's, the payment consumer's and the cluster status's. */
 enum {
-    SLOT_OFFICE,
+    SLOT_LEDGER_WRITER,
     SLOT_JOURNAL,
     SLOT_JANITOR,
     SLOT_RELAY,
-    SLOT_PORTER,
-    SLOT_UPKEEP,
+    SLOT_ORDER_CONSUMER,
+    SLOT_PROMISE_RESOLVER,
     SLOT_RECONCILER,
-    SLOT_HERALD,
-    SLOT_TELLER,
-    SLOT_PULSE,
+    SLOT_EVENT_PUBLISHER,
+    SLOT_PAYMENT_CONSUMER,
+    SLOT_CLUSTER_STATUS,
     ASSEMBLY_SLOTS
 };
 
@@ -48,13 +48,13 @@ struct assembly {
     struct journal_found found;
     struct inside_time time;
     struct metrics metrics;
-    struct engine *engine;
+    struct embedded_gate *engine;
     struct catalog *catalog;
-    struct office *office;
-    struct clerk *clerk;
+    struct ledger_writer *ledger_writer;
+    struct ledger_reader *ledger_reader;
     struct janitor janitor;
-    struct front_shared shared; /* settings, demo, private_health, tokens_remembered: the owner's */
-    struct front *fronts[LOOPS_MAX];
+    struct api_shared shared; /* settings, demo, private_health, tokens_remembered: the owner's */
+    struct api_worker *workers[LOOPS_MAX];
 };
 
 /* Into a zeroed struct. The gate's memory, the journal replayed into it (or into the spool), the
@@ -67,8 +67,8 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
  * caller's to log, with the ledger's own words. */
 int assembly_catch_up(struct assembly *assembly);
 /* One front on its loop; `wake` ends that loop's sleep. */
-int assembly_front(struct assembly *assembly, uint32_t loop, struct net *net,
-                   void (*wake)(void *context), void *context);
+int assembly_worker(struct assembly *assembly, uint32_t loop, struct net *net,
+                    void (*wake)(void *context), void *context);
 /* Buyers can be served. */
 void assembly_ready(struct assembly *assembly);
 void assembly_free(struct assembly *assembly);

@@ -1,6 +1,6 @@
 /*
  * The exchange that events go out to, as the configuration names it (amqp.url, amqp.events): a
- * publisher behind port/queue.h. With engines.c the only place that names RabbitMQ.
+ * publisher behind port/queue.h. With backends.c the only place that names RabbitMQ.
  */
 #ifndef SLUICE_APP_EXCHANGE_H
 #define SLUICE_APP_EXCHANGE_H

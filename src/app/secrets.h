@@ -19,9 +19,9 @@
 
 #include <stdbool.h>
 
+#include "api/token.h"
 #include "base/crypt.h"
 #include "core/ticket.h"
-#include "http/token.h"
 
 #define ADMIN_TOKEN_MAX 127
 #define ADMIN_TOKEN_MIN 16

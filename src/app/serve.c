@@ -1,9 +1,9 @@
 /*
  * `sluice serve`: makes one server out of the parts and runs it until SIGTERM. The only place,
- * with ledgers.c and engines.c, that names the concrete backends.
+ * with ledger_backends.c and backends.c, that names the concrete backends.
  *
  * Start: options, data folder (one owner), port (one owner), secrets, memory, journal into the
- * gate, ledger, cursors compared and caught up; then the threads. Stop: loops drain, the office
+ * gate, ledger, cursors compared and caught up; then the threads. Stop: loops drain, the ledger writer
  * books what is durable, the journal writes its last batch.
  *
  * What can go wrong before the threads run ends the process with one clear line and exit 1.
@@ -24,26 +24,26 @@
 #include "app/config.h"
 #include "app/demo.h"
 #include "app/distributed.h"
+#include "app/event_publisher_thread.h"
 #include "app/exchange.h"
-#include "app/heralding.h"
-#include "app/ledgers.h"
-#include "app/publishing.h"
-#include "app/reconciling.h"
+#include "app/ledger_backends.h"
+#include "app/page_builder_thread.h"
+#include "app/reconciler_thread.h"
 #include "app/secrets.h"
 #include "app/settings.h"
-#include "app/tallying.h"
+#include "app/tally_thread.h"
 #include "backend/posix/clock_posix.h"
 #include "backend/posix/disk_posix.h"
 #include "backend/posix/net_epoll.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/version.h"
-#include "http/static.h"
-#include "obs/chronicle.h"
+#include "obs/incident_log.h"
 #include "obs/log.h"
+#include "pages/static.h"
 
 #define LOOP_SLEEP_US 1000000
-#define OFFICE_NICE 10
+#define LEDGER_WRITER_NICE 10
 #define JANITOR_NICE 10
 /* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
 #define FILES_RESERVED 256UL
@@ -51,7 +51,7 @@
 struct loop {
     pthread_t thread;
     struct net *net;
-    struct front *front; /* the assembly's */
+    struct api_worker *worker; /* the assembly's */
     bool running;
 };
 
@@ -65,21 +65,21 @@ struct server {
     struct disk_posix disk;
     bool disk_open;
     struct gate_sizes sizes;
-    struct ledgers ledgers;
+    struct ledger_backends ledger_backends;
     struct assembly parts;
-    struct distributed *distributed; /* NULL: the embedded engine */
-    struct reconciling *reconciling; /* of the embedded engine */
-    struct heralding *heralding;     /* the same */
-    struct publishing *publishing;   /* NULL: no front, no pages */
-    struct tallying *tallying;
-    struct front_settings *settings; /* the newest; older ones behind it until no loop uses them */
+    struct distributed *distributed;                       /* NULL: the embedded engine */
+    struct reconciler_thread *reconciler_thread;           /* of the embedded engine */
+    struct event_publisher_thread *event_publisher_thread; /* the same */
+    struct page_builder_thread *page_builder_thread;       /* NULL: no front, no pages */
+    struct tally_thread *tally_thread;
+    struct api_settings *settings; /* the newest; older ones behind it until no loop uses them */
     uint32_t connections;
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
     struct mailbox janitor; /* only rung, to end its wait */
     _Atomic bool stopping;
-    pthread_t journal_thread, office_thread, clerk_thread, janitor_thread;
-    bool journal_running, office_running, clerk_running, janitor_running;
+    pthread_t journal_thread, ledger_writer_thread, ledger_reader_thread, janitor_thread;
+    bool journal_running, ledger_writer_running, ledger_reader_running, janitor_running;
 };
 
 /* ---- threads ---- */
@@ -97,11 +97,11 @@ static void *run_journal(void *context)
         int64_t from_us = clock_boot_us(server->parts.time.clock);
         int error = journal_flush(server->parts.journal, &wrote);
         if (error != 0) {
-            log_event(LOG_ERROR, "journal.latched", LOG_ERR("error", error),
+            log_event(LOG_ERROR, "journal.failed", LOG_ERR("error", error),
                       LOG_U64("durable_lsn", before),
                       LOG_STR("what", "no new orders; orders that are durable are still shown"),
                       LOG_STR("do", "free disk space or replace the disk, then restart"));
-            metrics_set(metrics, METRIC_JOURNAL_LATCHED, 1);
+            metrics_set(metrics, METRIC_JOURNAL_FAILED, 1);
             break;
         }
         if (wrote) {
@@ -115,21 +115,21 @@ static void *run_journal(void *context)
     return NULL;
 }
 
-static void *run_office(void *context)
+static void *run_ledger_writer(void *context)
 {
     struct server *server = context;
-    (void)pthread_setname_np(pthread_self(), "office");
+    (void)pthread_setname_np(pthread_self(), "ledger-writer");
     /* Where cores are short, answers come before bookings: those wait safely in the journal. */
-    (void)setpriority(PRIO_PROCESS, 0, OFFICE_NICE);
-    office_run(server->parts.office);
+    (void)setpriority(PRIO_PROCESS, 0, LEDGER_WRITER_NICE);
+    ledger_writer_run(server->parts.ledger_writer);
     return NULL;
 }
 
-static void *run_clerk(void *context)
+static void *run_ledger_reader(void *context)
 {
     struct server *server = context;
-    (void)pthread_setname_np(pthread_self(), "clerk");
-    clerk_run(server->parts.clerk);
+    (void)pthread_setname_np(pthread_self(), "ledger-reader");
+    ledger_reader_run(server->parts.ledger_reader);
     return NULL;
 }
 
@@ -139,7 +139,7 @@ static void *run_janitor(void *context)
     (void)pthread_setname_np(pthread_self(), "janitor");
     (void)setpriority(PRIO_PROCESS, 0, JANITOR_NICE);
     while (!atomic_load(&server->stopping)) {
-        janitor_turn(&server->parts.janitor);
+        janitor_iterate(&server->parts.janitor);
         mailbox_wait(&server->janitor, JANITOR_EVERY_US);
     }
     return NULL;
@@ -149,7 +149,7 @@ static void *run_loop(void *context)
 {
     struct loop *loop = context;
     (void)pthread_setname_np(pthread_self(), "loop");
-    while (front_turn(loop->front, LOOP_SLEEP_US)) {
+    while (api_worker_iterate(loop->worker, LOOP_SLEEP_US)) {
     }
     return NULL;
 }
@@ -177,8 +177,8 @@ static int open_folder(struct server *server, char *ret_journal, size_t cap)
         return assembly_fail("cannot lock the data folder", error, data);
     }
     (void)snprintf(ret_journal, cap, "%s/chronicle.log", data);
-    if (chronicle_open(ret_journal) != 0) {
-        log_event(LOG_WARN, "chronicle.not_kept", LOG_STR("file", ret_journal));
+    if (incident_log_open(ret_journal) != 0) {
+        log_event(LOG_WARN, "incident_log.not_kept", LOG_STR("file", ret_journal));
     }
     (void)snprintf(ret_journal, cap, "%s/journal", data);
     error = folder_make(ret_journal);
@@ -207,7 +207,7 @@ static int load_secrets(struct server *server)
 {
     char text[SECRETS_ERROR_MAX];
     char ledger[1024];
-    ledgers_mark(&server->config, ledger, sizeof(ledger));
+    ledger_backends_mark(&server->config, ledger, sizeof(ledger));
     bool first_start = access(ledger, F_OK) != 0;
     int error = secrets_load(server->config.data_dir, true, &server->secrets, text, sizeof(text));
     if (error != 0) {
@@ -262,30 +262,31 @@ static void log_start(const struct server *server)
     const struct http_options *http = &server->settings->http;
     size_t gate = gate_bytes(server->sizes);
     size_t pages = (size_t)server->config.pages_memory_mib << 20;
-    size_t fronts = (http_server_bytes(http) + FRONT_SCRATCH_BYTES) * server->loops_count;
+    size_t workers = (http_server_bytes(http) + API_SCRATCH_BYTES) * server->loops_count;
     /* Counts of sales; what is told of faults; how the engine's parts are; messages being shown. */
-    size_t watching =
-        tally_book_bytes(server->loops_count) + CHRONICLE_MAX * sizeof(struct chronicle_entry) +
-        sizeof(struct pulse) +
-        (PARKING_BATCH + server->loops_count * PARKING_CALLS_MAX * PARKING_SHOWN_MAX) *
-            sizeof(struct queue_message);
-    size_t total = 2 * gate + 2UL * JOURNAL_BUFFER_BYTES + fronts + pages + watching;
+    size_t watching = tally_book_bytes(server->loops_count) +
+                      INCIDENT_LOG_MAX * sizeof(struct incident_log_entry) +
+                      sizeof(struct cluster_status) +
+                      (PARKED_MESSAGES_BATCH + server->loops_count * PARKED_MESSAGES_CALLS_MAX *
+                                                   PARKED_MESSAGES_SHOWN_MAX) *
+                          sizeof(struct queue_message);
+    size_t total = 2 * gate + 2UL * JOURNAL_BUFFER_BYTES + workers + pages + watching;
     log_event(LOG_INFO, "server.starting", LOG_STR("version", SLUICE_VERSION),
               LOG_U64("pid", (uint64_t)getpid()), LOG_STR("roles", server->config.server_roles),
               LOG_STR("listen", server->config.server_listen));
     log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
               LOG_U64("snapshot_gate_mib", gate >> 20),
               LOG_U64("journal_mib", 2UL * JOURNAL_BUFFER_BYTES >> 20),
-              LOG_U64("fronts_mib", fronts >> 20), LOG_U64("pages_mib", pages >> 20),
+              LOG_U64("fronts_mib", workers >> 20), LOG_U64("pages_mib", pages >> 20),
               LOG_U64("watching_mib", watching >> 20), LOG_U64("total_mib", total >> 20),
               LOG_U64("orders", server->sizes.orders), LOG_U64("buyers", server->sizes.buyers),
               LOG_U64("items", server->sizes.items),
               LOG_U64("connections", (uint64_t)server->connections * server->loops_count));
 }
 
-static const char *ledger_words(void *ledgers)
+static const char *ledger_words(void *ledger_backends)
 {
-    return ledgers_error(ledgers);
+    return ledger_backends_error(ledger_backends);
 }
 
 static int open_journal(struct server *server, const char *folder)
@@ -300,13 +301,13 @@ static int open_journal(struct server *server, const char *folder)
         .sizes = server->sizes,
         .journal = {.segment_bytes = (uint64_t)config->journal_segment_mib << 20,
                     .buffer_bytes = JOURNAL_BUFFER_BYTES},
-        .office = {.batch_max = (uint32_t)config->ledger_batch,
-                   .tick_ms = (uint32_t)config->keeper_tick_ms,
-                   .board_keep_ms = config->board_keep_s * 1000,
-                   .desks = exchange_wanted(config) ? 1 : 0,
-                   .server = config->ledger_url[0] != '\0' ? "mariadb" : "sqlite",
-                   .words = ledger_words,
-                   .words_context = &server->ledgers},
+        .ledger_writer = {.batch_max = (uint32_t)config->ledger_batch,
+                          .tick_ms = (uint32_t)config->keeper_tick_ms,
+                          .board_keep_ms = config->board_keep_s * 1000,
+                          .mailboxes = exchange_wanted(config) ? 1 : 0,
+                          .server = config->ledger_url[0] != '\0' ? "mariadb" : "sqlite",
+                          .words = ledger_words,
+                          .words_context = &server->ledger_backends},
         .loops = server->loops_count};
     if (config->redis_url[0] != '\0') {
         error = distributed_open(config, server->loops_count, clock_posix(), &server->distributed);
@@ -323,7 +324,7 @@ static int make_demo(struct server *server)
 {
     struct sale_row *known = NULL;
     struct ledger_query query = {.kind = QUERY_SALES, .limit = 1, .sales = &known};
-    (void)ledger_read(server->ledgers.writer, &query);
+    (void)ledger_read(server->ledger_backends.writer, &query);
     if (query.error != 0 || query.count > 0) {
         sale_row_free(known);
         return query.error;
@@ -342,7 +343,7 @@ static int make_demo(struct server *server)
         struct ledger_op *ops[] = {&create};
         struct ledger_batch batch = {
             .ops = ops, .count = 1, .now_ms = inside_time_ms(&server->parts.time)};
-        (void)ledger_write(server->ledgers.writer, &batch);
+        (void)ledger_write(server->ledger_backends.writer, &batch);
         if (batch.error == 0 && create.sale != NULL) {
             struct ledger_op move = {.kind = LEDGER_SALE_MOVE,
                                      .sale_id = create.sale->id,
@@ -350,7 +351,7 @@ static int make_demo(struct server *server)
                                                                                      : SALE_WARM};
             ops[0] = &move;
             batch.count = 1;
-            (void)ledger_write(server->ledgers.writer, &batch);
+            (void)ledger_write(server->ledger_backends.writer, &batch);
             sale_row_free(move.sale);
         }
         error = batch.error != 0 ? batch.error : error;
@@ -364,12 +365,13 @@ static int open_ledger(struct server *server)
 {
     struct distributed *distributed = server->distributed;
     uint32_t segments = distributed != NULL ? distributed_segments(distributed) : 0;
-    int error = ledgers_open(&server->ledgers, &server->config, segments);
+    int error = ledger_backends_open(&server->ledger_backends, &server->config, segments);
     if (error == 0 && distributed != NULL) {
-        error = distributed_join(distributed, &server->parts, &server->ledgers);
+        error = distributed_join(distributed, &server->parts, &server->ledger_backends);
     }
     if (error == 0) {
-        error = assembly_join(&server->parts, server->ledgers.writer, server->ledgers.reader);
+        error = assembly_join(&server->parts, server->ledger_backends.writer,
+                              server->ledger_backends.reader);
     }
     if (error != 0) {
         return error;
@@ -378,7 +380,7 @@ static int open_ledger(struct server *server)
         error = make_demo(server);
         if (error != 0) {
             return assembly_fail("cannot make the demonstration sales", error,
-                                 ledgers_error(&server->ledgers));
+                                 ledger_backends_error(&server->ledger_backends));
         }
     }
     return 0;
@@ -403,7 +405,7 @@ static int catch_up(struct server *server)
         error = assembly_catch_up(&server->parts);
         if (error != 0) {
             (void)assembly_fail("cannot bring gate and ledger together", error,
-                                ledgers_error(&server->ledgers));
+                                ledger_backends_error(&server->ledger_backends));
         }
     }
     return error;
@@ -424,40 +426,44 @@ static int make_loops(struct server *server)
             net_epoll_also(loop->net, distributed_fd(server->distributed, i)) != 0) {
             return assembly_fail("cannot make an event loop", ERR_IO, "");
         }
-        error = assembly_front(&server->parts, i, loop->net, wake_loop, loop->net);
+        error = assembly_worker(&server->parts, i, loop->net, wake_loop, loop->net);
         if (error != 0) {
             return error;
         }
-        loop->front = server->parts.fronts[i];
+        loop->worker = server->parts.workers[i];
     }
     return 0;
 }
 
 static int start_threads(struct server *server)
 {
-    int error = start_thread(&server->office_thread, &server->office_running, run_office, server);
+    int error = start_thread(&server->ledger_writer_thread, &server->ledger_writer_running,
+                             run_ledger_writer, server);
     if (error == 0) {
-        error = start_thread(&server->clerk_thread, &server->clerk_running, run_clerk, server);
+        error = start_thread(&server->ledger_reader_thread, &server->ledger_reader_running,
+                             run_ledger_reader, server);
     }
     if (error == 0) {
         error =
             start_thread(&server->janitor_thread, &server->janitor_running, run_janitor, server);
     }
     if (error == 0) {
-        error = tallying_start(&server->parts, server->config.data_dir, &server->tallying);
+        error = tally_thread_start(&server->parts, server->config.data_dir, &server->tally_thread);
     }
     if (error == 0 && server->distributed != NULL) {
         error = distributed_start(server->distributed, &server->parts);
     } else if (error == 0) {
-        error = reconciling_start(&server->parts, server->ledgers.comparer,
-                                  server->config.reconcile_bound_s * 1000, &server->reconciling);
+        error = reconciler_thread_start(&server->parts, server->ledger_backends.comparer,
+                                        server->config.reconcile_bound_s * 1000,
+                                        &server->reconciler_thread);
     }
     if (error == 0 && server->distributed == NULL && exchange_wanted(&server->config)) {
-        error = heralding_start(&server->parts, &server->config, server->ledgers.teller, NULL, NULL,
-                                NULL, &server->heralding);
+        error = event_publisher_thread_start(&server->parts, &server->config,
+                                             server->ledger_backends.payment_consumer, NULL, NULL,
+                                             NULL, &server->event_publisher_thread);
     }
-    if (error == 0 && server->publishing != NULL) {
-        error = publishing_start(server->publishing, &server->config);
+    if (error == 0 && server->page_builder_thread != NULL) {
+        error = page_builder_thread_start(server->page_builder_thread, &server->config);
     }
     for (uint32_t i = 0; error == 0 && i < server->loops_count; i++) {
         struct loop *loop = &server->loops[i];
@@ -497,7 +503,8 @@ static int make_server(struct server *server)
         error = catch_up(server);
     }
     if (error == 0 && !server->parts.shared.health_only) {
-        error = publishing_new(&server->parts, &server->config, &server->publishing);
+        error =
+            page_builder_thread_new(&server->parts, &server->config, &server->page_builder_thread);
     }
     return error;
 }
@@ -556,47 +563,47 @@ static void stop_server(struct server *server)
 {
     atomic_store(&server->stopping, true);
     stop_loops(server);
-    publishing_end(server->publishing);
-    tallying_stop(server->tallying);
+    page_builder_thread_end(server->page_builder_thread);
+    tally_thread_stop(server->tally_thread);
     if (server->distributed != NULL) {
         distributed_stop(server->distributed);
     }
-    reconciling_stop(server->reconciling);
-    heralding_stop(server->heralding);
-    if (server->office_running) {
-        office_stop(server->parts.office);
+    reconciler_thread_stop(server->reconciler_thread);
+    event_publisher_thread_stop(server->event_publisher_thread);
+    if (server->ledger_writer_running) {
+        ledger_writer_stop(server->parts.ledger_writer);
     }
-    join(server->office_thread, &server->office_running);
-    if (server->clerk_running) {
-        clerk_stop(server->parts.clerk);
+    join(server->ledger_writer_thread, &server->ledger_writer_running);
+    if (server->ledger_reader_running) {
+        ledger_reader_stop(server->parts.ledger_reader);
     }
-    join(server->clerk_thread, &server->clerk_running);
+    join(server->ledger_reader_thread, &server->ledger_reader_running);
     mailbox_ring(&server->janitor);
     join(server->janitor_thread, &server->janitor_running);
     if (server->journal_running) {
         journal_stop(server->parts.journal);
     }
     join(server->journal_thread, &server->journal_running);
-    publishing_stop(
-        server->publishing); /* last: it may wait for others, and nothing waits for it */
+    page_builder_thread_stop(
+        server->page_builder_thread); /* last: it may wait for others, and nothing waits for it */
 }
 
 static void free_server(struct server *server)
 {
     for (uint32_t i = 0; i < server->loops_count; i++) {
-        front_free(server->parts.fronts[i]);
-        server->parts.fronts[i] = NULL;
+        api_worker_free(server->parts.workers[i]);
+        server->parts.workers[i] = NULL;
         net_epoll_free(server->loops[i].net);
     }
     net_listener_free(server->listener);
     net_listener_free(server->private_listener);
-    publishing_free(server->publishing);
+    page_builder_thread_free(server->page_builder_thread);
     assembly_free(&server->parts);
-    reconciling_free(server->reconciling);
-    heralding_free(server->heralding);
-    tallying_free(server->tallying);
+    reconciler_thread_free(server->reconciler_thread);
+    event_publisher_thread_free(server->event_publisher_thread);
+    tally_thread_free(server->tally_thread);
     distributed_free(server->distributed);
-    ledgers_close(&server->ledgers);
+    ledger_backends_close(&server->ledger_backends);
     if (server->disk_open) {
         disk_posix_close(&server->disk);
     }
@@ -659,15 +666,16 @@ static void say_where(const struct server *server)
     uint16_t port = net_listener_port(server->listener);
     log_event(LOG_INFO, "server.ready", LOG_STR("listen", listen), LOG_U64("port", port),
               LOG_U64("threads", server->loops_count), LOG_STR("data", server->config.data_dir));
-    static const char *const places[][2] = {{"the page", "/"},
-                                            {"the console", "/console"},
-                                            {"the contract", "/openapi.json"},
-                                            {"metrics", "/metrics"},
-                                            {"readiness", "/readyz"}};
+    static const char *const segment_table[][2] = {{"the page", "/"},
+                                                   {"the console", "/console"},
+                                                   {"the contract", "/openapi.json"},
+                                                   {"metrics", "/metrics"},
+                                                   {"readiness", "/readyz"}};
     bool pages = !server->parts.shared.health_only; /* a process that is no front has none */
     printf("Sluice serves http://%.*s:%u/\n", address_len, listen, port);
     for (size_t i = pages ? 0 : 3; i < (pages ? 4 : 5); i++) {
-        printf("  %-13s http://%.*s:%u%s\n", places[i][0], address_len, listen, port, places[i][1]);
+        printf("  %-13s http://%.*s:%u%s\n", segment_table[i][0], address_len, listen, port,
+               segment_table[i][1]);
     }
     if (pages) {
         printf("  admin token   %s/admin.token   (sluice token --admin --data %s)\n",
@@ -735,10 +743,10 @@ int serve_main(int argc, char **argv)
     stop_server(server);
     if (error == 0) {
         log_event(LOG_INFO, "server.stopped",
-                  LOG_U64("booked_lsn", office_booked_lsn(server->parts.office)),
+                  LOG_U64("booked_lsn", ledger_writer_booked_lsn(server->parts.ledger_writer)),
                   LOG_U64("last_lsn", journal_last_lsn(server->parts.journal)));
     }
     free_server(server);
-    chronicle_close();
+    incident_log_close();
     return error != 0 ? 1 : 0;
 }

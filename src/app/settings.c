@@ -7,10 +7,10 @@
 
 #include "base/err.h"
 
-static struct front_settings *settings_new(const struct config *config,
-                                           const struct secrets *secrets, uint32_t connections)
+static struct api_settings *settings_new(const struct config *config, const struct secrets *secrets,
+                                         uint32_t connections)
 {
-    struct front_settings *settings = calloc(1, sizeof(*settings));
+    struct api_settings *settings = calloc(1, sizeof(*settings));
     if (settings == NULL) {
         return NULL;
     }
@@ -39,14 +39,14 @@ static struct front_settings *settings_new(const struct config *config,
 }
 
 /* Frees what every loop has left behind. */
-static void free_old(const struct front_shared *shared, struct front_settings *newest)
+static void free_old(const struct api_shared *shared, struct api_settings *newest)
 {
     uint64_t oldest = newest->number;
     for (uint32_t i = 0; i < shared->loops; i++) {
         uint64_t seen = atomic_load(&shared->settings_seen[i]);
         oldest = seen < oldest ? seen : oldest;
     }
-    struct front_settings *kept = newest;
+    struct api_settings *kept = newest;
     while (kept->older != NULL && kept->older->number >= oldest) {
         kept = kept->older;
     }
@@ -54,11 +54,11 @@ static void free_old(const struct front_shared *shared, struct front_settings *n
     kept->older = NULL;
 }
 
-int settings_publish(struct front_shared *shared, struct front_settings **newest,
+int settings_publish(struct api_shared *shared, struct api_settings **newest,
                      const struct config *config, const struct secrets *secrets,
                      uint32_t connections)
 {
-    struct front_settings *settings = settings_new(config, secrets, connections);
+    struct api_settings *settings = settings_new(config, secrets, connections);
     if (settings == NULL) {
         return ERR_NOMEM;
     }
@@ -70,21 +70,21 @@ int settings_publish(struct front_shared *shared, struct front_settings **newest
     return 0;
 }
 
-void settings_free(struct front_settings *newest)
+void settings_free(struct api_settings *newest)
 {
     while (newest != NULL) {
-        struct front_settings *older = newest->older;
+        struct api_settings *older = newest->older;
         free(newest);
         newest = older;
     }
 }
 
-void settings_dials(struct dials *dials, const struct config *config)
+void settings_runtime_limits(struct runtime_limits *runtime_limits, const struct config *config)
 {
-    atomic_store(&dials->line, config->spool_line);
-    atomic_store(&dials->line_ms, config->spool_line_s * 1000);
-    atomic_store(&dials->stale_ms, config->relay_stale_s * 1000);
-    atomic_store(&dials->direct_after_ms, config->relay_direct_after_s * 1000);
-    atomic_store(&dials->direct_outbox, config->relay_direct_outbox);
-    atomic_store(&dials->direct_rate, config->relay_direct_rate);
+    atomic_store(&runtime_limits->line, config->spool_line);
+    atomic_store(&runtime_limits->line_ms, config->spool_line_s * 1000);
+    atomic_store(&runtime_limits->stale_ms, config->relay_stale_s * 1000);
+    atomic_store(&runtime_limits->direct_after_ms, config->relay_direct_after_s * 1000);
+    atomic_store(&runtime_limits->direct_outbox, config->relay_direct_outbox);
+    atomic_store(&runtime_limits->direct_rate, config->relay_direct_rate);
 }

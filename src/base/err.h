@@ -18,7 +18,7 @@
     X(ERR_NOTFOUND, -10, "not found")                                                              \
     X(ERR_AGAIN, -11, "not now, try again")                                                        \
     X(ERR_EXISTS, -12, "exists already")                                                           \
-    X(ERR_LATCHED, -13, "stopped after a failed write or sync; restart to recover")                \
+    X(ERR_JOURNAL_FAILED, -13, "stopped after a failed write or sync; restart to recover")         \
     X(ERR_VERSION, -14, "made by another version of the format")                                   \
     X(ERR_AHEAD, -15, "journal and ledger are not of one piece")                                   \
     X(ERR_UNKNOWN, -16, "the outcome is not known")

@@ -73,23 +73,23 @@
 #define TALLY_REGISTERS 4096U
 #define TALLY_SECONDS 16U
 
-/* Lines of the log that are remembered (obs/chronicle.h), 264 B each: 132 KiB. Their file, of lines
+/* Lines of the log that are remembered (obs/incident_log.h), 264 B each: 132 KiB. Their file, of lines
  * of 150 B on average, is written anew when it holds ten times as many. */
-#define CHRONICLE_MAX 512U
-#define CHRONICLE_FILE_MAX (1L << 20)
+#define INCIDENT_LOG_MAX 512U
+#define INCIDENT_LOG_FILE_MAX (1L << 20)
 
-/* What is put aside in the queue (flow/parking.h). A call shows 200 messages of 600 B each, 117
+/* What is put aside in the queue (flow/parked_messages.h). A call shows 200 messages of 600 B each, 117
  * KiB, and a loop has 8 calls under way: below 1 MiB. One that sends them round has room for a
  * batch; how many it sends bounds its time, not its memory. */
-#define PARKING_SHOWN_MAX 200U
-#define PARKING_CALLS_MAX 8U
-#define PARKING_BATCH 256U
-#define PARKING_SENT_MAX 100000U
+#define PARKED_MESSAGES_SHOWN_MAX 200U
+#define PARKED_MESSAGES_CALLS_MAX 8U
+#define PARKED_MESSAGES_BATCH 256U
+#define PARKED_MESSAGES_SENT_MAX 100000U
 
-/* How the engine's parts are (flow/pulse.h), one copy in a process: 64 segments of 144 B and 16
+/* How the engine's parts are (flow/cluster_status.h), one copy in a process: 64 segments of 144 B and 16
  * leases (there are three kinds) come to 12 KiB. */
-#define PULSE_ADDRESS_MAX 80U
-#define PULSE_LEASES_MAX 16U
+#define CLUSTER_STATUS_ADDRESS_MAX 80U
+#define CLUSTER_STATUS_LEASES_MAX 16U
 
 /* Queries. */
 #define PAGE_LIMIT_DEFAULT 50U

@@ -3,7 +3,7 @@
  *
  * Happy path: RESERVE finds no order under its id, the window is open, units are available, the
  * buyer is below his limit: units move from available to locked, the buyer's record and the order
- * are written. Later commands move the order on; order_move() is the only place that does.
+ * are written. Later commands move the order on; step_order() is the only place that does.
  *
  * What can go wrong: nothing but a refusal. A refused command has changed nothing: every check,
  * room in both pools included, comes before the first write.
@@ -338,7 +338,7 @@ static enum verdict existing_order(const struct gate *gate, const struct gate_co
         return refuse(effects, REFUSAL_DIFFERENT_REQUEST);
     }
     effects->slot = slot;
-    return VERDICT_SAME;
+    return VERDICT_ALREADY_APPLIED;
 }
 
 /* An id that is a function of the buyer must carry his present count, a fresh one must not be used
@@ -474,7 +474,7 @@ static enum verdict step_order(struct gate *gate, const struct gate_command *com
     effects->slot = slot;
     effects->item_slot = order->item_slot;
     if (order->state == order_move_to(move)) {
-        return VERDICT_SAME;
+        return VERDICT_ALREADY_APPLIED;
     }
     if (order->state != order_move_from(move)) {
         return refuse(effects, REFUSAL_BAD_STATE);
@@ -525,7 +525,7 @@ static enum verdict step_load_sale(struct gate *gate, const struct gate_command 
                                    struct gate_effects *effects)
 {
     if (gate_find_sale(gate, command->sale) != GATE_NONE) {
-        return VERDICT_SAME;
+        return VERDICT_ALREADY_APPLIED;
     }
     if (gate->sales_used == gate->sizes.sales) {
         return refuse(effects, REFUSAL_OVERLOADED);
@@ -546,7 +546,7 @@ static enum verdict step_load_item(struct gate *gate, const struct gate_command 
         return refuse(effects, REFUSAL_NOT_FOUND);
     }
     if (gate_find_item(gate, command->item) != GATE_NONE) {
-        return VERDICT_SAME;
+        return VERDICT_ALREADY_APPLIED;
     }
     if (pool_full(&gate->item_pool)) {
         return refuse(effects, REFUSAL_OVERLOADED);
@@ -671,7 +671,7 @@ static enum verdict step_forget(struct gate *gate, const struct gate_command *co
 {
     uint32_t sale_slot = gate_find_sale(gate, command->sale);
     if (sale_slot == GATE_NONE) {
-        return VERDICT_SAME;
+        return VERDICT_ALREADY_APPLIED;
     }
     if (gate->sales[sale_slot].state != SALE_CLOSED || command->qty == 0) {
         return refuse(effects, REFUSAL_BAD_STATE);
@@ -700,7 +700,7 @@ static enum verdict dispatch(struct gate *gate, const struct gate_command *comma
         return step_reserve(gate, command, effects);
     case GATE_CONFIRM:
         return step_order(gate, command, MOVE_CONFIRM, effects);
-    case GATE_REFUSE:
+    case GATE_FAIL_ORDER:
         return step_order(gate, command, MOVE_REFUSE, effects);
     case GATE_PAY:
         return step_order(gate, command, MOVE_PAY, effects);
@@ -737,7 +737,7 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
 {
     *ret_effects = (struct gate_effects){.slot = GATE_NONE, .item_slot = GATE_NONE};
     if (command->kind != GATE_RESERVE && command->event <= gate->applied_event) {
-        return VERDICT_SAME;
+        return VERDICT_ALREADY_APPLIED;
     }
     enum verdict verdict = dispatch(gate, command, ret_effects);
     if (verdict == VERDICT_DONE || verdict == VERDICT_MORE) {

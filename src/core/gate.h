@@ -9,7 +9,7 @@
  *
  * Commands come from two sides. GATE_RESERVE comes from a buyer and is decided here first. All the
  * others are things the ledger has committed; they carry the ledger's event number, are applied in
- * that order, and applying one twice changes nothing (VERDICT_SAME).
+ * that order, and applying one twice changes nothing (VERDICT_ALREADY_APPLIED).
  *
  * Not thread-safe: its owner holds a lock around each call.
  */
@@ -28,7 +28,7 @@
 #define GATE_COMMANDS(X)                                                                           \
     X(GATE_RESERVE, "reserve", ID W64(user) W64(item) W32(qty) W64(ticket_expires_ms))             \
     X(GATE_CONFIRM, "confirm", ID W64(item) W64(time_ms))                                          \
-    X(GATE_REFUSE, "refuse", ID W64(item) W32(reason))                                             \
+    X(GATE_FAIL_ORDER, "refuse", ID W64(item) W32(reason))                                         \
     X(GATE_PAY, "pay", ID W64(item))                                                               \
     X(GATE_CANCEL, "cancel", ID W64(item))                                                         \
     X(GATE_EXPIRE, "expire", ID W64(item))                                                         \
@@ -76,8 +76,8 @@ struct gate_command {
 };
 
 enum verdict {
-    VERDICT_DONE,    /* the state changed: the command goes into the journal */
-    VERDICT_SAME,    /* decided before: nothing changed, the order is in the effects */
+    VERDICT_DONE,            /* the state changed: the command goes into the journal */
+    VERDICT_ALREADY_APPLIED, /* decided before: nothing changed, the order is in the effects */
     VERDICT_MORE,    /* FORGET: changed, goes into the journal, and there is more: send it again */
     VERDICT_REFUSED, /* nothing changed; the refusal is in the effects */
 };

@@ -9,12 +9,12 @@
 #include "obs/log.h"
 
 #define LEASE "balance"
-#define OPEN_MAX 256   /* transfers read in a round; more wait for the next */
-#define WISHES_MAX 256 /* 32 bytes each */
-#define MOVES_MAX 1024 /* remembered, the oldest goes: a bound on the rate only */
+#define OPEN_MAX 256            /* transfers read in a round; more wait for the next */
+#define REFILL_REQUESTS_MAX 256 /* 32 bytes each */
+#define MOVES_MAX 1024          /* remembered, the oldest goes: a bound on the rate only */
 #define SALES_PAGE 64
 
-struct wish {
+struct refill {
     uint64_t item;
     uint64_t units; /* 0: none */
     uint32_t segment;
@@ -42,9 +42,9 @@ struct item_spread {
 struct balance {
     struct balance_ports ports;
     struct balance_options options;
-    pthread_mutex_t lock; /* of wishes */
-    struct wish wishes[WISHES_MAX];
-    struct wish seen[WISHES_MAX]; /* the round's own */
+    pthread_mutex_t lock; /* of refill requests */
+    struct refill refill_requests[REFILL_REQUESTS_MAX];
+    struct refill seen[REFILL_REQUESTS_MAX]; /* the round's own */
     struct move moves[MOVES_MAX];
     uint32_t moves_next;
     struct transfer_row open[OPEN_MAX];
@@ -53,7 +53,7 @@ struct balance {
     uint64_t epochs[SEGMENTS_MAX];
     bool outgrown; /* the ledger has segments that were added since this process began */
     uint32_t sequence;
-    struct gate_ask asks[SEGMENTS_MAX];
+    struct gate_request requests[SEGMENTS_MAX];
 };
 
 /* ---- how often ---- */
@@ -61,7 +61,7 @@ struct balance {
 /* Units of the item went there lately: they may still be on their way, or wait for who asked. */
 static bool moved_lately(const struct balance *balance, uint64_t item, uint32_t to, bool to_any)
 {
-    int64_t since_ms = await_now(&balance->ports.await) - balance->options.pause_ms;
+    int64_t since_ms = blocking_now(&balance->ports.blocking) - balance->options.pause_ms;
     for (uint32_t i = 0; i < MOVES_MAX; i++) {
         const struct move *move = &balance->moves[i];
         if (move->item == item && (to_any || move->to == to) && move->at_ms > since_ms) {
@@ -74,7 +74,7 @@ static bool moved_lately(const struct balance *balance, uint64_t item, uint32_t 
 static void remember_move(struct balance *balance, uint64_t item, uint32_t to)
 {
     balance->moves[balance->moves_next++ % MOVES_MAX] =
-        (struct move){item, to, await_now(&balance->ports.await)};
+        (struct move){item, to, blocking_now(&balance->ports.blocking)};
 }
 
 static bool is_open(const struct balance *balance, uint64_t item, uint32_t from, uint32_t to)
@@ -102,7 +102,7 @@ static bool take_out(struct balance *balance, const struct transfer_row *row, ui
     struct segment_call call = {.segment = row->segment,
                                 .epoch = row->epoch,
                                 .command = {.kind = GATE_TRANSFER_OUT,
-                                            .now_ms = await_now(&balance->ports.await),
+                                            .now_ms = blocking_now(&balance->ports.blocking),
                                             .item = row->item,
                                             .amount = row->amount}};
     if (!transfer_id(row, &call.command.id)) {
@@ -133,7 +133,7 @@ static int finish(struct balance *balance, const struct transfer_row *row, uint6
                            .epoch = row->epoch,
                            .amount = taken};
     memcpy(op.key, row->key, sizeof(op.key));
-    int error = await_write(&ports->await, ports->ledger, &op, LEASE, balance->token);
+    int error = blocking_write(&ports->blocking, ports->ledger, &op, LEASE, balance->token);
     if (error != 0) {
         return error;
     }
@@ -170,7 +170,7 @@ static int finish_open(struct balance *balance, struct balance_round *round)
                                  .segment = SEGMENT_ALL,
                                  .transfers = balance->open,
                                  .limit = OPEN_MAX};
-    int error = await_read(&balance->ports.await, balance->ports.ledger, &query);
+    int error = blocking_read(&balance->ports.blocking, balance->ports.ledger, &query);
     uint32_t left = 0;
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         struct transfer_row row = balance->open[i];
@@ -195,7 +195,7 @@ static int begin(struct balance *balance, struct item_spread *spread, uint32_t f
                  uint64_t units, struct balance_round *round)
 {
     const struct balance_ports *ports = &balance->ports;
-    int64_t now_ms = await_now(&ports->await);
+    int64_t now_ms = blocking_now(&ports->blocking);
     /* A paused holder and its successor may number the same moment: the token tells them apart. */
     uint32_t sequence = (uint32_t)(balance->token << 12 ^ ++balance->sequence) & 0x7fffffffU;
     struct order_id id = order_id_fresh(spread->item, now_ms, sequence);
@@ -214,7 +214,7 @@ static int begin(struct balance *balance, struct item_spread *spread, uint32_t f
                            .to_epoch = balance->epochs[to],
                            .amount = units};
     memcpy(op.key, row.key, sizeof(op.key));
-    int error = await_write(&ports->await, ports->ledger, &op, LEASE, balance->token);
+    int error = blocking_write(&ports->blocking, ports->ledger, &op, LEASE, balance->token);
     if (error != 0 || op.refusal != REFUSAL_NONE) {
         spread->known &= ~(1ULL << from); /* what was seen of it is not so: not in this round */
         return error;
@@ -280,48 +280,49 @@ static int gather(struct balance *balance, struct item_spread *spread, uint32_t 
 
 void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units)
 {
-    struct wish *place = NULL;
+    struct refill *place = NULL;
     CHECK(segment < SEGMENTS_MAX);
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
-    for (uint32_t i = 0; i < WISHES_MAX; i++) {
-        struct wish *wish = &balance->wishes[i];
-        if (wish->units != 0 && wish->item == item && wish->segment == segment) {
-            place = wish;
+    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX; i++) {
+        struct refill *refill = &balance->refill_requests[i];
+        if (refill->units != 0 && refill->item == item && refill->segment == segment) {
+            place = refill;
             break;
         }
-        place = place == NULL && wish->units == 0 ? wish : place;
+        place = place == NULL && refill->units == 0 ? refill : place;
     }
     if (place != NULL) {
-        *place = (struct wish){
+        *place = (struct refill){
             .item = item, .segment = segment, .units = units > place->units ? units : place->units};
     }
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
 
-/* The wishes of this round; those too old are forgotten. */
-static void see_wishes(struct balance *balance)
+/* The refill requests of this round; those too old are forgotten. */
+static void see_refill_requests(struct balance *balance)
 {
-    int64_t now_ms = await_now(&balance->ports.await);
+    int64_t now_ms = blocking_now(&balance->ports.blocking);
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
-    for (uint32_t i = 0; i < WISHES_MAX; i++) {
-        struct wish *wish = &balance->wishes[i];
-        if (wish->units != 0 && wish->at_ms == 0) {
-            wish->at_ms = now_ms;
-        } else if (wish->units != 0 && now_ms - wish->at_ms > balance->options.wish_ms) {
-            *wish = (struct wish){0};
+    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX; i++) {
+        struct refill *refill = &balance->refill_requests[i];
+        if (refill->units != 0 && refill->at_ms == 0) {
+            refill->at_ms = now_ms;
+        } else if (refill->units != 0 && now_ms - refill->at_ms > balance->options.refill_ms) {
+            *refill = (struct refill){0};
         }
-        balance->seen[i] = *wish;
+        balance->seen[i] = *refill;
     }
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
 
 static void forget_wish(struct balance *balance, uint32_t at)
 {
-    const struct wish *seen = &balance->seen[at];
+    const struct refill *seen = &balance->seen[at];
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
-    struct wish *wish = &balance->wishes[at];
-    if (wish->item == seen->item && wish->segment == seen->segment && wish->units == seen->units) {
-        *wish = (struct wish){0};
+    struct refill *refill = &balance->refill_requests[at];
+    if (refill->item == seen->item && refill->segment == seen->segment &&
+        refill->units == seen->units) {
+        *refill = (struct refill){0};
     }
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
@@ -329,13 +330,13 @@ static void forget_wish(struct balance *balance, uint32_t at)
 static int serve_wish(struct balance *balance, struct item_spread *spread, uint32_t at,
                       struct balance_round *round)
 {
-    const struct wish *wish = &balance->seen[at];
-    uint32_t to = wish->segment;
+    const struct refill *refill = &balance->seen[at];
+    uint32_t to = refill->segment;
     uint64_t has = spread->available[to];
     if (to >= balance->options.segments || (spread->known >> to & 1) == 0) {
         return 0;
     }
-    if (has >= wish->units || spread->total < wish->units) {
+    if (has >= refill->units || spread->total < refill->units) {
         forget_wish(balance, at); /* it is there, or there are not so many anywhere */
         return 0;
     }
@@ -348,7 +349,7 @@ static int serve_wish(struct balance *balance, struct item_spread *spread, uint3
         uint64_t keep = spread->fair[i];
         above += i != to && spread->available[i] > keep ? spread->available[i] - keep : 0;
     }
-    uint64_t lacks = wish->units - has;
+    uint64_t lacks = refill->units - has;
     return gather(balance, spread, to, lacks, above >= lacks, round);
 }
 
@@ -358,19 +359,20 @@ static void look_at(struct balance *balance, struct item_spread *spread)
 {
     uint32_t segments = balance->options.segments;
     for (uint32_t i = 0; i < segments; i++) {
-        balance->asks[i] = (struct gate_ask){.question = ASK_ITEM,
-                                             .loop = balance->options.loop,
-                                             .item = spread->item,
-                                             .segment = i};
+        balance->requests[i] = (struct gate_request){.kind = GATE_REQUEST_ITEM,
+                                                     .loop = balance->options.loop,
+                                                     .item = spread->item,
+                                                     .segment = i};
     }
-    await_asks(&balance->ports.await, balance->ports.gate, balance->asks, segments);
+    blocking_gate_requests(&balance->ports.blocking, balance->ports.gate, balance->requests,
+                           segments);
     for (uint32_t i = 0; i < segments; i++) {
-        const struct gate_ask *ask = &balance->asks[i];
-        if (ask->refusal == REFUSAL_NONE) {
+        const struct gate_request *request = &balance->requests[i];
+        if (request->refusal == REFUSAL_NONE) {
             spread->known |= 1ULL << i;
-            spread->available[i] = ask->view.available;
-            spread->total += ask->view.available;
-        } else if (ask->refusal == REFUSAL_NO_SUCH_ITEM) {
+            spread->available[i] = request->view.available;
+            spread->total += request->view.available;
+        } else if (request->refusal == REFUSAL_NO_SUCH_ITEM) {
             spread->known |= 1ULL << i; /* added later: it has none, and may be given some */
         }
     }
@@ -387,7 +389,7 @@ static int balance_item(struct balance *balance, uint64_t item, uint32_t homes,
     struct item_spread spread = {.item = item, .homes = homes, .regions = regions};
     int error = 0;
     look_at(balance, &spread);
-    for (uint32_t i = 0; error == 0 && i < WISHES_MAX; i++) {
+    for (uint32_t i = 0; error == 0 && i < REFILL_REQUESTS_MAX; i++) {
         if (balance->seen[i].units != 0 && balance->seen[i].item == item) {
             error = serve_wish(balance, &spread, i, round);
         }
@@ -410,7 +412,7 @@ static int place_epochs(struct balance *balance)
     struct segment_row rows[SEGMENTS_MAX];
     struct ledger_query query = {
         .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .segments = rows, .limit = SEGMENTS_MAX};
-    int error = await_read(&balance->ports.await, balance->ports.ledger, &query);
+    int error = blocking_read(&balance->ports.blocking, balance->ports.ledger, &query);
     balance->outgrown = false;
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         balance->outgrown = balance->outgrown || rows[i].segment >= balance->options.segments;
@@ -434,7 +436,7 @@ static int balance_sale(struct balance *balance, const struct sale_row *sale,
     int error = 0;
     uint32_t homes =
         sale->homes < balance->options.segments ? sale->homes : balance->options.segments;
-    if (!is_selling(sale, await_now(&balance->ports.await))) {
+    if (!is_selling(sale, blocking_now(&balance->ports.blocking))) {
         return 0;
     }
     for (uint32_t i = 0; error == 0 && i < sale->items_count; i++) {
@@ -456,7 +458,7 @@ static int balance_sales(struct balance *balance, struct balance_round *round)
     int error;
     do {
         uint64_t last = query.after;
-        error = await_read(&balance->ports.await, balance->ports.ledger, &query);
+        error = blocking_read(&balance->ports.blocking, balance->ports.ledger, &query);
         if (error != 0) {
             return error;
         }
@@ -480,7 +482,7 @@ int balance_round(struct balance *balance, struct balance_round *ret_round)
     error = place_epochs(balance);
     error = error != 0 ? error : finish_open(balance, ret_round);
     if (error == 0) {
-        see_wishes(balance);
+        see_refill_requests(balance);
         error = balance_sales(balance, ret_round);
     }
     if (balance->outgrown) {

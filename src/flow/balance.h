@@ -34,17 +34,17 @@
 #ifndef SLUICE_FLOW_BALANCE_H
 #define SLUICE_FLOW_BALANCE_H
 
-#include "flow/await.h"
+#include "flow/blocking.h"
 #include "port/lease.h"
 #include "port/segments.h"
 
 struct balance_options {
     uint32_t segments;
-    uint32_t loop;      /* the gate's lane of this thread */
+    uint32_t loop;      /* the gate's connection set of this thread */
     uint32_t moves_max; /* of one item in one round */
     int64_t lease_ms;
-    int64_t pause_ms; /* between two moves of an item to one segment; of the last units: to any */
-    int64_t wish_ms;  /* how long an ask is remembered */
+    int64_t pause_ms;  /* between two moves of an item to one segment; of the last units: to any */
+    int64_t refill_ms; /* how long an ask is remembered */
 };
 
 struct balance_ports {
@@ -52,7 +52,7 @@ struct balance_ports {
     struct gate_port *gate;
     struct ledger *ledger;
     struct lease_port *lease;
-    struct await await;
+    struct blocking blocking;
 };
 
 struct balance_round {

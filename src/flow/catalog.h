@@ -1,6 +1,6 @@
 /*
  * The catalog: what a sale and its items are called, cost and look like, in memory for every front.
- * The office writes it from ledger rows, drafts included, before the gate can show the item; the
+ * The ledger writer writes it from ledger rows, drafts included, before the gate can show the item; the
  * loops read it. The numbers of stock are the gate's, not the catalog's.
  */
 #ifndef SLUICE_FLOW_CATALOG_H

@@ -29,11 +29,11 @@ static void take_snapshot(struct janitor *janitor)
     }
 }
 
-void janitor_turn(struct janitor *janitor)
+void janitor_iterate(struct janitor *janitor)
 {
     static struct log_limit limit;
     int error = journal_prepare_segment(janitor->journal);
-    if (error != 0 && error != ERR_LATCHED) {
+    if (error != 0 && error != ERR_JOURNAL_FAILED) {
         log_event_limited(&limit, 60000, LOG_WARN, "journal.cannot_prepare",
                           LOG_ERR("error", error));
     }
@@ -45,7 +45,8 @@ void janitor_turn(struct janitor *janitor)
         janitor->snapshot_after_us = now_us + SNAPSHOT_PAUSE_US;
     }
     uint32_t removed = 0;
-    uint64_t lsn = is_list ? spool_trim_lsn(janitor->spool) : office_booked_lsn(janitor->office);
+    uint64_t lsn =
+        is_list ? spool_trim_lsn(janitor->spool) : ledger_writer_booked_lsn(janitor->ledger_writer);
     error = journal_trim(janitor->journal, lsn, &removed);
     if (error == 0 && removed > 0) {
         log_event(LOG_INFO, "journal.trimmed", LOG_U64("files", removed));

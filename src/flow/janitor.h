@@ -6,14 +6,14 @@
 #ifndef SLUICE_FLOW_JANITOR_H
 #define SLUICE_FLOW_JANITOR_H
 
-#include "flow/office.h"
+#include "flow/ledger_writer.h"
 #include "flow/spool.h"
 
 #define JANITOR_EVERY_US 200000
 
 struct janitor {
     struct journal *journal;
-    struct office *office;
+    struct ledger_writer *ledger_writer;
     struct spool *spool; /* the journal is its list: no snapshots, trimmed as promises are kept */
     struct clock_port *clock;
     struct metrics_slot *metrics;
@@ -22,6 +22,6 @@ struct janitor {
     int64_t snapshot_after_us;
 };
 
-void janitor_turn(struct janitor *janitor);
+void janitor_iterate(struct janitor *janitor);
 
 #endif

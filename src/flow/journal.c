@@ -7,7 +7,7 @@
  * and padding with one durable write into zeros that were allocated long ago; then durable_lsn
  * moves.
  *
- * What can go wrong: any failure of journal_flush latches. Nothing is repeated: after a failed sync
+ * What can go wrong: any failure of journal_flush fails. Nothing is repeated: after a failed sync
  * nobody knows what the disk has, so the next start looks.
  *
  * What stays true: batch n + 1 is written only after batch n is durable; a segment's header is
@@ -89,7 +89,7 @@ void journal_catalog_done(struct journal_catalog *catalog)
 bool journal_has_room(struct journal *journal, size_t n)
 {
     uint32_t fill = atomic_load_explicit(&journal->open_fill, memory_order_relaxed);
-    return !journal_latched(journal) && n <= (journal->capacity - fill) / JOURNAL_RECORD_MAX;
+    return !journal_failed(journal) && n <= (journal->capacity - fill) / JOURNAL_RECORD_MAX;
 }
 
 int journal_append(struct journal *journal, const struct gate_command *command, uint64_t *ret_lsn)
@@ -98,8 +98,8 @@ int journal_append(struct journal *journal, const struct gate_command *command, 
     struct journal_buffer *open = journal->open;
     int error = 0;
     bool wake = false;
-    if (journal_latched(journal)) {
-        error = ERR_LATCHED;
+    if (journal_failed(journal)) {
+        error = ERR_JOURNAL_FAILED;
     } else if (journal->capacity - open->fill < JOURNAL_RECORD_MAX) {
         error = ERR_FULL;
     } else {
@@ -131,12 +131,12 @@ int journal_append(struct journal *journal, const struct gate_command *command, 
 bool journal_wait(struct journal *journal)
 {
     pthread_mutex_lock(&journal->lock);
-    while (journal->open->records == 0 && !journal->stopping && !journal_latched(journal)) {
+    while (journal->open->records == 0 && !journal->stopping && !journal_failed(journal)) {
         journal->waiting = true;
         pthread_cond_wait(&journal->work, &journal->lock);
     }
     journal->waiting = false;
-    bool go_on = !journal->stopping && !journal_latched(journal);
+    bool go_on = !journal->stopping && !journal_failed(journal);
     pthread_mutex_unlock(&journal->lock);
     return go_on;
 }
@@ -165,9 +165,9 @@ uint64_t journal_last_lsn(const struct journal *journal)
     return atomic_load_explicit(&journal->last_lsn, memory_order_acquire);
 }
 
-bool journal_latched(const struct journal *journal)
+bool journal_failed(const struct journal *journal)
 {
-    return atomic_load_explicit(&journal->latched, memory_order_acquire);
+    return atomic_load_explicit(&journal->failed, memory_order_acquire);
 }
 
 /* ---- segments ---- */
@@ -201,7 +201,7 @@ static int make_next(struct journal *journal)
 int journal_prepare_segment(struct journal *journal)
 {
     pthread_mutex_lock(&journal->next_lock);
-    int error = journal->next == NULL && !journal_latched(journal) ? make_next(journal) : 0;
+    int error = journal->next == NULL && !journal_failed(journal) ? make_next(journal) : 0;
     pthread_mutex_unlock(&journal->next_lock);
     return error;
 }
@@ -315,8 +315,8 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer)
 
 int journal_flush(struct journal *journal, bool *ret_wrote)
 {
-    if (journal_latched(journal)) {
-        return ERR_LATCHED;
+    if (journal_failed(journal)) {
+        return ERR_JOURNAL_FAILED;
     }
     struct journal_buffer *buffer = take_buffer(journal);
     if (buffer == NULL) {
@@ -329,7 +329,7 @@ int journal_flush(struct journal *journal, bool *ret_wrote)
     if (error != 0) {
         /* Under the lock: an append sees either room before the latch, or the latch. */
         pthread_mutex_lock(&journal->lock);
-        atomic_store_explicit(&journal->latched, true, memory_order_release);
+        atomic_store_explicit(&journal->failed, true, memory_order_release);
         pthread_mutex_unlock(&journal->lock);
     }
     if (journal->moved != NULL) {

@@ -7,8 +7,8 @@
  * batch n is durable. Readers (the booker, snapshots) read batches back from the files with a
  * journal_reader, never beyond durable_lsn.
  *
- * What can go wrong: a failed write or sync, or a full disk, latches the journal: journal_append
- * refuses from then on (ERR_LATCHED), durable_lsn never moves again, restart heals. A torn tail is
+ * What can go wrong: a failed write or sync, or a full disk, fails the journal: journal_append
+ * refuses from then on (ERR_JOURNAL_FAILED), durable_lsn never moves again, restart heals. A torn tail is
  * cut at open and reported. Damage before a valid later batch refuses to open (ERR_CORRUPT, with
  * file and offset).
  *
@@ -61,28 +61,28 @@ int journal_open(struct disk *disk, struct journal_options options, struct gate 
                  struct journal **ret_journal, struct journal_found *ret_found);
 void journal_free(struct journal *journal);
 
-/* Room for n more records of any kind in the open buffer? Callers ask before they decide. A latched
+/* Room for n more records of any kind in the open buffer? Callers ask before they decide. A failed
  * journal has none. */
 bool journal_has_room(struct journal *journal, size_t n);
 /*
  * Appends one record; its LSN in ret_lsn. Any thread, in decision order (the caller's lock).
- * ERR_LATCHED, or ERR_FULL where the caller did not ask for room.
+ * ERR_JOURNAL_FAILED, or ERR_FULL where the caller did not ask for room.
  */
 int journal_append(struct journal *journal, const struct gate_command *command, uint64_t *ret_lsn);
 
 /* Journal thread: writes what is in the open buffer as one batch; 0 with nothing to do too.
- * Any error is final (latched). *ret_wrote tells whether there was anything. */
+ * Any error is final (failed). *ret_wrote tells whether there was anything. */
 int journal_flush(struct journal *journal, bool *ret_wrote);
 /* Journal thread: waits until there is something to flush or journal_stop was called.
  * False: stopped (what is appended has to be flushed all the same). */
 bool journal_wait(struct journal *journal);
 void journal_stop(struct journal *journal);
-/* Called by journal_flush after durable_lsn moved, or after the journal latched. */
+/* Called by journal_flush after durable_lsn moved, or after the journal failed. */
 void journal_listen(struct journal *journal, void (*moved)(void *context), void *context);
 
 uint64_t journal_durable_lsn(const struct journal *journal); /* any thread */
 uint64_t journal_last_lsn(const struct journal *journal);    /* appended; any thread */
-bool journal_latched(const struct journal *journal);         /* any thread */
+bool journal_failed(const struct journal *journal);          /* any thread */
 
 /*
  * Background thread: prepares the next segment file ahead of need; when at least one closed segment

@@ -76,7 +76,7 @@ struct journal {
     void *moved_context;
 
     _Alignas(64) atomic_uint_fast64_t durable_lsn; /* read by every loop in every turn */
-    atomic_bool latched;
+    atomic_bool failed;
 
     _Alignas(64) pthread_mutex_t catalog_lock;
     struct journal_catalog catalog;

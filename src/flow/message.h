@@ -2,7 +2,7 @@
 #ifndef SLUICE_FLOW_MESSAGE_H
 #define SLUICE_FLOW_MESSAGE_H
 
-#include "flow/bookings.h"
+#include "flow/booking_channel.h"
 
 #define MESSAGE_MAX 192
 

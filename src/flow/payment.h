@@ -1,5 +1,5 @@
 /*
- * A payment as the shop's payment system tells it, whichever way it comes (http/shop, flow/teller):
+ * A payment as the shop's payment system tells it, whichever way it comes (http/shop, flow/payment consumer):
  *
  *   {"payment_id":"…","order_id":"…","amount_cents":4200}
  *

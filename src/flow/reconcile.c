@@ -80,7 +80,8 @@ bool reconcile_ends(struct reconcile *reconcile)
 bool reconcile_read(struct reconcile *reconcile, struct ledger_query *query)
 {
     if (!reconcile_ends(reconcile)) {
-        reconcile->error = await_read(&reconcile->ports.await, reconcile->ports.ledger, query);
+        reconcile->error =
+            blocking_read(&reconcile->ports.blocking, reconcile->ports.ledger, query);
     }
     return reconcile->error == 0;
 }
@@ -132,7 +133,7 @@ static bool is_unsure(const struct reconcile *reconcile, const struct difference
 static void merge(struct reconcile *reconcile, int64_t began_ms)
 {
     struct difference_list now = {0};
-    int64_t ended_ms = await_now(&reconcile->ports.await);
+    int64_t ended_ms = blocking_now(&reconcile->ports.blocking);
     reconcile->counting.count = 0;
     for (size_t i = 0; i < reconcile->found.count; i++) {
         struct difference difference = reconcile->found.at[i];
@@ -260,7 +261,7 @@ static void check_promised(struct reconcile *reconcile, struct order_row *rows)
 {
     const struct reconcile_options *options = &reconcile->options;
     struct decision *decisions = reconcile->page.decisions;
-    int64_t before_ms = await_now(&reconcile->ports.await) - options->bound_ms;
+    int64_t before_ms = blocking_now(&reconcile->ports.blocking) - options->bound_ms;
     size_t at = 0;
     size_t count = RECONCILE_PAGE;
     while (options->promised != NULL && count == RECONCILE_PAGE) {
@@ -324,7 +325,7 @@ static void compare_all(struct reconcile *reconcile)
 
 int reconcile_pass(struct reconcile *reconcile, struct reconcile_result *ret_result)
 {
-    int64_t began_ms = await_now(&reconcile->ports.await);
+    int64_t began_ms = blocking_now(&reconcile->ports.blocking);
     reconcile->error = 0;
     reconcile->found.count = 0;
     reconcile->unsures_count = 0;
@@ -352,7 +353,7 @@ int reconcile_now(struct reconcile *reconcile, struct reconcile_result *ret_resu
     if (error != 0) {
         return error;
     }
-    await_sleep(&reconcile->ports.await, reconcile->options.bound_ms);
+    blocking_sleep(&reconcile->ports.blocking, reconcile->options.bound_ms);
     return reconcile_pass(reconcile, ret_result);
 }
 
@@ -386,7 +387,7 @@ static bool settle(struct reconcile *reconcile, const struct difference *differe
         op.kind = LEDGER_FAIL;
         op.reason = call.refusal;
     }
-    int error = await_write(&reconcile->ports.await, reconcile->ports.ledger, &op, NULL, 0);
+    int error = blocking_write(&reconcile->ports.blocking, reconcile->ports.ledger, &op, NULL, 0);
     return error == 0 && op.refusal == REFUSAL_NONE;
 }
 

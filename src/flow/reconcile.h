@@ -7,7 +7,7 @@
  * moved meanwhile or could not be asked, neither shows nor clears a difference. So a rush causes no
  * false alarm, and a difference that stands is found when the rush lets go of its item.
  *
- * How numbers that move are compared: those of the ledger at one event (flow/image.h), or not at all
+ * How numbers that move are compared: those of the ledger at one event (flow/segment_snapshot.h), or not at all
  * where an event of their item came between two of them; those of the gate between two looks that
  * show the same last event, against the ledger as it was at that event. Units in QUEUED orders are
  * the gate's alone; they are compared only where nothing is on its way any more.
@@ -22,8 +22,8 @@
 #ifndef SLUICE_FLOW_RECONCILE_H
 #define SLUICE_FLOW_RECONCILE_H
 
-#include "flow/await.h"
-#include "flow/bookings.h"
+#include "flow/blocking.h"
+#include "flow/booking_channel.h"
 #include "port/queue.h"
 #include "port/segments.h"
 
@@ -74,7 +74,7 @@ struct difference {
 
 struct reconcile_options {
     uint32_t segments;
-    uint32_t loop;    /* the gate's lane of this thread */
+    uint32_t loop;    /* the gate's connection set of this thread */
     int64_t bound_ms; /* nothing is on its way for longer */
     int64_t poll_ms;
     void *context;
@@ -91,7 +91,7 @@ struct reconcile_ports {
     struct gate_port *gate;
     struct ledger *ledger;
     struct queue *queue; /* a consumer's; NULL: decisions go without one */
-    struct await await;
+    struct blocking blocking;
 };
 
 struct reconcile_result {

@@ -51,15 +51,16 @@ static void ask_items(struct looking *looking, size_t from, size_t count)
 {
     struct reconcile *reconcile = looking->reconcile;
     for (size_t i = 0; i < count; i++) {
-        reconcile->asks[i] = (struct gate_ask){.question = ASK_ITEM,
-                                               .loop = reconcile->options.loop,
-                                               .segment = looking->segment,
-                                               .item = looking->numbers[from + i].item};
+        reconcile->requests[i] = (struct gate_request){.kind = GATE_REQUEST_ITEM,
+                                                       .loop = reconcile->options.loop,
+                                                       .segment = looking->segment,
+                                                       .item = looking->numbers[from + i].item};
     }
-    await_asks(&reconcile->ports.await, reconcile->ports.gate, reconcile->asks, count);
+    blocking_gate_requests(&reconcile->ports.blocking, reconcile->ports.gate, reconcile->requests,
+                           count);
     for (size_t i = 0; i < count; i++) {
-        looking->numbers[from + i].known = reconcile->asks[i].refusal == REFUSAL_NONE;
-        looking->numbers[from + i].view = reconcile->asks[i].view;
+        looking->numbers[from + i].known = reconcile->requests[i].refusal == REFUSAL_NONE;
+        looking->numbers[from + i].view = reconcile->requests[i].view;
     }
 }
 
@@ -180,11 +181,11 @@ static struct difference difference_of(const struct looking *looking, enum diffe
                                .expected = expected};
 }
 
-static void compare_numbers(const struct looking *looking, const struct image *image,
+static void compare_numbers(const struct looking *looking, const struct segment_snapshot *snapshot,
                             const struct gate_numbers *numbers)
 {
     struct reconcile *reconcile = looking->reconcile;
-    const struct image_item *item = image_item(image, numbers->item);
+    const struct segment_snapshot_item *item = segment_snapshot_item(snapshot, numbers->item);
     bool caught_up = looking->target <= looking->state.event;
     struct difference difference;
     if (item == NULL || !numbers->known) {
@@ -224,7 +225,7 @@ static bool wait_for_gate(struct looking *looking)
     struct reconcile *reconcile = looking->reconcile;
     int64_t left_ms = reconcile->options.bound_ms;
     while (looking->state.event < looking->target && left_ms > 0) {
-        await_sleep(&reconcile->ports.await, reconcile->options.poll_ms);
+        blocking_sleep(&reconcile->ports.blocking, reconcile->options.poll_ms);
         left_ms -= reconcile->options.poll_ms;
         segments_look(reconcile->ports.segments, looking->segment, &looking->state);
         if (!is_whole(looking, &looking->state)) {
@@ -239,19 +240,19 @@ static bool wait_for_gate(struct looking *looking)
     return true;
 }
 
-static void compare_order(const struct looking *looking, const struct image_order *order,
-                          const struct gate_ask *ask)
+static void compare_order(const struct looking *looking, const struct segment_snapshot_order *order,
+                          const struct gate_request *request)
 {
     struct reconcile *reconcile = looking->reconcile;
     uint64_t state = ORDER_STATE_COUNT;
-    if (ask->refusal == REFUSAL_NONE) {
-        state = ask->order.state;
-        bool moved_on = order->state == ORDER_LOCKED && order_state_final(ask->order.state) &&
-                        ask->order.state != ORDER_FAILED;
+    if (request->refusal == REFUSAL_NONE) {
+        state = request->order.state;
+        bool moved_on = order->state == ORDER_LOCKED && order_state_final(request->order.state) &&
+                        request->order.state != ORDER_FAILED;
         if (state == order->state || moved_on) {
             return;
         }
-    } else if (ask->refusal != REFUSAL_NOT_FOUND) {
+    } else if (request->refusal != REFUSAL_NOT_FOUND) {
         reconcile_unsure(reconcile, KIND(DIFFERENCE_GATE_ORDER), looking->segment, order->item);
         return;
     }
@@ -263,22 +264,23 @@ static void compare_order(const struct looking *looking, const struct image_orde
     reconcile_found(reconcile, difference);
 }
 
-static void compare_orders(struct looking *looking, const struct image *image)
+static void compare_orders(struct looking *looking, const struct segment_snapshot *snapshot)
 {
     struct reconcile *reconcile = looking->reconcile;
-    for (size_t at = 0; at < image->orders_count && !reconcile_ends(reconcile);
+    for (size_t at = 0; at < snapshot->orders_count && !reconcile_ends(reconcile);
          at += SEGMENTS_MAX) {
-        size_t left = image->orders_count - at;
+        size_t left = snapshot->orders_count - at;
         size_t count = left < SEGMENTS_MAX ? left : SEGMENTS_MAX;
         for (size_t i = 0; i < count; i++) {
-            reconcile->asks[i] = (struct gate_ask){.question = ASK_ORDER,
-                                                   .loop = reconcile->options.loop,
-                                                   .segment = looking->segment,
-                                                   .id = image->orders[at + i].id};
+            reconcile->requests[i] = (struct gate_request){.kind = GATE_REQUEST_ORDER,
+                                                           .loop = reconcile->options.loop,
+                                                           .segment = looking->segment,
+                                                           .id = snapshot->orders[at + i].id};
         }
-        await_asks(&reconcile->ports.await, reconcile->ports.gate, reconcile->asks, count);
+        blocking_gate_requests(&reconcile->ports.blocking, reconcile->ports.gate,
+                               reconcile->requests, count);
         for (size_t i = 0; i < count; i++) {
-            compare_order(looking, &image->orders[at + i], &reconcile->asks[i]);
+            compare_order(looking, &snapshot->orders[at + i], &reconcile->requests[i]);
         }
         reconcile->result.orders += count;
     }
@@ -302,19 +304,20 @@ static bool list_items(struct looking *looking)
     return true;
 }
 
-static void compare_gate(struct looking *looking, const struct image *image, uint64_t before)
+static void compare_gate(struct looking *looking, const struct segment_snapshot *snapshot,
+                         uint64_t before)
 {
     struct reconcile *reconcile = looking->reconcile;
     looking->target = looking->state.event;
-    if (!read_events(looking, looking->state.event, image->event, true) ||
-        !read_events(looking, before, image->event, false) || !mark_transfers(looking)) {
+    if (!read_events(looking, looking->state.event, snapshot->event, true) ||
+        !read_events(looking, before, snapshot->event, false) || !mark_transfers(looking)) {
         return;
     }
     for (size_t i = 0; i < looking->count; i++) {
-        compare_numbers(looking, image, &looking->numbers[i]);
+        compare_numbers(looking, snapshot, &looking->numbers[i]);
     }
     if (wait_for_gate(looking)) {
-        compare_orders(looking, image);
+        compare_orders(looking, snapshot);
     } else {
         reconcile_unsure(reconcile, KIND(DIFFERENCE_GATE_ORDER), looking->segment, 0);
     }
@@ -324,7 +327,7 @@ static void check_outbox(struct looking *looking)
 {
     struct reconcile *reconcile = looking->reconcile;
     const struct segment_state *state = &looking->state;
-    int64_t age_ms = await_now(&reconcile->ports.await) - (int64_t)state->oldest_ms;
+    int64_t age_ms = blocking_now(&reconcile->ports.blocking) - (int64_t)state->oldest_ms;
     if (state->outbox > 0 && age_ms > reconcile->options.bound_ms) {
         struct difference difference =
             difference_of(looking, DIFFERENCE_OUTBOX, state->outbox, state->oldest_ms);
@@ -337,31 +340,31 @@ void reconcile_segment(struct reconcile *reconcile, uint32_t segment)
 {
     struct looking looking = {
         .reconcile = reconcile, .segment = segment, .epoch = reconcile->epochs[segment]};
-    struct image image;
+    struct segment_snapshot snapshot;
     uint64_t before = 0;
     if (!reconcile_last_event(reconcile, &before) || !list_items(&looking)) {
         return;
     }
     bool transfers_known = mark_transfers(&looking);
     bool asked = transfers_known && ask_all(&looking);
-    reconcile->error =
-        reconcile->error != 0
-            ? reconcile->error
-            : image_read(&reconcile->ports.await, reconcile->ports.ledger, segment, NULL, &image);
+    reconcile->error = reconcile->error != 0 ? reconcile->error
+                                             : segment_snapshot_read(&reconcile->ports.blocking,
+                                                                     reconcile->ports.ledger,
+                                                                     segment, NULL, &snapshot);
     if (reconcile->error != 0) {
         free(looking.numbers);
         return;
     }
     if (asked) {
         check_outbox(&looking);
-        compare_gate(&looking, &image, before);
+        compare_gate(&looking, &snapshot, before);
     } else {
         reconcile_unsure(reconcile,
                          GATE_NUMBERS | KIND(DIFFERENCE_GATE_ORDER) | KIND(DIFFERENCE_GATE_BEHIND) |
                              KIND(DIFFERENCE_OUTBOX),
                          segment, 0);
     }
-    reconcile_orders(reconcile, &image);
-    image_done(&image);
+    reconcile_orders(reconcile, &snapshot);
+    segment_snapshot_done(&snapshot);
     free(looking.numbers);
 }

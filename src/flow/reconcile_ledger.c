@@ -186,13 +186,13 @@ void reconcile_ledger(struct reconcile *reconcile)
 
 /* ---- a segment's orders ---- */
 
-static void compare_share(struct reconcile *reconcile, const struct image *image,
-                          const struct image_item *item)
+static void compare_share(struct reconcile *reconcile, const struct segment_snapshot *snapshot,
+                          const struct segment_snapshot_item *item)
 {
-    struct difference difference = {.segment = image->segment, .item = item->item};
+    struct difference difference = {.segment = snapshot->segment, .item = item->item};
     if (item->unsure) {
         reconcile_unsure(reconcile, KIND(DIFFERENCE_SHARE_LOCKED) | KIND(DIFFERENCE_SHARE_SOLD),
-                         image->segment, item->item);
+                         snapshot->segment, item->item);
         return;
     }
     if (item->noted_locked != item->locked) {
@@ -210,11 +210,11 @@ static void compare_share(struct reconcile *reconcile, const struct image *image
 }
 
 /* Items of the segment that moved behind the picture: what is read now does not belong to it. */
-static void mark_behind(struct reconcile *reconcile, const struct image *image)
+static void mark_behind(struct reconcile *reconcile, const struct segment_snapshot *snapshot)
 {
     struct ledger_query query = {.kind = QUERY_EVENTS,
-                                 .segment = (int32_t)image->segment,
-                                 .after = image->event,
+                                 .segment = (int32_t)snapshot->segment,
+                                 .after = snapshot->event,
                                  .events = reconcile->page.events,
                                  .limit = RECONCILE_PAGE};
     do {
@@ -223,34 +223,35 @@ static void mark_behind(struct reconcile *reconcile, const struct image *image)
         }
         for (uint32_t i = 0; i < query.count; i++) {
             query.after = query.events[i].number;
-            reconcile_unsure(reconcile, KIND(DIFFERENCE_BUYER), image->segment,
+            reconcile_unsure(reconcile, KIND(DIFFERENCE_BUYER), snapshot->segment,
                              query.events[i].item);
         }
     } while (query.count == RECONCILE_PAGE);
 }
 
-static const struct image_buyer *find_buyer(const struct image *image, uint64_t item, uint64_t user)
+static const struct segment_snapshot_buyer *find_buyer(const struct segment_snapshot *snapshot,
+                                                       uint64_t item, uint64_t user)
 {
     size_t low = 0;
-    size_t high = image->buyers_count;
+    size_t high = snapshot->buyers_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const struct image_buyer *buyer = &image->buyers[middle];
+        const struct segment_snapshot_buyer *buyer = &snapshot->buyers[middle];
         if (buyer->item < item || (buyer->item == item && buyer->user < user)) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    bool found = low < image->buyers_count && image->buyers[low].item == item &&
-                 image->buyers[low].user == user;
-    return found ? &image->buyers[low] : NULL;
+    bool found = low < snapshot->buyers_count && snapshot->buyers[low].item == item &&
+                 snapshot->buyers[low].user == user;
+    return found ? &snapshot->buyers[low] : NULL;
 }
 
-static void compare_buyers(struct reconcile *reconcile, const struct image *image)
+static void compare_buyers(struct reconcile *reconcile, const struct segment_snapshot *snapshot)
 {
     struct ledger_query query = {.kind = QUERY_SEGMENT_BUYERS,
-                                 .segment = (int32_t)image->segment,
+                                 .segment = (int32_t)snapshot->segment,
                                  .buyers = reconcile->page.buyers,
                                  .limit = RECONCILE_PAGE};
     size_t known = 0;
@@ -260,7 +261,7 @@ static void compare_buyers(struct reconcile *reconcile, const struct image *imag
         }
         for (uint32_t i = 0; i < query.count; i++) {
             const struct buyer_row *row = &query.buyers[i];
-            const struct image_buyer *buyer = find_buyer(image, row->item, row->user);
+            const struct segment_snapshot_buyer *buyer = find_buyer(snapshot, row->item, row->user);
             query.after_item = row->item;
             query.after = row->user;
             known += buyer != NULL;
@@ -270,7 +271,7 @@ static void compare_buyers(struct reconcile *reconcile, const struct image *imag
                               : row->held != 0) {
                 reconcile_found(reconcile,
                                 (struct difference){.kind = DIFFERENCE_BUYER,
-                                                    .segment = image->segment,
+                                                    .segment = snapshot->segment,
                                                     .item = row->item,
                                                     .user = row->user,
                                                     .found = row->held,
@@ -278,31 +279,31 @@ static void compare_buyers(struct reconcile *reconcile, const struct image *imag
             }
         }
     } while (query.count == RECONCILE_PAGE);
-    if (known < image->buyers_count) { /* some have orders and no row at all */
+    if (known < snapshot->buyers_count) { /* some have orders and no row at all */
         reconcile_found(reconcile, (struct difference){.kind = DIFFERENCE_BUYER,
-                                                       .segment = image->segment,
+                                                       .segment = snapshot->segment,
                                                        .found = known,
-                                                       .expected = image->buyers_count});
+                                                       .expected = snapshot->buyers_count});
     }
 }
 
-void reconcile_orders(struct reconcile *reconcile, const struct image *image)
+void reconcile_orders(struct reconcile *reconcile, const struct segment_snapshot *snapshot)
 {
-    for (size_t i = 0; i < image->items_count; i++) {
-        compare_share(reconcile, image, &image->items[i]);
+    for (size_t i = 0; i < snapshot->items_count; i++) {
+        compare_share(reconcile, snapshot, &snapshot->items[i]);
     }
-    for (size_t i = 0; i < image->buyers_count; i++) {
-        const struct image_buyer *buyer = &image->buyers[i];
-        uint32_t limit = image_item(image, buyer->item)->limit;
+    for (size_t i = 0; i < snapshot->buyers_count; i++) {
+        const struct segment_snapshot_buyer *buyer = &snapshot->buyers[i];
+        uint32_t limit = segment_snapshot_item(snapshot, buyer->item)->limit;
         if (limit != 0 && buyer->held > limit) {
             reconcile_found(reconcile, (struct difference){.kind = DIFFERENCE_LIMIT,
-                                                           .segment = image->segment,
+                                                           .segment = snapshot->segment,
                                                            .item = buyer->item,
                                                            .user = buyer->user,
                                                            .found = buyer->held,
                                                            .expected = limit});
         }
     }
-    compare_buyers(reconcile, image);
-    mark_behind(reconcile, image);
+    compare_buyers(reconcile, snapshot);
+    mark_behind(reconcile, snapshot);
 }

@@ -3,8 +3,8 @@
 #ifndef SLUICE_FLOW_RECONCILE_PRIVATE_H
 #define SLUICE_FLOW_RECONCILE_PRIVATE_H
 
-#include "flow/image.h"
 #include "flow/reconcile.h"
+#include "flow/segment_snapshot.h"
 
 #define RECONCILE_PAGE 256
 
@@ -65,7 +65,7 @@ struct reconcile {
         struct sale_row *sales[RECONCILE_PAGE];
         struct decision decisions[RECONCILE_PAGE];
     } page;
-    struct gate_ask asks[SEGMENTS_MAX];
+    struct gate_request requests[SEGMENTS_MAX];
 };
 
 #define KIND(kind) (1ULL << (kind))
@@ -84,7 +84,7 @@ struct stock *reconcile_stock(const struct reconcile *reconcile, uint64_t item);
 
 void reconcile_ledger(struct reconcile *reconcile);
 /* The segment's shares and buyers against its orders. */
-void reconcile_orders(struct reconcile *reconcile, const struct image *image);
+void reconcile_orders(struct reconcile *reconcile, const struct segment_snapshot *snapshot);
 void reconcile_segment(struct reconcile *reconcile, uint32_t segment);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct reconciler {
     struct reconciler_work work;
-    struct engine *engine;
+    struct embedded_gate *engine;
     struct clock_port *clock;
     struct metrics_slot *metrics;
     uint32_t loops;
@@ -68,7 +68,7 @@ static void answer(struct reconciler *reconciler, struct reconciler_call *call, 
         }
     }
     mailbox_post(&reconciler->outboxes[loop], &call->post);
-    waker_wake(engine_waker(reconciler->engine, loop));
+    waker_wake(embedded_gate_waker(reconciler->engine, loop));
 }
 
 static bool wants_repair(const struct post *posts)
@@ -126,7 +126,7 @@ static int64_t now_ms(const struct reconciler *reconciler)
     return clock_boot_us(reconciler->clock) / 1000;
 }
 
-void reconciler_turn(struct reconciler *reconciler)
+void reconciler_iterate(struct reconciler *reconciler)
 {
     const struct reconciler_work *work = &reconciler->work;
     bool alone = reconciler->every_ms > 0 && work->pass != NULL;
@@ -152,9 +152,9 @@ void reconciler_turn(struct reconciler *reconciler)
 
 /* ---- life ---- */
 
-int reconciler_new(struct reconciler_work work, struct engine *engine, struct clock_port *clock,
-                   struct metrics_slot *metrics, uint32_t loops, int64_t every_ms,
-                   struct reconciler **ret_reconciler)
+int reconciler_new(struct reconciler_work work, struct embedded_gate *engine,
+                   struct clock_port *clock, struct metrics_slot *metrics, uint32_t loops,
+                   int64_t every_ms, struct reconciler **ret_reconciler)
 {
     struct reconciler *reconciler = calloc(1, sizeof(*reconciler));
     struct mailbox *outboxes = calloc(loops, sizeof(*outboxes));

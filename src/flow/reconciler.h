@@ -1,6 +1,6 @@
 /*
  * The thread that reconciles: now and then by itself, and whenever an operator asks. What is
- * compared is the work's affair (flow/reconcile.h, or flow/reconcile_local.h for the gate in this
+ * compared is the work's affair (flow/reconcile.h, or flow/reconcile_embedded.h for the gate in this
  * process).
  *
  * Happy path of a call: a loop posts it; the thread runs, answers all calls that had been posted
@@ -16,7 +16,7 @@
 #define SLUICE_FLOW_RECONCILER_H
 
 #include "base/mailbox.h"
-#include "flow/engine.h"
+#include "flow/embedded_gate.h"
 #include "flow/reconcile.h"
 #include "obs/metrics.h"
 
@@ -54,12 +54,12 @@ struct reconciler_work {
 struct reconciler;
 
 /* every_ms: between two passes by itself; 0: none. ERR_NOMEM. */
-int reconciler_new(struct reconciler_work work, struct engine *engine, struct clock_port *clock,
-                   struct metrics_slot *metrics, uint32_t loops, int64_t every_ms,
-                   struct reconciler **ret_reconciler);
+int reconciler_new(struct reconciler_work work, struct embedded_gate *engine,
+                   struct clock_port *clock, struct metrics_slot *metrics, uint32_t loops,
+                   int64_t every_ms, struct reconciler **ret_reconciler);
 void reconciler_free(struct reconciler *reconciler);
 /* Answers what was posted, or runs by itself if it is time, or waits. */
-void reconciler_turn(struct reconciler *reconciler);
+void reconciler_iterate(struct reconciler *reconciler);
 /* Any thread: ends a turn's wait. */
 void reconciler_wake(struct reconciler *reconciler);
 

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "flow/image.h"
+#include "flow/segment_snapshot.h"
 #include "obs/log.h"
 
 #define STEPS_MAX 256
@@ -73,7 +73,7 @@ static const char *outcome_text(enum segment_outcome outcome)
 static bool keep_lease(struct recover *recover, struct job *job, const char *step)
 {
     uint64_t token = 0;
-    int64_t now_ms = await_now(&recover->ports.await);
+    int64_t now_ms = blocking_now(&recover->ports.blocking);
     if (now_ms - job->kept_ms < recover->options.lease_ms / 3) {
         return true;
     }
@@ -103,7 +103,7 @@ static int read_epochs(struct recover *recover, uint64_t *ret_epochs)
     struct segment_row rows[SEGMENTS_MAX];
     struct ledger_query query = {
         .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .segments = rows, .limit = SEGMENTS_MAX};
-    int error = await_read(&recover->ports.await, recover->ports.ledger, &query);
+    int error = blocking_read(&recover->ports.blocking, recover->ports.ledger, &query);
     if (error != 0) {
         return error;
     }
@@ -129,7 +129,7 @@ static int take_job(struct recover *recover, uint32_t segment, struct recover_ro
     struct job *job = &recover->jobs[recover->jobs_count];
     struct segment_state state;
     uint64_t epochs[SEGMENTS_MAX];
-    *job = (struct job){.segment = segment, .kept_ms = await_now(&recover->ports.await)};
+    *job = (struct job){.segment = segment, .kept_ms = blocking_now(&recover->ports.blocking)};
     (void)snprintf(job->lease, sizeof(job->lease), "segment-%u", segment);
     int error =
         lease_take(recover->ports.lease, job->lease, recover->options.lease_ms, &job->token);
@@ -217,7 +217,7 @@ static void wait(struct recover *recover, int64_t for_ms, bool (*ends)(const str
 {
     int64_t poll_ms = recover->options.poll_ms;
     for (int64_t left_ms = for_ms; left_ms > 0 && !ends(recover); left_ms -= poll_ms) {
-        await_sleep(&recover->ports.await, left_ms < poll_ms ? left_ms : poll_ms);
+        blocking_sleep(&recover->ports.blocking, left_ms < poll_ms ? left_ms : poll_ms);
         keep_leases(recover, step);
     }
 }
@@ -231,7 +231,7 @@ static void raise_epoch(struct recover *recover, struct job *job)
     bool raised = false;
     for (int i = 0; i < RAISES_MAX && (!raised || job->epoch <= job->gate_epoch); i++) {
         struct ledger_op op = {.kind = LEDGER_EPOCH, .segment = job->segment, .epoch = job->epoch};
-        int error = await_write(&ports->await, ports->ledger, &op, job->lease, job->token);
+        int error = blocking_write(&ports->blocking, ports->ledger, &op, job->lease, job->token);
         if (error != 0 || (op.refusal != REFUSAL_NONE && op.refusal != REFUSAL_STALE_EPOCH)) {
             fail(recover, job, "epoch",
                  error != 0 ? err_text(error) : refusal_text(op.refusal)->title);
@@ -279,7 +279,7 @@ static uint16_t version_of(enum order_state state)
     return state == ORDER_LOCKED || state == ORDER_FAILED ? 2 : 3;
 }
 
-static struct segment_step order_step(const struct image_order *order)
+static struct segment_step order_step(const struct segment_snapshot_order *order)
 {
     return (struct segment_step){.kind = STEP_ORDER,
                                  .item = order->item,
@@ -294,7 +294,8 @@ static struct segment_step order_step(const struct image_order *order)
                                            .pay_by_ms = order->pay_by_ms}};
 }
 
-static struct segment_step item_step(const struct job *job, const struct image_item *item)
+static struct segment_step item_step(const struct job *job,
+                                     const struct segment_snapshot_item *item)
 {
     uint64_t alive = item->locked + item->sold;
     if (alive > item->amount) { /* the ledger refuses this; sell nothing more of it */
@@ -315,16 +316,17 @@ static struct segment_step item_step(const struct job *job, const struct image_i
 
 /* Items come last: until an item is there, whoever replays too early is told NO_SUCH_ITEM and has
  * changed nothing. */
-static void fill_gate(struct recover *recover, struct job *job, const struct image *image)
+static void fill_gate(struct recover *recover, struct job *job,
+                      const struct segment_snapshot *snapshot)
 {
     recover->steps_count = 0;
     add_step(recover, job,
              (struct segment_step){.kind = STEP_BEGIN,
-                                   .event = image->event,
-                                   .highest_ms = image->highest_ms,
+                                   .event = snapshot->event,
+                                   .highest_ms = snapshot->highest_ms,
                                    .sizes = recover->options.sizes});
-    for (size_t i = 0; i < image->sales_count && !job->failed; i++) {
-        const struct image_sale *sale = &image->sales[i];
+    for (size_t i = 0; i < snapshot->sales_count && !job->failed; i++) {
+        const struct segment_snapshot_sale *sale = &snapshot->sales[i];
         add_step(recover, job,
                  (struct segment_step){.kind = STEP_SALE,
                                        .sale = sale->id,
@@ -333,8 +335,8 @@ static void fill_gate(struct recover *recover, struct job *job, const struct ima
                                        .state = sale->state,
                                        .bar_unpaid = sale->bar_unpaid});
     }
-    for (size_t i = 0; i < image->buyers_count && !job->failed; i++) {
-        const struct image_buyer *buyer = &image->buyers[i];
+    for (size_t i = 0; i < snapshot->buyers_count && !job->failed; i++) {
+        const struct segment_snapshot_buyer *buyer = &snapshot->buyers[i];
         add_step(recover, job,
                  (struct segment_step){.kind = STEP_BUYER,
                                        .item = buyer->item,
@@ -343,52 +345,53 @@ static void fill_gate(struct recover *recover, struct job *job, const struct ima
                                        .ended = buyer->ended,
                                        .barred = buyer->barred});
     }
-    for (size_t i = 0; i < image->orders_count && !job->failed; i++) {
-        add_step(recover, job, order_step(&image->orders[i]));
+    for (size_t i = 0; i < snapshot->orders_count && !job->failed; i++) {
+        add_step(recover, job, order_step(&snapshot->orders[i]));
     }
-    for (size_t i = 0; i < image->items_count && !job->failed; i++) {
-        add_step(recover, job, item_step(job, &image->items[i]));
+    for (size_t i = 0; i < snapshot->items_count && !job->failed; i++) {
+        add_step(recover, job, item_step(job, &snapshot->items[i]));
     }
     send_steps(recover, job);
 }
 
-struct read_pulse {
+struct read_cluster_status {
     struct recover *recover;
     const struct job *job;
 };
 
 static bool read_goes_on(void *context)
 {
-    struct read_pulse *pulse = context;
-    keep_leases(pulse->recover, "read");
-    return !pulse->job->failed;
+    struct read_cluster_status *cluster_status = context;
+    keep_leases(cluster_status->recover, "read");
+    return !cluster_status->job->failed;
 }
 
 static void make_anew(struct recover *recover, struct job *job)
 {
     const struct recover_ports *ports = &recover->ports;
-    struct read_pulse pulse = {recover, job};
-    struct image image;
+    struct read_cluster_status cluster_status = {recover, job};
+    struct segment_snapshot snapshot;
     raise_epoch(recover, job);
     if (job->failed) {
         return;
     }
-    int error = image_read(&ports->await, ports->ledger, job->segment,
-                           &(struct image_pulse){read_goes_on, &pulse}, &image);
+    int error = segment_snapshot_read(&ports->blocking, ports->ledger, job->segment,
+                                      &(struct image_cluster_status){read_goes_on, &cluster_status},
+                                      &snapshot);
     if (error != 0 && !job->failed) {
         fail(recover, job, "read", err_text(error));
     }
     if (error != 0) {
         return;
     }
-    fill_gate(recover, job, &image);
+    fill_gate(recover, job, &snapshot);
     if (!job->failed) {
         log_event(LOG_INFO, "recover.filled", LOG_U64("segment", job->segment),
-                  LOG_U64("epoch", job->epoch), LOG_U64("event", image.event),
-                  LOG_U64("orders", image.orders_count), LOG_U64("items", image.items_count));
+                  LOG_U64("epoch", job->epoch), LOG_U64("event", snapshot.event),
+                  LOG_U64("orders", snapshot.orders_count), LOG_U64("items", snapshot.items_count));
         tell(recover, job, job->epoch);
     }
-    image_done(&image);
+    segment_snapshot_done(&snapshot);
 }
 
 /* An answer that was lost is asked for again: opening twice is opening once. */

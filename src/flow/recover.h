@@ -6,7 +6,7 @@
  * Happy path of a round: look at every segment. For those in need, each under its lease: fronts are
  * told that it is lost; what is still on its way to the ledger may arrive, for a bounded time; the
  * epoch is raised in the ledger, and from then on nothing decided before is booked; the ledger is
- * read (flow/image.h); the gate is filled; fronts hear of the new epoch and make the decisions of
+ * read (flow/segment_snapshot.h); the gate is filled; fronts hear of the new epoch and make the decisions of
  * their journals that the ledger lacks again, for a bounded time; it opens. Several segments share
  * the two waits.
  *
@@ -28,7 +28,7 @@
 #ifndef SLUICE_FLOW_RECOVER_H
 #define SLUICE_FLOW_RECOVER_H
 
-#include "flow/await.h"
+#include "flow/blocking.h"
 #include "port/lease.h"
 #include "port/segments.h"
 
@@ -48,7 +48,7 @@ struct recover_ports {
     struct segments *segments;
     struct ledger *ledger;
     struct lease_port *lease;
-    struct await await;
+    struct blocking blocking;
 };
 
 /* What a round met; each segment is counted once. */

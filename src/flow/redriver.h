@@ -36,6 +36,6 @@ struct redriver {
 void redriver_init(struct redriver *ret_redriver, struct queue *queue, struct clock_port *clock,
                    int64_t every_ms);
 /* may: this process holds the lease. How many messages were sent round. */
-uint64_t redriver_turn(struct redriver *redriver, bool may);
+uint64_t redriver_iterate(struct redriver *redriver, bool may);
 
 #endif

@@ -10,7 +10,7 @@
 #include "flow/message.h"
 #include "obs/log.h"
 
-#define TAKE_MAX BOOKINGS_MAX
+#define TAKE_MAX BOOKING_CHANNEL_MAX
 #define DONE_MAX 128
 /* How long the queue may confirm nothing before the outboxes are looked at, and how often then. */
 #define CROWD_AFTER_MS 1000
@@ -29,7 +29,7 @@ struct slot {
 struct relay {
     struct segments *segments;
     struct queue *queue;
-    struct bookings *bookings;
+    struct booking_channel *booking_channel;
     struct inside_time *time;
     struct metrics_slot *metrics;
     struct relay_options options;
@@ -79,9 +79,9 @@ static void take(struct relay *relay, int64_t wait_ms)
 {
     uint32_t room = relay->options.window - relay->used;
     size_t count = 0;
-    uint64_t all = relay->bookings->places->count == 64
+    uint64_t all = relay->booking_channel->segment_table->count == 64
                        ? UINT64_MAX
-                       : (1ULL << relay->bookings->places->count) - 1;
+                       : (1ULL << relay->booking_channel->segment_table->count) - 1;
     int error = segments_take(relay->segments, all, relay->taken, room < TAKE_MAX ? room : TAKE_MAX,
                               wait_ms, &count);
     if (error != 0) {
@@ -152,7 +152,7 @@ static void hear(struct relay *relay, int64_t wait_ms)
     }
 }
 
-/* ---- straight to the office ---- */
+/* ---- straight to the ledger writer ---- */
 
 static void booked(struct relay *relay, struct slot *slot, const struct decision *decision)
 {
@@ -181,13 +181,13 @@ static bool can_book(const struct slot *slot, int64_t now_ms)
 
 static bool has_rate(const struct relay *relay)
 {
-    return relay->queue != NULL && atomic_load(&relay->options.dials->direct_rate) > 0;
+    return relay->queue != NULL && atomic_load(&relay->options.runtime_limits->direct_rate) > 0;
 }
 
 /* How many may be brought to the ledger now. */
 static size_t may_book(struct relay *relay, int64_t now_ms)
 {
-    int64_t rate = atomic_load(&relay->options.dials->direct_rate);
+    int64_t rate = atomic_load(&relay->options.runtime_limits->direct_rate);
     int64_t most = rate * BURST_MS > 1000 ? rate * BURST_MS : 1000;
     if (!has_rate(relay)) {
         return TAKE_MAX;
@@ -221,7 +221,7 @@ static void book(struct relay *relay)
         return;
     }
     relay->credit -= has_rate(relay) ? (int64_t)count * 1000 : 0;
-    bookings_run(relay->bookings, relay->decisions, count);
+    booking_channel_run(relay->booking_channel, relay->decisions, count);
     for (size_t i = 0; i < count; i++) {
         booked(relay, &relay->slots[at[i]], &relay->decisions[i]);
     }
@@ -281,7 +281,7 @@ static void mark_done(struct relay *relay)
  * so until the queue is back. */
 static void look_at_outboxes(struct relay *relay, int64_t now_ms)
 {
-    int64_t most = atomic_load(&relay->options.dials->direct_outbox);
+    int64_t most = atomic_load(&relay->options.runtime_limits->direct_outbox);
     if (now_ms - relay->confirmed_ms <= CROWD_AFTER_MS || most == 0) {
         relay->crowded = false;
         return;
@@ -290,7 +290,7 @@ static void look_at_outboxes(struct relay *relay, int64_t now_ms)
         return;
     }
     relay->look_ms = now_ms + CROWD_AFTER_MS;
-    for (uint32_t s = 0; s < relay->bookings->places->count; s++) {
+    for (uint32_t s = 0; s < relay->booking_channel->segment_table->count; s++) {
         struct segment_state state;
         segments_look(relay->segments, s, &state);
         relay->crowded =
@@ -309,8 +309,9 @@ static void choose_way(struct relay *relay, int64_t now_ms)
         relay->confirmed_ms = now_ms; /* nothing was there to be confirmed */
     }
     look_at_outboxes(relay, now_ms);
-    bool direct = relay->crowded || now_ms - relay->confirmed_ms >
-                                        atomic_load(&relay->options.dials->direct_after_ms);
+    bool direct =
+        relay->crowded ||
+        now_ms - relay->confirmed_ms > atomic_load(&relay->options.runtime_limits->direct_after_ms);
     if (direct != relay->direct) {
         log_event(direct ? LOG_WARN : LOG_INFO, direct ? "relay.queue_away" : "relay.queue_back",
                   LOG_STR("what", direct ? "decisions go straight to the ledger" : ""));
@@ -327,7 +328,7 @@ static int64_t pause_ms(struct relay *relay, int64_t now_ms, int64_t wait_ms)
         return 0; /* it waits for the queue instead */
     }
     if (has_rate(relay) && may_book(relay, now_ms) == 0) {
-        int64_t rate = atomic_load(&relay->options.dials->direct_rate);
+        int64_t rate = atomic_load(&relay->options.runtime_limits->direct_rate);
         credit_ms = rate > 0 ? (1000 - relay->credit + rate - 1) / rate : 0;
         credit_ms = credit_ms < wait_ms ? credit_ms : wait_ms;
     }
@@ -341,7 +342,7 @@ static int64_t pause_ms(struct relay *relay, int64_t now_ms, int64_t wait_ms)
     return wait_ms < credit_ms ? credit_ms : wait_ms;
 }
 
-void relay_turn(struct relay *relay, int64_t wait_ms)
+void relay_iterate(struct relay *relay, int64_t wait_ms)
 {
     int64_t now_ms = inside_time_ms(relay->time);
     choose_way(relay, now_ms);
@@ -349,7 +350,8 @@ void relay_turn(struct relay *relay, int64_t wait_ms)
     if (relay->used < relay->options.window) {
         take(relay, pause);
     } else if (pause > 0) {
-        office_wait(relay->bookings->office, relay->bookings->desk, pause * 1000);
+        ledger_writer_wait(relay->booking_channel->ledger_writer, relay->booking_channel->mailbox,
+                           pause * 1000);
     }
     if (relay->queue != NULL) {
         publish(relay, !relay->direct ? UINT32_MAX : relay->probing ? 0 : 1);
@@ -364,9 +366,9 @@ void relay_turn(struct relay *relay, int64_t wait_ms)
     metrics_set(relay->metrics, METRIC_RELAY_UNDER_WAY, relay->used);
 }
 
-int relay_new(struct segments *segments, struct queue *queue, struct bookings *bookings,
-              struct inside_time *time, struct metrics_slot *metrics, struct relay_options options,
-              struct relay **ret_relay)
+int relay_new(struct segments *segments, struct queue *queue,
+              struct booking_channel *booking_channel, struct inside_time *time,
+              struct metrics_slot *metrics, struct relay_options options, struct relay **ret_relay)
 {
     struct relay *relay = calloc(1, sizeof(*relay));
     if (relay == NULL) {
@@ -374,7 +376,7 @@ int relay_new(struct segments *segments, struct queue *queue, struct bookings *b
     }
     relay->segments = segments;
     relay->queue = queue;
-    relay->bookings = bookings;
+    relay->booking_channel = booking_channel;
     relay->time = time;
     relay->metrics = metrics;
     relay->options = options;

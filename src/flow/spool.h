@@ -12,7 +12,7 @@
  * the gate for them (or has given them up). Whose segment is not known (after a restart, until the
  * sales have been read) stands before all segments.
  *
- * What can go wrong: the table is full or the journal latched: nothing more is promised.
+ * What can go wrong: the table is full or the journal failed: nothing more is promised.
  *
  * Any thread; one lock, held for a look-up and one append. Whether anyone stands in line is known
  * without it.
@@ -48,7 +48,7 @@ int spool_begin(struct spool *spool, struct journal *journal);
 bool spool_has_room(struct spool *spool);
 /*
  * Notes a buy and appends it to the journal: *ret_lsn has to be durable before anyone is told. An id
- * that is noted already keeps its record; its epoch is raised. ERR_FULL, ERR_LATCHED.
+ * that is noted already keeps its record; its epoch is raised. ERR_FULL, ERR_JOURNAL_FAILED.
  */
 int spool_accept(struct spool *spool, const struct gate_command *command, uint64_t epoch,
                  uint64_t *ret_lsn);

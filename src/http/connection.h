@@ -127,7 +127,7 @@ void connection_lose(struct http_server *s, struct connection *c);
 void connection_queue(struct http_server *s, struct connection *c);
 /* The connection of an exchange that may still be answered; NULL if it is gone. */
 struct connection *connection_of(struct http_server *s, struct http_exchange exchange);
-/* The oldest half-read request with a small buffer; NULL if there is none. */
+/* The oldest half-read request with a small buffer, or with a large one; NULL if there is none. */
 struct connection *connection_oldest_reading(struct http_server *s, bool large);
 struct http_exchange connection_exchange(const struct http_server *s, const struct connection *c);
 

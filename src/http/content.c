@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/crypt.h"
-#include "http/pack.h"
+#include "http/gzip.h"
 
 #define HASH_BYTES 16 /* the least crypt_hash gives; the first half is used */
 #define TAG_MAX (CONTENT_HASH + sizeof("\"-gz\""))

@@ -4,8 +4,8 @@
  *
  * A request that is complete in one read is never copied. A half-read one moves to a small buffer,
  * one that is known not to fit there to a large one, and later reads go straight into it.
- * When small buffers run out the oldest half-read request has to go (408): a sender who is slow on
- * purpose pays first. When large ones run out the newcomer is told to come later (503).
+ * When the buffers of a size run out, the oldest half-read request that holds one has to go (408): a
+ * sender who is slow on purpose pays first. Where answers hold all of them, the newcomer gets 503.
  *
  * A sender of a long pipeline has a few requests handled in a turn, and the rest waits in a small
  * buffer until the others have had theirs. A rest that is longer than that is not worth a large

@@ -47,8 +47,8 @@ enum http_method {
     X(webhook_signature, "webhook-signature")                                                      \
     X(access_control_request_method, "access-control-request-method")                              \
     HTTP_LIST_HEADERS(X)
-/* Lists of wishes, which a client may send in several lines. Two lines count as none: what is sent
- * to those who wish for nothing suits everybody. */
+/* Lists of refill requests, which a client may send in several lines. Two lines count as none: what is sent
+ * to those who refill request for nothing suits everybody. */
 #define HTTP_LIST_HEADERS(X)                                                                       \
     X(accept, "accept")                                                                            \
     X(accept_encoding, "accept-encoding")
@@ -92,8 +92,10 @@ struct http_app {
 
 struct http_options {
     uint32_t connections_max; /* per loop */
-    uint32_t small_buffers; /* HTTP_SMALL_BUFFER bytes each; empty: the oldest half-read gets 408 */
-    uint32_t large_buffers; /* HTTP_LARGE_BUFFER bytes each; empty: 503 */
+    /* HTTP_SMALL_BUFFER and HTTP_LARGE_BUFFER bytes each. None is free: the oldest half-read request
+     * with one of that size gets 408; where answers hold all of them, the newcomer gets 503. */
+    uint32_t small_buffers;
+    uint32_t large_buffers;
     int64_t header_timeout_ms; /* from the first byte of a request to its last */
     int64_t idle_timeout_ms;   /* between requests */
     int64_t write_timeout_ms;  /* an answer or stream the peer does not take */

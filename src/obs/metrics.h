@@ -45,7 +45,7 @@
     X(COUNTER, JOURNAL_BATCHES_TOTAL, "sluice_journal_batches_total", "batches made durable")      \
     X(COUNTER, JOURNAL_RECORDS_TOTAL, "sluice_journal_records_total", "records made durable")      \
     X(COUNTER, JOURNAL_SNAPSHOTS_TOTAL, "sluice_journal_snapshots_total", "snapshots written")     \
-    X(GAUGE, JOURNAL_LATCHED, "sluice_journal_latched",                                            \
+    X(GAUGE, JOURNAL_FAILED, "sluice_journal_failed",                                              \
       "1 after a failed write or sync: no promises until a restart")                               \
     X(HISTOGRAM, JOURNAL_SYNC, "sluice_journal_sync_seconds", "write and sync of one batch")       \
     X(COUNTER, LEDGER_COMMITS_TOTAL, "sluice_ledger_commits_total", "transactions committed")      \
@@ -57,9 +57,9 @@
     X(COUNTER, RELAY_UNCONFIRMED_TOTAL, "sluice_relay_unconfirmed_total",                          \
       "decisions to be sent to the queue again")                                                   \
     X(GAUGE, RELAY_UNDER_WAY, "sluice_relay_under_way", "decisions the relay holds")               \
-    X(COUNTER, PORTER_BOOKED_TOTAL, "sluice_porter_booked_total",                                  \
+    X(COUNTER, ORDER_CONSUMER_BOOKED_TOTAL, "sluice_order_consumer_booked_total",                  \
       "messages of the queue that were settled")                                                   \
-    X(COUNTER, PORTER_RETRIED_TOTAL, "sluice_porter_retried_total",                                \
+    X(COUNTER, ORDER_CONSUMER_RETRIED_TOTAL, "sluice_order_consumer_retried_total",                \
       "messages given back to the queue")                                                          \
     X(COUNTER, EVENTS_PUBLISHED_TOTAL, "sluice_events_published_total",                            \
       "events the exchange has confirmed")                                                         \
@@ -67,11 +67,11 @@
       "events not confirmed, to be published again")                                               \
     X(GAUGE, EVENTS_LAG, "sluice_events_lag",                                                      \
       "events of the ledger that are not published yet, where this process publishes them")        \
-    X(COUNTER, TELLER_PAID_TOTAL, "sluice_teller_paid_total",                                      \
+    X(COUNTER, PAYMENT_CONSUMER_PAID_TOTAL, "sluice_payment_consumer_paid_total",                  \
       "payments of the queue that are in the ledger")                                              \
-    X(COUNTER, TELLER_LATER_TOTAL, "sluice_teller_later_total",                                    \
+    X(COUNTER, PAYMENT_CONSUMER_LATER_TOTAL, "sluice_payment_consumer_later_total",                \
       "payments of the queue that came too early and wait")                                        \
-    X(COUNTER, TELLER_REFUSED_TOTAL, "sluice_teller_refused_total",                                \
+    X(COUNTER, PAYMENT_CONSUMER_REFUSED_TOTAL, "sluice_payment_consumer_refused_total",            \
       "payments of the queue that were refused for good")                                          \
     X(GAUGE, SPOOL_ENTRIES, "sluice_spool_entries", "promises the ledger has not confirmed yet")   \
     X(GAUGE, SPOOL_UNDECIDED, "sluice_spool_undecided", "buyers in line because the gate is away") \

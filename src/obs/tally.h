@@ -13,7 +13,7 @@
  * that a late look finds what a punctual one would have found.
  *
  * The book's base is the list of the sales that are counted, with what was counted of each before
- * this process began: app/tallying.c keeps it in a file across restarts. It has room for
+ * this process began: app/tally_thread.c keeps it in a file across restarts. It has room for
  * TALLY_SALES. Where it is full, the oldest sale that is over makes room for a new one, and nothing
  * more is known of it; where none is over, the new one is not counted. A loop's row whose sale is
  * not in the base any more is free for another. That a loop takes a row, that a sale leaves the

@@ -1,8 +1,8 @@
 /*
  * The gate as the front asks it. An ask is a struct its caller owns; submit says GATE_ANSWERED (the
- * embedded engine always does) or GATE_ASKED, and then the ask comes back from collect on the loop
+ * embedded engine always does) or GATE_PENDING, and then the ask comes back from collect on the loop
  * that submitted it. Whatever an ask answers may be told only once its lsn is durable.
- * ASK_ITEM is answered at once by every engine, from memory, unless it may wait.
+ * GATE_REQUEST_ITEM is answered at once by every engine, from memory, unless it may wait.
  *
  * Answers of different asks may come in any order, and what an answer shows may be older than what
  * was heard since from elsewhere: an order's version tells. Every ask comes back in the end,
@@ -15,15 +15,15 @@
 
 #include "core/gate.h"
 
-enum gate_question {
-    ASK_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
-    ASK_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
-    ASK_ORDER,  /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
-    ASK_ITEM,   /* item, may_wait -> view; at once, or when it is certain that there is none */
+enum gate_request_kind {
+    GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
+    GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
+    GATE_REQUEST_ORDER, /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
+    GATE_REQUEST_ITEM, /* item, may_wait -> view; at once, or when it is certain that there is none */
 };
 
-struct gate_ask {
-    enum gate_question question;
+struct gate_request {
+    enum gate_request_kind kind;
     uint32_t loop;
     struct order_id id;
     uint64_t user;
@@ -48,7 +48,7 @@ struct gate_ask {
     uint64_t available; /* with SOLD_OUT */
     uint64_t locked;
     uint64_t lsn; /* tell nobody before this is durable */
-    struct gate_ask *next;
+    struct gate_request *next;
     void *owner;
     int64_t again_us;   /* of an engine that asks more than once: when next ... */
     int64_t give_up_us; /* ... and until when */
@@ -57,13 +57,13 @@ struct gate_ask {
     int64_t expires_ms; /* ... in the place of this */
 };
 
-enum gate_submitted { GATE_ANSWERED, GATE_ASKED };
+enum gate_submitted { GATE_ANSWERED, GATE_PENDING };
 
 struct gate_port;
 struct gate_ops {
-    enum gate_submitted (*submit)(struct gate_port *port, struct gate_ask *ask);
+    enum gate_submitted (*submit)(struct gate_port *port, struct gate_request *request);
     /* Those of this loop that are answered by now, oldest first, linked by next. */
-    struct gate_ask *(*collect)(struct gate_port *port, uint32_t loop);
+    struct gate_request *(*collect)(struct gate_port *port, uint32_t loop);
     /* Sends what this loop submitted; before it sleeps. When it has to collect again at the latest,
      * on the clock's boot_us, whatever else happens; INT64_MAX: no need. */
     int64_t (*flush)(struct gate_port *port, uint32_t loop);
@@ -75,18 +75,18 @@ struct gate_port {
     const struct gate_ops *ops;
 };
 /* Whatever an earlier asking left in what is answered is gone before it is asked. */
-static inline enum gate_submitted gate_submit(struct gate_port *port, struct gate_ask *ask)
+static inline enum gate_submitted gate_submit(struct gate_port *port, struct gate_request *request)
 {
-    ask->refusal = REFUSAL_NONE;
-    ask->existed = false;
-    ask->has_order = false;
-    ask->held = 0;
-    ask->attempt = 0;
-    ask->barred = false;
-    ask->lsn = 0;
-    return port->ops->submit(port, ask);
+    request->refusal = REFUSAL_NONE;
+    request->existed = false;
+    request->has_order = false;
+    request->held = 0;
+    request->attempt = 0;
+    request->barred = false;
+    request->lsn = 0;
+    return port->ops->submit(port, request);
 }
-static inline struct gate_ask *gate_collect(struct gate_port *port, uint32_t loop)
+static inline struct gate_request *gate_collect(struct gate_port *port, uint32_t loop)
 {
     return port->ops->collect(port, loop);
 }

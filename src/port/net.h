@@ -1,7 +1,7 @@
 /*
  * The network as one event loop sees it. Nothing here blocks but net_poll, and only as long as it
- * is told. A connection is a small number the implementation chose, below net_connections_max; it
- * is reused after net_close. One instance per loop, used by that loop's thread only, but for
+ * is told. A connection is a small number that the implementation chose, below the limit it was made
+ * with; it is reused after net_close. One instance per loop, used by that loop's thread only, but for
  * net_wake, which any thread may call. Implementations: backend/posix (epoll), the simulator.
  */
 #ifndef SLUICE_PORT_NET_H

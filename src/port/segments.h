@@ -1,5 +1,5 @@
 /*
- * The segments of a gate on other machines, as the threads behind the fronts use them: the office
+ * The segments of a gate on other machines, as the threads behind the fronts use them: the ledger writer
  * applies what the ledger committed, the relay empties the outbox, recovery rebuilds. Fronts ask
  * through port/gate.h instead.
  *
@@ -37,7 +37,7 @@ enum segment_outcome {
 
 /*
  * One step at one segment. Any kind but RESERVE is a ledger event: command.event is its number, and
- * it is applied only right behind `after` (GAP otherwise; at or below the cursor: VERDICT_SAME).
+ * it is applied only right behind `after` (GAP otherwise; at or below the cursor: VERDICT_ALREADY_APPLIED).
  * While the segment is being rebuilt, an event needs the token that rebuilds it: STALE without.
  * A RESERVE here is a decision made again (a journal's winner after recovery, a message of an older
  * epoch): its own command.now_ms counts, not the present, and the ticket's expiry is not looked at;

@@ -120,30 +120,30 @@ static void run_plain(struct bench *bench, int decisions, int depth)
 
 static void run_asks(struct bench *bench, enum what what, int decisions, int depth)
 {
-    static struct gate_ask asks[DEPTH_MAX];
+    static struct gate_request requests[DEPTH_MAX];
     struct gate_port *port = redis_gate_port(bench->gate);
     uint64_t item = what == SOLD_OUT ? SOLD_OUT_ITEM : ITEM;
     uint64_t user = what == AGAIN ? bench->user - (uint64_t)decisions - DEPTH_MAX : bench->user;
     for (int i = 0; i < decisions; i += depth) {
         for (int k = 0; k < depth; k++, user++) {
-            asks[k] = (struct gate_ask){.question = ASK_BUY,
-                                        .id = order_id_once(item, user, 0),
-                                        .user = user,
-                                        .item = item,
-                                        .qty = 1,
-                                        .ticket_expires_ms = NOW_MS + 1000,
-                                        .now_ms = NOW_MS};
-            CHECK(gate_submit(port, &asks[k]) == GATE_ASKED);
+            requests[k] = (struct gate_request){.kind = GATE_REQUEST_BUY,
+                                                .id = order_id_once(item, user, 0),
+                                                .user = user,
+                                                .item = item,
+                                                .qty = 1,
+                                                .ticket_expires_ms = NOW_MS + 1000,
+                                                .now_ms = NOW_MS};
+            CHECK(gate_submit(port, &requests[k]) == GATE_PENDING);
         }
         for (int k = 0; k < depth;) {
-            struct gate_ask *ask = gate_collect(port, 0);
-            if (ask == NULL) {
+            struct gate_request *request = gate_collect(port, 0);
+            if (request == NULL) {
                 wait_for(bench);
                 continue;
             }
-            for (; ask != NULL; ask = ask->next, k++) {
-                CHECK(ask->refusal == (what == SOLD_OUT ? REFUSAL_SOLD_OUT : REFUSAL_NONE));
-                CHECK(ask->existed == (what == AGAIN));
+            for (; request != NULL; request = request->next, k++) {
+                CHECK(request->refusal == (what == SOLD_OUT ? REFUSAL_SOLD_OUT : REFUSAL_NONE));
+                CHECK(request->existed == (what == AGAIN));
             }
         }
     }

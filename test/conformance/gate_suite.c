@@ -46,7 +46,7 @@ struct row {
 
 #define NOT_LOOKED -1, -1, -1
 #define OK_(...) VERDICT_DONE, REFUSAL_NONE, __VA_ARGS__
-#define SAME_(...) VERDICT_SAME, REFUSAL_NONE, __VA_ARGS__
+#define SAME_(...) VERDICT_ALREADY_APPLIED, REFUSAL_NONE, __VA_ARGS__
 #define NO_(...) VERDICT_REFUSED, __VA_ARGS__
 
 struct history {
@@ -242,7 +242,7 @@ static struct order_id key_id(const struct row *row)
 static enum gate_kind kind_of(enum what what)
 {
     static const enum gate_kind kinds[] = {
-        [BUY] = GATE_RESERVE,      [CONFIRM] = GATE_CONFIRM, [REFUSE] = GATE_REFUSE,
+        [BUY] = GATE_RESERVE,      [CONFIRM] = GATE_CONFIRM, [REFUSE] = GATE_FAIL_ORDER,
         [PAY] = GATE_PAY,          [CANCEL] = GATE_CANCEL,   [EXPIRE] = GATE_EXPIRE,
         [RESTOCK] = GATE_RESTOCK,  [OPEN] = GATE_OPEN,       [PAUSE] = GATE_PAUSE,
         [CLOSE] = GATE_CLOSE,      [RETIME] = GATE_RETIME,   [FORGET] = GATE_FORGET,

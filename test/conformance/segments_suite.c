@@ -110,28 +110,28 @@ struct order_id suite_fresh(uint64_t of_item, uint32_t sequence)
     return order_id_fresh(of_item, 2000, sequence * SEGMENTS_MAX);
 }
 
-struct gate_ask suite_buy(uint64_t user, struct order_id id, uint32_t qty)
+struct gate_request suite_buy(uint64_t user, struct order_id id, uint32_t qty)
 {
-    return (struct gate_ask){.question = ASK_BUY,
-                             .id = id,
-                             .user = user,
-                             .item = order_id_item(id),
-                             .qty = qty,
-                             .ticket_expires_ms = TICKET_EXPIRES_MS,
-                             .now_ms = 2000};
+    return (struct gate_request){.kind = GATE_REQUEST_BUY,
+                                 .id = id,
+                                 .user = user,
+                                 .item = order_id_item(id),
+                                 .qty = qty,
+                                 .ticket_expires_ms = TICKET_EXPIRES_MS,
+                                 .now_ms = 2000};
 }
 
-enum refusal suite_ask(struct gate_ask *question)
+enum refusal suite_ask(struct gate_request *kind)
 {
-    suite.ut->ask(suite.ut->context, question);
-    return question->refusal;
+    suite.ut->request(suite.ut->context, kind);
+    return kind->refusal;
 }
 
 struct order_id suite_bought(uint64_t user, struct order_id id, uint32_t qty)
 {
-    struct gate_ask question = suite_buy(user, id, qty);
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_false(question.existed);
+    struct gate_request kind = suite_buy(user, id, qty);
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_false(kind.existed);
     return id;
 }
 
@@ -150,12 +150,12 @@ struct segment_call suite_again(uint64_t user, struct order_id id, uint32_t qty,
 
 void suite_assert_item(uint64_t id, uint64_t available, uint64_t locked, uint64_t sold)
 {
-    struct gate_ask question = {.question = ASK_ITEM, .item = id};
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_int_equal(available, question.view.available);
-    assert_int_equal(locked, question.view.locked);
-    assert_int_equal(sold, question.view.sold);
-    assert_int_equal(available + locked + sold, question.view.total);
+    struct gate_request kind = {.kind = GATE_REQUEST_ITEM, .item = id};
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_int_equal(available, kind.view.available);
+    assert_int_equal(locked, kind.view.locked);
+    assert_int_equal(sold, kind.view.sold);
+    assert_int_equal(available + locked + sold, kind.view.total);
 }
 
 struct segment_state suite_look(uint32_t segment)

@@ -28,7 +28,7 @@ struct segments_under_test {
     struct segments *(*open)(void *context, uint32_t worker);
     void (*close)(void *context, struct segments *segments);
     /* A front: asks, and waits for the answer. */
-    void (*ask)(void *context, struct gate_ask *ask);
+    void (*request)(void *context, struct gate_request *request);
     void (*place)(void *context, uint32_t segment, uint64_t epoch);
     void (*mark)(void *context);
     /* All servers; returns when they answer again. Connections may have been lost. NULL: cannot be

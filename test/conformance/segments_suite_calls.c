@@ -27,8 +27,8 @@ void suite_where_there_is_nothing_nothing_happens(void **state)
     assert_int_equal(SEGMENT_STALE, suite_rebuild_one(0, suite_sale(SALE_OPEN)));
     assert_int_equal(SEGMENT_STALE, suite_rebuild_one(0, (struct segment_step){.kind = STEP_OPEN}));
     suite.ut->place(suite.ut->context, 0, suite.epoch);
-    struct gate_ask question = suite_buy(7, suite_fresh(12, 1), 1);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&question));
+    struct gate_request kind = suite_buy(7, suite_fresh(12, 1), 1);
+    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
     assert_int_equal(0, suite_look(0).epoch);
 }
 
@@ -79,10 +79,10 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
     assert_int_equal(SEGMENT_DONE, seen.outcome);
     assert_true(seen.epoch == 3 && !seen.open && seen.event == EVENT && seen.fence == 4);
     suite.ut->place(suite.ut->context, 0, suite.epoch);
-    struct gate_ask question = suite_buy(9, suite_fresh(12, 2), 1);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&question));
-    question = (struct gate_ask){.question = ASK_ORDER, .id = locked, .user = 7};
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&question));
+    struct gate_request kind = suite_buy(9, suite_fresh(12, 2), 1);
+    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
+    kind = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = locked, .user = 7};
+    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
     for (int i = 0; i < 2; i++) { /* twice is once */
         assert_int_equal(SEGMENT_DONE,
                          suite_rebuild_one(4, (struct segment_step){.kind = STEP_OPEN}));
@@ -90,19 +90,19 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
     }
     suite_assert_item(11, 9, 0, 1);
     suite_assert_item(12, 7, 3, 0);
-    question = (struct gate_ask){.question = ASK_ORDER, .id = locked, .user = 7};
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_true(question.order.user == 7 && question.order.item == 12 && question.order.qty == 3);
-    assert_true(question.order.state == ORDER_LOCKED && question.order.version == 2);
-    assert_true(question.order.created_at_ms == 1600 && question.order.pay_by_ms == 6000);
-    question = suite_buy(7, paid, 1);
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_true(question.existed && question.order.state == ORDER_PAID);
-    question = (struct gate_ask){.question = ASK_TICKET, .user = 7, .item = 12};
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_true(question.held == 3 && question.attempt == 2);
-    question = suite_buy(8, suite_fresh(12, 3), 1);
-    assert_int_equal(REFUSAL_BARRED, suite_ask(&question));
+    kind = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = locked, .user = 7};
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.order.user == 7 && kind.order.item == 12 && kind.order.qty == 3);
+    assert_true(kind.order.state == ORDER_LOCKED && kind.order.version == 2);
+    assert_true(kind.order.created_at_ms == 1600 && kind.order.pay_by_ms == 6000);
+    kind = suite_buy(7, paid, 1);
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.existed && kind.order.state == ORDER_PAID);
+    kind = (struct gate_request){.kind = GATE_REQUEST_TICKET, .user = 7, .item = 12};
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.held == 3 && kind.attempt == 2);
+    kind = suite_buy(8, suite_fresh(12, 3), 1);
+    assert_int_equal(REFUSAL_BARRED, suite_ask(&kind));
     suite_apply_done(suite_event(GATE_EXPIRE, locked)); /* what was filled moves on */
     suite_assert_item(12, 10, 0, 0);
 }
@@ -125,8 +125,8 @@ void suite_rebuilding_again_changes_nothing(void **state)
     suite_fill(0, 0, true); /* it is open, and has moved on */
     suite_assert_item(12, 8, 2, 0);
     assert_int_equal(EVENT + 1, suite_look(0).event);
-    struct gate_ask question = suite_buy(8, suite_fresh(12, 2), 1);
-    assert_int_equal(REFUSAL_NOT_OPEN, suite_ask(&question));
+    struct gate_request kind = suite_buy(8, suite_fresh(12, 2), 1);
+    assert_int_equal(REFUSAL_NOT_OPEN, suite_ask(&kind));
 }
 
 /* A decision comes again while the rest is still being filled: neither disturbs the other. */
@@ -151,9 +151,9 @@ void suite_what_changed_since_it_was_filled_is_left_alone(void **state)
     suite.ut->place(suite.ut->context, 0, suite.epoch);
     suite_assert_item(11, 10, 0, 0);
     suite_assert_item(12, 8, 2, 0);
-    struct gate_ask question = suite_buy(7, suite_fresh(12, 1), 2);
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_true(question.existed && question.held == 2);
+    struct gate_request kind = suite_buy(7, suite_fresh(12, 1), 2);
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.existed && kind.held == 2);
 }
 
 void suite_a_higher_epoch_begins_anew(void **state)
@@ -182,8 +182,8 @@ void suite_a_higher_epoch_begins_anew(void **state)
     suite.epoch = 5;
     assert_int_equal(SEGMENT_DONE, suite_rebuild_one(0, (struct segment_step){.kind = STEP_OPEN}));
     suite_assert_item(12, 10, 0, 0);
-    struct gate_ask question = {.question = ASK_ORDER, .id = suite_fresh(12, 1), .user = 7};
-    assert_int_equal(REFUSAL_NOT_FOUND, suite_ask(&question));
+    struct gate_request kind = {.kind = GATE_REQUEST_ORDER, .id = suite_fresh(12, 1), .user = 7};
+    assert_int_equal(REFUSAL_NOT_FOUND, suite_ask(&kind));
 }
 
 void suite_an_order_that_failed_elsewhere_is_noted(void **state)
@@ -193,29 +193,29 @@ void suite_an_order_that_failed_elsewhere_is_noted(void **state)
     suite.after = EVENT;
     suite_fill(0, 0, true);
     struct order_id id = order_id_once(11, 7, 0);
-    struct segment_call call = suite_event(GATE_REFUSE, id);
+    struct segment_call call = suite_event(GATE_FAIL_ORDER, id);
     call.command.reason = REFUSAL_NO_STOCK;
     assert_int_equal(SEGMENT_DONE, suite_apply(&call)); /* nobody knows whose it was */
     assert_true(call.verdict == VERDICT_REFUSED && call.refusal == REFUSAL_NOT_FOUND);
-    call = suite_event(GATE_REFUSE, id);
+    call = suite_event(GATE_FAIL_ORDER, id);
     call.command.reason = REFUSAL_NO_STOCK;
     call.command.user = 7;
     call.command.qty = 1;
     suite_apply_done(call);
     suite_assert_item(11, 10, 0, 0);
-    struct gate_ask question = {.question = ASK_ORDER, .id = id, .user = 7};
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_int_equal(ORDER_FAILED, question.order.state);
-    assert_int_equal(REFUSAL_NO_STOCK, question.order.reason);
-    assert_int_equal(7, question.order.user);
-    assert_int_equal(2, question.order.version);
+    struct gate_request kind = {.kind = GATE_REQUEST_ORDER, .id = id, .user = 7};
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_int_equal(ORDER_FAILED, kind.order.state);
+    assert_int_equal(REFUSAL_NO_STOCK, kind.order.reason);
+    assert_int_equal(7, kind.order.user);
+    assert_int_equal(2, kind.order.version);
     /* The old ticket shows it; a new one meets another order. */
-    question = (struct gate_ask){.question = ASK_TICKET, .item = 11, .user = 7};
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_true(question.attempt == 1 && question.held == 0);
-    question = suite_buy(7, id, 1);
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
-    assert_true(question.existed && question.order.state == ORDER_FAILED);
+    kind = (struct gate_request){.kind = GATE_REQUEST_TICKET, .item = 11, .user = 7};
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.attempt == 1 && kind.held == 0);
+    kind = suite_buy(7, id, 1);
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.existed && kind.order.state == ORDER_FAILED);
     (void)suite_bought(7, order_id_once(11, 7, 1), 1);
 }
 
@@ -275,8 +275,8 @@ void suite_events_wait_until_it_is_rebuilt(void **state)
     suite_apply_done(suite_event(GATE_RESTOCK, suite_fresh(12, 1)));
     suite_apply_done(suite_event(GATE_RETIME, suite_fresh(12, 1)));
     suite_assert_item(12, 12, 0, 0);
-    struct gate_ask question = suite_buy(7, suite_fresh(12, 1), 1);
-    assert_int_equal(REFUSAL_NOT_OPEN, suite_ask(&question));
+    struct gate_request kind = suite_buy(7, suite_fresh(12, 1), 1);
+    assert_int_equal(REFUSAL_NOT_OPEN, suite_ask(&kind));
 }
 
 /* ---- events ---- */
@@ -296,7 +296,7 @@ void suite_events_are_applied_once_and_in_their_order(void **state)
         call.command.event = EVENT;
         call.after = EVENT - 1;
         assert_int_equal(SEGMENT_DONE, suite_apply(&call));
-        assert_int_equal(VERDICT_SAME, call.verdict);
+        assert_int_equal(VERDICT_ALREADY_APPLIED, call.verdict);
     }
     assert_int_equal(EVENT, suite_look(0).event);
     struct segment_call call = suite_event(GATE_RESTOCK, id);
@@ -304,7 +304,7 @@ void suite_events_are_applied_once_and_in_their_order(void **state)
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     assert_int_equal(VERDICT_DONE, call.verdict);
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
-    assert_int_equal(VERDICT_SAME, call.verdict);
+    assert_int_equal(VERDICT_ALREADY_APPLIED, call.verdict);
     suite_assert_item(12, 10, 1, 0);
     call = suite_event(GATE_CONFIRM, id);
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
@@ -345,7 +345,7 @@ void suite_many_events_go_in_one_call(void **state)
     assert_int_equal(last[1], suite_look(1).event);
     segments_apply(suite.segments, calls, MANY);
     for (uint32_t i = 0; i < MANY; i++) {
-        assert_int_equal(VERDICT_SAME, calls[i].verdict);
+        assert_int_equal(VERDICT_ALREADY_APPLIED, calls[i].verdict);
     }
 }
 
@@ -399,8 +399,8 @@ void suite_a_sale_is_forgotten_bit_by_bit(void **state)
                          calls[1].outcome);
     } while (calls[0].verdict == VERDICT_MORE);
     assert_true(more > 2);
-    struct gate_ask question = {.question = ASK_ITEM, .item = 12};
-    assert_int_equal(REFUSAL_NO_SUCH_ITEM, suite_ask(&question));
+    struct gate_request kind = {.kind = GATE_REQUEST_ITEM, .item = 12};
+    assert_int_equal(REFUSAL_NO_SUCH_ITEM, suite_ask(&kind));
 }
 
 /* ---- the ledger's clock ---- */
@@ -423,13 +423,13 @@ static enum refusal asked_before_the_start(int64_t server_ms, int64_t ledger_ms,
         call.command.now_ms = ledger_ms;
         suite_apply_done(call);
     }
-    struct gate_ask question = suite_buy(7, suite_fresh(12, 1), 1);
-    question.now_ms = server_ms;
-    question.ticket_expires_ms = server_ms + 100000;
-    return suite_ask(&question);
+    struct gate_request kind = suite_buy(7, suite_fresh(12, 1), 1);
+    kind.now_ms = server_ms;
+    kind.ticket_expires_ms = server_ms + 100000;
+    return suite_ask(&kind);
 }
 
-void suite_the_ledgers_clock_opens_no_sale(void **state)
+void suite_the_ledger_backends_clock_opens_no_sale(void **state)
 {
     (void)state;
     int64_t server_ms = suite_look(0).server_ms;
@@ -451,7 +451,7 @@ void suite_a_decision_again_is_made_with_its_own_time(void **state)
     assert_int_equal(VERDICT_DONE, call.verdict);
     assert_true(call.has_order && call.order.created_at_ms == 1500);
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
-    assert_int_equal(VERDICT_SAME, call.verdict);
+    assert_int_equal(VERDICT_ALREADY_APPLIED, call.verdict);
     suite_assert_item(12, 7, 3, 0);
     call = suite_again(9, suite_fresh(12, 3), 1, 8999);
     call.command.ticket_expires_ms = 3000; /* it had not expired when it was told */
@@ -471,8 +471,8 @@ void suite_a_decision_again_meets_a_sale_that_was_paused_or_closed_since(void **
     (void)state;
     suite_rebuild_all(0);
     suite_apply_done(suite_event(GATE_PAUSE, suite_fresh(12, 1)));
-    struct gate_ask question = suite_buy(7, suite_fresh(12, 1), 1);
-    assert_int_equal(REFUSAL_NOT_OPEN, suite_ask(&question));
+    struct gate_request kind = suite_buy(7, suite_fresh(12, 1), 1);
+    assert_int_equal(REFUSAL_NOT_OPEN, suite_ask(&kind));
     struct segment_call call = suite_again(7, suite_fresh(12, 1), 1, 2000);
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     assert_int_equal(VERDICT_DONE, call.verdict);
@@ -530,9 +530,13 @@ void suite_a_transfer_takes_what_there_is_once(void **state)
         uint64_t taken;
         enum verdict verdict;
     } rows[] = {
-        {1, 4, 4, VERDICT_DONE}, {1, 4, 4, VERDICT_SAME}, {1, 1, 4, VERDICT_SAME},
-        {2, 9, 6, VERDICT_DONE}, {3, 5, 0, VERDICT_DONE}, {3, 5, 0, VERDICT_SAME},
-        {2, 9, 6, VERDICT_SAME},
+        {1, 4, 4, VERDICT_DONE},
+        {1, 4, 4, VERDICT_ALREADY_APPLIED},
+        {1, 1, 4, VERDICT_ALREADY_APPLIED},
+        {2, 9, 6, VERDICT_DONE},
+        {3, 5, 0, VERDICT_DONE},
+        {3, 5, 0, VERDICT_ALREADY_APPLIED},
+        {2, 9, 6, VERDICT_ALREADY_APPLIED},
     };
     suite_rebuild_all(0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

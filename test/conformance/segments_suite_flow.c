@@ -35,10 +35,10 @@ void suite_the_outbox_has_every_decision_once(void **state)
     suite_rebuild_all(0);
     struct order_id id = order_id_once(11, ID_MAX, 0);
     (void)suite_bought(ID_MAX, id, 1);
-    struct gate_ask question = suite_buy(ID_MAX, id, 1);
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question)); /* told again, not decided again */
-    question = suite_buy(8, suite_fresh(12, 1), UNITS + 1);
-    assert_int_equal(REFUSAL_SOLD_OUT, suite_ask(&question));
+    struct gate_request kind = suite_buy(ID_MAX, id, 1);
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind)); /* told again, not decided again */
+    kind = suite_buy(8, suite_fresh(12, 1), UNITS + 1);
+    assert_int_equal(REFUSAL_SOLD_OUT, suite_ask(&kind));
     struct segment_call call = suite_again(9, suite_fresh(12, 2), 3, 1700);
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     struct segment_state seen = suite_look(0);
@@ -145,10 +145,10 @@ void suite_every_segment_of_the_mask_has_its_turn(void **state)
     suite_rebuild_all(0);
     for (uint32_t i = 0; i < 10; i++) {
         for (uint32_t segment = 0; segment < SUITE_SEGMENTS; segment++) {
-            struct gate_ask question =
+            struct gate_request kind =
                 suite_buy(100 + i, order_id_fresh(12, 2000, i * SEGMENTS_MAX + segment), 1);
-            question.segment = segment;
-            assert_int_equal(REFUSAL_NONE, suite_ask(&question));
+            kind.segment = segment;
+            assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
         }
     }
     size_t count = 0;
@@ -184,10 +184,10 @@ void suite_past_the_bound_of_the_outbox_nothing_is_decided(void **state)
     for (uint32_t i = 0; i < SUITE_OUTBOX_MAX; i++) {
         (void)suite_bought(100, suite_fresh(12, i), 1);
     }
-    struct gate_ask question = suite_buy(100, suite_fresh(12, 500), 1);
-    assert_int_equal(REFUSAL_OVERLOADED, suite_ask(&question));
-    question = suite_buy(100, suite_fresh(12, 0), 1); /* it is told what it was told */
-    assert_int_equal(REFUSAL_NONE, suite_ask(&question));
+    struct gate_request kind = suite_buy(100, suite_fresh(12, 500), 1);
+    assert_int_equal(REFUSAL_OVERLOADED, suite_ask(&kind));
+    kind = suite_buy(100, suite_fresh(12, 0), 1); /* it is told what it was told */
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
     call = suite_again(100, suite_fresh(12, 501), 1, 2000); /* this was promised before */
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     assert_int_equal(VERDICT_DONE, call.verdict);
@@ -357,8 +357,8 @@ static void assert_stale(uint64_t seen_epoch)
     call = suite_again(70, suite_fresh(12, 70), 1, 2000);
     assert_int_equal(SEGMENT_STALE, suite_apply(&call));
     assert_int_equal(SEGMENT_STALE, suite_rebuild_one(9, (struct segment_step){.kind = STEP_OPEN}));
-    struct gate_ask question = suite_buy(70, suite_fresh(12, 70), 1);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&question));
+    struct gate_request kind = suite_buy(70, suite_fresh(12, 70), 1);
+    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
 }
 
 /* It is rebuilt under a higher epoch, and the outbox goes on. */

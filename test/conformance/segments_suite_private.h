@@ -17,7 +17,7 @@
     X(behind_a_refused_event_the_others_wait)                                                      \
     X(an_order_that_failed_elsewhere_is_noted)                                                     \
     X(a_sale_is_forgotten_bit_by_bit)                                                              \
-    X(the_ledgers_clock_opens_no_sale)                                                             \
+    X(the_ledger_backends_clock_opens_no_sale)                                                     \
     X(a_decision_again_is_made_with_its_own_time)                                                  \
     X(a_decision_again_meets_a_sale_that_was_paused_or_closed_since)                               \
     X(a_decision_again_is_still_a_decision)                                                        \
@@ -65,8 +65,8 @@ struct segment_call suite_event(enum gate_kind kind, struct order_id id);
 enum segment_outcome suite_apply(struct segment_call *call);
 void suite_apply_done(struct segment_call call);
 struct order_id suite_fresh(uint64_t of_item, uint32_t sequence);
-struct gate_ask suite_buy(uint64_t user, struct order_id id, uint32_t qty);
-enum refusal suite_ask(struct gate_ask *question);
+struct gate_request suite_buy(uint64_t user, struct order_id id, uint32_t qty);
+enum refusal suite_ask(struct gate_request *kind);
 struct order_id suite_bought(uint64_t user, struct order_id id, uint32_t qty);
 struct segment_call suite_again(uint64_t user, struct order_id id, uint32_t qty, int64_t now_ms);
 void suite_assert_item(uint64_t id, uint64_t available, uint64_t locked, uint64_t sold);

@@ -38,18 +38,18 @@ static enum verdict step(void *context, const struct gate_command *command,
 
 static bool item(void *context, uint64_t id, struct item_view *ret_view)
 {
-    struct gate_ask ask = {.question = ASK_ITEM, .item = id};
-    world_ask(context, &ask);
-    *ret_view = ask.view;
-    return ask.refusal == REFUSAL_NONE;
+    struct gate_request request = {.kind = GATE_REQUEST_ITEM, .item = id};
+    world_ask(context, &request);
+    *ret_view = request.view;
+    return request.refusal == REFUSAL_NONE;
 }
 
 static bool order(void *context, struct order_id id, struct order_view *ret_view)
 {
-    struct gate_ask ask = {.question = ASK_ORDER, .id = id};
-    world_ask(context, &ask);
-    *ret_view = ask.order;
-    return ask.refusal == REFUSAL_NONE;
+    struct gate_request request = {.kind = GATE_REQUEST_ORDER, .id = id};
+    world_ask(context, &request);
+    *ret_view = request.order;
+    return request.refusal == REFUSAL_NONE;
 }
 
 static void test_redis_gate_conforms(void **state)

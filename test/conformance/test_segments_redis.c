@@ -107,22 +107,22 @@ static void close_worker(void *context, struct segments *segments)
     segments_redis_close(segments);
 }
 
-static void ask(void *context, struct gate_ask *question)
+static void request(void *context, struct gate_request *kind)
 {
     struct suite_world *suite = context;
     struct gate_port *port = redis_gate_port(suite->gate);
     struct pollfd fd = {.fd = redis_gate_fd(suite->gate, 0), .events = POLLIN};
-    if (gate_submit(port, question) == GATE_ANSWERED) {
+    if (gate_submit(port, kind) == GATE_ANSWERED) {
         return;
     }
-    const struct gate_ask *answered = gate_collect(port, 0);
+    const struct gate_request *answered = gate_collect(port, 0);
     for (int i = 0; answered == NULL; i++) {
         assert_true(i < 3000);
         (void)gate_flush(port, 0);
         (void)poll(&fd, 1, 5);
         answered = gate_collect(port, 0);
     }
-    assert_ptr_equal(question, answered);
+    assert_ptr_equal(kind, answered);
 }
 
 static void place(void *context, uint32_t segment, uint64_t epoch)
@@ -173,7 +173,7 @@ int main(void)
         .reset = reset,
         .open = open_worker,
         .close = close_worker,
-        .ask = ask,
+        .request = request,
         .place = place,
         .mark = mark,
         .restart = getenv("SLUICE_TEST_REDIS_URL") == NULL ? restart : NULL,

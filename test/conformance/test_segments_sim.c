@@ -13,15 +13,15 @@
 struct suite_world {
     struct fake_clock clock;
     struct sim_segments *sim;
-    struct gate_port *front;
+    struct gate_port *worker;
     uint64_t marks[SUITE_SEGMENTS]; /* writes when mark() was called */
 };
 
 static void done(struct suite_world *world)
 {
-    sim_segments_front_free(world->front);
+    sim_segments_front_free(world->worker);
     sim_segments_free(world->sim);
-    world->front = NULL;
+    world->worker = NULL;
     world->sim = NULL;
 }
 
@@ -35,7 +35,7 @@ static void reset(void *context)
                                                                 .claim_ms = SUITE_CLAIM_MS,
                                                                 .forget_max = 1000,
                                                                 .outbox_max = SUITE_OUTBOX_MAX});
-    world->front = sim_segments_front(world->sim, 1);
+    world->worker = sim_segments_front(world->sim, 1);
 }
 
 static struct segments *open_worker(void *context, uint32_t worker)
@@ -49,14 +49,14 @@ static void close_worker(void *context, struct segments *segments)
     sim_segments_worker_free(segments);
 }
 
-static void ask(void *context, struct gate_ask *question)
+static void request(void *context, struct gate_request *kind)
 {
-    assert_int_equal(GATE_ANSWERED, gate_submit(((struct suite_world *)context)->front, question));
+    assert_int_equal(GATE_ANSWERED, gate_submit(((struct suite_world *)context)->worker, kind));
 }
 
 static void place(void *context, uint32_t segment, uint64_t epoch)
 {
-    gate_place(((struct suite_world *)context)->front, segment, epoch);
+    gate_place(((struct suite_world *)context)->worker, segment, epoch);
 }
 
 static void mark(void *context)
@@ -89,8 +89,8 @@ static void pass_ms(void *context, int64_t ms)
 int main(void)
 {
     struct suite_world world = {.sim = NULL};
-    const struct segments_under_test under_test = {&world, reset, open_worker, close_worker, ask,
-                                                   place,  mark,  restart,     pass_ms};
+    const struct segments_under_test under_test = {
+        &world, reset, open_worker, close_worker, request, place, mark, restart, pass_ms};
     int failed = segments_suite_run(&under_test);
     done(&world);
     return failed;

@@ -472,15 +472,15 @@ static void inodes_load(void)
     (void)real.fclose(in);
 }
 
-static void image_open(const char *image)
+static void image_open(const char *snapshot)
 {
     struct stat status;
-    if (mkdir(image, 0700) != 0 && errno != EEXIST) {
-        give_up(image);
+    if (mkdir(snapshot, 0700) != 0 && errno != EEXIST) {
+        give_up(snapshot);
     }
-    image_fd = real.openat(AT_FDCWD, image, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    image_fd = real.openat(AT_FDCWD, snapshot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (image_fd < 0) {
-        give_up(image);
+        give_up(snapshot);
     }
     objects_fd = image_folder("objects");
     names_fd = image_folder("names");
@@ -511,9 +511,9 @@ void image_start(void)
     REAL(X)
 #undef X
     const char *data = getenv("SLUICE_FORGET_DATA");
-    const char *image = getenv("SLUICE_FORGET_IMAGE");
+    const char *snapshot = getenv("SLUICE_FORGET_IMAGE");
     const char *stats_path = getenv("SLUICE_FORGET_STATS");
-    if (data == NULL || image == NULL) {
+    if (data == NULL || snapshot == NULL) {
         return;
     }
     if (mkdir(data, 0700) != 0 && errno != EEXIST) {
@@ -526,5 +526,5 @@ void image_start(void)
     if (stats_path != NULL) {
         stats_open(stats_path);
     }
-    image_open(image);
+    image_open(snapshot);
 }

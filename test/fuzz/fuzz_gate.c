@@ -94,14 +94,14 @@ static void draw_event(struct fuzz_input *in, struct gate_command *c)
     uint8_t some = fuzz_byte(in);
     switch (c->kind) {
     case GATE_CONFIRM:
-    case GATE_REFUSE:
+    case GATE_FAIL_ORDER:
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_EXPIRE:
         c->id = draw_order(in);
         c->item = order_id_item(c->id);
         c->time_ms = c->kind == GATE_CONFIRM ? (uint64_t)now_ms + some : 0;
-        c->reason = c->kind == GATE_REFUSE ? reasons[some % 2] : 0;
+        c->reason = c->kind == GATE_FAIL_ORDER ? reasons[some % 2] : 0;
         return;
     case GATE_RESTOCK:
     case GATE_TRANSFER_OUT:

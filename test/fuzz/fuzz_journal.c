@@ -36,7 +36,7 @@ struct piece {
     size_t len;
 };
 
-static struct image {
+static struct segment_snapshot {
     struct world world;
     uint64_t ends[BATCHES_MAX]; /* last LSN of each batch; [0] is 0 */
     struct gate_box expected[BATCHES_MAX];
@@ -48,8 +48,8 @@ static struct image {
         size_t offset;
         size_t len;
         uint64_t last_lsn;
-    } places[BATCHES_MAX];
-    size_t places_count;
+    } segment_table[BATCHES_MAX];
+    size_t segment_table_count;
 } images[2];
 
 /* ---- pieces and their checksums ---- */
@@ -90,8 +90,9 @@ static uint32_t piece_crc(struct piece piece, size_t crc_at)
 }
 
 /* Calls each() for whatever is whole by its checksum: at sectors, or in a snapshot's row. */
-static bool whole_pieces(struct ram_disk *ram, bool (*each)(struct image *, struct piece),
-                         struct image *image)
+static bool whole_pieces(struct ram_disk *ram,
+                         bool (*each)(struct segment_snapshot *, struct piece),
+                         struct segment_snapshot *image)
 {
     for (size_t i = 0; i < ram->now.count; i++) {
         const char *name = ram->now.entries[i].name;
@@ -114,14 +115,14 @@ static bool whole_pieces(struct ram_disk *ram, bool (*each)(struct image *, stru
     return true;
 }
 
-static bool note_piece(struct image *image, struct piece piece)
+static bool note_piece(struct segment_snapshot *image, struct piece piece)
 {
     CHECK(image->pieces_count < PIECES_MAX);
     image->pieces[image->pieces_count++] = piece;
     return true;
 }
 
-static bool is_original(struct image *image, struct piece piece)
+static bool is_original(struct segment_snapshot *image, struct piece piece)
 {
     for (size_t i = 0; i < image->pieces_count; i++) {
         const struct piece *original = &image->pieces[i];
@@ -138,12 +139,12 @@ static bool is_original(struct image *image, struct piece piece)
 static void on_batch(void *context, const char *file, uint64_t offset, uint64_t number,
                      uint64_t first_lsn, uint32_t records, uint32_t bytes)
 {
-    struct image *image = context;
+    struct segment_snapshot *image = context;
     if (image == NULL || image->pieces_count > 0) {
         return;
     }
-    CHECK(image->places_count < BATCHES_MAX && number <= image->batches);
-    struct place *place = &image->places[image->places_count++];
+    CHECK(image->segment_table_count < BATCHES_MAX && number <= image->batches);
+    struct place *place = &image->segment_table[image->segment_table_count++];
     (void)snprintf(place->file, sizeof(place->file), "%s", file);
     place->offset = (size_t)offset;
     place->len = JOURNAL_HEAD_BYTES + bytes;
@@ -153,7 +154,7 @@ static void on_batch(void *context, const char *file, uint64_t offset, uint64_t 
 /* What is scanned was written: that is all there is to say of a record here. */
 static void on_record(void *context, uint64_t lsn, const struct gate_command *command)
 {
-    const struct image *image = context;
+    const struct segment_snapshot *image = context;
     if (image == NULL) {
         return;
     }
@@ -174,7 +175,7 @@ static void on_note(void *context, const char *file, uint64_t offset, const char
 
 static const struct journal_scan_ops scan_ops = {on_batch, on_record, on_note};
 
-static void end_batch(struct image *image)
+static void end_batch(struct segment_snapshot *image)
 {
     CHECK(image->batches + 1 < BATCHES_MAX);
     image->ends[++image->batches] = image->world.count;
@@ -191,7 +192,7 @@ static void take_snapshot(struct world *world)
     gate_box_done(&second);
 }
 
-static void image_make(struct image *image, bool snapshots)
+static void image_make(struct segment_snapshot *image, bool snapshots)
 {
     static const int sizes[] = {1, 2, 1, 3, 1, 66, 2, 1, 1, 2, 1, 2, 1};
     struct world *world = &image->world;
@@ -358,11 +359,11 @@ static void change(struct fuzz_input *in, struct ram_disk *ram)
 
 /* The last record of the last batch that still is where it was written, in a segment whose header
  * is: it was durable, and so was all before it. */
-static uint64_t last_intact(struct image *image, struct ram_disk *ram)
+static uint64_t last_intact(struct segment_snapshot *image, struct ram_disk *ram)
 {
     uint64_t last_lsn = 0;
-    for (size_t i = 0; i < image->places_count; i++) {
-        const struct place *place = &image->places[i];
+    for (size_t i = 0; i < image->segment_table_count; i++) {
+        const struct place *place = &image->segment_table[i];
         size_t size = 0;
         size_t was = 0;
         const uint8_t *now = ram_disk_bytes(ram, place->file, &size);
@@ -425,7 +426,8 @@ static void check_refused(struct trial *trial, bool forged, uint64_t writes)
 }
 
 /* Taken: the first records, all up to some batch's end, and no batch that is intact cut off. */
-static void check_taken(const struct image *image, const struct trial *trial, uint64_t intact)
+static void check_taken(const struct segment_snapshot *image, const struct trial *trial,
+                        uint64_t intact)
 {
     size_t i = 0;
     CHECK(trial->found.last_lsn >= intact);
@@ -438,7 +440,7 @@ static void check_taken(const struct image *image, const struct trial *trial, ui
 
 /* What was recovered stays: after a power cut, and, if nothing was forged, with one more record
  * behind it. */
-static void check_again(struct trial *trial, struct image *image, bool forged)
+static void check_again(struct trial *trial, struct segment_snapshot *image, bool forged)
 {
     struct gate_box first = trial->box;
     uint64_t last_lsn = trial->found.last_lsn;
@@ -482,7 +484,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     static struct trial trial;
     struct journal_found scanned;
     start();
-    struct image *image = &images[fuzz_below(&in, 2)];
+    struct segment_snapshot *image = &images[fuzz_below(&in, 2)];
     ram_disk_copy(&image->world.ram, &trial.ram);
     for (int i = 0; in.left > 0 && i < CHANGES_MAX; i++) {
         change(&in, &trial.ram);

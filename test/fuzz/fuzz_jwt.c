@@ -14,7 +14,7 @@
 
 #include <jansson.h>
 
-#include "http/token.h"
+#include "api/token.h"
 
 #define NOW_MS 1700000000000LL
 #define LEEWAY_MS 5000

@@ -14,7 +14,7 @@
 static const size_t body_bytes[GATE_KIND_COUNT] = {
     [GATE_RESERVE] = 16 + 8 + 8 + 4 + 8,
     [GATE_CONFIRM] = 16 + 8 + 8,
-    [GATE_REFUSE] = 16 + 8 + 4,
+    [GATE_FAIL_ORDER] = 16 + 8 + 4,
     [GATE_PAY] = 16 + 8,
     [GATE_CANCEL] = 16 + 8,
     [GATE_EXPIRE] = 16 + 8,

@@ -16,8 +16,8 @@
 
 #include <sodium.h>
 
+#include "api/token.h"
 #include "app/secrets.h"
-#include "http/token.h"
 
 #define MAC_TEXT (((CRYPT_HMAC_BYTES + 2) / 3) * 4)
 

@@ -176,16 +176,16 @@ static void *write_on(void *argument)
 static void run(void)
 {
     pthread_t threads[WRITERS_MAX];
-    struct ledger *ledgers[WRITERS_MAX];
+    struct ledger *ledger_backends[WRITERS_MAX];
     for (uint32_t i = 0; i < crowd.writers; i++) {
-        ledgers[i] = open_writer(i);
+        ledger_backends[i] = open_writer(i);
     }
     for (uint32_t i = 0; i < crowd.writers; i++) {
-        CHECK(pthread_create(&threads[i], NULL, write_on, ledgers[i]) == 0);
+        CHECK(pthread_create(&threads[i], NULL, write_on, ledger_backends[i]) == 0);
     }
     for (uint32_t i = 0; i < crowd.writers; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
-        ledger_mariadb_close(ledgers[i]);
+        ledger_mariadb_close(ledger_backends[i]);
     }
 }
 

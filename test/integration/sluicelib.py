@@ -681,20 +681,16 @@ class Shop:
         return response.json()
 
     def buy(self, user, ticket, qty=None, body=None):
-        """ticket: what ticket() gave, or the bare string. With several segments a buy whose home has
-        to be refilled first may be told `503 same-ticket`; then it is sent again, as by any client."""
+        """ticket: what ticket() gave, or the bare string. With several segments `503 same-ticket` (a
+        home that is being refilled) is asked again, as by any client."""
         text = ticket["ticket"] if isinstance(ticket, dict) else ticket
-        if body is None and qty is not None:
-            body = {"qty": qty}
-        answers = []
+        body = {"qty": qty} if body is None and qty is not None else body
 
-        def outcome_known():
-            answers.append(self.server.call("POST", f"/v1/buy/{text}", body,
-                                            self.server.token(user)))
-            return not SEGMENTED or not is_same_ticket(answers[-1])
+        def buy():
+            answer = self.server.call("POST", f"/v1/buy/{text}", body, self.server.token(user))
+            return None if SEGMENTED and is_same_ticket(answer) else answer
 
-        eventually(outcome_known, "the outcome of a buy")
-        return answers[-1]
+        return eventually(buy, "the outcome of a buy")
 
     def bought(self, user, ticket, qty=None):
         response = self.buy(user, ticket, qty)

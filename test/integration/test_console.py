@@ -86,7 +86,7 @@ def test_the_feed_tells_latencies_of_the_last_seconds(make_server):
         assert set(bought["recent"]) - {"window_ms"} == set(bought["latencies"]) - {"since_ms"}
 
 
-@pytest.mark.slow  # the window is ten seconds; test/unit/obs/test_recent.c has it without waiting
+@pytest.mark.slow  # the window is ten seconds; test/unit/obs/test_latency_window.c has it without waiting
 def test_the_feed_tells_nothing_older_than_the_last_seconds(make_server):
     """What happened before the window is only in what was counted since the start."""
     server = make_server()

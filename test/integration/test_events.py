@@ -203,9 +203,9 @@ def test_every_kind_is_told(stage):
     last = rows[-1][0]
     sluicelib.eventually(lambda: stage.database.rows(
         "SELECT number FROM cursors WHERE name = 'events'") == [(last,)], "the cursor")
-    teller = wait_holder(stage)
+    publisher = wait_holder(stage)
     sluicelib.eventually(lambda: b"\nsluice_events_lag 0\n" in
-                         clusterlib.Door(teller.address, teller.data).get("/metrics").body,
+                         clusterlib.Door(publisher.address, publisher.data).get("/metrics").body,
                          "no lag")
 
 

@@ -78,7 +78,7 @@ def test_a_full_disk_stops_the_promises_and_a_restart_heals(small_disk):
         assert shop.order(first, told[0])["status"] in ("QUEUED", "LOCKED")
         again = shop.buy(first, tickets[0])
         assert again.status in (200, 202) and again.json()["order_id"] == told[0]
-        eventually(lambda: "journal.latched" in server.log(), "the operator to be told")
+        eventually(lambda: "journal.failed" in server.log(), "the operator to be told")
 
         server.kill()
         os.unlink(filler)

@@ -194,7 +194,7 @@ class Sale:
         return self.server.log().count("ledger.batch_failed")
 
     def caught_up(self):
-        return self.server.log().count("office.caught_up")
+        return self.server.log().count("ledger_writer.caught_up")
 
     def check(self):
         report = self.rush.result()

@@ -54,7 +54,7 @@ class Till:
     def metric(self, name):
         text = self.server.beside().call("GET", "/metrics").body.decode()
         return sum(float(line.split()[-1]) for line in text.splitlines()
-                   if line.startswith(f"sluice_teller_{name}_total"))
+                   if line.startswith(f"sluice_payment_consumer_{name}_total"))
 
     def lot(self, **more):
         """Open, and known to be so at the gate, which on a busy machine takes a moment."""
@@ -126,7 +126,7 @@ def test_what_is_refused_for_good_is_kept_with_its_code(make_server):
     # Nothing of it happened: stock, orders; and each was told to the log.
     till.shop.wait_counters(lot.item, 18, 1, 1)
     till.shop.wait_counters(short.item, 20, 0, 0)
-    assert till.server.log().count("teller.refused") == 7
+    assert till.server.log().count("payment_consumer.refused") == 7
     # The order that was paid wrongly can still be paid rightly.
     till.send(payment("right", other, 700))
     till.shop.wait_counters(lot.item, 18, 0, 2)

@@ -43,7 +43,7 @@
 
 enum stage { STAGE_OUT, STAGE_ASKED, STAGE_STREAM, STAGE_DONE };
 /* In the order they may be told in; whatever is at the end is final. */
-enum told { TOLD_NOTHING, TOLD_QUEUED, TOLD_LOCKED, TOLD_FINAL };
+enum told { ANSWER_NONE, TOLD_QUEUED, TOLD_LOCKED, TOLD_FINAL };
 
 struct watcher {
     char order[ID_BYTES + 1];
@@ -64,7 +64,7 @@ static struct {
     struct watcher *watchers;
     size_t count, out, watching, done, under_way, refused, returned;
     size_t next; /* where to look for one that is out */
-    struct sockaddr_in source, front, other;
+    struct sockaddr_in source, worker, other;
     int64_t pay_ms;
     int epoll;
 } crowd;
@@ -116,7 +116,7 @@ static void try_later(struct watcher *w)
 }
 
 /* A connection takes the request at once: its buffer is empty and larger. */
-static void ask(struct watcher *w)
+static void request(struct watcher *w)
 {
     char request[1024];
     char last[48] = "";
@@ -136,7 +136,7 @@ static void ask(struct watcher *w)
 
 static void come(struct watcher *w)
 {
-    const struct sockaddr_in *to = w->elsewhere ? &crowd.other : &crowd.front;
+    const struct sockaddr_in *to = w->elsewhere ? &crowd.other : &crowd.worker;
     w->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (w->fd < 0) {
         give_up("socket");
@@ -158,7 +158,7 @@ static void come(struct watcher *w)
     if (epoll_ctl(crowd.epoll, EPOLL_CTL_ADD, w->fd, &event) != 0) {
         give_up("epoll_ctl");
     }
-    ask(w);
+    request(w);
 }
 
 static void come_all(void)
@@ -192,7 +192,7 @@ static enum told told_of(const char *status)
 
 static void count_watching(struct watcher *w)
 {
-    if (!w->watches && w->told != TOLD_NOTHING && !w->comes_back_queued) {
+    if (!w->watches && w->told != ANSWER_NONE && !w->comes_back_queued) {
         w->watches = true;
         if (++crowd.watching == crowd.count) {
             (void)printf("watching %zu\n", crowd.count);
@@ -377,7 +377,7 @@ int main(int argc, char **argv)
     (void)setrlimit(RLIMIT_NOFILE, &files);
     read_watchers(argv[1], strtoul(argv[5], NULL, 10));
     crowd.source = address_of(argv[2], "0");
-    crowd.front = address_of("127.0.0.1", argv[3]);
+    crowd.worker = address_of("127.0.0.1", argv[3]);
     crowd.other = address_of("127.0.0.1", argv[4]);
     crowd.pay_ms = strtoll(argv[6], NULL, 10);
     crowd.epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -46,7 +46,7 @@ enum fate { NOBODY, ASKED, WON, REFUSED, UNKNOWN };
 static const char *const fates[] = {"nobody", "asked", "won", "refused", "unknown"};
 
 struct buyer {
-    struct gate_ask ask;
+    struct gate_request request;
     enum fate fate;
     uint64_t epoch; /* when asked */
 };
@@ -70,11 +70,11 @@ static int64_t now_us(void)
 
 /* ---- buying ---- */
 
-static void settle(struct probe *probe, struct gate_ask *ask)
+static void settle(struct probe *probe, struct gate_request *request)
 {
-    struct buyer *buyer = ask->owner;
+    struct buyer *buyer = request->owner;
     probe->in_flight--;
-    switch (ask->refusal) {
+    switch (request->refusal) {
     case REFUSAL_NONE:
         buyer->fate = WON;
         break;
@@ -87,38 +87,38 @@ static void settle(struct probe *probe, struct gate_ask *ask)
         buyer->fate = UNKNOWN;
         break;
     default:
-        (void)fprintf(stderr, "user %llu: refusal %d\n", (unsigned long long)ask->user,
-                      (int)ask->refusal);
+        (void)fprintf(stderr, "user %llu: refusal %d\n", (unsigned long long)request->user,
+                      (int)request->refusal);
         exit(3);
     }
 }
 
-static void ask(struct probe *probe, struct buyer *buyer, uint64_t user)
+static void request(struct probe *probe, struct buyer *buyer, uint64_t user)
 {
     uint32_t segment = segment_home(user, probe->count);
-    buyer->ask = (struct gate_ask){.question = ASK_BUY,
-                                   .id = order_id_once(ITEM, user, 0),
-                                   .user = user,
-                                   .item = ITEM,
-                                   .qty = 1,
-                                   .segment = segment,
-                                   .ticket_expires_ms = TIME_MAX_MS,
-                                   .now_ms = clock_wall_ms(clock_posix()),
-                                   .owner = buyer};
+    buyer->request = (struct gate_request){.kind = GATE_REQUEST_BUY,
+                                           .id = order_id_once(ITEM, user, 0),
+                                           .user = user,
+                                           .item = ITEM,
+                                           .qty = 1,
+                                           .segment = segment,
+                                           .ticket_expires_ms = TIME_MAX_MS,
+                                           .now_ms = clock_wall_ms(clock_posix()),
+                                           .owner = buyer};
     if (buyer->fate == NOBODY) {
         buyer->fate = ASKED;
     }
     buyer->epoch = probe->epochs[segment];
     probe->in_flight++;
-    if (gate_submit(redis_gate_port(probe->gate), &buyer->ask) == GATE_ANSWERED) {
-        settle(probe, &buyer->ask);
+    if (gate_submit(redis_gate_port(probe->gate), &buyer->request) == GATE_ANSWERED) {
+        settle(probe, &buyer->request);
     }
 }
 
 static void buy_new(struct probe *probe)
 {
     CHECK(probe->bought < BUYERS_MAX);
-    ask(probe, &probe->buyers[probe->bought], probe->bought + 1);
+    request(probe, &probe->buyers[probe->bought], probe->bought + 1);
     probe->bought++;
 }
 
@@ -131,10 +131,10 @@ static void turn(struct probe *probe, int wait_ms)
     int wait = next_us == INT64_MAX || left_ms > wait_ms ? wait_ms : left_ms < 0 ? 0 : (int)left_ms;
     struct pollfd fds[] = {{.fd = redis_gate_fd(probe->gate, 0), .events = POLLIN}};
     (void)poll(fds, 1, wait);
-    for (struct gate_ask *ask = gate_collect(port, 0); ask != NULL;) {
-        struct gate_ask *next = ask->next;
-        settle(probe, ask);
-        ask = next;
+    for (struct gate_request *request = gate_collect(port, 0); request != NULL;) {
+        struct gate_request *next = request->next;
+        settle(probe, request);
+        request = next;
     }
 }
 
@@ -183,7 +183,7 @@ static void again(struct probe *probe, uint64_t rounds)
         }
         for (uint32_t i = probe->told; i < probe->bought; i++) {
             if (probe->buyers[i].fate == UNKNOWN) {
-                ask(probe, &probe->buyers[i], probe->buyers[i].ask.user);
+                request(probe, &probe->buyers[i], probe->buyers[i].request.user);
                 while (probe->in_flight >= WINDOW) {
                     turn(probe, 10);
                 }
@@ -269,8 +269,8 @@ static void tell(struct probe *probe)
         if (buyer->fate == ASKED) {
             break; /* the next time */
         }
-        (void)printf("%s[%llu, %u, %llu, \"%s\"]", between, (unsigned long long)buyer->ask.user,
-                     buyer->ask.segment, (unsigned long long)buyer->epoch, fates[buyer->fate]);
+        (void)printf("%s[%llu, %u, %llu, \"%s\"]", between, (unsigned long long)buyer->request.user,
+                     buyer->request.segment, (unsigned long long)buyer->epoch, fates[buyer->fate]);
         between = ", ";
     }
     (void)printf("]\n");

@@ -307,8 +307,8 @@ bool crowd_idle(const struct sim *sim)
 
 static void make_settings(struct sim *sim)
 {
-    struct front_settings *settings = &sim->settings;
-    *settings = (struct front_settings){
+    struct api_settings *settings = &sim->settings;
+    *settings = (struct api_settings){
         .number = 1,
         .admin_token = "operators-only",
         .webhook_key_len = 32,

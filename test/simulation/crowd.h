@@ -81,7 +81,7 @@ int head_read(const char *bytes, size_t n, struct head *ret_head, const char **r
 /* The body of an answer. */
 int answer_read(const struct sim_request *request, const struct head *head, struct span body,
                 struct sim_answer *ret_answer, const char **ret_why);
-int told_read(struct span json, struct sim_told *ret_told);
+int told_read(struct span json, struct sim_told *ret_answer);
 int numbers_read(struct span json, struct sim_answer *ret_answer);
 void answer_done(struct sim_answer *answer);
 /* The ticket text of a TICKET answer, TICKET_TEXT long; into the purchase. */

@@ -89,24 +89,25 @@ static bool get_count(const json_t *object, const char *name, uint64_t *ret_coun
     return got && number >= 0;
 }
 
-static bool get_order(const json_t *object, struct sim_told *ret_told)
+static bool get_order(const json_t *object, struct sim_told *ret_answer)
 {
     char id[ORDER_ID_TEXT + 1];
     char status[16];
     int64_t number = 0;
-    *ret_told = (struct sim_told){.amount_cents = -1};
+    *ret_answer = (struct sim_told){.amount_cents = -1};
     if (!get_text(object, "order_id", id, sizeof(id)) ||
-        order_id_parse(span_of(id), &ret_told->id) != 0 ||
+        order_id_parse(span_of(id), &ret_answer->id) != 0 ||
         !get_text(object, "status", status, sizeof(status)) ||
-        order_state_parse(span_of(status), &ret_told->state) != 0) {
+        order_state_parse(span_of(status), &ret_answer->state) != 0) {
         return false;
     }
-    ret_told->item = get_number(object, "item_id", &number) ? (uint64_t)number : 0;
-    ret_told->qty = get_number(object, "qty", &number) ? (uint32_t)number : 0;
-    ret_told->has_reason = get_text(object, "reason", ret_told->reason, sizeof(ret_told->reason));
-    (void)get_number(object, "pay_by_ms", &ret_told->pay_by_ms);
-    (void)get_number(object, "created_at_ms", &ret_told->created_at_ms);
-    (void)get_number(object, "amount_cents", &ret_told->amount_cents);
+    ret_answer->item = get_number(object, "item_id", &number) ? (uint64_t)number : 0;
+    ret_answer->qty = get_number(object, "qty", &number) ? (uint32_t)number : 0;
+    ret_answer->has_reason =
+        get_text(object, "reason", ret_answer->reason, sizeof(ret_answer->reason));
+    (void)get_number(object, "pay_by_ms", &ret_answer->pay_by_ms);
+    (void)get_number(object, "created_at_ms", &ret_answer->created_at_ms);
+    (void)get_number(object, "amount_cents", &ret_answer->amount_cents);
     return true;
 }
 
@@ -120,10 +121,10 @@ static bool get_numbers(const json_t *object, struct sim_answer *answer)
     return answer->has_numbers;
 }
 
-int told_read(struct span text, struct sim_told *ret_told)
+int told_read(struct span text, struct sim_told *ret_answer)
 {
     json_t *object = json_loadb(text.at, text.len, JSON_REJECT_DUPLICATES, NULL);
-    bool good = object != NULL && get_order(object, ret_told);
+    bool good = object != NULL && get_order(object, ret_answer);
     json_decref(object);
     return good ? 0 : -1;
 }

@@ -96,7 +96,8 @@ struct try_asks {
     bool report;
     bool count_notes;
 };
-void driver_try(const struct sim_options *options, struct try_asks asks, struct outcome *ret_out);
+void driver_try(const struct sim_options *options, struct try_asks requests,
+                struct outcome *ret_out);
 void outcome_done(struct outcome *outcome);
 
 /* The smallest options found under which the seed still breaks the same promise. */

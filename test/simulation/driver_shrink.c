@@ -106,27 +106,27 @@ char *tail_of(int fd, size_t bytes)
 /* ---- a try ---- */
 
 /* What child and parent share. */
-struct desk {
+struct mailbox {
     struct sim_result result;
     bool returned;
 };
 
-static _Noreturn void child(struct sim_options options, struct try_asks asks, struct desk *desk,
-                            int said, int traced)
+static _Noreturn void child(struct sim_options options, struct try_asks requests,
+                            struct mailbox *mailbox, int said, int traced)
 {
-    FILE *report = asks.report ? fdopen(said, "a") : NULL;
+    FILE *report = requests.report ? fdopen(said, "a") : NULL;
     struct sim_result result = {0};
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)dup2(said, STDERR_FILENO);
     (void)dup2(traced, STDOUT_FILENO);
     (void)setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* the last note before a crash counts, too */
-    options.trace = asks.count_notes;
+    options.trace = requests.count_notes;
     hang_guard(true);
     sim_run(&options, &result, report);
     hang_guard(false);
     (void)fflush(NULL);
-    desk->result = result;
-    desk->returned = true;
+    mailbox->result = result;
+    mailbox->returned = true;
     _exit(0);
 }
 
@@ -175,11 +175,12 @@ static void wait_for(pid_t pid, int *ret_status)
     CHECK(done == pid);
 }
 
-void driver_try(const struct sim_options *options, struct try_asks asks, struct outcome *ret_out)
+void driver_try(const struct sim_options *options, struct try_asks requests,
+                struct outcome *ret_out)
 {
-    struct desk *desk =
-        mmap(NULL, sizeof(*desk), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(desk != MAP_FAILED);
+    struct mailbox *mailbox =
+        mmap(NULL, sizeof(*mailbox), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(mailbox != MAP_FAILED);
     int said = scratch_file();
     int traced = scratch_file();
     int status = 0;
@@ -187,29 +188,29 @@ void driver_try(const struct sim_options *options, struct try_asks asks, struct 
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        child(*options, asks, desk, said, traced);
+        child(*options, requests, mailbox, said, traced);
     }
     wait_for(pid, &status);
     sim_ledger_clean(pid);
     char text[160];
     const char *death = death_of(status, text, sizeof(text));
     *ret_out = (struct outcome){.broken = true};
-    if (death != NULL || !desk->returned) {
+    if (death != NULL || !mailbox->returned) {
         ret_out->said = last_words(traced, said);
         ret_out->promise = PROMISE_CRASH;
         (void)snprintf(ret_out->what, sizeof(ret_out->what), "%s",
                        death != NULL ? death : "ended before the seed did");
     } else {
         ret_out->said = tail_of(said, SAID_BYTES);
-        ret_out->result = desk->result;
-        ret_out->broken = desk->result.broken;
-        ret_out->promise = desk->result.promise;
-        memcpy(ret_out->what, desk->result.what, sizeof(ret_out->what));
+        ret_out->result = mailbox->result;
+        ret_out->broken = mailbox->result.broken;
+        ret_out->promise = mailbox->result.promise;
+        memcpy(ret_out->what, mailbox->result.what, sizeof(ret_out->what));
     }
-    ret_out->notes = asks.count_notes ? count_lines(traced) : 0;
+    ret_out->notes = requests.count_notes ? count_lines(traced) : 0;
     (void)close(said);
     (void)close(traced);
-    (void)munmap(desk, sizeof(*desk));
+    (void)munmap(mailbox, sizeof(*mailbox));
 }
 
 void outcome_done(struct outcome *outcome)

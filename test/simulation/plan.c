@@ -88,7 +88,7 @@ void plan_draw(struct sim *sim)
     plan->turn_us = sim_between(sim, 5, 200);
     plan->disk_us =
         sim_chance(sim, 200) ? sim_between(sim, 1000, 20000) : sim_between(sim, 50, 800);
-    plan->office_us = sim_between(sim, 100, 5000);
+    plan->ledger_writer_us = sim_between(sim, 100, 5000);
     plan->janitor_us = sim_between(sim, 20000, 400000);
     plan->interleave = (uint32_t)sim_below(sim, 500);
     plan->sqlite = sim_chance(sim, 150);
@@ -132,7 +132,7 @@ static void ledger_up(struct sim *sim, uint32_t unused, uint64_t a)
     (void)unused;
     (void)a;
     sim->writer.down = sim->reader.down = false;
-    sim_disturb(sim, 8000000); /* the office tries again with growing pauses */
+    sim_disturb(sim, 8000000); /* the ledger writer tries again with growing pauses */
     sim_note(sim, "the ledger is back", 0, 0, 0);
 }
 

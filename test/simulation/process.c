@@ -18,14 +18,14 @@
 #define LOOP_SLEEP_US 1000000
 #define DRAIN_US 5000000
 
-enum { PAUSED_LOOPS, PAUSED_JOURNAL, PAUSED_OFFICE, PAUSED_CLERK, PAUSED_JANITOR };
+enum { PAUSED_LOOPS, PAUSED_JOURNAL, PAUSED_LEDGER_WRITER, PAUSED_LEDGER_READER, PAUSED_JANITOR };
 
 static struct sim *running; /* whose threads sched_yield lets run */
 
 static void run_turn(struct sim *sim, uint32_t loop, uint64_t generation);
 static void run_flush(struct sim *sim, uint32_t unused, uint64_t generation);
-static void run_office(struct sim *sim, uint32_t unused, uint64_t generation);
-static void run_clerk(struct sim *sim, uint32_t unused, uint64_t generation);
+static void run_ledger_writer(struct sim *sim, uint32_t unused, uint64_t generation);
+static void run_ledger_reader(struct sim *sim, uint32_t unused, uint64_t generation);
 static void run_janitor(struct sim *sim, uint32_t unused, uint64_t generation);
 static void died(struct sim *sim);
 
@@ -51,13 +51,13 @@ void process_turn_soon(struct sim *sim, uint32_t number, int64_t delay_us)
     }
 }
 
-static void office_soon(struct sim *sim, int64_t delay_us)
+static void ledger_writer_soon(struct sim *sim, int64_t delay_us)
 {
     struct process *process = &sim->process;
-    delay_us = not_paused(sim, PAUSED_OFFICE, delay_us);
-    if (sim->now_us + delay_us < process->office_at_us) {
-        process->office_at_us = sim->now_us + delay_us;
-        (void)sim_after(sim, delay_us, "office", run_office, 0, process->generation);
+    delay_us = not_paused(sim, PAUSED_LEDGER_WRITER, delay_us);
+    if (sim->now_us + delay_us < process->ledger_writer_at_us) {
+        process->ledger_writer_at_us = sim->now_us + delay_us;
+        (void)sim_after(sim, delay_us, "ledger writer", run_ledger_writer, 0, process->generation);
     }
 }
 
@@ -66,7 +66,7 @@ static void flush_soon(struct sim *sim)
 {
     struct process *process = &sim->process;
     struct journal *journal = process->parts->journal;
-    if (process->flush_event == 0 && !journal_latched(journal) &&
+    if (process->flush_event == 0 && !journal_failed(journal) &&
         journal_last_lsn(journal) > journal_durable_lsn(journal)) {
         int64_t delay = not_paused(sim, PAUSED_JOURNAL, sim_about(sim, sim->plan.disk_us));
         process->flush_event = sim_after(sim, delay, "flush", run_flush, 0, process->generation);
@@ -94,7 +94,7 @@ static void step_done(struct sim *sim)
         paused = paused || process->paused_until_us[i] > sim->now_us;
     }
     bool disturbed = paused || sim->now_us < sim->disturbed_until_us || sim->writer.down ||
-                     sim->writer.pending != NULL || (up && view.latched) ||
+                     sim->writer.pending != NULL || (up && view.failed) ||
                      process->state == PROCESS_DRAINING;
     referee_step(sim->referee, up ? &view : NULL, sim_clock_boot_us(sim), disturbed);
 }
@@ -111,13 +111,13 @@ static void stopped(struct sim *sim);
 
 static void take_turn(struct sim *sim, struct sim_loop *loop)
 {
-    struct waker *waker = engine_waker(sim->process.parts->engine, loop->number);
+    struct waker *waker = embedded_gate_waker(sim->process.parts->engine, loop->number);
     loop->turn_at_us = INT64_MAX;
     if (loop->slept) {
         waker_awake(waker);
         loop->slept = false;
     }
-    bool more = front_turn(sim->process.parts->fronts[loop->number], LOOP_SLEEP_US);
+    bool more = api_worker_iterate(sim->process.parts->workers[loop->number], LOOP_SLEEP_US);
     sim_gate_count(sim);
     if (!more) {
         loop->ended = true;
@@ -127,11 +127,12 @@ static void take_turn(struct sim *sim, struct sim_loop *loop)
         process_turn_soon(sim, loop->number, loop->sleep_us);
     } else {
         process_turn_soon(sim, loop->number, sim_about(sim, sim->plan.turn_us));
-        office_soon(sim, sim_about(sim, sim->plan.office_us));
-        if (sim->process.clerk_event == 0) {
-            int64_t delay = not_paused(sim, PAUSED_CLERK, sim_about(sim, sim->plan.office_us));
-            sim->process.clerk_event =
-                sim_after(sim, delay, "clerk", run_clerk, 0, sim->process.generation);
+        ledger_writer_soon(sim, sim_about(sim, sim->plan.ledger_writer_us));
+        if (sim->process.ledger_reader_event == 0) {
+            int64_t delay =
+                not_paused(sim, PAUSED_LEDGER_READER, sim_about(sim, sim->plan.ledger_writer_us));
+            sim->process.ledger_reader_event = sim_after(
+                sim, delay, "ledger reader", run_ledger_reader, 0, sim->process.generation);
         }
     }
     flush_soon(sim);
@@ -186,8 +187,8 @@ static void flush(struct sim *sim)
     }
 }
 
-/* A latched journal heals by a restart; whoever operates the server gives it one. */
-static void restart_latched(struct sim *sim, uint32_t unused, uint64_t generation)
+/* A failed journal heals by a restart; whoever operates the server gives it one. */
+static void restart_failed(struct sim *sim, uint32_t unused, uint64_t generation)
 {
     (void)unused;
     if (!is_now(sim, generation)) {
@@ -222,46 +223,47 @@ static void run_flush(struct sim *sim, uint32_t unused, uint64_t generation)
     if (!process->dead) {
         if (process_latched(sim) && !process->was_latched) {
             process->was_latched = true;
-            sim_note(sim, "the journal has latched", 0, 0, 0);
-            (void)sim_after(sim, sim_about(sim, 400000), "restart of the latched", restart_latched,
-                            0, generation);
+            sim_note(sim, "the journal has failed", 0, 0, 0);
+            (void)sim_after(sim, sim_about(sim, 400000), "restart after the failure",
+                            restart_failed, 0, generation);
         }
         flush_soon(sim);
-        office_soon(sim, sim_about(sim, sim->plan.office_us));
+        ledger_writer_soon(sim, sim_about(sim, sim->plan.ledger_writer_us));
     }
     step_done(sim);
 }
 
-static void take_office_turn(struct sim *sim)
+static void take_ledger_writer_iterate(struct sim *sim)
 {
     struct process *process = &sim->process;
     int64_t sleep_us = 0;
-    process->office_at_us = INT64_MAX;
-    process->office_inside = true;
-    office_turn(process->parts->office, &sleep_us);
-    process->office_inside = false;
+    process->ledger_writer_at_us = INT64_MAX;
+    process->ledger_writer_inside = true;
+    ledger_writer_iterate(process->parts->ledger_writer, &sleep_us);
+    process->ledger_writer_inside = false;
     if (!process->dead) {
         flush_soon(sim);
-        office_soon(sim, sleep_us > 0 ? sleep_us : sim_about(sim, sim->plan.office_us));
+        ledger_writer_soon(sim,
+                           sleep_us > 0 ? sleep_us : sim_about(sim, sim->plan.ledger_writer_us));
     }
 }
 
-static void run_office(struct sim *sim, uint32_t unused, uint64_t generation)
+static void run_ledger_writer(struct sim *sim, uint32_t unused, uint64_t generation)
 {
     (void)unused;
-    if (!is_now(sim, generation) || sim->process.office_at_us != sim->now_us) {
+    if (!is_now(sim, generation) || sim->process.ledger_writer_at_us != sim->now_us) {
         return;
     }
-    take_office_turn(sim);
+    take_ledger_writer_iterate(sim);
     step_done(sim);
 }
 
-static void run_clerk(struct sim *sim, uint32_t unused, uint64_t generation)
+static void run_ledger_reader(struct sim *sim, uint32_t unused, uint64_t generation)
 {
     (void)unused;
     if (is_now(sim, generation)) {
-        sim->process.clerk_event = 0;
-        clerk_turn(sim->process.parts->clerk);
+        sim->process.ledger_reader_event = 0;
+        ledger_reader_iterate(sim->process.parts->ledger_reader);
     }
 }
 
@@ -273,7 +275,7 @@ static void run_janitor(struct sim *sim, uint32_t unused, uint64_t generation)
         return;
     }
     process->busy = true;
-    janitor_turn(&process->parts->janitor);
+    janitor_iterate(&process->parts->janitor);
     process->busy = false;
     if (!process->dead) {
         int64_t delay = not_paused(sim, PAUSED_JANITOR, sim_about(sim, sim->plan.janitor_us));
@@ -295,28 +297,28 @@ void process_interleave(struct sim *sim)
     if (sim_chance(sim, 700)) {
         sim_note(sim, "meanwhile a turn", loop->number, 0, 0);
         take_turn(sim, loop);
-    } else if (!process->office_inside && journal_has_room(process->parts->journal, 1500)) {
-        sim_note(sim, "meanwhile the office", 0, 0, 0);
-        take_office_turn(sim);
+    } else if (!process->ledger_writer_inside && journal_has_room(process->parts->journal, 1500)) {
+        sim_note(sim, "meanwhile the ledger writer", 0, 0, 0);
+        take_ledger_writer_iterate(sim);
     }
     process->nested = false;
 }
 
-/* The office lets the journal's thread run when the journal's buffer is full. */
+/* The ledger writer lets the journal's thread run when the journal's buffer is full. */
 int sched_yield(void)
 {
     if (running == NULL) { /* a sanitizer's, at the end of the program */
         return 0;
     }
     CHECK(running->process.parts != NULL);
-    sim_note(running, "the office waits for the journal", 0, 0, 0);
+    sim_note(running, "the ledger writer waits for the journal", 0, 0, 0);
     flush(running);
     return 0;
 }
 
 bool process_latched(const struct sim *sim)
 {
-    return sim->process.state != PROCESS_DOWN && journal_latched(sim->process.parts->journal);
+    return sim->process.state != PROCESS_DOWN && journal_failed(sim->process.parts->journal);
 }
 
 void process_view(struct sim *sim, struct referee_view *ret_view)
@@ -325,7 +327,7 @@ void process_view(struct sim *sim, struct referee_view *ret_view)
     *ret_view = (struct referee_view){.gate = &parts->gate,
                                       .last_lsn = journal_last_lsn(parts->journal),
                                       .durable_lsn = journal_durable_lsn(parts->journal),
-                                      .latched = journal_latched(parts->journal)};
+                                      .failed = journal_failed(parts->journal)};
 }
 
 /* ---- start ---- */
@@ -365,9 +367,9 @@ static int open_parts(struct sim *sim)
     struct assembly_options options = {
         .sizes = plan->sizes,
         .journal = {.segment_bytes = plan->segment_bytes, .buffer_bytes = plan->buffer_bytes},
-        .office = {.batch_max = plan->batch_max,
-                   .tick_ms = plan->tick_ms,
-                   .board_keep_ms = plan->board_keep_ms},
+        .ledger_writer = {.batch_max = plan->batch_max,
+                          .tick_ms = plan->tick_ms,
+                          .board_keep_ms = plan->board_keep_ms},
         .loops = plan->loops};
     struct ram_disk *copy = NULL;
     if (sim_chance(sim, 300) && sim->disk_dies_at == 0 && sim->disk_fail < 0 &&
@@ -396,7 +398,7 @@ static int start_parts(struct sim *sim)
     process->parts = calloc(1, sizeof(*process->parts));
     process->settings = calloc(1, sizeof(*process->settings));
     CHECK(process->parts != NULL && process->settings != NULL);
-    struct front_shared *shared = &process->parts->shared;
+    struct api_shared *shared = &process->parts->shared;
     *process->settings = sim->settings;
     atomic_store(&shared->settings, process->settings);
     shared->tokens_remembered = 32;
@@ -406,7 +408,7 @@ static int start_parts(struct sim *sim)
     }
     for (uint32_t i = 0; error == 0 && i < sim->plan.loops; i++) {
         error =
-            assembly_front(process->parts, i, &sim->loops[i].net, wake_loop, &sim->loops[i].net);
+            assembly_worker(process->parts, i, &sim->loops[i].net, wake_loop, &sim->loops[i].net);
     }
     if (error == 0) {
         assembly_ready(process->parts);
@@ -462,8 +464,8 @@ void process_start(struct sim *sim)
     running = sim;
     process->state = PROCESS_UP;
     process->generation++;
-    process->flush_event = process->clerk_event = 0;
-    process->office_at_us = INT64_MAX;
+    process->flush_event = process->ledger_reader_event = 0;
+    process->ledger_writer_at_us = INT64_MAX;
     process->was_latched = false;
     memset(process->paused_until_us, 0, sizeof(process->paused_until_us));
     for (uint32_t i = 0; i < sim->plan.loops; i++) {
@@ -492,7 +494,7 @@ void process_start(struct sim *sim)
     (void)sim_after(sim, sim_about(sim, sim->plan.janitor_us), "janitor", run_janitor, 0,
                     process->generation);
     flush_soon(sim);
-    office_soon(sim, sim_about(sim, sim->plan.office_us));
+    ledger_writer_soon(sim, sim_about(sim, sim->plan.ledger_writer_us));
 }
 
 /* ---- end ---- */
@@ -509,7 +511,7 @@ void process_free(struct sim *sim)
     }
     process->state = PROCESS_DOWN;
     process->generation++;
-    process->dead = process->busy = process->nested = process->office_inside = false;
+    process->dead = process->busy = process->nested = process->ledger_writer_inside = false;
     running = NULL;
     sim_ledger_forget(sim);
     sim_gate_forget(sim);
@@ -577,10 +579,10 @@ static void stopped(struct sim *sim)
 {
     struct process *process = &sim->process;
     bool wrote = false;
-    process->office_inside = true;
-    office_stop(process->parts->office);
-    office_run(process->parts->office);
-    process->office_inside = false;
+    process->ledger_writer_inside = true;
+    ledger_writer_stop(process->parts->ledger_writer);
+    ledger_writer_run(process->parts->ledger_writer);
+    process->ledger_writer_inside = false;
     journal_stop(process->parts->journal);
     (void)journal_wait(process->parts->journal);
     (void)journal_flush(process->parts->journal, &wrote);

@@ -55,7 +55,7 @@ void promise_04_booked(struct referee *r, const struct ref_order *order, const s
 static bool asked_by(const struct ref_order *order, uint64_t user)
 {
     for (uint32_t i = 0; i < order->asks_count; i++) {
-        if (order->asks[i].user == user) {
+        if (order->requests[i].user == user) {
             return true;
         }
     }

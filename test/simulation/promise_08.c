@@ -5,7 +5,7 @@
  * Checked in the truth: pay_by is the booking's time and the sale's term; an order expires only
  * LOCKED (so once) and at or after pay_by, is paid only before; a payment told `expired` never pays
  * afterwards. The ledger refuses nothing it had to do. Soon: while nothing disturbs the server, not
- * later than SOON_MS after the deadline. After a disturbance the office's longest pause between two
+ * later than SOON_MS after the deadline. After a disturbance the ledger writer's longest pause between two
  * tries (5 s) may still run.
  */
 #include "referee_private.h"

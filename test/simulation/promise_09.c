@@ -111,7 +111,7 @@ static uint64_t may_hold(const struct ref_order *order, uint64_t since)
     }
     uint64_t most = order->asked_otherwise ? QTY_MAX : 0;
     for (uint32_t i = 0; i < order->asks_count; i++) {
-        most = order->asks[i].qty > most ? order->asks[i].qty : most;
+        most = order->requests[i].qty > most ? order->requests[i].qty : most;
     }
     return most;
 }

@@ -9,7 +9,7 @@
 
 #define LLU(x) ((unsigned long long)(x))
 #define SOON_MS 3000
-#define HEAL_MS 8000 /* the office's longest pause between two tries is 5 s */
+#define HEAL_MS 8000 /* the ledger writer's longest pause between two tries is 5 s */
 
 void promise_13_step(struct referee *r)
 {

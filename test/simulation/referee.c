@@ -80,7 +80,7 @@ static void sent_buy(struct referee *r, const struct sim_request *request)
         order->asked_otherwise = true;
         return;
     }
-    order->asks[order->asks_count++] = (struct ref_ask){request->user, request->qty};
+    order->requests[order->asks_count++] = (struct ref_ask){request->user, request->qty};
 }
 
 static uint64_t pay_hash(const struct sim_request *request)
@@ -354,7 +354,7 @@ void referee_step(struct referee *r, const struct referee_view *view, int64_t bo
     r->view = *view;
     r->boot_us = boot_us;
     r->durable_lsn = view->durable_lsn;
-    if (disturbed || view->latched) {
+    if (disturbed || view->failed) {
         r->calm_ms = ref_inside_high(r);
     }
     ref_gate_step(r);

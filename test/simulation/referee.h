@@ -45,7 +45,7 @@ struct referee_view {
     const struct gate *gate;
     uint64_t last_lsn;
     uint64_t durable_lsn;
-    bool latched; /* the journal has latched: the server promises nothing more until a restart */
+    bool failed; /* the journal has failed: the server promises nothing more until a restart */
 };
 /* Recovered from disk and ready (the first time too). wall_ms: the wall clock the server read at
  * this start; boot_us: its boot clock then. */
@@ -53,7 +53,7 @@ void referee_started(struct referee *referee, const struct referee_view *view, i
                      int64_t boot_us);
 /* Killed, cut or stopped; what its clients have in flight is unheard one by one. */
 void referee_ended(struct referee *referee);
-/* After every step: a turn of a loop, a flush, a turn of the office. Cheap: O(items) at most, with
+/* After every step: a turn of a loop, a flush, a turn of the ledger writer. Cheap: O(items) at most, with
  * whatever is more expensive spread out. view NULL: the server is down. boot_us: the server's boot
  * clock now; disturbed: a fault that may delay things is on (disk, ledger, latch, paused thread). */
 void referee_step(struct referee *referee, const struct referee_view *view, int64_t boot_us,

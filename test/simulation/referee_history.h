@@ -1,6 +1,6 @@
 /*
  * Words for the referee's tests: what happens in a history, told in one line each. See
- * referee_world.h for the world they happen in. Include after cmocka.h.
+ * referee_world.h for the world they happen in. Include after <cmocka.h>.
  */
 #ifndef SLUICE_REFEREE_HISTORY_H
 #define SLUICE_REFEREE_HISTORY_H

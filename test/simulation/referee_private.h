@@ -139,7 +139,7 @@ struct ref_order {
     struct ref_buyer *buyer; /* of whoever asked first */
     struct ref_order *next_of_buyer;
     /* asked */
-    struct ref_ask asks[ASKS_MAX];
+    struct ref_ask requests[ASKS_MAX];
     uint32_t asks_count;
     bool asked_otherwise; /* more than fit */
     uint32_t buys_sent;

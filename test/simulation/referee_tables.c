@@ -219,7 +219,7 @@ bool ref_was_asked(const struct ref_order *order, uint64_t user, uint64_t item, 
         return false;
     }
     for (uint32_t i = 0; i < order->asks_count; i++) {
-        if (order->asks[i].user == user && order->asks[i].qty == qty) {
+        if (order->requests[i].user == user && order->requests[i].qty == qty) {
             return true;
         }
     }

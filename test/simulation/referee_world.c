@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "flow/apply.h"
+#include "flow/event_effects.h"
 
 int world_broken = -1;
 char world_what[400];
@@ -63,7 +63,7 @@ struct referee_view world_view(struct world *w)
         w->durable = w->lsn;
     }
     return (struct referee_view){
-        .gate = &w->gate, .last_lsn = w->lsn, .durable_lsn = w->durable, .latched = w->latched};
+        .gate = &w->gate, .last_lsn = w->lsn, .durable_lsn = w->durable, .failed = w->failed};
 }
 
 void world_step(struct world *w)
@@ -221,7 +221,7 @@ void world_commit(struct world *w, struct ledger_op *op, struct ledger_event *ev
         struct gate_command command;
         struct gate_effects effects;
         enum verdict verdict;
-        apply_command(&events[i], world_now_ms(w), &command);
+        event_effects_command(&events[i], world_now_ms(w), &command);
         do {
             verdict = gate_step(&w->gate, &command, &effects);
         } while (verdict == VERDICT_MORE);
@@ -409,7 +409,7 @@ void world_crash(struct world *w)
     w->wall_ms = world_now_ms(w) + 5;
     w->boot_us = 0;
     w->lsn = durable;
-    w->hold = w->latched = false;
+    w->hold = w->failed = false;
 }
 
 void world_start(struct world *w)

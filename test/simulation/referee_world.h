@@ -25,7 +25,7 @@ struct world {
     uint64_t lsn;
     uint64_t durable; /* follows lsn unless held */
     bool hold;        /* durable stays where it is */
-    bool latched;
+    bool failed;
     bool disturbed;
     int64_t boot_us;
     int64_t wall_ms; /* at the start of this life, with boot_us 0 */

@@ -9,14 +9,14 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "http/static.h"
 #include "obs/log.h"
+#include "pages/static.h"
 #include "plan.h"
 #include "sim_private.h"
 
-/* After healing: longer than any time to pay, any backoff of the office and any wait of a client. */
+/* After healing: longer than any time to pay, any backoff of the ledger writer and any wait of a client. */
 #define BOUND_US 60000000
-/* When all orders are final: longer than the office's longest pause between two tries, so that
+/* When all orders are final: longer than the ledger writer's longest pause between two tries, so that
  * events whose answer was lost have been read again. */
 #define SETTLE_US 8000000
 #define STEPS_MAX 5000000

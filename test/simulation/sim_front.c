@@ -9,65 +9,67 @@ static int64_t now_us(const struct sim_segments *sim)
     return clock_boot_us(sim->options.clock);
 }
 
-static void answer_buy(struct gate_ask *ask, const struct server_answer *answer)
+static void answer_buy(struct gate_request *gate_request, const struct server_answer *answer)
 {
-    ask->held = answer->effects.held;
-    ask->limit = answer->effects.limit;
-    ask->available = answer->effects.available;
-    ask->locked = answer->effects.locked;
+    gate_request->held = answer->effects.held;
+    gate_request->limit = answer->effects.limit;
+    gate_request->available = answer->effects.available;
+    gate_request->locked = answer->effects.locked;
     if (answer->verdict == VERDICT_REFUSED) {
-        ask->refusal = answer->effects.refusal;
+        gate_request->refusal = answer->effects.refusal;
         return;
     }
-    ask->existed = answer->verdict == VERDICT_SAME;
-    ask->has_order = true;
-    ask->order = answer->order;
+    gate_request->existed = answer->verdict == VERDICT_ALREADY_APPLIED;
+    gate_request->has_order = true;
+    gate_request->order = answer->order;
 }
 
-static void answer_item(const struct gate *gate, struct gate_ask *ask)
+static void answer_item(const struct gate *gate, struct gate_request *gate_request)
 {
-    uint32_t slot = gate_find_item(gate, ask->item);
+    uint32_t slot = gate_find_item(gate, gate_request->item);
     if (slot == GATE_NONE) {
-        ask->refusal = REFUSAL_NO_SUCH_ITEM;
+        gate_request->refusal = REFUSAL_NO_SUCH_ITEM;
         return;
     }
-    gate_view_item(gate, slot, &ask->view);
-    if (ask->question == ASK_ITEM) {
+    gate_view_item(gate, slot, &gate_request->view);
+    if (gate_request->kind == GATE_REQUEST_ITEM) {
         return;
     }
-    const struct gate_buyer *buyer = gate_find_buyer(gate, slot, ask->user);
+    const struct gate_buyer *buyer = gate_find_buyer(gate, slot, gate_request->user);
     if (buyer != NULL) {
-        ask->held = buyer->held;
-        ask->attempt = buyer->ended;
-        ask->barred = buyer->barred != 0;
+        gate_request->held = buyer->held;
+        gate_request->attempt = buyer->ended;
+        gate_request->barred = buyer->barred != 0;
     }
-    if (gate->items[slot].limit == 1 && ask->attempt <= ORDER_ATTEMPT_MAX) {
-        struct order_id id = order_id_once(ask->item, ask->user, ask->attempt);
-        ask->has_order = gate_find_order(gate, id) != GATE_NONE;
+    if (gate->items[slot].limit == 1 && gate_request->attempt <= ORDER_ATTEMPT_MAX) {
+        struct order_id id =
+            order_id_once(gate_request->item, gate_request->user, gate_request->attempt);
+        gate_request->has_order = gate_find_order(gate, id) != GATE_NONE;
     }
 }
 
-static void answer_order(const struct gate *gate, struct gate_ask *ask)
+static void answer_order(const struct gate *gate, struct gate_request *gate_request)
 {
-    uint32_t slot = gate_find_order(gate, ask->id);
+    uint32_t slot = gate_find_order(gate, gate_request->id);
     if (slot == GATE_NONE) {
-        ask->refusal = REFUSAL_NOT_FOUND;
+        gate_request->refusal = REFUSAL_NOT_FOUND;
         return;
     }
-    ask->has_order = true;
-    gate_view_order(gate, slot, &ask->order);
+    gate_request->has_order = true;
+    gate_view_order(gate, slot, &gate_request->order);
 }
 
 /* Runs on its server. */
-static void run_ask(const struct sim_segments *sim, struct gate_ask *ask, uint64_t epoch)
+static void run_ask(const struct sim_segments *sim, struct gate_request *gate_request,
+                    uint64_t epoch)
 {
-    const struct server *server = &sim->servers[ask->segment];
+    const struct server *server = &sim->servers[gate_request->segment];
     const struct server_state *live = &server->live;
     if (server->away) {
-        ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
         return;
     }
-    if (ask->question == ASK_BUY) {
+    if (gate_request->kind == GATE_REQUEST_BUY) {
         struct server_script script = {
             .kind = SCRIPT_CALL,
             .epoch = epoch,
@@ -75,29 +77,29 @@ static void run_ask(const struct sim_segments *sim, struct gate_ask *ask, uint64
             .floor = true,
             .outbox_max = sim->options.outbox_max,
             .command = {.kind = GATE_RESERVE,
-                        .now_ms = ask->now_ms,
-                        .id = ask->id,
-                        .user = ask->user,
-                        .item = ask->item,
-                        .qty = ask->qty,
-                        .ticket_expires_ms = (uint64_t)ask->ticket_expires_ms}};
+                        .now_ms = gate_request->now_ms,
+                        .id = gate_request->id,
+                        .user = gate_request->user,
+                        .item = gate_request->item,
+                        .qty = gate_request->qty,
+                        .ticket_expires_ms = (uint64_t)gate_request->ticket_expires_ms}};
         struct server_answer answer;
-        if (!sim_run_script(sim, ask->segment, &script, &answer) ||
+        if (!sim_run_script(sim, gate_request->segment, &script, &answer) ||
             answer.outcome != SEGMENT_DONE) {
-            ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
+            gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
         } else {
-            answer_buy(ask, &answer);
+            answer_buy(gate_request, &answer);
         }
     } else if (live->epoch == 0 || live->epoch != epoch || live->run != server->run ||
                !live->open) {
-        ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
-    } else if (ask->question == ASK_ORDER) {
-        answer_order(&live->gate, ask);
+        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+    } else if (gate_request->kind == GATE_REQUEST_ORDER) {
+        answer_order(&live->gate, gate_request);
     } else {
-        answer_item(&live->gate, ask);
+        answer_item(&live->gate, gate_request);
     }
-    if (sim_answer_lost(sim, ask->segment)) {
-        ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
+    if (sim_answer_lost(sim, gate_request->segment)) {
+        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
     }
 }
 
@@ -108,36 +110,37 @@ static int64_t later(const struct sim_segments *sim, int64_t from_us, int64_t *l
     return *last_us;
 }
 
-static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
+static enum gate_submitted submit(struct gate_port *port, struct gate_request *gate_request)
 {
-    struct front *front = (struct front *)port;
+    struct sim_front *front = (struct sim_front *)port;
     struct sim_segments *sim = front->sim;
-    CHECK(ask->segment < sim->options.segments && ask->loop < front->loops);
-    uint64_t epoch = front->epochs[ask->segment];
-    ask->next = NULL;
+    CHECK(gate_request->segment < sim->options.segments && gate_request->loop < front->loops);
+    uint64_t epoch = front->epochs[gate_request->segment];
+    gate_request->next = NULL;
     if (epoch == 0) {
-        ask->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
         return GATE_ANSWERED;
     }
-    if (sim->servers[ask->segment].away) {
-        ask->refusal = REFUSAL_DEGRADED;
+    if (sim->servers[gate_request->segment].away) {
+        gate_request->refusal = REFUSAL_DEGRADED;
         return GATE_ANSWERED;
     }
     if (sim->options.delay_us == NULL) {
-        run_ask(sim, ask, epoch);
+        run_ask(sim, gate_request, epoch);
         return GATE_ANSWERED;
     }
     struct request *request = calloc(1, sizeof(*request));
     CHECK(request != NULL);
-    *request = (struct request){.front = front, .ask = ask, .copy = *ask, .epoch = epoch};
-    request->runs_us = later(sim, now_us(sim), &front->runs_us[ask->loop]);
-    request->answers_us = later(sim, request->runs_us, &front->answers_us[ask->loop]);
+    *request = (struct request){
+        .front = front, .gate_request = gate_request, .copy = *gate_request, .epoch = epoch};
+    request->runs_us = later(sim, now_us(sim), &front->runs_us[gate_request->loop]);
+    request->answers_us = later(sim, request->runs_us, &front->answers_us[gate_request->loop]);
     struct request **end = &sim->requests;
     while (*end != NULL) {
         end = &(*end)->next;
     }
     *end = request;
-    return GATE_ASKED;
+    return GATE_PENDING;
 }
 
 void sim_segments_run(struct sim_segments *sim)
@@ -169,12 +172,12 @@ void sim_segments_run(struct sim_segments *sim)
     }
 }
 
-static struct gate_ask *collect(struct gate_port *port, uint32_t loop)
+static struct gate_request *collect(struct gate_port *port, uint32_t loop)
 {
-    struct front *front = (struct front *)port;
+    struct sim_front *front = (struct sim_front *)port;
     struct sim_segments *sim = front->sim;
-    struct gate_ask *asks = NULL;
-    struct gate_ask **end = &asks;
+    struct gate_request *gate_requests = NULL;
+    struct gate_request **end = &gate_requests;
     sim_segments_run(sim);
     struct request **link = &sim->requests;
     while (*link != NULL) {
@@ -184,22 +187,22 @@ static struct gate_ask *collect(struct gate_port *port, uint32_t loop)
             link = &request->next;
             continue;
         }
-        struct gate_ask *ask = request->ask;
-        void *owner = ask->owner;
-        *ask = request->copy;
-        ask->owner = owner;
-        ask->next = NULL;
-        *end = ask;
-        end = &ask->next;
+        struct gate_request *gate_request = request->gate_request;
+        void *owner = gate_request->owner;
+        *gate_request = request->copy;
+        gate_request->owner = owner;
+        gate_request->next = NULL;
+        *end = gate_request;
+        end = &gate_request->next;
         *link = request->next;
         free(request);
     }
-    return asks;
+    return gate_requests;
 }
 
 static int64_t flush(struct gate_port *port, uint32_t loop)
 {
-    const struct front *front = (const struct front *)port;
+    const struct sim_front *front = (const struct sim_front *)port;
     int64_t next = INT64_MAX;
     for (const struct request *r = front->sim->requests; r != NULL; r = r->next) {
         if (r->front == front && r->copy.loop == loop && r->answers_us < next) {
@@ -211,18 +214,18 @@ static int64_t flush(struct gate_port *port, uint32_t loop)
 
 static void place(struct gate_port *port, uint32_t segment, uint64_t epoch)
 {
-    struct front *front = (struct front *)port;
+    struct sim_front *front = (struct sim_front *)port;
     CHECK(segment < front->sim->options.segments);
     front->epochs[segment] = epoch;
 }
 
-static const struct gate_ops front_ops = {submit, collect, flush, place};
+static const struct gate_ops api_ops = {submit, collect, flush, place};
 
 struct gate_port *sim_segments_front(struct sim_segments *sim, uint32_t loops)
 {
-    struct front *front = calloc(1, sizeof(*front));
+    struct sim_front *front = calloc(1, sizeof(*front));
     CHECK(front != NULL && loops >= 1 && loops <= LOOPS_MAX);
-    front->port.ops = &front_ops;
+    front->port.ops = &api_ops;
     front->sim = sim;
     front->loops = loops;
     return &front->port;
@@ -230,7 +233,7 @@ struct gate_port *sim_segments_front(struct sim_segments *sim, uint32_t loops)
 
 void sim_segments_front_free(struct gate_port *port)
 {
-    struct front *front = (struct front *)port;
+    struct sim_front *front = (struct sim_front *)port;
     if (front == NULL) {
         return;
     }

@@ -1,7 +1,7 @@
 /*
  * The gate as the fronts reach it: in some seeds it answers a part of the asks later than production
  * does, in order or not, or cannot be reached and loses answers, as a gate on another machine would
- * (test/unit/http/front/late_gate.c). Everything about it is drawn from a stream of its own, so that seeds
+ * (test/unit/api/late_gate.c). Everything about it is drawn from a stream of its own, so that seeds
  * without it have the histories they had before there was one.
  */
 #include "sim_private.h"
@@ -32,7 +32,7 @@ void sim_gate_init(struct sim *sim)
 void sim_gate_start(struct sim *sim)
 {
     if (sim_fault_on(sim, FAULT_GATE_LATE) || sim_fault_on(sim, FAULT_GATE_LOST)) {
-        sim->gate.inner = engine_port(sim->process.parts->engine);
+        sim->gate.inner = embedded_gate_port(sim->process.parts->engine);
         sim->gate.last_due_us = 0; /* the boot clock may have begun anew */
         sim->process.parts->shared.gate = &sim->gate.port;
     }

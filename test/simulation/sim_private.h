@@ -75,7 +75,7 @@ struct plan {
     uint32_t cut, split, twice, lost, stall;
     int64_t net_us; /* mean delay of bytes */
     /* speeds of threads and devices */
-    int64_t turn_us, disk_us, office_us, janitor_us;
+    int64_t turn_us, disk_us, ledger_writer_us, janitor_us;
     uint32_t interleave;               /* of 1,000 disk operations in which another thread runs */
     uint32_t ledger_lost, ledger_slow; /* of 1,000 batches, while such a fault is on */
     int64_t drift_ppm;
@@ -162,13 +162,13 @@ struct process {
     bool dead; /* the machine died inside this step: nothing leaves any more */
     bool busy; /* inside journal_flush or the janitor: the disk may run other threads */
     bool nested;
-    bool office_inside;
+    bool ledger_writer_inside;
     uint64_t generation;
     struct assembly *parts;
-    struct front_settings *settings;
-    uint64_t flush_event, clerk_event; /* under way; 0: none */
-    int64_t office_at_us;
-    int64_t paused_until_us[5]; /* loops together, journal, office, clerk, janitor */
+    struct api_settings *settings;
+    uint64_t flush_event, ledger_reader_event; /* under way; 0: none */
+    int64_t ledger_writer_at_us;
+    int64_t paused_until_us[5]; /* loops together, journal, ledger writer, ledger reader, janitor */
     bool was_latched;
     uint64_t starts;
 };
@@ -203,7 +203,7 @@ struct sim {
     struct process process;
     struct sim_loop loops[SIM_LOOPS_MAX];
     struct client *clients;
-    struct front_settings settings; /* keys: the crowd signs with them */
+    struct api_settings settings; /* keys: the crowd signs with them */
     /* faults under way */
     int disk_fail;         /* kind of the next disk operation to fail; -1: none */
     uint64_t disk_dies_at; /* operation at which the machine dies; 0: none */

@@ -102,7 +102,7 @@ static void publish_change(const struct sim_segments *sim, uint32_t segment,
     }
     switch (command->kind) {
     case GATE_CONFIRM:
-    case GATE_REFUSE:
+    case GATE_FAIL_ORDER:
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_EXPIRE:

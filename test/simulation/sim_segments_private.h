@@ -35,9 +35,9 @@ struct worker {
 
 /* An ask under way. */
 struct request {
-    struct front *front; /* NULL: gone */
-    struct gate_ask *ask;
-    struct gate_ask copy;
+    struct sim_front *front; /* NULL: gone */
+    struct gate_request *gate_request;
+    struct gate_request copy;
     uint64_t epoch;
     int64_t runs_us;
     int64_t answers_us;
@@ -45,7 +45,7 @@ struct request {
     struct request *next; /* in the order they were sent */
 };
 
-struct front {
+struct sim_front {
     struct gate_port port;
     struct sim_segments *sim;
     uint32_t loops;

@@ -168,7 +168,7 @@ static void transfer_out(struct server_state *state, const struct server_script 
     uint32_t slot = gate_find_item(&state->gate, command->item);
     for (size_t i = 0; i < state->transfers_count; i++) {
         if (order_id_equal(state->transfers[i].id, command->id)) {
-            answer->verdict = VERDICT_SAME;
+            answer->verdict = VERDICT_ALREADY_APPLIED;
             answer->taken = state->transfers[i].taken;
             return;
         }
@@ -206,8 +206,8 @@ static bool is_broken(const struct gate *gate, const struct gate_command *comman
 
 static bool moves_order(enum gate_kind kind)
 {
-    return kind == GATE_CONFIRM || kind == GATE_REFUSE || kind == GATE_PAY || kind == GATE_CANCEL ||
-           kind == GATE_EXPIRE;
+    return kind == GATE_CONFIRM || kind == GATE_FAIL_ORDER || kind == GATE_PAY ||
+           kind == GATE_CANCEL || kind == GATE_EXPIRE;
 }
 
 /* An order that failed without having been decided here is noted: its buyer sees it, and it was one
@@ -216,7 +216,7 @@ static bool note_failed(struct gate *gate, const struct gate_command *command,
                         struct gate_effects *ret_effects)
 {
     uint32_t item = gate_find_item(gate, order_id_item(command->id));
-    if (command->kind != GATE_REFUSE || command->user == 0 || item == GATE_NONE ||
+    if (command->kind != GATE_FAIL_ORDER || command->user == 0 || item == GATE_NONE ||
         gate_find_order(gate, command->id) != GATE_NONE) {
         return false;
     }
@@ -252,7 +252,7 @@ static void event(struct server_state *state, const struct server_script *script
     const struct gate_command *command = &script->command;
     struct gate *gate = &state->gate;
     if (command->event <= gate->applied_event) {
-        answer->verdict = VERDICT_SAME;
+        answer->verdict = VERDICT_ALREADY_APPLIED;
         return;
     }
     if (script->after != gate->applied_event) {

@@ -17,12 +17,12 @@ static struct shop *shop_of(struct ledger *ledger)
 
 static void keep_ledger(struct shop *shop)
 {
-    CHECK(shop->ledgers_count < SHOP_LEDGERS);
+    CHECK(shop->ledger_backends_count < SHOP_LEDGER_BACKENDS);
     struct memory_ledger *copy = malloc(sizeof(*copy));
     CHECK(copy != NULL);
     memory_ledger_copy(&shop->world.ledger, copy);
-    shop->ledgers[shop->ledgers_count++] = copy;
-    tap_disk_mark(&shop->tap, shop->promised, shop->ledgers_count - 1);
+    shop->ledger_backends[shop->ledger_backends_count++] = copy;
+    tap_disk_mark(&shop->tap, shop->promised, shop->ledger_backends_count - 1);
 }
 
 static enum ledger_submitted shop_write(struct ledger *ledger, struct ledger_batch *batch)
@@ -30,7 +30,7 @@ static enum ledger_submitted shop_write(struct ledger *ledger, struct ledger_bat
     struct shop *shop = shop_of(ledger);
     bool inside = fault_leave();
     enum ledger_submitted submitted = ledger_write(&shop->world.ledger.ledger, batch);
-    if (shop->keep_ledgers && batch->error == 0) {
+    if (shop->keep_ledger_backends && batch->error == 0) {
         keep_ledger(shop);
     }
     fault_back(inside);
@@ -65,8 +65,8 @@ static const struct ledger_ops shop_ops = {shop_write, shop_read, shop_collect_b
 void shop_init(struct shop *ret_shop)
 {
     memset(ret_shop, 0, sizeof(*ret_shop));
-    struct office_world *world = &ret_shop->world;
-    office_world_init(world);
+    struct ledger_writer_world *world = &ret_shop->world;
+    ledger_writer_world_init(world);
     world->sizes = (struct gate_sizes){.orders = 200, .buyers = 200, .items = 8, .sales = 4};
     world->journal_options = (struct journal_options){.segment_bytes = 4 * JOURNAL_SECTOR,
                                                       .buffer_bytes = 3 * JOURNAL_SECTOR};
@@ -78,18 +78,18 @@ void shop_init(struct shop *ret_shop)
 void shop_done(struct shop *shop)
 {
     shop_down(shop);
-    for (size_t i = 0; i < shop->ledgers_count; i++) {
-        memory_ledger_done(shop->ledgers[i]);
-        free(shop->ledgers[i]);
+    for (size_t i = 0; i < shop->ledger_backends_count; i++) {
+        memory_ledger_done(shop->ledger_backends[i]);
+        free(shop->ledger_backends[i]);
     }
     tap_disk_done(&shop->tap);
-    office_world_done(&shop->world);
+    ledger_writer_world_done(&shop->world);
 }
 
 void shop_record(struct shop *shop)
 {
     tap_disk_record(&shop->tap);
-    shop->keep_ledgers = true;
+    shop->keep_ledger_backends = true;
     keep_ledger(shop);
 }
 
@@ -100,15 +100,16 @@ static void woken(void *context)
 
 int shop_up(struct shop *shop)
 {
-    struct office_world *world = &shop->world;
+    struct ledger_writer_world *world = &shop->world;
     gate_box_init_sizes(&world->box, world->sizes);
     int error = PRODUCT(journal_open(&shop->tap.disk, world->journal_options, &world->box.gate,
                                      &world->journal, &world->found));
     if (error == 0) {
-        error = PRODUCT(engine_new(&world->box.gate, world->journal, OFFICE_LOOPS, &world->engine));
+        error = PRODUCT(embedded_gate_new(&world->box.gate, world->journal, LEDGER_WRITER_LOOPS,
+                                          &world->engine));
     }
-    for (uint32_t i = 0; error == 0 && i < OFFICE_LOOPS; i++) {
-        waker_init(engine_waker(world->engine, i), woken, &world->wakes[i]);
+    for (uint32_t i = 0; error == 0 && i < LEDGER_WRITER_LOOPS; i++) {
+        waker_init(embedded_gate_waker(world->engine, i), woken, &world->wakes[i]);
     }
     if (error == 0) {
         inside_time_init(&world->time, &world->clock.port, world->found.highest_ms);
@@ -119,12 +120,13 @@ int shop_up(struct shop *shop)
         error = world->catalog == NULL ? ERR_NOMEM : 0;
     }
     if (error == 0) {
-        error = PRODUCT(office_new(world->engine, &shop->ledger.ledger, world->catalog,
-                                   &world->time, metrics_slot(&world->metrics, 0), OFFICE_LOOPS,
-                                   world->options, &world->office));
+        error =
+            PRODUCT(ledger_writer_new(world->engine, &shop->ledger.ledger, world->catalog,
+                                      &world->time, metrics_slot(&world->metrics, 0),
+                                      LEDGER_WRITER_LOOPS, world->options, &world->ledger_writer));
     }
     if (error == 0) {
-        error = PRODUCT(office_start(world->office));
+        error = PRODUCT(ledger_writer_start(world->ledger_writer));
     }
     if (error != 0) {
         shop_down(shop);
@@ -134,14 +136,14 @@ int shop_up(struct shop *shop)
 
 void shop_down(struct shop *shop)
 {
-    struct office_world *world = &shop->world;
-    office_free(world->office);
+    struct ledger_writer_world *world = &shop->world;
+    ledger_writer_free(world->ledger_writer);
     catalog_free(world->catalog);
     metrics_done(&world->metrics);
-    engine_free(world->engine);
+    embedded_gate_free(world->engine);
     journal_free(world->journal);
     gate_box_done(&world->box);
-    world->office = NULL;
+    world->ledger_writer = NULL;
     world->catalog = NULL;
     world->engine = NULL;
     world->journal = NULL;
@@ -153,8 +155,8 @@ int shop_flush(struct shop *shop)
     int error = PRODUCT(journal_flush(shop->world.journal, &wrote));
     if (error == 0) {
         shop->promised = journal_durable_lsn(shop->world.journal);
-        if (shop->keep_ledgers) {
-            tap_disk_mark(&shop->tap, shop->promised, shop->ledgers_count - 1);
+        if (shop->keep_ledger_backends) {
+            tap_disk_mark(&shop->tap, shop->promised, shop->ledger_backends_count - 1);
         }
     }
     return error;

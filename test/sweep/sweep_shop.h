@@ -1,14 +1,14 @@
 /*
- * The shop of office_world.h with a tap on its disk and on its ledger: product calls meet the
+ * The shop of ledger_writer_world.h with a tap on its disk and on its ledger: product calls meet the
  * faults of fault.h, and a run can be recorded for crash_disk.h, with every state the ledger had.
  */
 #ifndef SLUICE_TEST_SWEEP_SHOP_H
 #define SLUICE_TEST_SWEEP_SHOP_H
 
-#include "office_world.h"
+#include "ledger_writer_world.h"
 #include "tap_disk.h"
 
-#define SHOP_LEDGERS 256
+#define SHOP_LEDGER_BACKENDS 256
 
 struct shop_ledger {
     struct ledger ledger; /* first */
@@ -16,13 +16,14 @@ struct shop_ledger {
 };
 
 struct shop {
-    struct office_world world;
+    struct ledger_writer_world world;
     struct tap_disk tap; /* on world.ram, unless it was set to another disk */
     struct shop_ledger ledger;
     /* recording */
-    bool keep_ledgers;
-    struct memory_ledger *ledgers[SHOP_LEDGERS]; /* after each commit; the first is empty */
-    size_t ledgers_count;
+    bool keep_ledger_backends;
+    struct memory_ledger
+        *ledger_backends[SHOP_LEDGER_BACKENDS]; /* after each commit; the first is empty */
+    size_t ledger_backends_count;
     uint64_t promised;
 };
 

@@ -52,10 +52,10 @@ static int flush(void)
         return 0;
     }
     uint64_t lsn;
-    assert_true(journal_latched(world.journal));
+    assert_true(journal_failed(world.journal));
     assert_int_equal(journal_durable_lsn(world.journal), durable);
-    assert_int_equal(journal_append(world.journal, &world.commands[0], &lsn), ERR_LATCHED);
-    assert_int_equal(journal_flush(world.journal, &wrote), ERR_LATCHED);
+    assert_int_equal(journal_append(world.journal, &world.commands[0], &lsn), ERR_JOURNAL_FAILED);
+    assert_int_equal(journal_flush(world.journal, &wrote), ERR_JOURNAL_FAILED);
     return error;
 }
 
@@ -230,7 +230,7 @@ enum ending { GO_ON, END, POWER_DROP, POWER_KEEP, POWER_MIX, ENDING_COUNT };
 /* The fault has gone and the process goes on: what was not final can be done now. */
 static void go_on(const struct scenario *scenario)
 {
-    if (world.journal == NULL || journal_latched(world.journal)) {
+    if (world.journal == NULL || journal_failed(world.journal)) {
         return;
     }
     int before = background;

@@ -99,7 +99,7 @@ static int send_batch(struct ledger *ledger)
     return error;
 }
 
-static int ask(struct ledger *ledger)
+static int request(struct ledger *ledger)
 {
     int error = ledger_world_ask(ledger, answers);
     if (error == 0 && expected_answers[0] != '\0' && strcmp(answers, expected_answers) != 0) {
@@ -157,8 +157,8 @@ static const struct scenario scenarios[] = {
      .run = send_batch,
      .batch = world_batch_careful,
      .prepare = wal_is_overlong},
-    {.name = "queries of the writer", .files = &filled, .open = open_usual, .run = ask},
-    {.name = "queries of a reader", .files = &filled, .open = open_reader, .run = ask},
+    {.name = "queries of the writer", .files = &filled, .open = open_usual, .run = request},
+    {.name = "queries of a reader", .files = &filled, .open = open_reader, .run = request},
     {.name = "close", .files = &killed, .open = open_usual, .run = do_nothing, .closes = true},
 };
 

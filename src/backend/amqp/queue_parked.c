@@ -15,8 +15,8 @@
 /* ERR_AGAIN: no connection. */
 static int ask_depth(struct session *s, const char *queue, uint64_t *ret_depth)
 {
-    amqp_queue_declare_t ask = {.queue = amqp_cstring_bytes(queue), .passive = 1, .durable = 1};
-    session_ask(s, AMQP_QUEUE_DECLARE_METHOD, &ask);
+    amqp_queue_declare_t request = {.queue = amqp_cstring_bytes(queue), .passive = 1, .durable = 1};
+    session_ask(s, AMQP_QUEUE_DECLARE_METHOD, &request);
     int error = session_answers(s);
     if (error == 0) {
         *ret_depth = s->depth;

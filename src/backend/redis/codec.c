@@ -177,7 +177,7 @@ enum redis_script codec_script(enum gate_kind kind)
     case GATE_RESERVE:
         return SCRIPT_RESERVE;
     case GATE_CONFIRM:
-    case GATE_REFUSE:
+    case GATE_FAIL_ORDER:
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_EXPIRE:
@@ -198,7 +198,7 @@ static enum order_move move_of(enum gate_kind kind)
     switch (kind) {
     case GATE_CONFIRM:
         return MOVE_CONFIRM;
-    case GATE_REFUSE:
+    case GATE_FAIL_ORDER:
         return MOVE_REFUSE;
     case GATE_PAY:
         return MOVE_PAY;
@@ -321,20 +321,20 @@ void codec_call(struct redis_words *words, const struct codec_place *place,
 }
 
 void codec_look(struct redis_words *words, const struct codec_place *place,
-                const struct gate_ask *ask)
+                const struct gate_request *request)
 {
-    bool ticket = ask->question == ASK_TICKET;
-    struct order_id id = ticket ? order_id_once(ask->item, ask->user, 0) : ask->id;
-    uint64_t item = ask->question == ASK_ORDER ? order_id_item(id) : ask->item;
+    bool ticket = request->kind == GATE_REQUEST_TICKET;
+    struct order_id id = ticket ? order_id_once(request->item, request->user, 0) : request->id;
+    uint64_t item = request->kind == GATE_REQUEST_ORDER ? order_id_item(id) : request->item;
     words_u64(words, 4);
     put_named(words, place, "meta");
     put_entry(words, place, "i:", item);
-    put_bucket(words, place, "b:", item, ask->user % REDIS_BUCKETS);
+    put_bucket(words, place, "b:", item, request->user % REDIS_BUCKETS);
     put_bucket(words, place, "o:", item, order_bucket(id));
     put_place(words, place);
-    words_u64(words, ask->question);
+    words_u64(words, request->kind);
     put_id(words, id, ticket ? ID_WITHOUT_ATTEMPT : ORDER_ID_TEXT);
-    words_u64(words, ask->user);
+    words_u64(words, request->user);
 }
 
 /* ---- rebuilding ---- */

@@ -28,7 +28,7 @@ struct codec_place {
 struct codec_answer {
     enum verdict verdict;
     struct gate_effects effects; /* without slots */
-    bool has_order;              /* an order is shown; of ASK_TICKET: there is one */
+    bool has_order;              /* an order is shown; of GATE_REQUEST_TICKET: there is one */
     struct order_view order;     /* without id and item, which the asker knows */
     bool has_item;
     struct item_view view; /* without the item's id */
@@ -46,9 +46,9 @@ void codec_reserve(struct redis_words *words, const struct codec_place *place,
 /* Any command of port/segments.h; an unknown kind is refused by the script. */
 void codec_call(struct redis_words *words, const struct codec_place *place,
                 const struct segment_call *call);
-/* ASK_TICKET, ASK_ORDER, ASK_ITEM. */
+/* GATE_REQUEST_TICKET, GATE_REQUEST_ORDER, GATE_REQUEST_ITEM. */
 void codec_look(struct redis_words *words, const struct codec_place *place,
-                const struct gate_ask *ask);
+                const struct gate_request *request);
 /* place->epoch is the new one. outbox_max 0: no bound. */
 void codec_claim(struct redis_words *words, const struct codec_place *place, uint64_t fence,
                  const struct segment_step *step, uint64_t outbox_max);

@@ -30,7 +30,7 @@ static int fail(struct discover_door *door, const char *what, char *ret_why)
 }
 
 /* The reply, which the caller frees; NULL: the door is closed. An error reply is an error, too. */
-static redisReply *ask(struct discover_door *door, int words, const char **text, char *ret_why)
+static redisReply *request(struct discover_door *door, int words, const char **text, char *ret_why)
 {
     redisReply *reply = redisCommandArgv(door->context, words, text, NULL);
     if (reply == NULL) {
@@ -63,7 +63,7 @@ static int enter(struct discover_door *door, const struct discover_login *login,
     const char *words[] = {"AUTH", login->user, login->password};
     bool named = login->user[0] != '\0';
     words[1] = named ? login->user : login->password;
-    redisReply *reply = ask(door, named ? 3 : 2, words, ret_why);
+    redisReply *reply = request(door, named ? 3 : 2, words, ret_why);
     if (reply == NULL) {
         return ERR_IO;
     }
@@ -150,13 +150,13 @@ int discover_sentinel(struct discover_door *door, const struct discover_login *l
     if (error != 0) {
         return error;
     }
-    redisReply *reply = ask(door, 3, about, ret_why);
+    redisReply *reply = request(door, 3, about, ret_why);
     if (reply == NULL) {
         return ERR_IO;
     }
     bool told = span_parse_u64(field_of(reply, "config-epoch"), UINT64_MAX, &view.epoch) == 0;
     freeReplyObject(reply);
-    reply = told ? ask(door, 3, where, ret_why) : NULL;
+    reply = told ? request(door, 3, where, ret_why) : NULL;
     if (reply == NULL) {
         return told ? ERR_IO : fail(door, "not the answer of a Sentinel", ret_why);
     }
@@ -259,14 +259,14 @@ int discover_cluster(struct discover_door *door, const struct discover_login *lo
     if (error != 0) {
         return error;
     }
-    redisReply *reply = ask(door, 2, info, ret_why);
+    redisReply *reply = request(door, 2, info, ret_why);
     if (reply == NULL) {
         return ERR_IO;
     }
     view.epoch = info_number(text_of(reply), "cluster_current_epoch:");
     view.sound = strstr(text_of(reply).at, "cluster_state:ok") != NULL;
     freeReplyObject(reply);
-    reply = ask(door, 2, slots, ret_why);
+    reply = request(door, 2, slots, ret_why);
     if (reply == NULL) {
         return ERR_IO;
     }

@@ -49,11 +49,11 @@ struct redis_error error_read(struct span text)
 /* "MOVED 3999 127.0.0.1:6381", "ASK 3999 ::1:6381", "MOVED 3999 :6381" (the same host). */
 bool error_redirect(struct span text, const char *own_host, struct redis_redirect *ret_to)
 {
-    struct redis_redirect to = {.ask = error_begins(text, "ASK ")};
+    struct redis_redirect to = {.request = error_begins(text, "ASK ")};
     struct span word;
     uint64_t slot = 0;
     uint64_t port = 0;
-    if (!to.ask && !error_begins(text, "MOVED ")) {
+    if (!to.request && !error_begins(text, "MOVED ")) {
         return false;
     }
     /* Redis writes IPv6 addresses without brackets: the last colon is the port's. */

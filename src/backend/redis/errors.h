@@ -30,7 +30,7 @@ struct redis_error error_read(struct span text);
 
 /* Where MOVED and ASK send a call. */
 struct redis_redirect {
-    bool ask;      /* this call only; else the slot has moved for good */
+    bool request;  /* this call only; else the slot has moved for good */
     uint32_t slot; /* of MOVED */
     char host[REDIS_REDIRECT_HOST_MAX];
     uint16_t port;

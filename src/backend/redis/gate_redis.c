@@ -1,4 +1,4 @@
-/* See gate_redis.h. A lane has a fixed pool of ops, one for each call that may be in flight. */
+/* See gate_redis.h. A connection set has a fixed pool of ops, one for each call that may be in flight. */
 #include "backend/redis/gate_redis.h"
 
 #include <stdatomic.h>
@@ -11,17 +11,17 @@
 
 struct gate_op {
     struct redis_op op; /* first: the link hands it back */
-    struct gate_ask *ask;
+    struct gate_request *request;
 };
 
 /* One loop's connections, and what came back over them. */
-struct lane {
+struct connection_set {
     struct redis_gate *gate;
     struct redis_links *links;
     struct gate_op *ops;
     struct redis_op *free;
-    struct gate_ask *asks; /* answered, oldest first */
-    struct gate_ask **asks_end;
+    struct gate_request *requests; /* answered, oldest first */
+    struct gate_request **requests_end;
     uint64_t not_known;
     uint64_t stale;
 };
@@ -30,101 +30,102 @@ struct redis_gate {
     struct gate_port port;
     struct redis_gate_config config;
     struct redis_scripts *scripts;
-    struct lane *lanes;
+    struct connection_set *connection_sets;
     _Atomic uint64_t epochs[SEGMENTS_MAX];
 };
 
 /* ---- what is asked ---- */
 
-static void buy_command(const struct gate_ask *ask, struct gate_command *ret_command)
+static void buy_command(const struct gate_request *request, struct gate_command *ret_command)
 {
     *ret_command = (struct gate_command){
         .kind = GATE_RESERVE,
-        .now_ms = ask->now_ms,
-        .id = ask->id,
-        .user = ask->user,
-        .item = ask->item,
-        .qty = ask->qty,
-        .ticket_expires_ms = (uint64_t)ask->ticket_expires_ms,
+        .now_ms = request->now_ms,
+        .id = request->id,
+        .user = request->user,
+        .item = request->item,
+        .qty = request->qty,
+        .ticket_expires_ms = (uint64_t)request->ticket_expires_ms,
     };
 }
 
 static void encode(void *context, const struct redis_link *link, struct redis_op *op,
                    struct redis_words *words)
 {
-    const struct lane *lane = context;
-    struct gate_ask *ask = ((struct gate_op *)op)->ask;
+    const struct connection_set *connection_set = context;
+    struct gate_request *request = ((struct gate_op *)op)->request;
     struct codec_place place = {
-        .prefix = lane->gate->config.prefix,
-        .segment = ask->segment,
-        .epoch = atomic_load(&lane->gate->epochs[ask->segment]),
+        .prefix = connection_set->gate->config.prefix,
+        .segment = request->segment,
+        .epoch = atomic_load(&connection_set->gate->epochs[request->segment]),
         .run_id = link_run_id(link),
     };
-    ask->epoch = place.epoch; /* under which it is decided, if it is */
-    if (ask->question == ASK_BUY) {
+    request->epoch = place.epoch; /* under which it is decided, if it is */
+    if (request->kind == GATE_REQUEST_BUY) {
         struct gate_command command;
-        buy_command(ask, &command);
+        buy_command(request, &command);
         codec_reserve(words, &place, &command);
     } else {
-        codec_look(words, &place, ask);
+        codec_look(words, &place, request);
     }
 }
 
 /* ---- what is answered ---- */
 
-static void answer_ask(struct gate_ask *ask, const struct codec_answer *answer)
+static void answer_ask(struct gate_request *request, const struct codec_answer *answer)
 {
-    ask->refusal = answer->effects.refusal;
-    ask->held = answer->effects.held;
-    ask->limit = answer->effects.limit;
-    ask->available = answer->effects.available;
-    ask->locked = answer->effects.locked;
-    ask->has_order = answer->has_order;
-    if (ask->question == ASK_TICKET) {
-        ask->held = answer->held;
-        ask->attempt = answer->attempt;
-        ask->barred = answer->barred;
+    request->refusal = answer->effects.refusal;
+    request->held = answer->effects.held;
+    request->limit = answer->effects.limit;
+    request->available = answer->effects.available;
+    request->locked = answer->effects.locked;
+    request->has_order = answer->has_order;
+    if (request->kind == GATE_REQUEST_TICKET) {
+        request->held = answer->held;
+        request->attempt = answer->attempt;
+        request->barred = answer->barred;
     } else if (answer->has_order) {
-        ask->existed = ask->question == ASK_BUY && answer->verdict == VERDICT_SAME;
-        ask->order = answer->order;
-        ask->order.id = ask->id;
-        ask->order.item = order_id_item(ask->id);
+        request->existed =
+            request->kind == GATE_REQUEST_BUY && answer->verdict == VERDICT_ALREADY_APPLIED;
+        request->order = answer->order;
+        request->order.id = request->id;
+        request->order.item = order_id_item(request->id);
     }
     if (answer->has_item) {
-        ask->view = answer->view;
-        ask->view.item = ask->item;
+        request->view = answer->view;
+        request->view.item = request->item;
     }
 }
 
 static void done(void *context, struct redis_op *op, enum redis_outcome outcome, struct span reply)
 {
-    struct lane *lane = context;
-    struct gate_ask *ask = ((struct gate_op *)op)->ask;
+    struct connection_set *connection_set = context;
+    struct gate_request *request = ((struct gate_op *)op)->request;
     struct codec_answer answer = {0};
     if (outcome == REDIS_ANSWERED) {
         outcome = codec_read(reply, &answer);
     }
-    lane->not_known += outcome == REDIS_NOT_KNOWN;
-    lane->stale += outcome == REDIS_STALE;
+    connection_set->not_known += outcome == REDIS_NOT_KNOWN;
+    connection_set->stale += outcome == REDIS_STALE;
     if (outcome == REDIS_ANSWERED) {
-        answer_ask(ask, &answer);
+        answer_ask(request, &answer);
     } else {
-        ask->refusal = outcome == REDIS_NOT_ASKED ? REFUSAL_DEGRADED : REFUSAL_UNKNOWN_OUTCOME;
+        request->refusal = outcome == REDIS_NOT_ASKED ? REFUSAL_DEGRADED : REFUSAL_UNKNOWN_OUTCOME;
     }
-    ask->next = NULL;
-    *lane->asks_end = ask;
-    lane->asks_end = &ask->next;
-    op->next = lane->free;
-    lane->free = op;
+    request->next = NULL;
+    *connection_set->requests_end = request;
+    connection_set->requests_end = &request->next;
+    op->next = connection_set->free;
+    connection_set->free = op;
 }
 
 /* What a front is about to promise. Told again, it is the same promise. */
 static bool promises(void *context, const struct redis_op *op, struct span reply)
 {
-    const struct gate_ask *ask = ((const struct gate_op *)op)->ask;
+    const struct gate_request *request = ((const struct gate_op *)op)->request;
     struct codec_answer answer = {0};
     (void)context;
-    return ask->question == ASK_BUY && codec_read(reply, &answer) == REDIS_ANSWERED &&
+    return request->kind == GATE_REQUEST_BUY && codec_read(reply, &answer) == REDIS_ANSWERED &&
            answer.has_order;
 }
 
@@ -135,77 +136,79 @@ static int64_t now_us(const struct redis_gate *gate)
     return clock_boot_us(gate->config.clock);
 }
 
-static int send_ask(struct redis_gate *gate, struct gate_ask *ask)
+static int send_ask(struct redis_gate *gate, struct gate_request *request)
 {
-    struct lane *lane = &gate->lanes[ask->loop];
-    if (lane->free == NULL) {
+    struct connection_set *connection_set = &gate->connection_sets[request->loop];
+    if (connection_set->free == NULL) {
         return ERR_FULL;
     }
-    struct gate_op *mine = (struct gate_op *)lane->free;
-    enum redis_script script = ask->question == ASK_BUY ? SCRIPT_RESERVE : SCRIPT_LOOK;
-    lane->free = mine->op.next;
-    *mine = (struct gate_op){.op = {.script = (uint8_t)script}, .ask = ask};
-    int error = links_send(lane->links, ask->segment, &mine->op, now_us(gate));
+    struct gate_op *mine = (struct gate_op *)connection_set->free;
+    enum redis_script script = request->kind == GATE_REQUEST_BUY ? SCRIPT_RESERVE : SCRIPT_LOOK;
+    connection_set->free = mine->op.next;
+    *mine = (struct gate_op){.op = {.script = (uint8_t)script}, .request = request};
+    int error = links_send(connection_set->links, request->segment, &mine->op, now_us(gate));
     if (error != 0) {
-        mine->op.next = lane->free;
-        lane->free = &mine->op;
+        mine->op.next = connection_set->free;
+        connection_set->free = &mine->op;
     }
     return error;
 }
 
 /* What follows without asking: from the question alone (Redis never sees ids that cannot be), and
  * from a segment nobody knows the epoch of. */
-static enum refusal refusal_here(const struct redis_gate *gate, const struct gate_ask *ask)
+static enum refusal refusal_here(const struct redis_gate *gate, const struct gate_request *request)
 {
-    if (ask->question != ASK_ORDER &&
-        (ask->item > ID_MAX || ask->user > ID_MAX ||
-         (ask->question == ASK_BUY && order_id_item(ask->id) != ask->item))) {
+    if (request->kind != GATE_REQUEST_ORDER &&
+        (request->item > ID_MAX || request->user > ID_MAX ||
+         (request->kind == GATE_REQUEST_BUY && order_id_item(request->id) != request->item))) {
         return REFUSAL_NO_SUCH_ITEM;
     }
-    if (ask->segment >= gate->config.segments) { /* of an id that somebody made up */
-        return ask->question == ASK_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM;
+    if (request->segment >= gate->config.segments) { /* of an id that somebody made up */
+        return request->kind == GATE_REQUEST_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM;
     }
-    return atomic_load(&gate->epochs[ask->segment]) == 0 ? REFUSAL_UNKNOWN_OUTCOME : REFUSAL_NONE;
+    return atomic_load(&gate->epochs[request->segment]) == 0 ? REFUSAL_UNKNOWN_OUTCOME
+                                                             : REFUSAL_NONE;
 }
 
-static enum gate_submitted submit(struct gate_port *port, struct gate_ask *ask)
+static enum gate_submitted submit(struct gate_port *port, struct gate_request *request)
 {
     struct redis_gate *gate = (struct redis_gate *)port;
-    ask->refusal = refusal_here(gate, ask);
-    if (ask->refusal != REFUSAL_NONE) {
+    request->refusal = refusal_here(gate, request);
+    if (request->refusal != REFUSAL_NONE) {
         return GATE_ANSWERED;
     }
-    int error = send_ask(gate, ask);
+    int error = send_ask(gate, request);
     if (error != 0) {
-        ask->refusal = error == ERR_FULL ? REFUSAL_OVERLOADED : REFUSAL_DEGRADED;
+        request->refusal = error == ERR_FULL ? REFUSAL_OVERLOADED : REFUSAL_DEGRADED;
         return GATE_ANSWERED;
     }
-    return GATE_ASKED;
+    return GATE_PENDING;
 }
 
-static struct gate_ask *collect(struct gate_port *port, uint32_t loop)
+static struct gate_request *collect(struct gate_port *port, uint32_t loop)
 {
     struct redis_gate *gate = (struct redis_gate *)port;
-    struct lane *lane = &gate->lanes[loop];
-    if (lane->asks == NULL) {
-        links_turn(lane->links, now_us(gate));
+    struct connection_set *connection_set = &gate->connection_sets[loop];
+    if (connection_set->requests == NULL) {
+        links_turn(connection_set->links, now_us(gate));
     }
-    struct gate_ask *asks = lane->asks;
-    lane->asks = NULL;
-    lane->asks_end = &lane->asks;
-    return asks;
+    struct gate_request *requests = connection_set->requests;
+    connection_set->requests = NULL;
+    connection_set->requests_end = &connection_set->requests;
+    return requests;
 }
 
 int redis_gate_fd(const struct redis_gate *gate, uint32_t loop)
 {
-    return links_fd(gate->lanes[loop].links);
+    return links_fd(gate->connection_sets[loop].links);
 }
 
 static int64_t flush(struct gate_port *port, uint32_t loop)
 {
-    const struct lane *lane = &((struct redis_gate *)port)->lanes[loop];
-    links_flush(lane->links);
-    return lane->asks != NULL ? 0 : links_next_us(lane->links);
+    const struct connection_set *connection_set =
+        &((struct redis_gate *)port)->connection_sets[loop];
+    links_flush(connection_set->links);
+    return connection_set->requests != NULL ? 0 : links_next_us(connection_set->links);
 }
 
 static void place(struct gate_port *port, uint32_t segment, uint64_t epoch)
@@ -219,19 +222,20 @@ static void place(struct gate_port *port, uint32_t segment, uint64_t epoch)
 
 static const struct gate_ops gate_ops = {submit, collect, flush, place};
 
-static int lane_open(struct redis_gate *gate, struct lane *lane, uint64_t seed)
+static int connection_set_open(struct redis_gate *gate, struct connection_set *connection_set,
+                               uint64_t seed)
 {
     const struct redis_gate_config *config = &gate->config;
     size_t ops = (size_t)config->in_flight_max * config->segments;
-    lane->gate = gate;
-    lane->asks_end = &lane->asks;
-    lane->ops = calloc(ops, sizeof(*lane->ops));
-    if (lane->ops == NULL) {
+    connection_set->gate = gate;
+    connection_set->requests_end = &connection_set->requests;
+    connection_set->ops = calloc(ops, sizeof(*connection_set->ops));
+    if (connection_set->ops == NULL) {
         return ERR_NOMEM;
     }
     for (size_t i = 0; i < ops; i++) {
-        lane->ops[i].op.next = lane->free;
-        lane->free = &lane->ops[i].op;
+        connection_set->ops[i].op.next = connection_set->free;
+        connection_set->free = &connection_set->ops[i].op;
     }
     struct links_config links = {
         .topology = config->topology,
@@ -244,10 +248,10 @@ static int lane_open(struct redis_gate *gate, struct lane *lane, uint64_t seed)
                  .wait_replicas = config->wait_replicas,
                  .wait_timeout_ms = config->wait_timeout_ms,
                  .scripts = gate->scripts,
-                 .owner = {lane, encode, done, promises}},
+                 .owner = {connection_set, encode, done, promises}},
         .seed = seed,
     };
-    return links_new(&links, &lane->links);
+    return links_new(&links, &connection_set->links);
 }
 
 int redis_gate_new(const struct redis_gate_config *config, struct redis_gate **ret_gate)
@@ -258,18 +262,18 @@ int redis_gate_new(const struct redis_gate_config *config, struct redis_gate **r
         return ERR_INVALID;
     }
     struct redis_gate *gate = calloc(1, sizeof(*gate));
-    struct lane *lanes = calloc(config->loops, sizeof(*lanes));
-    if (gate == NULL || lanes == NULL) {
+    struct connection_set *connection_sets = calloc(config->loops, sizeof(*connection_sets));
+    if (gate == NULL || connection_sets == NULL) {
         free(gate);
-        free(lanes);
+        free(connection_sets);
         return ERR_NOMEM;
     }
     gate->port.ops = &gate_ops;
     gate->config = *config;
-    gate->lanes = lanes;
+    gate->connection_sets = connection_sets;
     int error = scripts_new(&gate->scripts);
     for (uint32_t i = 0; error == 0 && i < config->loops; i++) {
-        error = lane_open(gate, &lanes[i], config->seed + ((uint64_t)i << 32));
+        error = connection_set_open(gate, &connection_sets[i], config->seed + ((uint64_t)i << 32));
     }
     if (error != 0) {
         redis_gate_free(gate);
@@ -285,12 +289,12 @@ void redis_gate_free(struct redis_gate *gate)
         return;
     }
     for (uint32_t i = 0; i < gate->config.loops; i++) {
-        struct lane *lane = &gate->lanes[i];
-        links_free(lane->links);
-        free(lane->ops);
+        struct connection_set *connection_set = &gate->connection_sets[i];
+        links_free(connection_set->links);
+        free(connection_set->ops);
     }
     scripts_free(gate->scripts);
-    free(gate->lanes);
+    free(gate->connection_sets);
     free(gate);
 }
 
@@ -301,18 +305,19 @@ struct gate_port *redis_gate_port(struct redis_gate *gate)
 
 bool redis_gate_ready(const struct redis_gate *gate, uint32_t loop, uint32_t segment)
 {
-    return links_ready(gate->lanes[loop].links, segment);
+    return links_ready(gate->connection_sets[loop].links, segment);
 }
 
 const char *redis_gate_trouble(const struct redis_gate *gate, uint32_t loop, uint32_t segment)
 {
-    return links_trouble(gate->lanes[loop].links, segment);
+    return links_trouble(gate->connection_sets[loop].links, segment);
 }
 
 void redis_gate_count(const struct redis_gate *gate, uint32_t loop,
                       struct redis_gate_numbers *ret_numbers)
 {
-    const struct lane *lane = &gate->lanes[loop];
-    *ret_numbers = (struct redis_gate_numbers){.not_known = lane->not_known, .stale = lane->stale};
-    links_count(lane->links, &ret_numbers->links, &ret_numbers->ready);
+    const struct connection_set *connection_set = &gate->connection_sets[loop];
+    *ret_numbers = (struct redis_gate_numbers){.not_known = connection_set->not_known,
+                                               .stale = connection_set->stale};
+    links_count(connection_set->links, &ret_numbers->links, &ret_numbers->ready);
 }

@@ -1,10 +1,10 @@
 /*
  * The gate on Redis as fronts ask it: port/gate answered by the scripts of lua/. What the ledger
- * committed comes by segments_redis.h. Every loop has a lane of its own, with one pipelined
+ * committed comes by segments_redis.h. Every loop has a connection set of its own, with one pipelined
  * connection to each server. An ask goes to ask->segment, which whoever asks has to know.
  *
- * A turn of a loop: gate_collect() takes what was answered; gate_submit() says GATE_ASKED and puts a
- * call into the lane's buffer; gate_flush() sends all of them in one write for each server, before
+ * A turn of a loop: gate_collect() takes what was answered; gate_submit() says GATE_PENDING and puts a
+ * call into the connection set's buffer; gate_flush() sends all of them in one write for each server, before
  * the loop sleeps. It wakes when redis_gate_fd() becomes readable, or the time that gate_flush() said
  * is reached.
  *
@@ -16,7 +16,7 @@
  *                    known: GATE_ANSWERED at once.
  * Nothing here waits for a journal: lsn is 0, and whoever promises makes it durable first.
  *
- * Threads: a lane is used by its loop only; gate_place() by anyone.
+ * Threads: a connection set is used by its loop only; gate_place() by anyone.
  */
 #ifndef SLUICE_BACKEND_REDIS_GATE_REDIS_H
 #define SLUICE_BACKEND_REDIS_GATE_REDIS_H

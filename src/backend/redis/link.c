@@ -381,13 +381,12 @@ static void own_answer(struct redis_link *link, const struct redis_op *op, const
 
 static bool append_call(struct redis_link *link, struct redis_op *op)
 {
-    static const char asking[] = "*1\r\n$6\r\nASKING\r\n";
-    if (op->asking &&
-        redisAppendFormattedCommand(link->context, asking, sizeof(asking) - 1) != REDIS_OK) {
+    static const char req[] = "*1\r\n$6\r\nASKING\r\n";
+    if (op->req && redisAppendFormattedCommand(link->context, req, sizeof(req) - 1) != REDIS_OK) {
         lose(link, "out of memory");
         return false;
     }
-    op->preceded = op->asking;
+    op->preceded = op->req;
     char memory[WORDS_BYTES];
     struct redis_words words = words_over(memory, sizeof(memory));
     words_put(&words, (struct span){"EVALSHA", 7});
@@ -560,7 +559,7 @@ void link_flush(struct redis_link *link)
     }
 }
 
-int link_send_again(struct redis_link *link, struct redis_op *op, bool asking, int64_t now_us)
+int link_send_again(struct redis_link *link, struct redis_op *op, bool req, int64_t now_us)
 {
     link->now_us = now_us;
     if (link->state != LINK_READY) {
@@ -570,7 +569,7 @@ int link_send_again(struct redis_link *link, struct redis_op *op, bool asking, i
         return ERR_FULL;
     }
     link->numbers.calls++;
-    op->asking = asking;
+    op->req = req;
     return append_call(link, op) ? 0 : ERR_CLOSED;
 }
 

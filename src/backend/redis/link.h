@@ -37,7 +37,7 @@ struct redis_op {
     uint8_t script;   /* enum redis_script */
     uint8_t tries;
     uint8_t hops;  /* redirections followed */
-    bool asking;   /* ASKING goes before it */
+    bool req;      /* ASKING goes before it */
     bool preceded; /* the answer to that is still to come */
 };
 
@@ -120,7 +120,7 @@ bool link_idle(const struct redis_link *link);
 /* 0: sent with the next flush. ERR_CLOSED: not ready; ERR_FULL: too many in flight. */
 int link_send(struct redis_link *link, struct redis_op *op, int64_t now_us);
 /* The same for a call that another link was told to send here; asking: for this once. */
-int link_send_again(struct redis_link *link, struct redis_op *op, bool asking, int64_t now_us);
+int link_send_again(struct redis_link *link, struct redis_op *op, bool req, int64_t now_us);
 void link_flush(struct redis_link *link);
 /* What epoll said of the socket. */
 void link_event(struct redis_link *link, uint32_t events, int64_t now_us);

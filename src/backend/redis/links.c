@@ -158,7 +158,7 @@ static bool redirect(void *context, struct redis_link *link, struct redis_op *op
 {
     struct redis_links *links = context;
     (void)link;
-    if (!to->ask) {
+    if (!to->request) {
         topology_moved(links->config.topology, to->slot, to->host, to->port);
     }
     struct entry *entry = entry_at(links, to->host, to->port);
@@ -167,7 +167,7 @@ static bool redirect(void *context, struct redis_link *link, struct redis_op *op
     }
     entry->used_us = links->now_us;
     op->hops++;
-    return link_send_again(entry->link, op, to->ask, links->now_us) == 0;
+    return link_send_again(entry->link, op, to->request, links->now_us) == 0;
 }
 
 static void suspect(void *context, struct redis_link *link)

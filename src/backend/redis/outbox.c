@@ -39,7 +39,7 @@ struct taking {
     uint32_t asked[SEGMENTS_MAX]; /* segments */
     struct wire *wires[SEGMENTS_MAX];
     size_t shares[SEGMENTS_MAX];
-    uint32_t asks;
+    uint32_t requests;
 };
 
 static void stream_text(struct stream_id id, char *ret_text)
@@ -68,18 +68,18 @@ static bool stream_parse(struct span text, struct stream_id *ret_id)
 /* ---- trouble ---- */
 
 /* Told once, until it has worked again. */
-static void lane_fails(struct segments_redis *s, uint32_t segment)
+static void connection_set_fails(struct segments_redis *s, uint32_t segment)
 {
-    s->outbox_trouble |= !s->lanes[segment].away;
-    s->lanes[segment].away = true;
+    s->outbox_trouble |= !s->connection_sets[segment].away;
+    s->connection_sets[segment].away = true;
     topology_suspect(s->options.topology, segment);
 }
 
-static void lane_starts_over(struct outbox_lane *lane)
+static void connection_set_starts_over(struct outbox_connection_set *connection_set)
 {
-    lane->own = true;
-    lane->own_to = (struct stream_id){0, 0};
-    lane->pending = (struct stream_id){0, 0};
+    connection_set->own = true;
+    connection_set->own_to = (struct stream_id){0, 0};
+    connection_set->pending = (struct stream_id){0, 0};
 }
 
 /* A stream without its group is that of an empty server: new to us, or emptied. */
@@ -88,48 +88,49 @@ static void make_group(struct segments_redis *s, uint32_t segment, struct wire *
 {
     char key[SEGMENTS_KEY_MAX];
     redisReply *reply = NULL;
-    struct outbox_lane *lane = &s->lanes[segment];
+    struct outbox_connection_set *connection_set = &s->connection_sets[segment];
     segments_key(s, segment, "out", key);
     if (wire_format(wire, "XGROUP CREATE %s " GROUP " 0 MKSTREAM", key) != 0 ||
         wire_flush(wire, deadline_us) != 0 || wire_read(wire, deadline_us, &reply) != 0) {
-        lane_fails(s, segment);
+        connection_set_fails(s, segment);
         return;
     }
     bool made = reply->type == REDIS_REPLY_STATUS || error_begins(wire_text(reply), "BUSYGROUP ");
     freeReplyObject(reply);
-    if (!made || lane->grouped) {
-        lane_fails(s, segment);
+    if (!made || connection_set->grouped) {
+        connection_set_fails(s, segment);
     }
-    lane->grouped = made;
-    lane_starts_over(lane);
+    connection_set->grouped = made;
+    connection_set_starts_over(connection_set);
 }
 
-static void lane_error(struct segments_redis *s, uint32_t segment, struct wire *wire,
-                       const redisReply *reply, int64_t deadline_us)
+static void connection_set_error(struct segments_redis *s, uint32_t segment, struct wire *wire,
+                                 const redisReply *reply, int64_t deadline_us)
 {
     if (error_begins(wire_text(reply), "NOGROUP ")) {
         make_group(s, segment, wire, deadline_us);
         return;
     }
     (void)wire_error(wire, reply);
-    lane_fails(s, segment);
+    connection_set_fails(s, segment);
 }
 
 /* The wire of a segment, ready; NULL: not now. */
-static struct wire *lane_wire(struct segments_redis *s, uint32_t segment, int64_t deadline_us)
+static struct wire *connection_set_wire(struct segments_redis *s, uint32_t segment,
+                                        int64_t deadline_us)
 {
     struct wire *wire = segments_ready(s, segment, deadline_us);
-    struct outbox_lane *lane = &s->lanes[segment];
+    struct outbox_connection_set *connection_set = &s->connection_sets[segment];
     if (wire == NULL) {
-        lane_fails(s, segment);
+        connection_set_fails(s, segment);
         return NULL;
     }
-    if (lane->connection != wire->number) {
-        if (lane->connection != 0) {
-            s->outbox_trouble |= !lane->away;
+    if (connection_set->connection != wire->number) {
+        if (connection_set->connection != 0) {
+            s->outbox_trouble |= !connection_set->away;
         }
-        lane->connection = wire->number;
-        lane_starts_over(lane);
+        connection_set->connection = wire->number;
+        connection_set_starts_over(connection_set);
     }
     return wire;
 }
@@ -194,16 +195,16 @@ static void claim(struct taking *taking, uint32_t segment, struct wire *wire, re
     for (size_t i = 0; i < pending->elements && taking->count + ids < taking->max; i++) {
         const redisReply *row = pending->element[i];
         if (row->type == REDIS_REPLY_ARRAY && row->elements >= 2 &&
-            stream_parse(wire_text(row->element[0]), &s->lanes[segment].pending) &&
+            stream_parse(wire_text(row->element[0]), &s->connection_sets[segment].pending) &&
             !span_is(wire_text(row->element[1]), s->options.worker)) {
             words_put(&words, wire_text(row->element[0]));
             ids++;
         }
     }
     if (pending->elements < PENDING_AT_ONCE) {
-        s->lanes[segment].pending = (struct stream_id){0, 0};
+        s->connection_sets[segment].pending = (struct stream_id){0, 0};
     } else {
-        s->lanes[segment].claim_us = segments_now_us(s);
+        s->connection_sets[segment].claim_us = segments_now_us(s);
     }
     redisReply *reply = NULL;
     if (ids == 0) {
@@ -211,14 +212,14 @@ static void claim(struct taking *taking, uint32_t segment, struct wire *wire, re
     }
     if (wire_put(wire, &words) != 0 || wire_flush(wire, taking->deadline_us) != 0 ||
         wire_read(wire, taking->deadline_us, &reply) != 0) {
-        lane_fails(s, segment);
+        connection_set_fails(s, segment);
         return;
     }
     struct stream_id last;
     if (reply->type == REDIS_REPLY_ARRAY) {
         (void)take_rows(taking, segment, wire, reply, &last);
     } else {
-        lane_error(s, segment, wire, reply, taking->deadline_us);
+        connection_set_error(s, segment, wire, reply, taking->deadline_us);
     }
     freeReplyObject(reply);
 }
@@ -226,28 +227,29 @@ static void claim(struct taking *taking, uint32_t segment, struct wire *wire, re
 static void claim_due(struct taking *taking, uint32_t segment)
 {
     struct segments_redis *s = taking->s;
-    struct outbox_lane *lane = &s->lanes[segment];
-    struct wire *wire = lane_wire(s, segment, taking->deadline_us);
+    struct outbox_connection_set *connection_set = &s->connection_sets[segment];
+    struct wire *wire = connection_set_wire(s, segment, taking->deadline_us);
     char key[SEGMENTS_KEY_MAX];
     char from[ID_TEXT + 1] = "(";
     redisReply *reply = NULL;
-    lane->claim_us = segments_now_us(s) + (int64_t)s->options.claim_ms * 1000 / CLAIM_PART;
-    if (wire == NULL || !lane->grouped) {
+    connection_set->claim_us =
+        segments_now_us(s) + (int64_t)s->options.claim_ms * 1000 / CLAIM_PART;
+    if (wire == NULL || !connection_set->grouped) {
         return;
     }
     segments_key(s, segment, "out", key);
-    stream_text(lane->pending, from + 1);
+    stream_text(connection_set->pending, from + 1);
     if (wire_format(wire, "XPENDING %s " GROUP " IDLE %u %s + %d", key, s->options.claim_ms, from,
                     PENDING_AT_ONCE) != 0 ||
         wire_flush(wire, taking->deadline_us) != 0 ||
         wire_read(wire, taking->deadline_us, &reply) != 0) {
-        lane_fails(s, segment);
+        connection_set_fails(s, segment);
         return;
     }
     if (reply->type == REDIS_REPLY_ARRAY) {
         claim(taking, segment, wire, reply);
     } else {
-        lane_error(s, segment, wire, reply, taking->deadline_us);
+        connection_set_error(s, segment, wire, reply, taking->deadline_us);
     }
     freeReplyObject(reply);
 }
@@ -255,14 +257,14 @@ static void claim_due(struct taking *taking, uint32_t segment)
 /* ---- a round ---- */
 
 /* Asks each segment of the list for its share of the room. */
-static void ask(struct taking *taking, const uint32_t *segments, uint32_t count)
+static void request(struct taking *taking, const uint32_t *segments, uint32_t count)
 {
     struct segments_redis *s = taking->s;
     size_t room = taking->max - taking->count;
-    taking->asks = 0;
+    taking->requests = 0;
     for (uint32_t i = 0; i < count && room > 0; i++) {
         uint32_t segment = segments[i];
-        struct wire *wire = lane_wire(s, segment, taking->deadline_us);
+        struct wire *wire = connection_set_wire(s, segment, taking->deadline_us);
         size_t share = room / (count - i);
         char key[SEGMENTS_KEY_MAX];
         char from[ID_TEXT] = ">";
@@ -271,20 +273,20 @@ static void ask(struct taking *taking, const uint32_t *segments, uint32_t count)
         }
         share = share > 0 ? share : 1;
         segments_key(s, segment, "out", key);
-        if (s->lanes[segment].own) {
-            stream_text(s->lanes[segment].own_to, from);
+        if (s->connection_sets[segment].own) {
+            stream_text(s->connection_sets[segment].own_to, from);
         }
         if (wire_format(wire, "XREADGROUP GROUP " GROUP " %s COUNT %llu STREAMS %s %s",
                         s->options.worker, (unsigned long long)share, key, from) != 0) {
-            lane_fails(s, segment);
+            connection_set_fails(s, segment);
             continue;
         }
         room -= share;
-        taking->asked[taking->asks] = segment;
-        taking->wires[taking->asks] = wire;
-        taking->shares[taking->asks++] = share;
+        taking->asked[taking->requests] = segment;
+        taking->wires[taking->requests] = wire;
+        taking->shares[taking->requests++] = share;
     }
-    for (uint32_t i = 0; i < taking->asks; i++) {
+    for (uint32_t i = 0; i < taking->requests; i++) {
         (void)wire_flush(taking->wires[i], taking->deadline_us);
     }
 }
@@ -293,19 +295,19 @@ static void ask(struct taking *taking, const uint32_t *segments, uint32_t count)
 static bool read_rows(struct taking *taking, uint32_t segment, struct wire *wire,
                       const redisReply *reply, size_t share)
 {
-    struct outbox_lane *lane = &taking->s->lanes[segment];
+    struct outbox_connection_set *connection_set = &taking->s->connection_sets[segment];
     size_t rows = 0;
-    lane->grouped = true;
-    lane->away = false;
+    connection_set->grouped = true;
+    connection_set->away = false;
     /* [[key, rows]], or nil: none */
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
         reply->element[0]->type == REDIS_REPLY_ARRAY && reply->element[0]->elements == 2) {
-        struct stream_id last = lane->own_to;
+        struct stream_id last = connection_set->own_to;
         rows = take_rows(taking, segment, wire, reply->element[0]->element[1], &last);
-        lane->own_to = last;
+        connection_set->own_to = last;
     }
-    if (lane->own && rows < share) {
-        lane->own = false;
+    if (connection_set->own && rows < share) {
+        connection_set->own = false;
         return true; /* the new ones */
     }
     return rows == share;
@@ -320,22 +322,22 @@ static uint32_t collect(struct taking *taking, uint32_t *segments)
     struct segments_redis *s = taking->s;
     redisReply *replies[SEGMENTS_MAX];
     uint32_t more = 0;
-    for (uint32_t i = 0; i < taking->asks; i++) {
+    for (uint32_t i = 0; i < taking->requests; i++) {
         struct wire *wire = taking->wires[i];
         replies[i] = NULL;
-        if (s->lanes[taking->asked[i]].connection != wire->number ||
+        if (s->connection_sets[taking->asked[i]].connection != wire->number ||
             wire_read(wire, taking->deadline_us, &replies[i]) != 0) {
-            lane_fails(s, taking->asked[i]);
+            connection_set_fails(s, taking->asked[i]);
         }
     }
-    for (uint32_t i = 0; i < taking->asks; i++) {
+    for (uint32_t i = 0; i < taking->requests; i++) {
         uint32_t segment = taking->asked[i];
         struct wire *wire = taking->wires[i];
         if (replies[i] == NULL) {
             continue;
         }
         if (replies[i]->type == REDIS_REPLY_ERROR) {
-            lane_error(s, segment, wire, replies[i], taking->deadline_us);
+            connection_set_error(s, segment, wire, replies[i], taking->deadline_us);
         } else if (read_rows(taking, segment, wire, replies[i], taking->shares[i])) {
             segments[more++] = segment;
         }
@@ -366,12 +368,12 @@ static void take_now(struct taking *taking, uint64_t mask)
     int64_t now = segments_now_us(taking->s);
     taking->deadline_us = segments_deadline_us(taking->s);
     for (uint32_t i = 0; i < count && taking->count < taking->max; i++) {
-        if (now >= taking->s->lanes[segments[i]].claim_us) {
+        if (now >= taking->s->connection_sets[segments[i]].claim_us) {
             claim_due(taking, segments[i]);
         }
     }
     for (int i = 0; i < ROUNDS_MAX && count > 0 && taking->count < taking->max; i++) {
-        ask(taking, segments, count);
+        request(taking, segments, count);
         count = collect(taking, segments);
     }
 }

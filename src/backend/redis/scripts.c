@@ -21,13 +21,14 @@ extern const size_t lua_files_count;
 static const struct {
     const char *name;
     uint64_t value;
-} names[] = {NAME(VERDICT_DONE) NAME(VERDICT_SAME) NAME(VERDICT_MORE) NAME(VERDICT_REFUSED)
+} names[] = {NAME(VERDICT_DONE) NAME(VERDICT_ALREADY_APPLIED) NAME(VERDICT_MORE)
+                 NAME(VERDICT_REFUSED)
 #define X(name, ...) NAME(name)
-                 REFUSALS(X) ORDER_STATES(X) SALE_STATES(X) GATE_COMMANDS(X)
+                     REFUSALS(X) ORDER_STATES(X) SALE_STATES(X) GATE_COMMANDS(X)
 #undef X
-                     NAME(ASK_BUY) NAME(ASK_TICKET) NAME(ASK_ORDER) NAME(ASK_ITEM) NAME(STOCK_MAX)
-                         NAME(BUYER_ENDED_MAX) NAME(UINT32_MAX) NAME(REDIS_BUCKETS)
-                             NAME(SEGMENT_CLOCK_OFF_MS)};
+                         NAME(GATE_REQUEST_BUY) NAME(GATE_REQUEST_TICKET) NAME(GATE_REQUEST_ORDER)
+                             NAME(GATE_REQUEST_ITEM) NAME(STOCK_MAX) NAME(BUYER_ENDED_MAX)
+                                 NAME(UINT32_MAX) NAME(REDIS_BUCKETS) NAME(SEGMENT_CLOCK_OFF_MS)};
 
 static bool is_name(char c)
 {

@@ -13,7 +13,7 @@ struct stream_id {
 };
 
 /* How this worker stands with the outbox of one segment. */
-struct outbox_lane {
+struct outbox_connection_set {
     bool grouped;             /* the group was there */
     bool away;                /* the last try failed: told already */
     bool own;                 /* entries held before come first */
@@ -51,7 +51,7 @@ struct segments_redis {
     struct topology_node servers[SEGMENTS_MAX]; /* without a host: nobody has said yet */
     struct wire wires[TOPOLOGY_NODES_MAX];
     struct ear ears[TOPOLOGY_NODES_MAX];
-    struct outbox_lane lanes[SEGMENTS_MAX];
+    struct outbox_connection_set connection_sets[SEGMENTS_MAX];
     struct sweep sweeps[SEGMENTS_MAX];
 };
 

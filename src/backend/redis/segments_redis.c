@@ -449,7 +449,7 @@ int segments_redis_open(const struct segments_redis_options *options,
                                           .clock = options->clock,
                                           .topology = options->topology};
     for (uint32_t i = 0; i < SEGMENTS_MAX; i++) {
-        s->lanes[i].own = true;
+        s->connection_sets[i].own = true;
     }
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int error = s->wake_fd < 0 ? ERR_IO : scripts_new(&s->wire_config.scripts);

@@ -13,7 +13,7 @@
  *   entry that another worker has had for claim_ms without being done is taken over. A worker that
  *   lost its connection gets all it holds once more.
  * - take says ERR_IO once when a server goes away or was emptied, and goes on with the others.
- * - Where an event says VERDICT_SAME with an order, the order is in that state already and the
+ * - Where an event says VERDICT_ALREADY_APPLIED with an order, the order is in that state already and the
  *   cursor has not moved: as in core/gate.h, a SKIP with its number moves it.
  */
 #ifndef SLUICE_BACKEND_REDIS_SEGMENTS_REDIS_H

@@ -340,7 +340,7 @@ enum redis_outcome wire_error(struct wire *wire, const redisReply *reply)
     struct span text = wire_text(reply);
     struct redis_error error = error_read(text);
     struct redis_redirect to;
-    if (error_redirect(text, wire->node.host, &to) && !to.ask) {
+    if (error_redirect(text, wire->node.host, &to) && !to.request) {
         topology_moved(wire->config->topology, to.slot, to.host, to.port);
     }
     if (error.useless) {

@@ -17,7 +17,7 @@ struct audit {
     struct ledger_event *own;
 };
 
-static void ask(struct fixture *f, struct ledger_query *q)
+static void request(struct fixture *f, struct ledger_query *q)
 {
     (void)ledger_read(f->ledger, q);
     assert_int_equal(q->error, 0);
@@ -48,10 +48,10 @@ static void audit_segment(struct fixture *f, struct audit *a, uint32_t segment,
     struct ledger_query own = {.kind = QUERY_EVENTS, .segment = s, .limit = ROWS, .events = a->own};
     struct ledger_query shares = {
         .kind = QUERY_ALLOTMENTS, .segment = s, .limit = ROWS, .allotments = a->allotments};
-    ask(f, &orders);
-    ask(f, &buyers);
-    ask(f, &own);
-    ask(f, &shares);
+    request(f, &orders);
+    request(f, &buyers);
+    request(f, &own);
+    request(f, &shares);
     for (uint32_t i = 0; i < shares.count; i++) {
         const struct allotment_row *share = &a->allotments[i];
         uint64_t locked = units(a, orders.count, share->item, 0, ORDER_LOCKED);
@@ -91,7 +91,7 @@ static void audit_item(struct fixture *f, struct audit *a, const struct item_row
                                  .after = item->id - 1,
                                  .limit = 1,
                                  .allotments = a->allotments};
-        ask(f, &q);
+        request(f, &q);
         if (q.count == 1 && a->allotments[0].item == item->id) {
             amount += a->allotments[0].amount;
             locked += a->allotments[0].locked;
@@ -113,7 +113,7 @@ void assert_audit_segments(struct fixture *f)
                       .own = calloc(ROWS, sizeof(*a.own))};
     struct ledger_query all = {
         .kind = QUERY_EVENTS, .segment = SEGMENT_ALL, .limit = ROWS, .events = a.events};
-    ask(f, &all);
+    request(f, &all);
     for (uint32_t i = 0; i < all.count; i++) {
         assert_int_equal(a.events[i].number, i + 1);
         assert_true(a.events[i].segment >= SEGMENT_ALL &&
@@ -123,7 +123,7 @@ void assert_audit_segments(struct fixture *f)
         audit_segment(f, &a, s, &all);
     }
     struct ledger_query q = {.kind = QUERY_SALES, .limit = 64, .sales = sales};
-    ask(f, &q);
+    request(f, &q);
     for (uint32_t i = 0; i < q.count; i++) {
         assert_int_equal(sales[i]->homes > 0, sales[i]->state != SALE_DRAFT);
         for (uint32_t k = 0; k < sales[i]->items_count && sales[i]->homes > 0; k++) {
@@ -149,7 +149,7 @@ void assert_allotment(struct fixture *f, uint32_t segment, uint64_t item, int64_
                              .after = item - 1,
                              .limit = 1,
                              .allotments = &row};
-    ask(f, &q);
+    request(f, &q);
     assert_int_equal(q.count, 1);
     assert_int_equal(row.item, item);
     assert_int_equal(row.segment, segment);

@@ -226,8 +226,8 @@ static struct expected model_step(struct model *m, const struct ledger_op *op)
 static struct order_id random_id(struct model *m)
 {
     if (m->orders_count > 0 && prng_below(&m->prng, 8) != 0) {
-        size_t recent = m->orders_count < 40 ? m->orders_count : 40;
-        return m->orders[m->orders_count - 1 - prng_below(&m->prng, recent)].id;
+        size_t latencies = m->orders_count < 40 ? m->orders_count : 40;
+        return m->orders[m->orders_count - 1 - prng_below(&m->prng, latencies)].id;
     }
     return order_id_once(1, 1 + prng_below(&m->prng, USERS), (uint32_t)prng_below(&m->prng, 4));
 }

@@ -682,7 +682,7 @@ static void test_which_orders_are_known(void **state)
 /* ---- the ledger's own clock ---- */
 
 /* The writers' clocks are wrong, and nobody minds. */
-static void test_deadlines_go_by_the_ledgers_clock(void **state)
+static void test_deadlines_go_by_the_ledger_backends_clock(void **state)
 {
     struct fixture *f = *state;
     static const int64_t wrong[] = {0, T0 - 99999999, T0 + 99999999};
@@ -765,7 +765,7 @@ int main(void)
         TEST(test_what_a_buyer_has_behind_him),
         TEST(test_forgotten_sales_are_left_out),
         TEST(test_which_orders_are_known),
-        TEST(test_deadlines_go_by_the_ledgers_clock),
+        TEST(test_deadlines_go_by_the_ledger_backends_clock),
     };
     const struct CMUnitTest others[] = {ALONE(test_others_refuse_it)};
     int failures = LEDGER_SUITE_RUN(others);

@@ -210,7 +210,7 @@ static void submit(struct twins *t, const struct ledger_op *ops, size_t count)
 }
 
 /* Asks both; the answers are compared by the caller. */
-static uint32_t ask(struct twins *t, struct ledger_query *a, struct ledger_query *b)
+static uint32_t request(struct twins *t, struct ledger_query *a, struct ledger_query *b)
 {
     (void)ledger_read(t->f->ledger, a);
     (void)ledger_read(t->twin.ledger, b);
@@ -229,7 +229,7 @@ static void compare_orders(struct twins *t, int32_t segment)
     do {
         struct ledger_query b = a;
         b.orders = rows[1];
-        count = ask(t, &a, &b);
+        count = request(t, &a, &b);
         assert_int_equal(a.last_event, b.last_event);
         for (uint32_t i = 0; i < count; i++) {
             assert_order_equal(&rows[0][i], &rows[1][i]);
@@ -248,7 +248,7 @@ static void compare_buyers(struct twins *t, int32_t segment)
     do {
         struct ledger_query b = a;
         b.buyers = rows[1];
-        count = ask(t, &a, &b);
+        count = request(t, &a, &b);
         for (uint32_t i = 0; i < count; i++) {
             assert_int_equal(rows[0][i].item, rows[1][i].item);
             assert_int_equal(rows[0][i].user, rows[1][i].user);
@@ -268,7 +268,7 @@ static void compare_shares(struct twins *t, int32_t segment)
         .kind = QUERY_ALLOTMENTS, .segment = segment, .limit = PAGE, .allotments = rows[0]};
     struct ledger_query b = a;
     b.allotments = rows[1];
-    uint32_t count = ask(t, &a, &b);
+    uint32_t count = request(t, &a, &b);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(rows[0][i].item, rows[1][i].item);
         assert_int_equal(rows[0][i].sale, rows[1][i].sale);
@@ -285,7 +285,7 @@ static void compare_transfers(struct twins *t)
     struct ledger_query a = {.kind = QUERY_TRANSFERS, .limit = PAGE, .transfers = rows[0]};
     struct ledger_query b = a;
     b.transfers = rows[1];
-    uint32_t count = ask(t, &a, &b);
+    uint32_t count = request(t, &a, &b);
     for (uint32_t i = 0; i < count; i++) {
         assert_string_equal(rows[0][i].key, rows[1][i].key);
         assert_int_equal(rows[0][i].amount, rows[1][i].amount);
@@ -303,7 +303,7 @@ static void compare_events(struct twins *t, int32_t segment)
     do {
         struct ledger_query b = a;
         b.events = rows[1];
-        count = ask(t, &a, &b);
+        count = request(t, &a, &b);
         for (uint32_t i = 0; i < count; i++) {
             assert_event_equal(&rows[0][i], &rows[1][i]);
             a.after = rows[0][i].number;
@@ -315,7 +315,7 @@ static void compare_all(struct twins *t)
 {
     struct ledger_query a = {.kind = QUERY_STATE};
     struct ledger_query b = a;
-    (void)ask(t, &a, &b);
+    (void)request(t, &a, &b);
     assert_int_equal(a.last_event, b.last_event);
     compare_transfers(t);
     compare_events(t, SEGMENT_ALL);

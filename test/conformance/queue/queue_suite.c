@@ -461,12 +461,12 @@ static void parked_messages_can_be_sent_round_again(void **state)
     (void)state;
     struct queue *publisher = open_queue(SUITE_PUBLISHER);
     struct queue *consumer = open_queue(SUITE_CONSUMER);
-    struct queue *desk =
+    struct queue *mailbox =
         open_queue(SUITE_CONSUMER); /* an operator's: never takes, so nothing is its */
     struct queue_message messages[40];
     size_t count = 0;
     park(publisher, consumer, 20);
-    assert_int_equal(queue_parked(desk, messages, 5, true, &count), 0);
+    assert_int_equal(queue_parked(mailbox, messages, 5, true, &count), 0);
     assert_int_equal(count, 5);
     bool sent[20] = {false};
     for (size_t i = 0; i < count; i++) {
@@ -480,18 +480,18 @@ static void parked_messages_can_be_sent_round_again(void **state)
         assert_int_equal(queue_ack(consumer, &message), 0);
     }
     suite_wait_depths(publisher, consumer, (struct queue_depths){.parked = 15});
-    assert_int_equal(queue_parked(desk, messages, 40, true, &count), 0);
+    assert_int_equal(queue_parked(mailbox, messages, 40, true, &count), 0);
     assert_int_equal(count, 15);
     for (int i = 0; i < 15; i++) {
         struct queue_message message = suite_take_one(consumer);
         assert_int_equal(queue_ack(consumer, &message), 0);
     }
     suite_wait_depths(publisher, consumer, nothing);
-    assert_int_equal(queue_parked(desk, messages, 40, true, &count), 0);
+    assert_int_equal(queue_parked(mailbox, messages, 40, true, &count), 0);
     assert_int_equal(count, 0);
     close_queue(publisher);
     close_queue(consumer);
-    close_queue(desk);
+    close_queue(mailbox);
 }
 
 /* ---- waits ---- */

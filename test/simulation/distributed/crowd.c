@@ -28,24 +28,26 @@ static uint32_t some_front(struct world *world)
 
 /* ---- buying ---- */
 
-static bool get_ticket(struct buyer *buyer, uint32_t item, struct gate_ask *ret_buy)
+static bool get_ticket(struct buyer *buyer, uint32_t item, struct gate_request *ret_buy)
 {
     struct world *world = buyer->world;
-    struct gate_ask ask = {.question = ASK_TICKET, .user = buyer->user, .item = item_of(item)};
-    if (!front_ask(world, some_front(world), &ask, PATIENCE_US) || ask.refusal != REFUSAL_NONE) {
+    struct gate_request request = {
+        .kind = GATE_REQUEST_TICKET, .user = buyer->user, .item = item_of(item)};
+    if (!api_gate_request(world, some_front(world), &request, PATIENCE_US) ||
+        request.refusal != REFUSAL_NONE) {
         return false;
     }
     struct order_id id =
         world->plan.limits[item] == 1
-            ? order_id_once(ask.item, buyer->user, ask.attempt)
-            : order_id_fresh(ask.item, WORLD_NOW_MS + world_now_us(world) / 1000,
-                             ++world->sequence << ORDER_SEGMENT_BITS | ask.segment);
+            ? order_id_once(request.item, buyer->user, request.attempt)
+            : order_id_fresh(request.item, WORLD_NOW_MS + world_now_us(world) / 1000,
+                             ++world->sequence << ORDER_SEGMENT_BITS | request.segment);
     uint32_t limit = world->plan.limits[item];
-    *ret_buy = (struct gate_ask){
-        .question = ASK_BUY,
+    *ret_buy = (struct gate_request){
+        .kind = GATE_REQUEST_BUY,
         .id = id,
         .user = buyer->user,
-        .item = ask.item,
+        .item = request.item,
         .qty = limit == 1 ? 1 : 1 + (uint32_t)world_below(world, limit == 0 ? 3 : limit),
         .ticket_expires_ms =
             WORLD_NOW_MS + world_now_us(world) / 1000 + world_between(world, 500, 30000)};
@@ -54,24 +56,24 @@ static bool get_ticket(struct buyer *buyer, uint32_t item, struct gate_ask *ret_
 
 /* The same ticket for another number: it must be refused. (While a segment is away, two fronts may
  * put one ticket into their lines, and neither can know.) */
-static void cheat(struct buyer *buyer, const struct gate_ask *buy)
+static void cheat(struct buyer *buyer, const struct gate_request *buy)
 {
     struct world *world = buyer->world;
-    struct gate_ask other = *buy;
+    struct gate_request other = *buy;
     other.qty++;
-    (void)front_ask(world, some_front(world), &other, PATIENCE_US);
+    (void)api_gate_request(world, some_front(world), &other, PATIENCE_US);
 }
 
 /* Until it is known what became of it, or he has had enough. True: there is an order. */
-static bool try_to_buy(struct buyer *buyer, const struct gate_ask *ticket)
+static bool try_to_buy(struct buyer *buyer, const struct gate_request *ticket)
 {
     struct world *world = buyer->world;
     uint32_t tries = 1 + (uint32_t)world_below(world, 12);
     bool have = false;
     for (uint32_t i = 0; i < tries; i++) {
-        struct gate_ask buy = *ticket;
+        struct gate_request buy = *ticket;
         bool hasty = (world->plan.faults >> FAULT_PATIENCE & 1) != 0 && world_chance(world, 100);
-        bool answered = front_ask(world, some_front(world), &buy, hasty ? 500 : PATIENCE_US);
+        bool answered = api_gate_request(world, some_front(world), &buy, hasty ? 500 : PATIENCE_US);
         have = have || (answered && buy.refusal == REFUSAL_NONE && buy.has_order);
         bool again = !answered || refusal_text(buy.refusal)->retry == RETRY_SAME_TICKET ||
                      refusal_text(buy.refusal)->retry == RETRY_LATER;
@@ -93,10 +95,12 @@ static bool follow(struct buyer *buyer, struct order_id id, struct order_view *r
 {
     struct world *world = buyer->world;
     for (int i = 0; i < 60; i++) {
-        struct gate_ask ask = {.question = ASK_ORDER, .id = id, .user = buyer->user, .watch = true};
-        if (front_ask(world, some_front(world), &ask, PATIENCE_US) && ask.refusal == REFUSAL_NONE &&
-            ask.has_order && ask.order.state != ORDER_QUEUED) {
-            *ret_view = ask.order;
+        struct gate_request request = {
+            .kind = GATE_REQUEST_ORDER, .id = id, .user = buyer->user, .watch = true};
+        if (api_gate_request(world, some_front(world), &request, PATIENCE_US) &&
+            request.refusal == REFUSAL_NONE && request.has_order &&
+            request.order.state != ORDER_QUEUED) {
+            *ret_view = request.order;
             return true;
         }
         (void)fiber_sleep(world_about(world, 400000));
@@ -108,14 +112,14 @@ static void write_about(struct buyer *buyer, enum ledger_kind kind, struct order
                         uint32_t qty)
 {
     struct world *world = buyer->world;
-    struct office_op op = {.op = {.kind = kind, .id = id, .user = buyer->user}};
+    struct ledger_writer_op op = {.op = {.kind = kind, .id = id, .user = buyer->user}};
     op.op.amount_cents = (int64_t)PRICE_CENTS * qty;
     (void)snprintf(op.op.key, sizeof(op.op.key), "pay-%llu-%u", (unsigned long long)buyer->user,
                    ++buyer->payments);
     memcpy(op.op.fingerprint, op.op.key, sizeof(op.op.fingerprint));
     for (int i = 0; i < 4; i++) {
-        struct office_op again = op;
-        if (front_post(world, some_front(world), &again, PATIENCE_US) && again.error == 0 &&
+        struct ledger_writer_op again = op;
+        if (api_post(world, some_front(world), &again, PATIENCE_US) && again.error == 0 &&
             again.op.refusal != REFUSAL_OVERLOADED) {
             return;
         }
@@ -123,7 +127,7 @@ static void write_about(struct buyer *buyer, enum ledger_kind kind, struct order
     }
 }
 
-static void settle(struct buyer *buyer, const struct gate_ask *buy)
+static void settle(struct buyer *buyer, const struct gate_request *buy)
 {
     struct world *world = buyer->world;
     struct order_view view;
@@ -154,7 +158,7 @@ static void run_buyer(void *context)
     }
     (void)fiber_sleep(world_between(world, 0, world->plan.ends_us * 2 / 3));
     for (uint32_t i = 0; i < world->plan.buys && !world->healed; i++) {
-        struct gate_ask buy;
+        struct gate_request buy;
         if (get_ticket(buyer, (uint32_t)world_below(world, ITEMS), &buy)) {
             if (world_chance(world, 100)) {
                 (void)fiber_sleep(world_between(world, 0, 3000000));
@@ -175,8 +179,8 @@ static void run_buyer(void *context)
 static enum refusal insist(struct world *world, const struct ledger_op *op)
 {
     for (;;) {
-        struct office_op post = {.op = *op};
-        if (front_post(world, some_front(world), &post, FOR_EVER_US) && post.error == 0 &&
+        struct ledger_writer_op post = {.op = *op};
+        if (api_post(world, some_front(world), &post, FOR_EVER_US) && post.error == 0 &&
             post.op.refusal != REFUSAL_OVERLOADED) {
             sale_row_free(post.op.sale);
             return post.op.refusal;

@@ -1,6 +1,6 @@
 /*
  * Threads that are none: each runs on a stack of its own until it sleeps, and the world's heap says
- * who goes on, and when. So code that waits (for the office, for a lease, for a recovery's replays)
+ * who goes on, and when. So code that waits (for the ledger writer, for a lease, for a recovery's replays)
  * is simulated as it is, and everything happens in an order that the seed drew.
  */
 #ifndef SLUICE_SIM_FIBER_H

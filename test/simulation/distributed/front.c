@@ -21,16 +21,16 @@ static void tell(struct call *call)
     fiber_wake(call->client, 0);
 }
 
-/* As src/http: nothing undurable is seen; a latched journal will never tell. */
+/* As src/http: nothing undurable is seen; a failed journal will never tell. */
 static bool may_tell(struct process *process, struct call *call)
 {
-    uint64_t lsn = call->is_post ? call->op.lsn : call->ask.lsn;
+    uint64_t lsn = call->is_post ? call->op.lsn : call->request.lsn;
     if (lsn <= journal_durable_lsn(process->journal)) {
         return true;
     }
-    if (journal_latched(process->journal)) {
-        call->ask.refusal = REFUSAL_UNKNOWN_OUTCOME;
-        call->ask.has_order = false;
+    if (journal_failed(process->journal)) {
+        call->request.refusal = REFUSAL_UNKNOWN_OUTCOME;
+        call->request.has_order = false;
         return true;
     }
     return false;
@@ -59,13 +59,15 @@ static void tell_durable(struct process *process)
 
 static void collect(struct process *process)
 {
-    for (struct gate_ask *ask = gate_collect(engine_port(process->engine), 0); ask != NULL;) {
-        struct gate_ask *next = ask->next;
-        ((struct call *)ask->owner)->state = CALL_ANSWERED;
-        ask = next;
+    for (struct gate_request *request = gate_collect(embedded_gate_port(process->engine), 0);
+         request != NULL;) {
+        struct gate_request *next = request->next;
+        ((struct call *)request->owner)->state = CALL_ANSWERED;
+        request = next;
     }
-    for (struct office_op *op = office_collect(process->office, 0); op != NULL;) {
-        struct office_op *next = (struct office_op *)op->post.next;
+    for (struct ledger_writer_op *op = ledger_writer_collect(process->ledger_writer, 0);
+         op != NULL;) {
+        struct ledger_writer_op *next = (struct ledger_writer_op *)op->post.next;
         ((struct call *)op->owner)->state = CALL_ANSWERED;
         op = next;
     }
@@ -90,15 +92,15 @@ static void submit_new(struct process *process)
         call->state = CALL_SENT;
         if (call->is_post) {
             call->op.owner = call;
-            office_post(process->office, &call->op);
-            fiber_wake(process->fibers[THREAD_OFFICE], 10);
+            ledger_writer_post(process->ledger_writer, &call->op);
+            fiber_wake(process->fibers[THREAD_LEDGER_WRITER], 10);
             continue;
         }
-        call->ask.owner = call;
-        engine_watch(process->engine, 0, call->ask.id); /* for good */
-        call->unread = !has_read_of(process, order_id_item(call->ask.id));
-        call->ask.now_ms = inside_time_ms(&process->time);
-        if (gate_submit(engine_port(process->engine), &call->ask) == GATE_ANSWERED) {
+        call->request.owner = call;
+        embedded_gate_watch(process->engine, 0, call->request.id); /* for good */
+        call->unread = !has_read_of(process, order_id_item(call->request.id));
+        call->request.now_ms = inside_time_ms(&process->time);
+        if (gate_submit(embedded_gate_port(process->engine), &call->request) == GATE_ANSWERED) {
             call->state = CALL_ANSWERED;
         }
     }
@@ -108,13 +110,13 @@ static void push_notices(struct process *process)
 {
     struct order_view views[NOTICES];
     bool all = false;
-    size_t count = engine_notices(process->engine, 0, views, NOTICES, &all);
+    size_t count = embedded_gate_notices(process->engine, 0, views, NOTICES, &all);
     for (size_t i = 0; i < count; i++) {
         model_pushed(process->world, process->index, &views[i]);
     }
 }
 
-void front_run(void *context)
+void api_run(void *context)
 {
     struct process *process = context;
     for (;;) {
@@ -123,13 +125,13 @@ void front_run(void *context)
         submit_new(process);
         tell_durable(process);
         push_notices(process);
-        (void)gate_flush(engine_port(process->engine), 0);
+        (void)gate_flush(embedded_gate_port(process->engine), 0);
         int64_t wait_us = process->calls != NULL ? 1000 : 50000;
         (void)fiber_sleep(world_between(process->world, wait_us / 4, wait_us));
     }
 }
 
-void front_lost(struct process *process)
+void api_lost(struct process *process)
 {
     while (process->calls != NULL) {
         struct call *call = process->calls;
@@ -152,14 +154,14 @@ static struct call *send_call(struct world *world, uint32_t index, struct call *
     struct process *process = &world->processes[index];
     world->requests++;
     (void)fiber_sleep(world_about(world, NET_US));
-    if (!process->up || !upkeep_is_ready(process->upkeep)) {
+    if (!process->up || !promise_resolver_is_ready(process->promise_resolver)) {
         free(call);
         return NULL;
     }
     if (call->is_post) {
         model_writes(world, &call->op.op);
-    } else if (call->ask.question == ASK_BUY) {
-        model_asked(world, &call->ask);
+    } else if (call->request.kind == GATE_REQUEST_BUY) {
+        model_asked(world, &call->request);
     }
     call->client = fiber_self();
     struct call **end = &process->calls;
@@ -186,31 +188,33 @@ static struct call *send_call(struct world *world, uint32_t index, struct call *
     return NULL;
 }
 
-bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int64_t patience_us)
+bool api_gate_request(struct world *world, uint32_t process, struct gate_request *request,
+                      int64_t patience_us)
 {
     struct call *call = calloc(1, sizeof(*call));
     CHECK(call != NULL);
-    struct model_before before = model_before(world, process, ask->id);
+    struct model_before before = model_before(world, process, request->id);
     int64_t sent_us = world_now_us(world);
-    call->ask = *ask;
+    call->request = *request;
     call = send_call(world, process, call, patience_us);
     if (call == NULL) {
         return false;
     }
     bool unread = call->unread;
-    *ask = call->ask;
+    *request = call->request;
     free(call);
     static const char *const texts[] = {"buy told", "ticket told", "order told", "item told"};
-    world_note(world, texts[ask->question], process * 100 + ask->refusal,
-               ask->has_order ? ask->order.state : 99, ask->id.lo);
-    if (!unread || ask->refusal != REFUSAL_NOT_FOUND) {
-        line_told(world, process, ask, sent_us);
-        model_told(world, process, ask, &before);
+    world_note(world, texts[request->kind], process * 100 + request->refusal,
+               request->has_order ? request->order.state : 99, request->id.lo);
+    if (!unread || request->refusal != REFUSAL_NOT_FOUND) {
+        line_told(world, process, request, sent_us);
+        model_told(world, process, request, &before);
     } /* KNOWN: else it had not read of the sale yet, and says that there is no such order */
     return true;
 }
 
-bool front_post(struct world *world, uint32_t process, struct office_op *op, int64_t patience_us)
+bool api_post(struct world *world, uint32_t process, struct ledger_writer_op *op,
+              int64_t patience_us)
 {
     struct call *call = calloc(1, sizeof(*call));
     CHECK(call != NULL);

@@ -14,10 +14,11 @@ void line_asked_for(struct world *world, const struct segment_call *call)
     }
 }
 
-void line_told(struct world *world, uint32_t process, const struct gate_ask *buy, int64_t sent_us)
+void line_told(struct world *world, uint32_t process, const struct gate_request *buy,
+               int64_t sent_us)
 {
     struct model_order *order = model_order(&world->model, buy->id);
-    if (buy->question != ASK_BUY || buy->refusal != REFUSAL_NONE || !buy->has_order) {
+    if (buy->kind != GATE_REQUEST_BUY || buy->refusal != REFUSAL_NONE || !buy->has_order) {
         return;
     }
     if (buy->order.reason == REFUSAL_UNDECIDED) {

@@ -78,7 +78,7 @@ static uint32_t home_of(const struct world *world, uint64_t user)
     return regions_home(&sale->regions, user, sale->homes);
 }
 
-void model_asked(struct world *world, const struct gate_ask *buy)
+void model_asked(struct world *world, const struct gate_request *buy)
 {
     struct model_order *order = model_order(&world->model, buy->id);
     order->buys.sent++;
@@ -113,35 +113,37 @@ struct model_before model_before(struct world *world, uint32_t process, struct o
                                  .applied = gate != NULL ? gate->applied_event : 0};
 }
 
-void model_told(struct world *world, uint32_t process, const struct gate_ask *ask,
+void model_told(struct world *world, uint32_t process, const struct gate_request *request,
                 const struct model_before *before)
 {
     struct model *model = &world->model;
     world->result->answers++;
-    world->result->decisions += ask->question == ASK_BUY;
-    if (ask->question != ASK_BUY && ask->question != ASK_ORDER) {
+    world->result->decisions += request->kind == GATE_REQUEST_BUY;
+    if (request->kind != GATE_REQUEST_BUY && request->kind != GATE_REQUEST_ORDER) {
         return;
     }
-    struct model_order *order = model_order(model, ask->id);
-    if (ask->question == ASK_ORDER && ask->refusal == REFUSAL_NOT_FOUND && order->told) {
+    struct model_order *order = model_order(model, request->id);
+    if (request->kind == GATE_REQUEST_ORDER && request->refusal == REFUSAL_NOT_FOUND &&
+        order->told) {
         promise_07_missing(world, order, process, before->applied);
     }
-    if (ask->question == ASK_BUY) {
-        promise_09_told(world, order, &order->buys, ask->refusal);
+    if (request->kind == GATE_REQUEST_BUY) {
+        promise_09_told(world, order, &order->buys, request->refusal);
     }
-    if (ask->refusal != REFUSAL_NONE || !ask->has_order) {
+    if (request->refusal != REFUSAL_NONE || !request->has_order) {
         return;
     }
-    promise_06_told(world, order, ask);
+    promise_06_told(world, order, request);
     order->told = true;
-    order->undecided = order->undecided || ask->order.reason == REFUSAL_UNDECIDED;
-    if (ask->question == ASK_BUY && ask->order.state == ORDER_QUEUED && ask->lsn == 0) {
+    order->undecided = order->undecided || request->order.reason == REFUSAL_UNDECIDED;
+    if (request->kind == GATE_REQUEST_BUY && request->order.state == ORDER_QUEUED &&
+        request->lsn == 0) {
         world_broken(world, 3, "told of a buy that is in no journal of its front");
     }
-    promise_03_told(world, order, &ask->order);
+    promise_03_told(world, order, &request->order);
     /* KNOWN: a front's line knows nothing of what another front has shown meanwhile. */
-    enum order_state state = (enum order_state)ask->order.state;
-    if (ask->order.lsn == 0 || model_rank(state) < before->shown_by) {
+    enum order_state state = (enum order_state)request->order.state;
+    if (request->order.lsn == 0 || model_rank(state) < before->shown_by) {
         promise_07_told(world, order, before->shown, state);
     }
     has_seen(order, process, state);

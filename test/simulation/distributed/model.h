@@ -87,7 +87,7 @@ int model_rank(enum order_state state);
 
 /* ---- what happens, as ports and fronts see it; judged at once ---- */
 
-void model_asked(struct world *world, const struct gate_ask *buy);
+void model_asked(struct world *world, const struct gate_request *buy);
 /* A client was answered by this process; shown: what he had been told of the order when he asked. */
 /* What was known of an order when it was asked for: what happens meanwhile is nobody's fault. */
 struct model_before {
@@ -96,7 +96,7 @@ struct model_before {
     uint64_t applied; /* the last event its segment's gate had */
 };
 struct model_before model_before(struct world *world, uint32_t process, struct order_id id);
-void model_told(struct world *world, uint32_t process, const struct gate_ask *ask,
+void model_told(struct world *world, uint32_t process, const struct gate_request *request,
                 const struct model_before *before);
 /* A process pushed it to whoever watches. */
 void model_pushed(struct world *world, uint32_t process, const struct order_view *view);
@@ -130,7 +130,7 @@ void promise_04_end(struct world *world);
 void promise_05_event(struct world *world, const struct model_order *order);
 void promise_05_end(struct world *world);
 void promise_06_told(struct world *world, const struct model_order *order,
-                     const struct gate_ask *ask);
+                     const struct gate_request *request);
 void promise_07_told(struct world *world, const struct model_order *order, enum order_state shown,
                      enum order_state now);
 void promise_07_missing(struct world *world, const struct model_order *order, uint32_t process,
@@ -148,7 +148,8 @@ void promise_11_commit(struct world *world, const struct ledger_batch *batch, bo
 void promise_11_rebuilt(struct world *world, uint32_t segment, uint64_t fence);
 /* Of whoever stood in line: a stage has called a segment; a buy that was sent then was answered. */
 void line_asked_for(struct world *world, const struct segment_call *call);
-void line_told(struct world *world, uint32_t process, const struct gate_ask *buy, int64_t sent_us);
+void line_told(struct world *world, uint32_t process, const struct gate_request *buy,
+               int64_t sent_us);
 /* What is still to be done; NULL: nothing. */
 const char *promise_13_left(struct world *world);
 

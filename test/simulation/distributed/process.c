@@ -12,9 +12,9 @@
 #define LEASE_EVERY_MS 1000
 #define KEEP_LOOK_MS 300
 #define LOOPS 1
-#define LANE_FOLLOWER LOOPS
-#define LANE_BALANCE (LOOPS + 1)
-#define LANES (LOOPS + 2)
+#define CONNECTION_SET_GATE_SUBSCRIBER LOOPS
+#define CONNECTION_SET_BALANCE (LOOPS + 1)
+#define CONNECTION_SETS (LOOPS + 2)
 #define PROMISES_MAX 4000
 
 static const struct gate_sizes sizes = {.orders = 4096, .buyers = 1024, .items = 8, .sales = 4};
@@ -37,21 +37,23 @@ void __wrap_crypt_random(void *ret_bytes, size_t n)
     }
 }
 
-/* In place of office_wait: the office is a fiber, too. */
-void __wrap_office_wait(struct office *office, uint32_t desk, int64_t timeout_us);
-void __wrap_office_wait(struct office *office, uint32_t desk, int64_t timeout_us)
+/* In place of ledger_writer_wait: the ledger writer is a fiber, too. */
+void __wrap_ledger_writer_wait(struct ledger_writer *ledger_writer, uint32_t mailbox,
+                               int64_t timeout_us);
+void __wrap_ledger_writer_wait(struct ledger_writer *ledger_writer, uint32_t mailbox,
+                               int64_t timeout_us)
 {
     for (uint32_t i = 0; i < PROCESSES; i++) {
         struct process *process = &the_world->processes[i];
-        if (process->office == office) {
-            process->waiting[desk] = fiber_self();
-            fiber_wake(process->fibers[THREAD_OFFICE], world_between(the_world, 0, 100));
+        if (process->ledger_writer == ledger_writer) {
+            process->waiting[mailbox] = fiber_self();
+            fiber_wake(process->fibers[THREAD_LEDGER_WRITER], world_between(the_world, 0, 100));
             (void)fiber_sleep(timeout_us);
-            process->waiting[desk] = NULL;
+            process->waiting[mailbox] = NULL;
             return;
         }
     }
-    CHECK(!"an office of nobody");
+    CHECK(!"a ledger writer of nobody");
 }
 
 /* ---- threads ---- */
@@ -62,7 +64,7 @@ static void run_journal(void *context)
     for (;;) {
         bool wrote = false;
         if (journal_flush(process->journal, &wrote) != 0) {
-            return; /* latched: it tells so itself */
+            return; /* failed: it tells so itself */
         }
         fiber_wake(process->fibers[THREAD_LOOP], 0);
         (void)fiber_sleep(world_about(process->world, wrote ? 500 : 1500));
@@ -73,18 +75,18 @@ static void run_janitor(void *context)
 {
     struct process *process = context;
     for (;;) {
-        janitor_turn(&process->janitor);
+        janitor_iterate(&process->janitor);
         (void)fiber_sleep(world_about(process->world, JANITOR_EVERY_US));
     }
 }
 
-static void run_office(void *context)
+static void run_ledger_writer(void *context)
 {
     struct process *process = context;
     for (;;) {
         int64_t sleep_us = 0;
-        office_turn(process->office, &sleep_us);
-        for (int i = 0; i < DESK_COUNT; i++) {
+        ledger_writer_iterate(process->ledger_writer, &sleep_us);
+        for (int i = 0; i < MAILBOX_COUNT; i++) {
             fiber_wake(process->waiting[i], world_between(process->world, 0, 100));
         }
         fiber_wake(process->fibers[THREAD_LOOP], 0);
@@ -92,20 +94,20 @@ static void run_office(void *context)
     }
 }
 
-static void run_upkeep(void *context)
+static void run_promise_resolver(void *context)
 {
     struct process *process = context;
     for (;;) {
-        upkeep_turn(process->upkeep);
-        (void)fiber_sleep(world_about(process->world, process->world->plan.upkeep_us));
+        promise_resolver_iterate(process->promise_resolver);
+        (void)fiber_sleep(world_about(process->world, process->world->plan.promise_resolver_us));
     }
 }
 
-static void run_follower(void *context)
+static void run_gate_subscriber(void *context)
 {
     struct process *process = context;
     for (;;) {
-        follower_turn(process->follower, TURN_MS);
+        gate_subscriber_iterate(process->gate_subscriber, TURN_MS);
         fiber_wake(process->fibers[THREAD_LOOP], 0);
         (void)fiber_sleep(world_between(process->world, 0, 200));
     }
@@ -115,21 +117,21 @@ static void run_relay(void *context)
 {
     struct process *process = context;
     for (;;) {
-        relay_turn(process->relay, TURN_MS);
+        relay_iterate(process->relay, TURN_MS);
         (void)fiber_sleep(world_between(process->world, 0, 200));
     }
 }
 
-static void run_porter(void *context)
+static void run_order_consumer(void *context)
 {
     struct process *process = context;
     for (;;) {
-        porter_turn(process->porter, TURN_MS);
+        order_consumer_iterate(process->order_consumer, TURN_MS);
         (void)fiber_sleep(world_between(process->world, 0, 200));
     }
 }
 
-/* As engines_keep_round. */
+/* As backends_keep_round. */
 static void keep_round(struct process *process, int64_t now_ms)
 {
     struct recover_round rebuilt = {0};
@@ -146,8 +148,8 @@ static void keep_round(struct process *process, int64_t now_ms)
     }
     if (moved.units > 0) {
         world_note(process->world, "balanced", process->index, moved.units, moved.open);
-        office_hurry(process->office);
-        fiber_wake(process->fibers[THREAD_OFFICE], 0);
+        ledger_writer_hurry(process->ledger_writer);
+        fiber_wake(process->fibers[THREAD_LEDGER_WRITER], 0);
     }
 }
 
@@ -159,19 +161,19 @@ static void run_keeper(void *context)
         int64_t now_ms = clock_boot_us(&process->clock.port) / 1000;
         if (now_ms >= lease_ms) {
             uint64_t token = 0;
-            bool may_keep = !atomic_load(&process->places.clock_is_off);
+            bool may_keep = !atomic_load(&process->segment_table.clock_is_off);
             int error = may_keep
-                            ? lease_take(&process->lease.port, OFFICE_LEASE, LEASE_TTL_MS, &token)
+                            ? lease_take(&process->lease.port, KEEPER_LEASE, LEASE_TTL_MS, &token)
                             : ERR_BUSY;
             if (!may_keep) {
-                lease_drop(&process->lease.port, OFFICE_LEASE);
+                lease_drop(&process->lease.port, KEEPER_LEASE);
             }
-            office_keep(process->office, error == 0 ? token : 0);
+            ledger_writer_keep(process->ledger_writer, error == 0 ? token : 0);
             process->keeps = error == 0;
             lease_ms = now_ms + LEASE_EVERY_MS;
         }
         keep_round(process, now_ms);
-        uint64_t sent = redriver_turn(&process->redriver, process->keeps);
+        uint64_t sent = redriver_iterate(&process->redriver, process->keeps);
         if (sent > 0) {
             world_note(process->world, "redriven", process->index, sent, 0);
         }
@@ -181,28 +183,28 @@ static void run_keeper(void *context)
 
 /* ---- what the parts call back ---- */
 
-static bool refill(void *context, const struct wish *wish)
+static bool refill(void *context, const struct refill *refill)
 {
     struct process *process = context;
     if (!process->balances) {
         return false;
     }
-    balance_ask(process->balance, wish->segment, wish->item, wish->units);
+    balance_ask(process->balance, refill->segment, refill->item, refill->units);
     return true;
 }
 
 static void read_sales(void *context)
 {
-    office_refresh(((struct process *)context)->office);
+    ledger_writer_refresh(((struct process *)context)->ledger_writer);
 }
 
-static void await_sleep_ms(void *context, int64_t ms)
+static void blocking_sleep_ms(void *context, int64_t ms)
 {
     struct process *process = context;
     (void)fiber_sleep(ms * 1000 + world_between(process->world, 0, 1000));
 }
 
-static int64_t await_now_ms(void *context)
+static int64_t blocking_now_ms(void *context)
 {
     return inside_time_ms(&((struct process *)context)->time);
 }
@@ -236,53 +238,55 @@ static void open_journal(struct process *process)
 static void make_front(struct process *process)
 {
     struct world *world = process->world;
-    process->places.count = world->count;
-    process->dials = (struct dials){.line = 20,
-                                    .line_ms = 20000,
-                                    .stale_ms = world->plan.stale_ms,
-                                    .direct_after_ms = 3000,
-                                    .direct_outbox = world->plan.direct_outbox,
-                                    .direct_rate = world->plan.direct_rate};
-    atomic_store(&process->places.clock_is_off, true); /* until it has been compared */
-    process->gate = sim_segments_front(world->segments, LANES);
-    struct remote_options options = {.loops = LOOPS,
-                                     .dials = &process->dials,
-                                     .refill_ms = REFILL_MS,
-                                     .wishes = &process->wishes,
-                                     .clock = &process->clock.port,
-                                     .read_sales = read_sales,
-                                     .context = process};
-    CHECK(remote_new(process->gate, &process->places, process->catalog, process->shelf,
-                     process->spool, options, &process->remote) == 0);
-    CHECK(engine_new_remote(remote_port(process->remote), process->journal, LOOPS,
-                            &process->engine) == 0);
-    waker_init(engine_waker(process->engine, 0), woken, process);
+    process->segment_table.count = world->count;
+    process->runtime_limits = (struct runtime_limits){.line = 20,
+                                                      .line_ms = 20000,
+                                                      .stale_ms = world->plan.stale_ms,
+                                                      .direct_after_ms = 3000,
+                                                      .direct_outbox = world->plan.direct_outbox,
+                                                      .direct_rate = world->plan.direct_rate};
+    atomic_store(&process->segment_table.clock_is_off, true); /* until it has been compared */
+    process->gate = sim_segments_front(world->segments, CONNECTION_SETS);
+    struct gate_proxy_options options = {.loops = LOOPS,
+                                         .runtime_limits = &process->runtime_limits,
+                                         .refill_ms = REFILL_MS,
+                                         .refill_requests = &process->refill_requests,
+                                         .clock = &process->clock.port,
+                                         .read_sales = read_sales,
+                                         .context = process};
+    CHECK(gate_proxy_new(process->gate, &process->segment_table, process->catalog,
+                         process->stock_cache, process->spool, options, &process->proxy) == 0);
+    CHECK(embedded_gate_new_remote(gate_proxy_port(process->proxy), process->journal, LOOPS,
+                                   &process->engine) == 0);
+    waker_init(embedded_gate_waker(process->engine, 0), woken, process);
 }
 
-static void make_office(struct process *process)
+static void make_ledger_writer(struct process *process)
 {
-    struct segments *segments = &process->segments[THREAD_OFFICE].segments;
-    CHECK(applier_new(segments, &process->places, &process->writer.ledger, process->catalog, sizes,
-                      &process->applier) == 0);
-    struct office_options options = {.batch_max = 256,
-                                     .tick_ms = 50,
-                                     .board_keep_ms = 86400000,
-                                     .sink = applier_sink(process->applier),
-                                     .shared = true,
-                                     .desks = DESK_COUNT};
-    CHECK(office_new(process->engine, &process->writer.ledger, process->catalog, &process->time,
-                     metrics_slot(&process->metrics, 0), LOOPS, options, &process->office) == 0);
-    static const enum thread_kind threads[DESK_COUNT] = {THREAD_RELAY, THREAD_PORTER,
-                                                         THREAD_UPKEEP};
-    for (uint32_t desk = 0; desk < DESK_COUNT; desk++) {
-        CHECK(bookings_init(&process->bookings[desk], process->office,
-                            &process->segments[threads[desk]].segments, &process->places, LOOPS,
-                            desk) == 0);
-        process->bookings[desk].dials = &process->dials;
-        process->bookings[desk].time = &process->time;
+    struct segments *segments = &process->segments[THREAD_LEDGER_WRITER].segments;
+    CHECK(segment_event_sink_new(segments, &process->segment_table, &process->writer.ledger,
+                                 process->catalog, sizes, &process->segment_event_sink) == 0);
+    struct ledger_writer_options options = {
+        .batch_max = 256,
+        .tick_ms = 50,
+        .board_keep_ms = 86400000,
+        .event_sink = segment_event_sink_event_sink(process->segment_event_sink),
+        .shared = true,
+        .mailboxes = MAILBOX_COUNT};
+    CHECK(ledger_writer_new(process->engine, &process->writer.ledger, process->catalog,
+                            &process->time, metrics_slot(&process->metrics, 0), LOOPS, options,
+                            &process->ledger_writer) == 0);
+    static const enum thread_kind threads[MAILBOX_COUNT] = {THREAD_RELAY, THREAD_ORDER_CONSUMER,
+                                                            THREAD_PROMISE_RESOLVER};
+    for (uint32_t mailbox = 0; mailbox < MAILBOX_COUNT; mailbox++) {
+        CHECK(booking_channel_init(&process->booking_channel[mailbox], process->ledger_writer,
+                                   &process->segments[threads[mailbox]].segments,
+                                   &process->segment_table, LOOPS, mailbox) == 0);
+        process->booking_channel[mailbox].runtime_limits = &process->runtime_limits;
+        process->booking_channel[mailbox].time = &process->time;
     }
     process->janitor = (struct janitor){.journal = process->journal,
-                                        .office = process->office,
+                                        .ledger_writer = process->ledger_writer,
                                         .spool = process->spool,
                                         .clock = &process->clock.port,
                                         .metrics = metrics_slot(&process->metrics, 1),
@@ -292,52 +296,56 @@ static void make_office(struct process *process)
 static void make_stages(struct process *process)
 {
     struct world *world = process->world;
-    struct upkeep_parts upkeep = {.segments = &process->segments[THREAD_UPKEEP].segments,
-                                  .ledger = &process->reader.ledger,
-                                  .gate = process->gate,
-                                  .bookings = &process->bookings[DESK_UPKEEP],
-                                  .places = &process->places,
-                                  .catalog = process->catalog,
-                                  .spool = process->spool,
-                                  .shelf = process->shelf,
-                                  .wishes = &process->wishes,
-                                  .time = &process->time,
-                                  .metrics = metrics_slot(&process->metrics, 2),
-                                  .dials = &process->dials,
-                                  .refill = refill,
-                                  .context = process};
-    CHECK(upkeep_new(&upkeep, &process->upkeep) == 0);
-    struct follower_parts follower = {.segments = &process->segments[THREAD_FOLLOWER].segments,
-                                      .gate = process->gate,
-                                      .lane = LANE_FOLLOWER,
-                                      .engine = process->engine,
-                                      .places = &process->places,
-                                      .shelf = process->shelf,
-                                      .spool = process->spool,
-                                      .catalog = process->catalog,
-                                      .clock = &process->clock.port,
-                                      .sales_changed = read_sales,
-                                      .context = process};
-    CHECK(follower_new(&follower, &process->follower) == 0);
-    struct relay_options relay = {.window = 64, .dials = &process->dials};
+    struct promise_resolver_parts promise_resolver = {
+        .segments = &process->segments[THREAD_PROMISE_RESOLVER].segments,
+        .ledger = &process->reader.ledger,
+        .gate = process->gate,
+        .booking_channel = &process->booking_channel[MAILBOX_PROMISE_RESOLVER],
+        .segment_table = &process->segment_table,
+        .catalog = process->catalog,
+        .spool = process->spool,
+        .stock_cache = process->stock_cache,
+        .refill_requests = &process->refill_requests,
+        .time = &process->time,
+        .metrics = metrics_slot(&process->metrics, 2),
+        .runtime_limits = &process->runtime_limits,
+        .refill = refill,
+        .context = process};
+    CHECK(promise_resolver_new(&promise_resolver, &process->promise_resolver) == 0);
+    struct gate_subscriber_parts gate_subscriber = {
+        .segments = &process->segments[THREAD_GATE_SUBSCRIBER].segments,
+        .gate = process->gate,
+        .connection_set = CONNECTION_SET_GATE_SUBSCRIBER,
+        .engine = process->engine,
+        .segment_table = &process->segment_table,
+        .stock_cache = process->stock_cache,
+        .spool = process->spool,
+        .catalog = process->catalog,
+        .clock = &process->clock.port,
+        .sales_changed = read_sales,
+        .context = process};
+    CHECK(gate_subscriber_new(&gate_subscriber, &process->gate_subscriber) == 0);
+    struct relay_options relay = {.window = 64, .runtime_limits = &process->runtime_limits};
     CHECK(relay_new(&process->segments[THREAD_RELAY].segments,
                     world->plan.queue ? &process->publisher.queue : NULL,
-                    &process->bookings[DESK_RELAY], &process->time,
+                    &process->booking_channel[MAILBOX_RELAY], &process->time,
                     metrics_slot(&process->metrics, 3), relay, &process->relay) == 0);
     if (world->plan.queue) {
-        CHECK(porter_new(&process->consumer.queue, &process->bookings[DESK_PORTER], &process->time,
-                         metrics_slot(&process->metrics, 4), &process->porter) == 0);
+        CHECK(order_consumer_new(&process->consumer.queue,
+                                 &process->booking_channel[MAILBOX_ORDER_CONSUMER], &process->time,
+                                 metrics_slot(&process->metrics, 4),
+                                 &process->order_consumer) == 0);
     }
 }
 
 static void make_keeper(struct process *process)
 {
-    struct await await = {process, await_sleep_ms, await_now_ms};
+    struct blocking blocking = {process, blocking_sleep_ms, blocking_now_ms};
     struct recover_ports ports = {.segments = &process->segments[THREAD_KEEPER].segments,
                                   .ledger = &process->keeper_writer.ledger,
                                   .lease = &process->lease.port,
-                                  .await = await};
-    struct recover_options options = {.segments = process->places.count,
+                                  .blocking = blocking};
+    struct recover_options options = {.segments = process->segment_table.count,
                                       .sizes = sizes,
                                       .lease_ms = LEASE_TTL_MS,
                                       .poll_ms = 50,
@@ -346,30 +354,31 @@ static void make_keeper(struct process *process)
     CHECK(recover_new(ports, options, &process->recover) == 0);
     redriver_init(&process->redriver, process->world->plan.queue ? &process->parked.queue : NULL,
                   &process->clock.port, process->world->plan.redrive_ms);
-    if (process->places.count < 2) {
+    if (process->segment_table.count < 2) {
         return;
     }
     struct balance_ports balance = {.segments = ports.segments,
                                     .gate = process->gate,
                                     .ledger = ports.ledger,
                                     .lease = ports.lease,
-                                    .await = await};
-    struct balance_options balance_options = {.segments = process->places.count,
-                                              .loop = LANE_BALANCE,
+                                    .blocking = blocking};
+    struct balance_options balance_options = {.segments = process->segment_table.count,
+                                              .loop = CONNECTION_SET_BALANCE,
                                               .moves_max = 8,
                                               .lease_ms = LEASE_TTL_MS,
                                               .pause_ms = 200,
-                                              .wish_ms = 5000};
+                                              .refill_ms = 5000};
     CHECK(balance_new(balance, balance_options, &process->balance) == 0);
 }
 
 static void start_threads(struct process *process)
 {
-    static void (*const runs[THREAD_COUNT])(void *) = {front_run,  run_journal, run_janitor,
-                                                       run_office, run_upkeep,  run_follower,
-                                                       run_relay,  run_porter,  run_keeper};
+    static void (*const runs[THREAD_COUNT])(void *) = {
+        api_run,           run_journal,          run_janitor,
+        run_ledger_writer, run_promise_resolver, run_gate_subscriber,
+        run_relay,         run_order_consumer,   run_keeper};
     for (int i = 0; i < THREAD_COUNT; i++) {
-        if (i != THREAD_PORTER || process->porter != NULL) {
+        if (i != THREAD_ORDER_CONSUMER || process->order_consumer != NULL) {
             process->fibers[i] =
                 fiber_start(process->world->fibers, group_of(process), runs[i], process);
         }
@@ -382,17 +391,17 @@ static void run_start(void *context)
     struct process *process = context;
     struct world *world = process->world;
     CHECK(metrics_init(&process->metrics, 5) == 0);
-    wishes_init(&process->wishes);
+    refill_requests_init(&process->refill_requests);
     process->catalog = catalog_new();
-    process->shelf = shelf_new();
+    process->stock_cache = stock_cache_new();
     open_journal(process);
     struct ledger_query state = {.kind = QUERY_STATE};
     while (ledger_read(&process->writer.ledger, &state) != LEDGER_DONE || state.error != 0) {
         (void)fiber_sleep(200000); /* who runs it starts it again */
     }
     make_front(process);
-    make_office(process);
-    while (office_start(process->office) != 0) {
+    make_ledger_writer(process);
+    while (ledger_writer_start(process->ledger_writer) != 0) {
         (void)fiber_sleep(200000);
     }
     make_stages(process);
@@ -434,21 +443,21 @@ static void free_parts(struct process *process)
 {
     balance_free(process->balance);
     recover_free(process->recover);
-    porter_free(process->porter);
+    order_consumer_free(process->order_consumer);
     relay_free(process->relay);
-    if (process->follower != NULL) {
-        follower_free(process->follower);
+    if (process->gate_subscriber != NULL) {
+        gate_subscriber_free(process->gate_subscriber);
     }
-    upkeep_free(process->upkeep);
-    for (int i = 0; i < DESK_COUNT; i++) {
-        bookings_done(&process->bookings[i]);
+    promise_resolver_free(process->promise_resolver);
+    for (int i = 0; i < MAILBOX_COUNT; i++) {
+        booking_channel_done(&process->booking_channel[i]);
     }
-    office_free(process->office);
-    applier_free(process->applier);
+    ledger_writer_free(process->ledger_writer);
+    segment_event_sink_free(process->segment_event_sink);
     if (process->engine != NULL) {
-        engine_free(process->engine);
+        embedded_gate_free(process->engine);
     }
-    remote_free(process->remote);
+    gate_proxy_free(process->proxy);
     sim_segments_front_free(process->gate);
     for (int i = 0; i < THREAD_COUNT; i++) {
         sim_segments_worker_free(process->segments[i].inner);
@@ -463,10 +472,10 @@ static void free_parts(struct process *process)
         journal_free(process->journal);
     }
     spool_free(process->spool);
-    if (process->shelf != NULL) {
-        shelf_free(process->shelf);
+    if (process->stock_cache != NULL) {
+        stock_cache_free(process->stock_cache);
         catalog_free(process->catalog);
-        wishes_done(&process->wishes);
+        refill_requests_done(&process->refill_requests);
         metrics_done(&process->metrics);
     }
 }
@@ -476,9 +485,9 @@ void process_kill(struct world *world, uint32_t index, enum ram_crash how)
     struct process *process = &world->processes[index];
     fibers_kill(world->fibers, group_of(process));
     process->up = false;
-    front_lost(process);
+    api_lost(process);
     free_parts(process);
-    process->office = NULL;
+    process->ledger_writer = NULL;
     ram_disk_crash(&process->ram, how, &world->prng);
     for (size_t i = 0; i < world->model.count; i++) {
         world->model.orders[i].heard[index] = 0;

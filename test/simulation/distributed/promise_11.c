@@ -20,7 +20,7 @@ static const char *lease_of(const struct ledger_op *op, char *text, size_t size)
     switch (op->kind) {
     case LEDGER_EXPIRE:
     case LEDGER_SALE_FORGET:
-        return OFFICE_LEASE;
+        return KEEPER_LEASE;
     case LEDGER_EPOCH:
         (void)snprintf(text, size, "segment-%u", op->segment);
         return text;

@@ -30,7 +30,7 @@ static void kill_in_disk(struct world *world)
     }
     world_struck(world, FAULT_DISK_DIES, process->index);
     process->ram.dead_at = process->ram.ops + 1 + world_below(world, 6);
-    for (int i = 0; i < 400 && !journal_latched(process->journal); i++) {
+    for (int i = 0; i < 400 && !journal_failed(process->journal); i++) {
         (void)fiber_sleep(5000);
     }
     (void)fiber_sleep(world_between(world, 0, 1000000)); /* it goes on without its journal */

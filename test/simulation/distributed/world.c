@@ -145,7 +145,7 @@ static void draw_plan(struct world *world)
     plan->strikes_until_us = plan->ends_us + world_between(world, -5000000, 5000000);
     plan->strike_every_us = world_between(world, 300000, 4000000);
     plan->call_us = world_between(world, 50, 1500);
-    plan->upkeep_us = world_between(world, 20000, 100000);
+    plan->promise_resolver_us = world_between(world, 20000, 100000);
     plan->keeper_us = world_between(world, 50000, 200000);
     plan->claim_ms = world_between(world, 500, 5000);
     for (int i = 0; i < FAULT_COUNT; i++) { /* swarm: each seed has its own kinds */
@@ -162,7 +162,7 @@ static void draw_plan(struct world *world)
 }
 
 /* What came later is drawn from a stream of its own: seeds without it keep their histories. */
-static void draw_dials(struct world *world)
+static void draw_runtime_limits(struct world *world)
 {
     static const int64_t stale_ms[] = {0, 0, 0, 1200, 5000, 25000};
     struct prng prng = prng_of(world->options.seed * 0x9e3779b97f4a7c15ULL + 7);
@@ -297,7 +297,7 @@ void sim_run(const struct sim_options *options, struct sim_result *ret_result, v
     world->prng = prng_of(options->seed * 0x9e3779b97f4a7c15ULL);
     world->fibers = fibers_new();
     draw_plan(world);
-    draw_dials(world);
+    draw_runtime_limits(world);
     open_world(world);
     crowd_start(world);
     strike_start(world);

@@ -1,7 +1,7 @@
 /*
  * The simulator of the distributed engine: one thread, virtual time, one seeded generator. Several
- * processes, each with the real stages of the engine (remote, spool and journal, office and applier,
- * upkeep, follower, relay, porter, keeper with recovery and balancing), on simulated servers:
+ * processes, each with the real stages of the engine (remote, spool and journal, ledger writer and applier,
+ * promise resolver, gate subscriber, relay, order consumer, keeper with recovery and balancing), on simulated servers:
  *
  *   fiber.c    the stages' threads, as stacks that take turns at drawn times
  *   world.c    one seed: draws the plan, runs the turns, heals everything, ends
@@ -22,18 +22,18 @@
 
 #include "base/prng.h"
 #include "fiber.h"
-#include "flow/applier.h"
 #include "flow/balance.h"
-#include "flow/bookings.h"
-#include "flow/follower.h"
+#include "flow/booking_channel.h"
+#include "flow/gate_proxy.h"
+#include "flow/gate_subscriber.h"
 #include "flow/janitor.h"
-#include "flow/office.h"
-#include "flow/porter.h"
+#include "flow/ledger_writer.h"
+#include "flow/order_consumer.h"
+#include "flow/promise_resolver.h"
 #include "flow/recover.h"
 #include "flow/redriver.h"
 #include "flow/relay.h"
-#include "flow/remote.h"
-#include "flow/upkeep.h"
+#include "flow/segment_event_sink.h"
 #include "memory_ledger.h"
 #include "model.h"
 #include "ram_disk.h"
@@ -56,15 +56,15 @@ enum thread_kind {
     THREAD_LOOP,
     THREAD_JOURNAL,
     THREAD_JANITOR,
-    THREAD_OFFICE,
-    THREAD_UPKEEP,
-    THREAD_FOLLOWER,
+    THREAD_LEDGER_WRITER,
+    THREAD_PROMISE_RESOLVER,
+    THREAD_GATE_SUBSCRIBER,
     THREAD_RELAY,
-    THREAD_PORTER,
+    THREAD_ORDER_CONSUMER,
     THREAD_KEEPER,
     THREAD_COUNT
 };
-enum { DESK_RELAY, DESK_PORTER, DESK_UPKEEP, DESK_COUNT };
+enum { MAILBOX_RELAY, MAILBOX_ORDER_CONSUMER, MAILBOX_PROMISE_RESOLVER, MAILBOX_COUNT };
 
 /* ---- ports (ports.c) ---- */
 
@@ -107,8 +107,8 @@ void world_lease_init(struct world_lease *ret_lease, struct world *world, uint32
 
 /* A client's ask or post, until it is answered and told. */
 struct call {
-    struct gate_ask ask;
-    struct office_op op;
+    struct gate_request request;
+    struct ledger_writer_op op;
     bool is_post;
     enum { CALL_NEW, CALL_SENT, CALL_ANSWERED, CALL_TOLD } state; /* told once it is durable */
     bool unread;    /* the process had not read of its sale when it was asked */
@@ -130,12 +130,12 @@ struct process {
     struct catalog *catalog;
     struct inside_time time;
     struct metrics metrics;
-    struct shelf *shelf;
-    struct wishes wishes;
-    struct places places;
-    struct dials dials;
+    struct stock_cache *stock_cache;
+    struct refill_requests refill_requests;
+    struct segment_table segment_table;
+    struct runtime_limits runtime_limits;
     struct gate_port *gate;
-    struct remote *remote;
+    struct gate_proxy *proxy;
     struct world_ledger writer;
     struct world_ledger reader;
     struct world_ledger keeper_writer;
@@ -145,14 +145,14 @@ struct process {
     struct world_queue parked; /* the keeper's */
     struct redriver redriver;
     struct world_lease lease;
-    struct applier *applier;
-    struct engine *engine;
-    struct office *office;
-    struct bookings bookings[DESK_COUNT];
-    struct upkeep *upkeep;
-    struct follower *follower;
+    struct segment_event_sink *segment_event_sink;
+    struct embedded_gate *engine;
+    struct ledger_writer *ledger_writer;
+    struct booking_channel booking_channel[MAILBOX_COUNT];
+    struct promise_resolver *promise_resolver;
+    struct gate_subscriber *gate_subscriber;
     struct relay *relay;
-    struct porter *porter;
+    struct order_consumer *order_consumer;
     struct recover *recover;
     struct balance *balance;
     struct janitor janitor;
@@ -160,7 +160,7 @@ struct process {
     bool balances;
     bool keeps; /* holds the lease */
     struct fiber *fibers[THREAD_COUNT];
-    struct fiber *waiting[DESK_COUNT]; /* for the office */
+    struct fiber *waiting[MAILBOX_COUNT]; /* for the ledger writer */
     struct call *calls;
 };
 
@@ -168,13 +168,15 @@ struct process {
 void process_start(struct world *world, uint32_t index);
 void process_kill(struct world *world, uint32_t index, enum ram_crash how);
 /* The loop: process.c's thread. */
-void front_run(void *process);
-void front_lost(struct process *process);
+void api_run(void *process);
+void api_lost(struct process *process);
 
 /* A client asks; false: no answer came (its process died, or it has waited long enough). */
-bool front_ask(struct world *world, uint32_t process, struct gate_ask *ask, int64_t patience_us);
+bool api_gate_request(struct world *world, uint32_t process, struct gate_request *request,
+                      int64_t patience_us);
 /* The same with a write. op.sale is the caller's to free. */
-bool front_post(struct world *world, uint32_t process, struct office_op *op, int64_t patience_us);
+bool api_post(struct world *world, uint32_t process, struct ledger_writer_op *op,
+              int64_t patience_us);
 
 /* ---- the world ---- */
 
@@ -193,7 +195,7 @@ struct plan {
     int64_t strikes_until_us;
     int64_t strike_every_us;
     int64_t call_us; /* a port's way, on average */
-    int64_t upkeep_us, keeper_us;
+    int64_t promise_resolver_us, keeper_us;
     int64_t claim_ms;
     int64_t stale_ms; /* decisions that lag so much fail; 0: they wait */
     int64_t direct_outbox, direct_rate;

@@ -133,7 +133,8 @@ static void draw_stock(struct gate_command *c)
 /* A move the order's state allows, mostly. */
 static void draw_move(struct gate_command *c)
 {
-    static const enum gate_kind queued[] = {GATE_CONFIRM, GATE_CONFIRM, GATE_CONFIRM, GATE_REFUSE};
+    static const enum gate_kind queued[] = {GATE_CONFIRM, GATE_CONFIRM, GATE_CONFIRM,
+                                            GATE_FAIL_ORDER};
     static const enum gate_kind locked[] = {GATE_PAY, GATE_CANCEL, GATE_EXPIRE, GATE_EXPIRE};
     static const enum refusal reasons[] = {REFUSAL_LIMIT_REACHED, REFUSAL_NO_STOCK};
     c->id = draw_order();
@@ -142,7 +143,7 @@ static void draw_move(struct gate_command *c)
     bool is_queued = order != NULL && order->state == ORDER_QUEUED;
     c->kind = (draw(8) == 0 ? !is_queued : is_queued) ? queued[draw(4)] : locked[draw(4)];
     c->time_ms = c->kind == GATE_CONFIRM ? (uint64_t)now_ms + 100 : 0;
-    c->reason = c->kind == GATE_REFUSE ? reasons[draw(2)] : 0;
+    c->reason = c->kind == GATE_FAIL_ORDER ? reasons[draw(2)] : 0;
 }
 
 /* Sales come to an end, and the sooner the fuller the gate is: none stands full for ever. */

@@ -125,8 +125,9 @@ static struct answer model_reserve(const struct gate_command *c)
     const struct model_order *there = order_of(c->id);
     if (there != NULL) {
         return there->user != c->user ? no(REFUSAL_BAD_TICKET, held)
-               : there->qty != c->qty ? no(REFUSAL_DIFFERENT_REQUEST, held)
-                                      : (struct answer){VERDICT_SAME, REFUSAL_NONE, held, there};
+               : there->qty != c->qty
+                   ? no(REFUSAL_DIFFERENT_REQUEST, held)
+                   : (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, held, there};
     }
     enum refusal refusal = model_reserve_refusal(c, item, buyer);
     if (refusal != REFUSAL_NONE) {
@@ -159,7 +160,7 @@ static struct answer model_move(const struct gate_command *c, enum order_state f
         return no(REFUSAL_NOT_FOUND, 0);
     }
     if (order->state == to) {
-        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, order};
+        return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, order};
     }
     if (order->state != from) {
         return no(REFUSAL_BAD_STATE, 0);
@@ -223,7 +224,7 @@ static struct answer model_load(const struct gate_command *c)
     struct model_sale *sale = sale_of(c->sale);
     if (c->kind == GATE_LOAD_SALE) {
         if (sale != NULL) {
-            return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+            return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
         }
         if (model.sales_count == model.sizes.sales) {
             return no(REFUSAL_OVERLOADED, 0);
@@ -239,7 +240,7 @@ static struct answer model_load(const struct gate_command *c)
         return no(REFUSAL_NOT_FOUND, 0);
     }
     if (item_of(c->item) != NULL) {
-        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+        return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
     }
     if (model.items_count == model.sizes.items) {
         return no(REFUSAL_OVERLOADED, 0);
@@ -301,7 +302,7 @@ static struct answer model_forget(const struct gate_command *c)
 {
     const struct model_sale *sale = sale_of(c->sale);
     if (sale == NULL) {
-        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+        return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
     }
     if (sale->state != SALE_CLOSED || c->qty == 0) {
         return no(REFUSAL_BAD_STATE, 0);
@@ -356,7 +357,7 @@ static struct answer model_dispatch(const struct gate_command *c)
         return model_reserve(c);
     case GATE_CONFIRM:
         return model_move(c, ORDER_QUEUED, ORDER_LOCKED);
-    case GATE_REFUSE:
+    case GATE_FAIL_ORDER:
         return model_move(c, ORDER_QUEUED, ORDER_FAILED);
     case GATE_PAY:
         return model_move(c, ORDER_LOCKED, ORDER_PAID);
@@ -388,7 +389,7 @@ static struct answer model_dispatch(const struct gate_command *c)
 struct answer model_step(const struct gate_command *c)
 {
     if (c->kind != GATE_RESERVE && c->event <= model.event) {
-        return (struct answer){VERDICT_SAME, REFUSAL_NONE, 0, NULL};
+        return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
     }
     struct answer answer = model_dispatch(c);
     bool changed = answer.verdict == VERDICT_DONE || answer.verdict == VERDICT_MORE;

@@ -234,8 +234,8 @@ static void stock_has_a_bound(void **state)
 static void loading_again_changes_nothing(void **state)
 {
     (void)state;
-    unchanged(load_sale(SALE), VERDICT_SAME, REFUSAL_NONE);
-    unchanged(load_item(SALE, ONCE, 99, 9), VERDICT_SAME, REFUSAL_NONE);
+    unchanged(load_sale(SALE), VERDICT_ALREADY_APPLIED, REFUSAL_NONE);
+    unchanged(load_item(SALE, ONCE, 99, 9), VERDICT_ALREADY_APPLIED, REFUSAL_NONE);
     refused(load_item(OTHER, 99, 1, 1), REFUSAL_NOT_FOUND);
 }
 
@@ -298,7 +298,7 @@ static void an_order_is_told_as_it_is(void **state)
     assert_int_equal(view.version, 1);
     assert_int_equal(view.created_at_ms, NOW);
     assert_int_equal(view.pay_by_ms, 0);
-    struct gate_command refuse = of_order(GATE_REFUSE, id);
+    struct gate_command refuse = of_order(GATE_FAIL_ORDER, id);
     refuse.reason = REFUSAL_LIMIT_REACHED;
     done(refuse);
     gate_view_order(&gate, effects.slot, &view);
@@ -320,7 +320,7 @@ static void an_event_that_is_skipped_moves_the_cursor_alone(void **state)
 static void only_a_closed_sale_is_forgotten(void **state)
 {
     (void)state;
-    unchanged(of_sale(GATE_FORGET, OTHER), VERDICT_SAME, REFUSAL_NONE);
+    unchanged(of_sale(GATE_FORGET, OTHER), VERDICT_ALREADY_APPLIED, REFUSAL_NONE);
     refused(of_sale(GATE_FORGET, SALE), REFUSAL_BAD_STATE);
     done(of_sale(GATE_CLOSE, SALE));
     struct gate_command none = of_sale(GATE_FORGET, SALE);

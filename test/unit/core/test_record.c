@@ -21,7 +21,7 @@ static const struct {
 } sizes[] = {
     {GATE_RESERVE, 17 + 16 + 8 + 8 + 4 + 8},
     {GATE_CONFIRM, 17 + 16 + 8 + 8},
-    {GATE_REFUSE, 17 + 16 + 8 + 4},
+    {GATE_FAIL_ORDER, 17 + 16 + 8 + 4},
     {GATE_PAY, 17 + 16 + 8},
     {GATE_CANCEL, 17 + 16 + 8},
     {GATE_EXPIRE, 17 + 16 + 8},

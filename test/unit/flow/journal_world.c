@@ -215,7 +215,7 @@ static struct gate_command draw_move(struct world *world, int64_t now_ms)
     if (order == NULL || order_state_final((enum order_state)order->state)) {
         return command;
     }
-    static const enum gate_kind queued[] = {GATE_CONFIRM, GATE_CONFIRM, GATE_REFUSE};
+    static const enum gate_kind queued[] = {GATE_CONFIRM, GATE_CONFIRM, GATE_FAIL_ORDER};
     static const enum gate_kind locked[] = {GATE_PAY, GATE_EXPIRE, GATE_CANCEL};
     uint64_t luck = prng_below(&world->prng, 3);
     command.kind = order->state == ORDER_QUEUED ? queued[luck] : locked[luck];
@@ -225,7 +225,7 @@ static struct gate_command draw_move(struct world *world, int64_t now_ms)
     if (command.kind == GATE_CONFIRM) {
         command.time_ms = (uint64_t)now_ms + 900000;
     }
-    if (command.kind == GATE_REFUSE) {
+    if (command.kind == GATE_FAIL_ORDER) {
         command.reason = REFUSAL_LIMIT_REACHED;
     }
     return command;

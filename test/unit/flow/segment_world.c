@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "flow/apply.h"
+#include "flow/event_effects.h"
 
 #define BATCH 32
 
@@ -124,7 +124,7 @@ static void init_world(struct segment_world *world, uint32_t segments, uint32_t 
     open_sale(world);
     world->sim = sim_segments_new((struct sim_segments_options){
         .segments = most, .clock = &world->clock.port, .claim_ms = 1000, .forget_max = 40});
-    world->front = sim_segments_front(world->sim, 1);
+    world->worker = sim_segments_front(world->sim, 1);
     world->behind = sim_segments_worker(world->sim, 1);
 }
 
@@ -153,7 +153,7 @@ uint32_t seg_home(const struct segment_world *world, uint64_t user)
 void seg_done(struct segment_world *world)
 {
     sim_segments_worker_free(world->behind);
-    sim_segments_front_free(world->front);
+    sim_segments_front_free(world->worker);
     sim_segments_free(world->sim);
     memory_ledger_done(&world->ledger);
     free(world->journal);
@@ -166,15 +166,15 @@ static struct order_id new_id(struct segment_world *world, uint32_t segment, uin
                               uint64_t item)
 {
     if (item == WORLD_ONCE) {
-        struct gate_ask ask = {
-            .question = ASK_TICKET, .segment = segment, .user = user, .item = item};
-        CHECK(gate_submit(world->front, &ask) == GATE_ANSWERED);
-        return order_id_once(item, user, ask.attempt);
+        struct gate_request request = {
+            .kind = GATE_REQUEST_TICKET, .segment = segment, .user = user, .item = item};
+        CHECK(gate_submit(world->worker, &request) == GATE_ANSWERED);
+        return order_id_once(item, user, request.attempt);
     }
     return order_id_fresh(item, now_ms(world), ++world->sequence << 6 | segment);
 }
 
-static void told_add(struct told **list, size_t *count, const struct told *decision)
+static void told_add(struct answer **list, size_t *count, const struct answer *decision)
 {
     *list = must(realloc(*list, (*count + 1) * sizeof(**list)));
     (*list)[(*count)++] = *decision;
@@ -183,27 +183,27 @@ static void told_add(struct told **list, size_t *count, const struct told *decis
 static bool buy(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty, bool told)
 {
     uint32_t segment = seg_home(world, user);
-    struct gate_ask ask = {.question = ASK_BUY,
-                           .segment = segment,
-                           .id = new_id(world, segment, user, item),
-                           .user = user,
-                           .item = item,
-                           .qty = qty,
-                           .now_ms = now_ms(world),
-                           .ticket_expires_ms = now_ms(world) + 60000};
-    CHECK(gate_submit(world->front, &ask) == GATE_ANSWERED);
-    if (ask.refusal != REFUSAL_NONE || ask.existed || !told) {
-        return ask.refusal == REFUSAL_NONE;
+    struct gate_request request = {.kind = GATE_REQUEST_BUY,
+                                   .segment = segment,
+                                   .id = new_id(world, segment, user, item),
+                                   .user = user,
+                                   .item = item,
+                                   .qty = qty,
+                                   .now_ms = now_ms(world),
+                                   .ticket_expires_ms = now_ms(world) + 60000};
+    CHECK(gate_submit(world->worker, &request) == GATE_ANSWERED);
+    if (request.refusal != REFUSAL_NONE || request.existed || !told) {
+        return request.refusal == REFUSAL_NONE;
     }
-    struct told decision = {.segment = segment,
-                            .epoch = world->epochs[segment],
-                            .told = true,
-                            .command = {.kind = GATE_RESERVE,
-                                        .now_ms = ask.order.created_at_ms,
-                                        .id = ask.id,
-                                        .user = user,
-                                        .item = item,
-                                        .qty = qty}};
+    struct answer decision = {.segment = segment,
+                              .epoch = world->epochs[segment],
+                              .told = true,
+                              .command = {.kind = GATE_RESERVE,
+                                          .now_ms = request.order.created_at_ms,
+                                          .id = request.id,
+                                          .user = user,
+                                          .item = item,
+                                          .qty = qty}};
     told_add(&world->journal, &world->journal_count, &decision);
     return true;
 }
@@ -229,15 +229,15 @@ void seg_relay(struct segment_world *world)
     }
     for (size_t i = 0; i < count; i++) {
         told_add(&world->messages, &world->messages_count,
-                 &(struct told){.segment = entries[i].segment,
-                                .epoch = entries[i].epoch,
-                                .command = entries[i].command});
+                 &(struct answer){.segment = entries[i].segment,
+                                  .epoch = entries[i].epoch,
+                                  .command = entries[i].command});
     }
     (void)segments_done(world->behind, entries, count);
 }
 
 /* Decides again what an older epoch decided. True: it is settled, or another message carries it. */
-static bool decide_again(struct segment_world *world, const struct told *decision)
+static bool decide_again(struct segment_world *world, const struct answer *decision)
 {
     struct segment_state state;
     struct segment_call call = {.segment = decision->segment,
@@ -259,7 +259,7 @@ static bool decide_again(struct segment_world *world, const struct told *decisio
     return true;
 }
 
-static bool book_one(struct segment_world *world, const struct told *decision)
+static bool book_one(struct segment_world *world, const struct answer *decision)
 {
     struct ledger_op op = {.kind = LEDGER_BOOK,
                            .command = decision->command,
@@ -276,7 +276,7 @@ void seg_book(struct segment_world *world)
     size_t kept = 0;
     size_t count = world->messages_count;
     for (size_t i = 0; i < count; i++) {
-        struct told decision = world->messages[i];
+        struct answer decision = world->messages[i];
         if (!book_one(world, &decision)) {
             world->messages[kept++] = decision;
         }
@@ -302,7 +302,7 @@ static void apply_to(struct segment_world *world, uint32_t segment)
     uint64_t after = state.event;
     for (uint32_t i = 0; i < query.count; i++) {
         calls[i] = (struct segment_call){.segment = segment, .epoch = state.epoch, .after = after};
-        apply_command(&events[i], now_ms(world), &calls[i].command);
+        event_effects_command(&events[i], now_ms(world), &calls[i].command);
         after = events[i].number;
     }
     segments_apply(world->behind, calls, query.count);
@@ -331,7 +331,7 @@ static void replay(struct segment_world *world, uint32_t segment)
 {
     bool whole = true;
     for (size_t i = 0; i < world->journal_count; i++) {
-        const struct told *decision = &world->journal[i];
+        const struct answer *decision = &world->journal[i];
         if (decision->segment == segment &&
             memory_ledger_order(&world->ledger, decision->command.id) == NULL) {
             whole = decide_again(world, decision) && whole;
@@ -343,7 +343,7 @@ static void replay(struct segment_world *world, uint32_t segment)
 /* The front goes on with a segment of this epoch; 0: not for now. */
 static void place(struct segment_world *world, uint32_t segment, uint64_t epoch)
 {
-    gate_place(world->front, segment, epoch);
+    gate_place(world->worker, segment, epoch);
     world->owes[segment] |= epoch != 0 && epoch != world->epochs[segment];
     world->epochs[segment] = epoch;
 }
@@ -644,13 +644,13 @@ static void process_tell(struct segments *port, const struct segment_news *news)
 static const struct segments_ops process_segments_ops = {
     .apply = process_apply, .look = process_look, .rebuild = process_rebuild, .tell = process_tell};
 
-static enum gate_submitted process_submit(struct gate_port *port, struct gate_ask *ask)
+static enum gate_submitted process_submit(struct gate_port *port, struct gate_request *request)
 {
     const struct process_gate *gate = (const struct process_gate *)port;
     if (lives(gate->process)) {
-        return gate_submit(gate->to, ask);
+        return gate_submit(gate->to, request);
     }
-    ask->refusal = REFUSAL_DEGRADED;
+    request->refusal = REFUSAL_DEGRADED;
     return GATE_ANSWERED;
 }
 
@@ -743,7 +743,7 @@ void process_init(struct process *ret_process, struct segment_world *world, uint
     process->lease.process = process;
     (void)snprintf(holder, sizeof(holder), "p%u", name);
     memory_holder_init(&process->lease.to, &world->ledger, holder);
-    process->await = (struct await){process, process_sleep, process_now};
+    process->blocking = (struct blocking){process, process_sleep, process_now};
 }
 
 void process_done(struct process *process)

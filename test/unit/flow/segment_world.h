@@ -9,7 +9,7 @@
 
 #include "base/prng.h"
 #include "fake_clock.h"
-#include "flow/await.h"
+#include "flow/blocking.h"
 #include "memory_private.h"
 #include "simulation/sim_segments.h"
 
@@ -23,7 +23,7 @@
 #define WORLD_LEASE_MS 5000
 
 /* What a front told a buyer; and a message on its way. */
-struct told {
+struct answer {
     uint32_t segment;
     uint64_t epoch;
     struct gate_command command;
@@ -37,13 +37,14 @@ struct segment_world {
     struct prng prng;
     struct memory_ledger ledger;
     struct sim_segments *sim;
-    struct gate_port *front;
-    struct segments *behind; /* relay, booker, office and the front's ear: they wait for nobody */
+    struct gate_port *worker;
+    struct segments
+        *behind; /* relay, booker, ledger writer and the front's ear: they wait for nobody */
     uint64_t epochs[SEGMENTS_MAX]; /* as the front knows them */
     bool owes[SEGMENTS_MAX];       /* its journal has not been replayed there, not wholly */
-    struct told *journal;
+    struct answer *journal;
     size_t journal_count;
-    struct told *messages;
+    struct answer *messages;
     size_t messages_count;
     uint32_t sequence;
     bool still; /* nothing else happens while somebody sleeps */
@@ -80,7 +81,7 @@ struct process {
     struct process_gate gate;
     struct process_ledger ledger;
     struct process_lease lease;
-    struct await await;
+    struct blocking blocking;
     uint64_t calls;
     uint64_t dies_at;                           /* the call that is its end; 0: none */
     uint64_t skips;                             /* calls that nothing happens before */

@@ -82,20 +82,21 @@ struct segment_state segments_world_look(struct segments_world *world, uint32_t 
     return state;
 }
 
-void segments_world_places(struct segments_world *world, struct places *ret_places)
+void segments_world_segment_table(struct segments_world *world,
+                                  struct segment_table *ret_segment_table)
 {
-    ret_places->count = world->count;
+    ret_segment_table->count = world->count;
     for (uint32_t s = 0; s < world->count; s++) {
-        atomic_store(&ret_places->epochs[s], sim_segments_epoch(world->sim, s));
+        atomic_store(&ret_segment_table->epochs[s], sim_segments_epoch(world->sim, s));
     }
 }
 
-void segments_world_place(struct segments_world *world, struct places *places,
-                          struct gate_port *front)
+void segments_world_place(struct segments_world *world, struct segment_table *segment_table,
+                          struct gate_port *worker)
 {
-    segments_world_places(world, places);
+    segments_world_segment_table(world, segment_table);
     for (uint32_t s = 0; s < world->count; s++) {
-        gate_place(front, s, sim_segments_epoch(world->sim, s));
+        gate_place(worker, s, sim_segments_epoch(world->sim, s));
     }
 }
 
@@ -116,21 +117,21 @@ uint64_t segments_world_user(const struct segments_world *world, uint32_t segmen
 struct gate_command segments_world_buy(struct segments_world *world, uint32_t segment,
                                        uint64_t user)
 {
-    struct gate_port *front = sim_segments_front(world->sim, 1);
-    struct gate_ask ask = {.question = ASK_BUY,
-                           .segment = segment,
-                           .id = segments_world_id(world, WIDE_FREE, segment),
-                           .user = user,
-                           .item = WIDE_FREE,
-                           .qty = 1,
-                           .now_ms = clock_wall_ms(&world->clock.port),
-                           .ticket_expires_ms = WIDE_NOW + WIDE_ENDS_MS};
-    gate_place(front, segment, sim_segments_epoch(world->sim, segment));
-    CHECK(gate_submit(front, &ask) == GATE_ANSWERED && ask.refusal == REFUSAL_NONE);
-    sim_segments_front_free(front);
+    struct gate_port *worker = sim_segments_front(world->sim, 1);
+    struct gate_request request = {.kind = GATE_REQUEST_BUY,
+                                   .segment = segment,
+                                   .id = segments_world_id(world, WIDE_FREE, segment),
+                                   .user = user,
+                                   .item = WIDE_FREE,
+                                   .qty = 1,
+                                   .now_ms = clock_wall_ms(&world->clock.port),
+                                   .ticket_expires_ms = WIDE_NOW + WIDE_ENDS_MS};
+    gate_place(worker, segment, sim_segments_epoch(world->sim, segment));
+    CHECK(gate_submit(worker, &request) == GATE_ANSWERED && request.refusal == REFUSAL_NONE);
+    sim_segments_front_free(worker);
     return (struct gate_command){.kind = GATE_RESERVE,
-                                 .now_ms = ask.order.created_at_ms,
-                                 .id = ask.id,
+                                 .now_ms = request.order.created_at_ms,
+                                 .id = request.id,
                                  .user = user,
                                  .item = WIDE_FREE,
                                  .qty = 1};

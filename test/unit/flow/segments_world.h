@@ -6,7 +6,7 @@
 #define SLUICE_TEST_SEGMENTS_WORLD_H
 
 #include "fake_clock.h"
-#include "flow/places.h"
+#include "flow/segment_table.h"
 #include "simulation/sim_segments.h"
 
 #define WIDE_NOW 1700000000000LL
@@ -42,10 +42,11 @@ void segments_world_bare(struct segments_world *world, uint32_t segment, uint64_
 struct segment_state segments_world_look(struct segments_world *world, uint32_t segment);
 
 /* What a process knows of them now. */
-void segments_world_places(struct segments_world *world, struct places *ret_places);
+void segments_world_segment_table(struct segments_world *world,
+                                  struct segment_table *ret_segment_table);
 /* The same, and the front's asks carry the epochs. */
-void segments_world_place(struct segments_world *world, struct places *places,
-                          struct gate_port *front);
+void segments_world_place(struct segments_world *world, struct segment_table *segment_table,
+                          struct gate_port *worker);
 
 /* A fresh id of the segment; each call another. */
 struct order_id segments_world_id(struct segments_world *world, uint64_t item, uint32_t segment);

@@ -48,7 +48,7 @@ static void keep_start(struct keep *keep, struct segment_world *world, uint32_t 
     struct recover_ports recover_ports = {.segments = &process->segments.port,
                                           .ledger = &process->ledger.port,
                                           .lease = &process->lease.port,
-                                          .await = process->await};
+                                          .blocking = process->blocking};
     struct recover_options recover_options = {
         .segments = world->segments,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
@@ -61,12 +61,12 @@ static void keep_start(struct keep *keep, struct segment_world *world, uint32_t 
                                   .gate = &process->gate.port,
                                   .ledger = &process->ledger.port,
                                   .lease = &process->lease.port,
-                                  .await = process->await};
+                                  .blocking = process->blocking};
     struct balance_options options = {.segments = world->segments,
                                       .moves_max = 8,
                                       .lease_ms = WORLD_LEASE_MS,
                                       .pause_ms = PAUSE_MS,
-                                      .wish_ms = 10000};
+                                      .refill_ms = 10000};
     CHECK(balance_new(ports, options, &keep->balance) == 0);
 }
 
@@ -356,7 +356,7 @@ static size_t differences(struct keep *keep, const char **ret_first)
     struct reconcile_ports ports = {.segments = &keep->process.segments.port,
                                     .gate = &keep->process.gate.port,
                                     .ledger = &keep->process.ledger.port,
-                                    .await = keep->process.await};
+                                    .blocking = keep->process.blocking};
     struct reconcile_options options = {
         .segments = keep->segments, .bound_ms = 1000, .poll_ms = 100};
     CHECK(reconcile_new(ports, options, &reconcile) == 0);

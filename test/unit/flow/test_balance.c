@@ -32,12 +32,12 @@ static struct balance *balance_of(struct process *process)
                                   .gate = &process->gate.port,
                                   .ledger = &process->ledger.port,
                                   .lease = &process->lease.port,
-                                  .await = process->await};
+                                  .blocking = process->blocking};
     struct balance_options options = {.segments = SEGMENTS,
                                       .moves_max = 8,
                                       .lease_ms = WORLD_LEASE_MS,
                                       .pause_ms = PAUSE_MS,
-                                      .wish_ms = 10000};
+                                      .refill_ms = 10000};
     CHECK(balance_new(ports, options, &balance) == 0);
     return balance;
 }
@@ -48,7 +48,7 @@ static struct recover *recover_of(struct process *process)
     struct recover_ports ports = {.segments = &process->segments.port,
                                   .ledger = &process->ledger.port,
                                   .lease = &process->lease.port,
-                                  .await = process->await};
+                                  .blocking = process->blocking};
     struct recover_options options = {
         .segments = SEGMENTS,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},

@@ -49,7 +49,7 @@ static void shop_open(struct shop *shop, const char *regions)
     struct recover_ports recover_ports = {.segments = &process->segments.port,
                                           .ledger = &process->ledger.port,
                                           .lease = &process->lease.port,
-                                          .await = process->await};
+                                          .blocking = process->blocking};
     struct recover_options recover_options = {
         .segments = SEGMENTS,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
@@ -62,12 +62,12 @@ static void shop_open(struct shop *shop, const char *regions)
                                   .gate = &process->gate.port,
                                   .ledger = &process->ledger.port,
                                   .lease = &process->lease.port,
-                                  .await = process->await};
+                                  .blocking = process->blocking};
     struct balance_options options = {.segments = SEGMENTS,
                                       .moves_max = 8,
                                       .lease_ms = WORLD_LEASE_MS,
                                       .pause_ms = PAUSE_MS,
-                                      .wish_ms = 10000};
+                                      .refill_ms = 10000};
     CHECK(balance_new(ports, options, &shop->balance) == 0);
     recover_all(shop);
     seg_agree(&shop->world);

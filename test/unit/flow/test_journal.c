@@ -250,22 +250,23 @@ static void a_failed_write_latches_until_the_next_start(void **state)
         world_trade(&world, 2);
         world.ram.fail_at = world.ram.ops + 1;
         world.ram.fail_code = codes[i];
-        assert_false(journal_latched(world.journal));
+        assert_false(journal_failed(world.journal));
         assert_int_equal(world_flush(&world), codes[i]);
         world.ram.fail_at = 0;
-        assert_true(journal_latched(world.journal));
+        assert_true(journal_failed(world.journal));
         assert_false(journal_has_room(world.journal, 1));
-        assert_int_equal(world_flush(&world), ERR_LATCHED);
+        assert_int_equal(world_flush(&world), ERR_JOURNAL_FAILED);
         assert_int_equal(journal_prepare_segment(world.journal), 0);
         assert_false(journal_wait(world.journal));
         uint64_t lsn = 99;
-        assert_int_equal(journal_append(world.journal, &world.commands[3], &lsn), ERR_LATCHED);
+        assert_int_equal(journal_append(world.journal, &world.commands[3], &lsn),
+                         ERR_JOURNAL_FAILED);
         assert_int_equal(lsn, 99);
         assert_int_equal(journal_durable_lsn(world.journal), durable);
         reopen(); /* the write reached the cache all the same: then it counts */
         assert_int_equal(world.found.last_lsn, world.count);
         assert_true(world_is_at(&world, world.count));
-        assert_false(journal_latched(world.journal));
+        assert_false(journal_failed(world.journal));
     }
 }
 
@@ -287,7 +288,7 @@ static void a_full_disk_latches_at_the_roll_over_and_space_heals_it(void **state
     world_forget_after(&world, durable);
     world_trade(&world, 1);
     assert_int_equal(journal_prepare_segment(world.journal), ERR_NOSPACE); /* not final */
-    assert_false(journal_latched(world.journal));
+    assert_false(journal_failed(world.journal));
     world.ram.space = 0;
     assert_int_equal(world_flush(&world), 0);
     reopen();

@@ -102,7 +102,7 @@ static void a_latched_journal_is_not_waited_for(void **state)
     world.ram.fail_code = ERR_IO;
     bool wrote = false;
     assert_int_equal(journal_flush(world.journal, &wrote), ERR_IO);
-    assert_true(journal_latched(world.journal));
+    assert_true(journal_failed(world.journal));
     assert_false(journal_wait(world.journal));
 }
 

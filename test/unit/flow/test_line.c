@@ -10,8 +10,8 @@
 
 #include "base/err.h"
 #include "base/prng.h"
-#include "flow/remote.h"
-#include "flow/upkeep.h"
+#include "flow/gate_proxy.h"
+#include "flow/promise_resolver.h"
 #include "wide_world.h"
 
 #define SEGMENTS 2
@@ -21,60 +21,60 @@
 static struct wide_world world;
 static struct wide_process *process;
 static struct sim_segments *sim;
-static struct upkeep *upkeep;
-static struct remote *remote;
-static struct shelf *shelf;
-static struct wishes wishes;
-static struct dials dials;
+static struct promise_resolver *promise_resolver;
+static struct gate_proxy *proxy;
+static struct stock_cache *stock_cache;
+static struct refill_requests refill_requests;
+static struct runtime_limits runtime_limits;
 
 static void start(void)
 {
-    struct upkeep_parts parts = {.segments = &process->stage.port,
-                                 .ledger = &process->reader.ledger,
-                                 .gate = process->gate,
-                                 .bookings = &process->bookings,
-                                 .places = &process->places,
-                                 .catalog = process->catalog,
-                                 .spool = process->spool,
-                                 .shelf = shelf,
-                                 .wishes = &wishes,
-                                 .time = &process->time,
-                                 .metrics = metrics_slot(&process->metrics, 1),
-                                 .dials = &dials};
-    struct remote_options options = {.loops = WIDE_LOOPS,
-                                     .dials = &dials,
-                                     .wishes = &wishes,
-                                     .clock = &world.segments.clock.port};
-    assert_int_equal(upkeep_new(&parts, &upkeep), 0);
-    assert_int_equal(remote_new(process->gate, &process->places, process->catalog, shelf,
-                                process->spool, options, &remote),
+    struct promise_resolver_parts parts = {.segments = &process->stage.port,
+                                           .ledger = &process->reader.ledger,
+                                           .gate = process->gate,
+                                           .booking_channel = &process->booking_channel,
+                                           .segment_table = &process->segment_table,
+                                           .catalog = process->catalog,
+                                           .spool = process->spool,
+                                           .stock_cache = stock_cache,
+                                           .refill_requests = &refill_requests,
+                                           .time = &process->time,
+                                           .metrics = metrics_slot(&process->metrics, 1),
+                                           .runtime_limits = &runtime_limits};
+    struct gate_proxy_options options = {.loops = WIDE_LOOPS,
+                                         .runtime_limits = &runtime_limits,
+                                         .refill_requests = &refill_requests,
+                                         .clock = &world.segments.clock.port};
+    assert_int_equal(promise_resolver_new(&parts, &promise_resolver), 0);
+    assert_int_equal(gate_proxy_new(process->gate, &process->segment_table, process->catalog,
+                                    stock_cache, process->spool, options, &proxy),
                      0);
 }
 
 static void end(void)
 {
-    upkeep_free(upkeep);
-    remote_free(remote);
+    promise_resolver_free(promise_resolver);
+    gate_proxy_free(proxy);
 }
 
-static void put_on_shelf(uint64_t item, uint64_t available)
+static void put_on_stock_cache(uint64_t item, uint64_t available)
 {
-    struct shelf_item put = {.view = {.item = item,
-                                      .sale = WIDE_SALE,
-                                      .total = 40,
-                                      .available = available,
-                                      .locked = 40 - available,
-                                      .sale_state = SALE_OPEN,
-                                      .starts_at_ms = WIDE_NOW,
-                                      .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS},
-                             .homes = SEGMENTS};
-    assert_int_equal(shelf_put(shelf, &put), 0);
+    struct stock_cache_item put = {.view = {.item = item,
+                                            .sale = WIDE_SALE,
+                                            .total = 40,
+                                            .available = available,
+                                            .locked = 40 - available,
+                                            .sale_state = SALE_OPEN,
+                                            .starts_at_ms = WIDE_NOW,
+                                            .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS},
+                                   .homes = SEGMENTS};
+    assert_int_equal(stock_cache_put(stock_cache, &put), 0);
 }
 
 static void turn(void)
 {
     wide_let(process);
-    upkeep_turn(upkeep);
+    promise_resolver_iterate(promise_resolver);
     wide_halt(process);
 }
 
@@ -86,12 +86,12 @@ static int set_up(void **state)
     process = &world.processes[0];
     sim = world.segments.sim;
     wide_open_sale(process);
-    shelf = shelf_new();
-    put_on_shelf(WIDE_ONCE, 40);
-    put_on_shelf(WIDE_FREE, 40);
-    wishes_init(&wishes);
-    atomic_store(&dials.line, LINE_MAX);
-    atomic_store(&dials.line_ms, LINE_MS);
+    stock_cache = stock_cache_new();
+    put_on_stock_cache(WIDE_ONCE, 40);
+    put_on_stock_cache(WIDE_FREE, 40);
+    refill_requests_init(&refill_requests);
+    atomic_store(&runtime_limits.line, LINE_MAX);
+    atomic_store(&runtime_limits.line_ms, LINE_MS);
     start();
     turn();
     return 0;
@@ -101,24 +101,24 @@ static int tear_down(void **state)
 {
     (void)state;
     end();
-    shelf_free(shelf);
-    wishes_done(&wishes);
+    stock_cache_free(stock_cache);
+    refill_requests_done(&refill_requests);
     wide_world_done(&world);
     return 0;
 }
 
-static struct gate_ask buy_of(struct order_id id, uint64_t user)
+static struct gate_request buy_of(struct order_id id, uint64_t user)
 {
-    struct gate_ask ask = {.question = ASK_BUY,
-                           .id = id,
-                           .user = user,
-                           .item = WIDE_FREE,
-                           .qty = 1,
-                           .now_ms = clock_wall_ms(&world.segments.clock.port),
-                           .ticket_expires_ms = WIDE_NOW + 600000};
-    assert_int_equal(gate_submit(remote_port(remote), &ask), GATE_ANSWERED);
-    assert_int_equal(ask.ticket_expires_ms, WIDE_NOW + 600000); /* the buyer's own, as it was */
-    return ask;
+    struct gate_request request = {.kind = GATE_REQUEST_BUY,
+                                   .id = id,
+                                   .user = user,
+                                   .item = WIDE_FREE,
+                                   .qty = 1,
+                                   .now_ms = clock_wall_ms(&world.segments.clock.port),
+                                   .ticket_expires_ms = WIDE_NOW + 600000};
+    assert_int_equal(gate_submit(gate_proxy_port(proxy), &request), GATE_ANSWERED);
+    assert_int_equal(request.ticket_expires_ms, WIDE_NOW + 600000); /* the buyer's own, as it was */
+    return request;
 }
 
 static struct order_id id_of(uint32_t segment)
@@ -130,12 +130,12 @@ static struct order_id id_of(uint32_t segment)
 static struct order_id joins(uint32_t segment, uint64_t user)
 {
     struct order_id id = id_of(segment);
-    struct gate_ask ask = buy_of(id, user);
-    assert_int_equal(ask.refusal, REFUSAL_NONE);
-    assert_false(ask.existed);
-    assert_int_equal(ask.order.state, ORDER_QUEUED);
-    assert_int_equal(ask.order.reason, REFUSAL_UNDECIDED);
-    assert_true(ask.lsn > 0);
+    struct gate_request request = buy_of(id, user);
+    assert_int_equal(request.refusal, REFUSAL_NONE);
+    assert_false(request.existed);
+    assert_int_equal(request.order.state, ORDER_QUEUED);
+    assert_int_equal(request.order.reason, REFUSAL_UNDECIDED);
+    assert_true(request.lsn > 0);
     assert_null(segments_world_order(&world.segments, segment, id));
     return id;
 }
@@ -206,13 +206,13 @@ static void an_order_that_there_is_is_told_before_the_line(void **state)
     assert_int_equal(buy_of(queued, 1).order.state, ORDER_QUEUED);
     struct decision elsewhere = wide_decide(&world, 1, 2); /* another front's */
     wide_let(process);
-    bookings_run(&process->bookings, &elsewhere, 1);
+    booking_channel_run(&process->booking_channel, &elsewhere, 1);
     wide_halt(process);
     assert_int_equal(elsewhere.booking, BOOKING_SETTLED);
     sim_segments_away(sim, 1, true);
     struct order_id in_line = joins(1, 3);
     sim_segments_away(sim, 1, false);
-    struct gate_ask again = buy_of(queued, 1);
+    struct gate_request again = buy_of(queued, 1);
     assert_true(again.existed);
     assert_int_equal(again.order.reason, REFUSAL_NONE);
     assert_int_equal(again.held, 1);
@@ -222,18 +222,18 @@ static void an_order_that_there_is_is_told_before_the_line(void **state)
     again = buy_of(in_line, 3);
     assert_true(again.existed);
     assert_int_equal(again.order.reason, REFUSAL_UNDECIDED);
-    struct gate_ask other = {.question = ASK_BUY,
-                             .id = in_line,
-                             .user = 3,
-                             .item = WIDE_FREE,
-                             .qty = 2,
-                             .now_ms = WIDE_NOW,
-                             .ticket_expires_ms = WIDE_NOW + 600000};
-    assert_int_equal(gate_submit(remote_port(remote), &other), GATE_ANSWERED);
+    struct gate_request other = {.kind = GATE_REQUEST_BUY,
+                                 .id = in_line,
+                                 .user = 3,
+                                 .item = WIDE_FREE,
+                                 .qty = 2,
+                                 .now_ms = WIDE_NOW,
+                                 .ticket_expires_ms = WIDE_NOW + 600000};
+    assert_int_equal(gate_submit(gate_proxy_port(proxy), &other), GATE_ANSWERED);
     assert_int_equal(other.refusal, REFUSAL_DIFFERENT_REQUEST);
     other.id = queued;
     other.user = 1;
-    assert_int_equal(gate_submit(remote_port(remote), &other), GATE_ANSWERED);
+    assert_int_equal(gate_submit(gate_proxy_port(proxy), &other), GATE_ANSWERED);
     assert_int_equal(other.refusal, REFUSAL_DIFFERENT_REQUEST);
     assert_int_equal(undecided(), 1);
 }
@@ -244,17 +244,17 @@ static void a_ticket_that_is_over_joins_no_line(void **state)
     sim_segments_away(sim, 1, true);
     (void)joins(1, 1);
     sim_segments_away(sim, 1, false);
-    struct gate_ask late = {.question = ASK_BUY,
-                            .id = id_of(1),
-                            .user = 2,
-                            .item = WIDE_FREE,
-                            .qty = 1,
-                            .now_ms = WIDE_NOW + 1000,
-                            .ticket_expires_ms = WIDE_NOW + 1000};
-    assert_int_equal(gate_submit(remote_port(remote), &late), GATE_ANSWERED);
+    struct gate_request late = {.kind = GATE_REQUEST_BUY,
+                                .id = id_of(1),
+                                .user = 2,
+                                .item = WIDE_FREE,
+                                .qty = 1,
+                                .now_ms = WIDE_NOW + 1000,
+                                .ticket_expires_ms = WIDE_NOW + 1000};
+    assert_int_equal(gate_submit(gate_proxy_port(proxy), &late), GATE_ANSWERED);
     assert_int_equal(late.refusal, REFUSAL_BAD_TICKET);
-    put_on_shelf(WIDE_FREE, 0);
-    struct gate_ask none = buy_of(id_of(1), 3);
+    put_on_stock_cache(WIDE_FREE, 0);
+    struct gate_request none = buy_of(id_of(1), 3);
     assert_int_equal(none.refusal, REFUSAL_SOLD_OUT); /* said by a gate that is there */
     assert_int_equal(none.available, 0);
     assert_int_equal(none.locked, 40);
@@ -279,7 +279,7 @@ static void a_gate_that_goes_away_again_keeps_the_line(void **state)
     sim_segments_away(sim, 1, true);
     struct order_id second = joins(1, 2);
     sim_segments_away(sim, 1, false);
-    atomic_store(&process->places.doubts, 0); /* seen to serve a moment ago */
+    atomic_store(&process->segment_table.doubts, 0); /* seen to serve a moment ago */
     sim_segments_lose(sim, 1, 1);
     turn();
     assert_true(is_decided(1, second)); /* which nobody knows here */
@@ -320,17 +320,17 @@ static void the_line_moves_on_while_the_ledger_is_away(void **state)
     for (uint32_t i = 0; i < WIDE_UNITS + 3; i++) {
         ids[i] = joins(1, 1 + i);
     }
-    struct gate_ask once = {.question = ASK_BUY,
-                            .user = segments_world_user(&world.segments, 1, 0),
-                            .item = WIDE_ONCE,
-                            .qty = 1,
-                            .now_ms = WIDE_NOW,
-                            .ticket_expires_ms = WIDE_NOW + 600000};
+    struct gate_request once = {.kind = GATE_REQUEST_BUY,
+                                .user = segments_world_user(&world.segments, 1, 0),
+                                .item = WIDE_ONCE,
+                                .qty = 1,
+                                .now_ms = WIDE_NOW,
+                                .ticket_expires_ms = WIDE_NOW + 600000};
     once.id = order_id_once(WIDE_ONCE, once.user, 0);
-    assert_int_equal(gate_submit(remote_port(remote), &once), GATE_ANSWERED);
+    assert_int_equal(gate_submit(gate_proxy_port(proxy), &once), GATE_ANSWERED);
     assert_int_equal(once.order.reason, REFUSAL_UNDECIDED);
     sim_segments_away(sim, 1, false);
-    atomic_store(&process->places.doubts, 0); /* seen to serve a moment ago */
+    atomic_store(&process->segment_table.doubts, 0); /* seen to serve a moment ago */
     world.ledger.fail_read = ERR_IO;
     world.ledger.fail_next = ERR_IO;
     turn();

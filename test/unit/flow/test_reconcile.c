@@ -41,7 +41,7 @@ static size_t promised(void *context, int64_t before_ms, size_t at, struct decis
     const struct segment_world *world = &((struct shop *)context)->world;
     size_t count = 0;
     for (size_t i = 0; i < world->journal_count && count < max; i++) {
-        const struct told *told = &world->journal[i];
+        const struct answer *told = &world->journal[i];
         if (told->command.now_ms < before_ms && at-- == 0) {
             at = 0;
             ret_decisions[count++] = (struct decision){
@@ -56,7 +56,7 @@ static void make_parts(struct shop *shop)
     struct process *process = &shop->process;
     struct ledger *ledger = &process->ledger.port;
     struct recover_ports recover_ports = {&process->segments.port, ledger, &process->lease.port,
-                                          process->await};
+                                          process->blocking};
     struct recover_options recover_options = {
         .segments = SEGMENTS,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
@@ -66,14 +66,14 @@ static void make_parts(struct shop *shop)
         .replay_ms = 100};
     struct process *other = &shop->other;
     struct balance_ports balance_ports = {&other->segments.port, &other->gate.port,
-                                          &other->ledger.port, &other->lease.port, other->await};
+                                          &other->ledger.port, &other->lease.port, other->blocking};
     struct balance_options balance_options = {.segments = SEGMENTS,
                                               .moves_max = 8,
                                               .lease_ms = WORLD_LEASE_MS,
                                               .pause_ms = 500,
-                                              .wish_ms = 10000};
+                                              .refill_ms = 10000};
     struct reconcile_ports ports = {&process->segments.port, &process->gate.port, ledger,
-                                    shop->consumer, process->await};
+                                    shop->consumer, process->blocking};
     struct reconcile_options options = {.segments = SEGMENTS,
                                         .bound_ms = BOUND_MS,
                                         .poll_ms = 100,
@@ -551,14 +551,14 @@ static void test_a_decision_that_nobody_knows_any_more(void **state)
     struct shop shop;
     shop_open(&shop, 1);
     struct segment_world *world = &shop.world;
-    struct told told = {.segment = segment_home(77, SEGMENTS),
-                        .epoch = 1,
-                        .command = {.kind = GATE_RESERVE,
-                                    .now_ms = WORLD_NOW,
-                                    .id = order_id_fresh(WORLD_FREE, WORLD_NOW, 1U << 20),
-                                    .user = 77,
-                                    .item = WORLD_FREE,
-                                    .qty = 1000}};
+    struct answer told = {.segment = segment_home(77, SEGMENTS),
+                          .epoch = 1,
+                          .command = {.kind = GATE_RESERVE,
+                                      .now_ms = WORLD_NOW,
+                                      .id = order_id_fresh(WORLD_FREE, WORLD_NOW, 1U << 20),
+                                      .user = 77,
+                                      .item = WORLD_FREE,
+                                      .qty = 1000}};
     world->journal = realloc(world->journal, (world->journal_count + 1) * sizeof(told));
     world->journal[world->journal_count++] = told;
     (void)counted(&shop, DIFFERENCE_DECISION);

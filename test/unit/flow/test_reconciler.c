@@ -10,14 +10,14 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "flow/reconcile_local.h"
+#include "flow/reconcile_embedded.h"
 #include "flow/reconciler.h"
-#include "office_world.h"
+#include "ledger_writer_world.h"
 
 #define EVERY_MS 60000
 #define MANY 3000
 
-static struct office_world world;
+static struct ledger_writer_world world;
 static struct reconciler *reconciler;
 static struct reconcile_local *local;
 
@@ -30,7 +30,7 @@ static bool may;
 static uint32_t nows, passes, repairs, idles, sleeps;
 static bool asks_meanwhile;
 
-static struct reconciler_call *ask(uint32_t loop, bool repair)
+static struct reconciler_call *request(uint32_t loop, bool repair)
 {
     struct reconciler_call *call = calloc(1, sizeof(*call));
     assert_non_null(call);
@@ -52,7 +52,7 @@ static int work_now(void *context, struct reconcile_result *ret_result)
     nows++;
     if (asks_meanwhile) {
         asks_meanwhile = false;
-        (void)ask(1, false);
+        (void)request(1, false);
     }
     if (work_error == 0) {
         fill(ret_result);
@@ -103,7 +103,7 @@ static void sleep_ms(void *context, int64_t ms)
     (void)context;
     sleeps++;
     if (!ends) {
-        office_world_pass_ms(&world, ms);
+        ledger_writer_world_pass_ms(&world, ms);
     }
 }
 
@@ -128,21 +128,21 @@ static int set_up(void **state)
     ends = asks_meanwhile = false;
     may = true;
     nows = passes = repairs = idles = sleeps = 0;
-    office_world_init(&world);
-    if (office_world_up(&world) != 0) {
+    ledger_writer_world_init(&world);
+    if (ledger_writer_world_up(&world) != 0) {
         return -1;
     }
-    office_world_open_sale(&world);
+    ledger_writer_world_open_sale(&world);
     const struct reconcile_local_parts parts = {.engine = world.engine,
-                                                .office = world.office,
+                                                .ledger_writer = world.ledger_writer,
                                                 .ledger = &world.ledger.ledger,
-                                                .await = {NULL, sleep_ms, now_ms},
+                                                .blocking = {NULL, sleep_ms, now_ms},
                                                 .bound_ms = 3000};
     if (reconcile_local_new(&parts, &local) != 0) {
         return -1;
     }
     return reconciler_new(work, world.engine, &world.clock.port, metrics_slot(&world.metrics, 0),
-                          OFFICE_LOOPS, EVERY_MS, &reconciler);
+                          LEDGER_WRITER_LOOPS, EVERY_MS, &reconciler);
 }
 
 static int tear_down(void **state)
@@ -150,7 +150,7 @@ static int tear_down(void **state)
     (void)state;
     reconciler_free(reconciler);
     reconcile_local_free(local);
-    office_world_done(&world);
+    ledger_writer_world_done(&world);
     return 0;
 }
 
@@ -166,10 +166,10 @@ static void calls_share_a_run_and_are_woken(void **state)
     (void)state;
     found_count = 2;
     differences[1].item = 5;
-    struct reconciler_call *first = ask(0, false);
-    struct reconciler_call *second = ask(1, false);
-    waker_sleepy(engine_waker(world.engine, 1), UINT64_MAX);
-    reconciler_turn(reconciler);
+    struct reconciler_call *first = request(0, false);
+    struct reconciler_call *second = request(1, false);
+    waker_sleepy(embedded_gate_waker(world.engine, 1), UINT64_MAX);
+    reconciler_iterate(reconciler);
     assert_int_equal(nows, 1);
     assert_int_equal(atomic_load(&world.wakes[1]), 1);
     assert_ptr_equal(reconciler_collect(reconciler, 0), first);
@@ -189,11 +189,11 @@ static void a_call_that_comes_meanwhile_gets_a_run_of_its_own(void **state)
 {
     (void)state;
     asks_meanwhile = true;
-    struct reconciler_call *first = ask(0, false);
-    reconciler_turn(reconciler);
+    struct reconciler_call *first = request(0, false);
+    reconciler_iterate(reconciler);
     assert_ptr_equal(reconciler_collect(reconciler, 0), first);
     assert_null(reconciler_collect(reconciler, 1));
-    reconciler_turn(reconciler);
+    reconciler_iterate(reconciler);
     assert_int_equal(nows, 2);
     struct reconciler_call *second = reconciler_collect(reconciler, 1);
     assert_non_null(second);
@@ -206,9 +206,9 @@ static void one_who_asks_for_it_gets_repairs(void **state)
     (void)state;
     found_count = MANY;
     differences[MANY - 1].item = 99;
-    (void)ask(0, false);
-    (void)ask(0, true);
-    reconciler_turn(reconciler);
+    (void)request(0, false);
+    (void)request(0, true);
+    reconciler_iterate(reconciler);
     assert_int_equal(repairs, 1);
     struct reconciler_call *calls = reconciler_collect(reconciler, 0);
     assert_non_null(calls);
@@ -226,15 +226,15 @@ static void errors_are_told_and_repair_nothing(void **state)
     (void)state;
     found_count = 1;
     work_error = ERR_IO;
-    struct reconciler_call *call = ask(0, true);
-    reconciler_turn(reconciler);
+    struct reconciler_call *call = request(0, true);
+    reconciler_iterate(reconciler);
     assert_ptr_equal(reconciler_collect(reconciler, 0), call);
     assert_int_equal(call->error, ERR_IO);
     reconciler_call_free(call);
     work_error = 0;
     ends = true; /* waits were cut short: nothing it says counts */
-    call = ask(0, true);
-    reconciler_turn(reconciler);
+    call = request(0, true);
+    reconciler_iterate(reconciler);
     assert_ptr_equal(reconciler_collect(reconciler, 0), call);
     assert_int_equal(call->error, ERR_CLOSED);
     assert_int_equal(repairs, 0);
@@ -245,9 +245,9 @@ static void errors_are_told_and_repair_nothing(void **state)
 static void calls_nobody_collects_are_freed_at_the_end(void **state)
 {
     (void)state;
-    (void)ask(0, false);
-    reconciler_turn(reconciler);
-    (void)ask(1, false); /* never run; LeakSanitizer looks */
+    (void)request(0, false);
+    reconciler_iterate(reconciler);
+    (void)request(1, false); /* never run; LeakSanitizer looks */
 }
 
 /* ---- by itself ---- */
@@ -256,23 +256,23 @@ static void it_runs_when_it_is_time_and_only_where_it_may(void **state)
 {
     (void)state;
     found_count = 3;
-    reconciler_turn(reconciler);
+    reconciler_iterate(reconciler);
     assert_int_equal(passes, 0);
     assert_int_equal(idles, 1);
     fake_clock_pass_ms(&world.clock, EVERY_MS);
-    reconciler_turn(reconciler);
+    reconciler_iterate(reconciler);
     assert_int_equal(passes, 1);
     assert_int_equal(gauge(), 3);
-    reconciler_turn(reconciler);
+    reconciler_iterate(reconciler);
     assert_int_equal(passes, 1);
     fake_clock_pass_ms(&world.clock, EVERY_MS);
     work_error = ERR_IO; /* says nothing new */
-    reconciler_turn(reconciler);
+    reconciler_iterate(reconciler);
     assert_int_equal(passes, 2);
     assert_int_equal(gauge(), 3);
     may = false; /* another's to tell */
     fake_clock_pass_ms(&world.clock, EVERY_MS);
-    reconciler_turn(reconciler);
+    reconciler_iterate(reconciler);
     assert_int_equal(passes, 2);
     assert_int_equal(gauge(), 0);
     assert_int_equal(nows + repairs, 0);
@@ -290,8 +290,8 @@ static struct reconcile_result compare(void)
 static void a_sale_leaves_gate_and_ledger_of_one_mind(void **state)
 {
     (void)state;
-    (void)office_world_bought(&world, 1);
-    (void)office_world_bought(&world, 2);
+    (void)ledger_writer_world_bought(&world, 1);
+    (void)ledger_writer_world_bought(&world, 2);
     struct reconcile_result result = compare(); /* waits until they are booked */
     assert_true(sleeps > 0);
     assert_int_equal(result.count, 0);
@@ -305,7 +305,7 @@ static void what_moves_all_the_time_is_not_sure(void **state)
     (void)state;
     (void)compare();
     ends = true; /* nothing is ever booked */
-    (void)office_world_bought(&world, 1);
+    (void)ledger_writer_world_bought(&world, 1);
     struct reconcile_result result = compare();
     assert_int_equal(result.count, 0);
     assert_int_equal(result.items, 0);
@@ -315,7 +315,7 @@ static void what_moves_all_the_time_is_not_sure(void **state)
 static void what_differs_is_found(void **state)
 {
     (void)state;
-    (void)office_world_bought(&world, 1);
+    (void)ledger_writer_world_bought(&world, 1);
     (void)compare();
     struct item_row *items = world.ledger.sales[0]->items;
     items[0].total += 4;
@@ -330,7 +330,8 @@ static void what_differs_is_found(void **state)
     static const enum difference_kind kinds[] = {DIFFERENCE_GATE_TOTAL, DIFFERENCE_GATE_SHORT,
                                                  DIFFERENCE_STOCK, DIFFERENCE_GATE_TOTAL,
                                                  DIFFERENCE_GATE_STUCK};
-    static const uint64_t of[] = {OFFICE_ONCE, OFFICE_THREE, OFFICE_FREE, OFFICE_FREE, OFFICE_FREE};
+    static const uint64_t of[] = {LEDGER_WRITER_ONCE, LEDGER_WRITER_THREE, LEDGER_WRITER_FREE,
+                                  LEDGER_WRITER_FREE, LEDGER_WRITER_FREE};
     static const uint64_t numbers[][2] = {{100, 104}, {0, 1}, {100, 101}, {100, 101}, {1, 0}};
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(result.differences[i].kind, kinds[i]);

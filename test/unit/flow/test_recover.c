@@ -30,7 +30,7 @@ static struct recover *recover_of(struct process *process, uint32_t segments, in
     struct recover_ports ports = {.segments = &process->segments.port,
                                   .ledger = &process->ledger.port,
                                   .lease = &process->lease.port,
-                                  .await = process->await};
+                                  .blocking = process->blocking};
     struct recover_options options = {
         .segments = segments,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
@@ -212,7 +212,7 @@ static void test_a_broken_segment_is_made_anew(void **state)
 }
 
 /* The ledger was raised, by hand or by one who died: what is booked follows the new epoch. */
-static void test_another_epoch_than_the_ledgers(void **state)
+static void test_another_epoch_than_the_ledger_backends(void **state)
 {
     (void)state;
     struct shop shop;
@@ -238,10 +238,10 @@ static void test_another_epoch_than_the_ledgers(void **state)
 /* Another front, which has no winners: it tries as soon as it may. */
 static void tries_to_buy(struct process *process)
 {
-    struct gate_port *front = process->context;
+    struct gate_port *worker = process->context;
     for (uint32_t i = 0; i < SEGMENTS; i++) {
-        struct gate_ask ask = {
-            .question = ASK_BUY,
+        struct gate_request request = {
+            .kind = GATE_REQUEST_BUY,
             .segment = i,
             .id = order_id_fresh(WORLD_FREE, WORLD_NOW + 9, (uint32_t)process->calls << 6 | i),
             .user = 500 + process->calls,
@@ -249,9 +249,9 @@ static void tries_to_buy(struct process *process)
             .qty = 1,
             .now_ms = WORLD_NOW + 9,
             .ticket_expires_ms = INT64_MAX};
-        gate_place(front, i, process->world->ledger.epochs[i]);
-        CHECK(gate_submit(front, &ask) == GATE_ANSWERED);
-        CHECK(ask.refusal == REFUSAL_UNKNOWN_OUTCOME || ask.refusal == REFUSAL_SOLD_OUT);
+        gate_place(worker, i, process->world->ledger.epochs[i]);
+        CHECK(gate_submit(worker, &request) == GATE_ANSWERED);
+        CHECK(request.refusal == REFUSAL_UNKNOWN_OUTCOME || request.refusal == REFUSAL_SOLD_OUT);
     }
 }
 
@@ -753,7 +753,7 @@ int main(void)
         cmocka_unit_test(test_an_emptied_segment_comes_back),
         cmocka_unit_test(test_forgotten_writes_come_back),
         cmocka_unit_test(test_a_broken_segment_is_made_anew),
-        cmocka_unit_test(test_another_epoch_than_the_ledgers),
+        cmocka_unit_test(test_another_epoch_than_the_ledger_backends),
         cmocka_unit_test(test_replayed_winners_come_before_new_buyers),
         cmocka_unit_test(test_holdings_survive),
         cmocka_unit_test(test_a_forgotten_sale_does_not_come_back),

@@ -72,13 +72,13 @@ static void test_what_was_put_aside_comes_again_in_its_time(void **state)
     publish(150); /* several pieces */
     assert_int_equal(park_all(), 150);
     fake_clock_pass_ms(&clock, EVERY_MS - 1);
-    assert_int_equal(redriver_turn(&redriver, true), 0);
+    assert_int_equal(redriver_iterate(&redriver, true), 0);
     fake_clock_pass_ms(&clock, 1);
-    assert_int_equal(redriver_turn(&redriver, true), 150);
+    assert_int_equal(redriver_iterate(&redriver, true), 150);
     assert_int_equal(park_all(), 150);
-    assert_int_equal(redriver_turn(&redriver, true), 0); /* not before the next round */
+    assert_int_equal(redriver_iterate(&redriver, true), 0); /* not before the next round */
     fake_clock_pass_ms(&clock, EVERY_MS);
-    assert_int_equal(redriver_turn(&redriver, true), 150);
+    assert_int_equal(redriver_iterate(&redriver, true), 150);
 }
 
 static void test_only_the_holder_of_the_lease_sends(void **state)
@@ -87,10 +87,10 @@ static void test_only_the_holder_of_the_lease_sends(void **state)
     publish(1);
     assert_int_equal(park_all(), 1);
     fake_clock_pass_ms(&clock, EVERY_MS);
-    assert_int_equal(redriver_turn(&redriver, false), 0);
-    assert_int_equal(redriver_turn(&redriver, true), 0); /* its round has passed */
+    assert_int_equal(redriver_iterate(&redriver, false), 0);
+    assert_int_equal(redriver_iterate(&redriver, true), 0); /* its round has passed */
     fake_clock_pass_ms(&clock, EVERY_MS);
-    assert_int_equal(redriver_turn(&redriver, true), 1);
+    assert_int_equal(redriver_iterate(&redriver, true), 1);
 }
 
 static void test_a_broker_that_was_away_is_asked_again_at_once(void **state)
@@ -101,9 +101,9 @@ static void test_a_broker_that_was_away_is_asked_again_at_once(void **state)
     sim_broker_time(broker, 1000);
     sim_broker_down(broker, 2000);
     fake_clock_pass_ms(&clock, EVERY_MS);
-    assert_int_equal(redriver_turn(&redriver, true), 0);
+    assert_int_equal(redriver_iterate(&redriver, true), 0);
     sim_broker_time(broker, 2000);
-    assert_int_equal(redriver_turn(&redriver, true), 2);
+    assert_int_equal(redriver_iterate(&redriver, true), 2);
 }
 
 static void test_it_can_be_turned_off(void **state)
@@ -113,10 +113,10 @@ static void test_it_can_be_turned_off(void **state)
     assert_int_equal(park_all(), 1);
     redriver_init(&redriver, own, &clock.port, 0);
     fake_clock_pass_ms(&clock, 10LL * EVERY_MS);
-    assert_int_equal(redriver_turn(&redriver, true), 0);
+    assert_int_equal(redriver_iterate(&redriver, true), 0);
     redriver_init(&redriver, NULL, &clock.port, EVERY_MS);
     fake_clock_pass_ms(&clock, 10LL * EVERY_MS);
-    assert_int_equal(redriver_turn(&redriver, true), 0);
+    assert_int_equal(redriver_iterate(&redriver, true), 0);
 }
 
 int main(void)

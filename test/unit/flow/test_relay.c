@@ -1,5 +1,5 @@
 /* The relay on its way to the queue: confirmed before done, sent again, its window, its restart. The
- * way straight to the office is in test_relay_direct.c. */
+ * way straight to the ledger writer is in test_relay_direct.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,13 +24,13 @@
 
 static struct segments_world world;
 static struct sim_broker *broker;
-static struct places places;
+static struct segment_table segment_table;
 static struct inside_time inside;
 static struct metrics metrics;
 /* one relay */
 static struct segments *worker;
 static struct queue *publisher;
-static struct bookings bookings;
+static struct booking_channel booking_channel;
 static struct relay *relay;
 /* what was decided, and what came out at the other end */
 static struct order_id decided[ORDERS_MAX];
@@ -41,11 +41,11 @@ static void start(uint32_t name)
 {
     worker = sim_segments_worker(world.sim, name);
     publisher = sim_queue_open(broker, true, 0, 0);
-    bookings = (struct bookings){.segments = worker, .places = &places};
-    static const struct dials dials = {.direct_after_ms = INT64_MAX};
-    struct relay_options options = {.window = WINDOW, .dials = &dials};
-    assert_int_equal(relay_new(worker, publisher, &bookings, &inside, metrics_slot(&metrics, 0),
-                               options, &relay),
+    booking_channel = (struct booking_channel){.segments = worker, .segment_table = &segment_table};
+    static const struct runtime_limits runtime_limits = {.direct_after_ms = INT64_MAX};
+    struct relay_options options = {.window = WINDOW, .runtime_limits = &runtime_limits};
+    assert_int_equal(relay_new(worker, publisher, &booking_channel, &inside,
+                               metrics_slot(&metrics, 0), options, &relay),
                      0);
 }
 
@@ -65,7 +65,7 @@ static int set_up(void **state)
     for (uint32_t s = 0; s < SEGMENTS; s++) {
         segments_world_fill(&world, s, 1, 0);
     }
-    segments_world_places(&world, &places);
+    segments_world_segment_table(&world, &segment_table);
     broker = sim_broker_new(1, retry_s, 1);
     inside_time_init(&inside, &world.clock.port, 0);
     decided_count = 0;
@@ -150,7 +150,7 @@ static void decisions_come_to_the_queue_and_leave_the_outbox(void **state)
     }
     assert_int_equal(in_outboxes(), 30);
     for (int i = 0; i < 10; i++) {
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
         assert_true(metric(METRIC_RELAY_UNDER_WAY) <= WINDOW);
     }
     assert_int_equal(in_outboxes(), 0);
@@ -161,7 +161,7 @@ static void decisions_come_to_the_queue_and_leave_the_outbox(void **state)
     assert_int_equal(metric(METRIC_RELAY_TAKEN_TOTAL), 30);
     assert_int_equal(metric(METRIC_RELAY_CONFIRMED_TOTAL), 30);
     assert_int_equal(metric(METRIC_RELAY_UNDER_WAY), 0);
-    relay_turn(relay, 0); /* nothing to do */
+    relay_iterate(relay, 0); /* nothing to do */
     assert_int_equal(sim_broker_messages(broker), 0);
 }
 
@@ -172,14 +172,14 @@ static void nothing_is_done_before_it_is_confirmed(void **state)
     for (uint64_t user = 1; user <= 6; user++) {
         decide(0, user);
     }
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     assert_int_equal(sim_broker_messages(broker), 6); /* all there, none known to be */
     uint64_t confirmed = metric(METRIC_RELAY_CONFIRMED_TOTAL);
     assert_true(confirmed < 6);
     while (confirmed < 6) {
         assert_int_equal(in_outboxes(), 6 - confirmed);
         pass_ms(10);
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
         confirmed = metric(METRIC_RELAY_CONFIRMED_TOTAL);
     }
     assert_int_equal(in_outboxes(), 0);
@@ -194,17 +194,17 @@ static void what_is_not_confirmed_is_sent_again(void **state)
         decide((uint32_t)(user % SEGMENTS), user);
     }
     for (int i = 0; i < 5; i++) {
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
         assert_int_equal(in_outboxes(), 6);
         assert_int_equal(sim_broker_messages(broker), 0);
     }
     assert_int_equal(metric(METRIC_RELAY_UNCONFIRMED_TOTAL), 30);
     sim_broker_faults(broker, &(struct sim_queue_faults){.lose_confirm = 1000});
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     assert_int_equal(in_outboxes(), 6); /* they are there, and nobody knows */
     assert_int_equal(sim_broker_messages(broker), 6);
     sim_broker_faults(broker, &(struct sim_queue_faults){0});
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     assert_int_equal(in_outboxes(), 0);
     receive();
     for (size_t i = 0; i < decided_count; i++) {
@@ -219,10 +219,10 @@ static void a_lost_connection_costs_nothing(void **state)
     for (uint64_t user = 1; user <= 20; user++) {
         decide((uint32_t)(user % SEGMENTS), user);
     }
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     sim_broker_down(broker, clock_boot_us(&world.clock.port) / 1000 + 5000);
     for (int i = 0; i < 40; i++) {
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
         assert_true(in_outboxes() + metric(METRIC_RELAY_CONFIRMED_TOTAL) >= 20);
         pass_ms(100);
     }
@@ -230,7 +230,7 @@ static void a_lost_connection_costs_nothing(void **state)
     assert_true(in_outboxes() > 0);
     for (int i = 0; i < 60; i++) {
         pass_ms(100);
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
     }
     assert_int_equal(in_outboxes(), 0);
     receive();
@@ -248,7 +248,7 @@ static void the_window_is_never_exceeded(void **state)
     }
     bool full = false;
     while (in_outboxes() > 0) {
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
         uint64_t under_way = metric(METRIC_RELAY_UNDER_WAY);
         uint64_t sent = sim_broker_messages(broker);
         assert_true(under_way <= WINDOW);
@@ -267,7 +267,7 @@ static void a_segment_that_is_away_holds_up_no_other(void **state)
         decide(0, user);
     }
     sim_broker_faults(broker, &(struct sim_queue_faults){.outcome_ms = 50});
-    relay_turn(relay, 0); /* taken and sent */
+    relay_iterate(relay, 0); /* taken and sent */
     sim_segments_away(world.sim, 0, true);
     for (uint64_t user = 10; user <= 25; user++) {
         decide(1, user);
@@ -275,7 +275,7 @@ static void a_segment_that_is_away_holds_up_no_other(void **state)
     }
     for (int i = 0; i < 200; i++) {
         pass_ms(10);
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
     }
     assert_int_equal(sim_segments_outbox(world.sim, 1), 0);
     assert_int_equal(sim_segments_outbox(world.sim, 2), 0);
@@ -285,7 +285,7 @@ static void a_segment_that_is_away_holds_up_no_other(void **state)
     sim_segments_away(world.sim, 0, false);
     for (int i = 0; i < 10; i++) { /* a new connection begins with what it held */
         pass_ms(50);
-        relay_turn(relay, 0);
+        relay_iterate(relay, 0);
     }
     assert_int_equal(in_outboxes(), 0);
     assert_int_equal(metric(METRIC_RELAY_UNDER_WAY), 0);
@@ -298,13 +298,13 @@ static void what_it_held_comes_again_after_a_restart(void **state)
     for (uint64_t user = 1; user <= 6; user++) {
         decide(0, user);
     }
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     uint64_t left = in_outboxes();
     assert_true(left > 0);
     stop(); /* between publishing and confirm */
     sim_broker_faults(broker, &(struct sim_queue_faults){0});
     start(MINE);
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     assert_int_equal(in_outboxes(), 0);
     assert_int_equal(metric(METRIC_RELAY_TAKEN_TOTAL), 6 + left);
     receive();
@@ -320,14 +320,14 @@ static void another_relay_claims_what_a_dead_one_held(void **state)
     for (uint64_t user = 1; user <= 6; user++) {
         decide(0, user);
     }
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     stop();
     sim_broker_faults(broker, &(struct sim_queue_faults){0});
     start(MINE + 1);
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     assert_int_equal(in_outboxes(), 6); /* they may still live */
     pass_ms(1000);
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     assert_int_equal(in_outboxes(), 0);
     receive();
     for (size_t i = 0; i < decided_count; i++) {
@@ -404,7 +404,7 @@ static void everything_arrives_whatever_happens(void **state)
                 decide(segment, 1 + prng_below(&prng, 50));
             }
             stir(&prng);
-            relay_turn(relay, 0);
+            relay_iterate(relay, 0);
             assert_true(metric(METRIC_RELAY_UNDER_WAY) <= WINDOW);
             pass_ms((int64_t)prng_below(&prng, 50));
             nobody_is_lost();
@@ -417,7 +417,7 @@ static void everything_arrives_whatever_happens(void **state)
         }
         for (int i = 0; i < 200; i++) { /* claims take a second */
             pass_ms(50);
-            relay_turn(relay, 0);
+            relay_iterate(relay, 0);
         }
         assert_int_equal(in_outboxes(), 0);
         nobody_is_lost();

@@ -1,4 +1,4 @@
-/* The relay's way straight to the office: where there is no queue, and while it is away. */
+/* The relay's way straight to the ledger writer: where there is no queue, and while it is away. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,14 +25,14 @@ static struct sim_broker *broker;
 static struct queue *publisher;
 static struct queue *consumer; /* of the test that looks at what arrives */
 static struct relay *relay;
-static struct dials dials;
+static struct runtime_limits runtime_limits;
 
 static void start(struct queue *queue)
 {
-    struct relay_options options = {.window = WINDOW, .dials = &dials};
-    dials = (struct dials){.direct_after_ms = DIRECT_AFTER_MS};
-    assert_int_equal(relay_new(&process->stage.port, queue, &process->bookings, &process->time,
-                               metrics_slot(&process->metrics, 1), options, &relay),
+    struct relay_options options = {.window = WINDOW, .runtime_limits = &runtime_limits};
+    runtime_limits = (struct runtime_limits){.direct_after_ms = DIRECT_AFTER_MS};
+    assert_int_equal(relay_new(&process->stage.port, queue, &process->booking_channel,
+                               &process->time, metrics_slot(&process->metrics, 1), options, &relay),
                      0);
 }
 
@@ -92,7 +92,7 @@ static int64_t boot_ms(void)
 static void turn(void)
 {
     wide_let(process);
-    relay_turn(relay, 0);
+    relay_iterate(relay, 0);
     wide_halt(process);
 }
 
@@ -185,16 +185,16 @@ static void one_that_cannot_be_booked_holds_up_no_other(void **state)
         segments_rebuild(world.segments.hands, 1, wide_raise_epoch(&world, 1), 1, steps, 5),
         SEGMENT_DONE);
     wide_place_all(&world);
-    struct gate_ask ask = {.question = ASK_BUY,
-                           .segment = 1,
-                           .id = segments_world_id(&world.segments, 999, 1),
-                           .user = 5,
-                           .item = 999,
-                           .qty = 1,
-                           .now_ms = WIDE_NOW,
-                           .ticket_expires_ms = WIDE_NOW + 1000};
-    assert_int_equal(gate_submit(other->gate, &ask), GATE_ANSWERED);
-    assert_int_equal(ask.refusal, REFUSAL_NONE);
+    struct gate_request request = {.kind = GATE_REQUEST_BUY,
+                                   .segment = 1,
+                                   .id = segments_world_id(&world.segments, 999, 1),
+                                   .user = 5,
+                                   .item = 999,
+                                   .qty = 1,
+                                   .now_ms = WIDE_NOW,
+                                   .ticket_expires_ms = WIDE_NOW + 1000};
+    assert_int_equal(gate_submit(other->gate, &request), GATE_ANSWERED);
+    assert_int_equal(request.refusal, REFUSAL_NONE);
     turn();
     for (uint64_t user = 10; user < 18; user++) {
         struct decision decision = wide_decide(&world, user % 2, user);
@@ -287,7 +287,7 @@ static void straight_they_go_at_a_limited_rate(void **state)
     (void)state;
     sim_broker_time(broker, boot_ms());
     sim_broker_down(broker, INT64_MAX);
-    atomic_store(&dials.direct_rate, 10);
+    atomic_store(&runtime_limits.direct_rate, 10);
     struct decision decisions[30];
     for (uint32_t i = 0; i < 30; i++) {
         decisions[i] = wide_decide(&world, i % SEGMENTS, 10 + i);
@@ -305,14 +305,14 @@ static void straight_they_go_at_a_limited_rate(void **state)
     for (uint32_t i = 0; i < 8; i++) { /* whoever was taken first is not passed */
         assert_non_null(wide_row(&world, decisions[i].command.id));
     }
-    atomic_store(&dials.direct_rate, 1000); /* turned while it runs */
+    atomic_store(&runtime_limits.direct_rate, 1000); /* turned while it runs */
     pass_and_turn(10);
     assert_in_range(world.ledger.orders_count, 12, 11 + WINDOW); /* its window is the bound now */
     for (int i = 0; i < 5; i++) {
         pass_and_turn(10);
     }
     assert_int_equal(world.ledger.orders_count, 30);
-    atomic_store(&dials.direct_rate, 1);
+    atomic_store(&runtime_limits.direct_rate, 1);
     for (uint32_t i = 0; i < 3; i++) {
         (void)wide_decide(&world, 0, 50 + i);
     }
@@ -325,7 +325,7 @@ static void straight_they_go_at_a_limited_rate(void **state)
 static void without_a_queue_there_is_no_rate(void **state)
 {
     (void)state;
-    atomic_store(&dials.direct_rate, 1);
+    atomic_store(&runtime_limits.direct_rate, 1);
     for (uint32_t i = 0; i < 20; i++) {
         (void)wide_decide(&world, i % SEGMENTS, 10 + i);
     }
@@ -338,8 +338,8 @@ static void without_a_queue_there_is_no_rate(void **state)
 static void a_full_outbox_does_not_wait_so_long(void **state)
 {
     (void)state;
-    atomic_store(&dials.direct_after_ms, INT64_MAX);
-    atomic_store(&dials.direct_outbox, 5);
+    atomic_store(&runtime_limits.direct_after_ms, INT64_MAX);
+    atomic_store(&runtime_limits.direct_outbox, 5);
     sim_broker_time(broker, boot_ms());
     sim_broker_down(broker, boot_ms() + 20000);
     for (uint32_t i = 0; i < 5; i++) {
@@ -397,7 +397,7 @@ static void when_it_is_back_it_carries_them_again(void **state)
     }
     pass_and_turn(100);
     assert_int_equal(in_outboxes(), 0);
-    assert_int_equal(world.ledger.orders_count, rows); /* the porters' part */
+    assert_int_equal(world.ledger.orders_count, rows); /* the order consumers' part */
     assert_int_equal(sim_broker_messages(broker), sent + 5);
 }
 
@@ -509,7 +509,7 @@ static void a_full_window_waits(void **state)
     sim_segments_away(sim, 0, true);
     pass_and_turn(1000); /* booked, and the outbox cannot be told */
     wide_let(process);
-    relay_turn(relay, 3); /* in the meantime */
+    relay_iterate(relay, 3); /* in the meantime */
     wide_halt(process);
     assert_int_equal(metric(METRIC_RELAY_UNDER_WAY), WINDOW);
     sim_segments_away(sim, 0, false);

@@ -82,23 +82,23 @@ static void world_done(struct world *world)
     sim_segments_free(world->sim);
 }
 
-static struct gate_ask ask_buy(struct world *world, uint64_t user)
+static struct gate_request ask_buy(struct world *world, uint64_t user)
 {
-    return (struct gate_ask){.question = ASK_BUY,
-                             .id = order_id_fresh(ITEM, NOW, (uint32_t)++world->seq << 6),
-                             .user = user,
-                             .item = ITEM,
-                             .qty = 1,
-                             .now_ms = NOW,
-                             .ticket_expires_ms = NOW + 60000};
+    return (struct gate_request){.kind = GATE_REQUEST_BUY,
+                                 .id = order_id_fresh(ITEM, NOW, (uint32_t)++world->seq << 6),
+                                 .user = user,
+                                 .item = ITEM,
+                                 .qty = 1,
+                                 .now_ms = NOW,
+                                 .ticket_expires_ms = NOW + 60000};
 }
 
 static enum refusal buy(struct world *world, uint64_t user, struct order_id *ret_id)
 {
-    struct gate_ask ask = ask_buy(world, user);
-    assert_int_equal(GATE_ANSWERED, gate_submit(world->front, &ask));
-    *ret_id = ask.id;
-    return ask.refusal;
+    struct gate_request request = ask_buy(world, user);
+    assert_int_equal(GATE_ANSWERED, gate_submit(world->front, &request));
+    *ret_id = request.id;
+    return request.refusal;
 }
 
 static struct segment_state look(struct world *world, uint32_t segment)
@@ -285,7 +285,7 @@ static void test_a_decision_made_again_needs_its_own_window_only(void **state)
     assert_int_equal(VERDICT_DONE, call.verdict);
     assert_int_equal(NOW, call.order.created_at_ms);
     segments_apply(world.relay, &call, 1);
-    assert_int_equal(VERDICT_SAME, call.verdict);
+    assert_int_equal(VERDICT_ALREADY_APPLIED, call.verdict);
     /* Its item is no longer what was filled: filling it again changes nothing. */
     assert_int_equal(SEGMENT_DONE, segments_rebuild(world.relay, 0, 2, FENCE, steps, 3));
     assert_true(gate_consistent(sim_segments_gate(world.sim, 0)));
@@ -341,7 +341,8 @@ static void test_units_that_stand_for_nothing_are_broken(void **state)
     struct segment_call call = {
         .epoch = 1,
         .after = 3,
-        .command = {.kind = GATE_REFUSE, .event = 4, .id = id, .reason = REFUSAL_LIMIT_REACHED}};
+        .command = {
+            .kind = GATE_FAIL_ORDER, .event = 4, .id = id, .reason = REFUSAL_LIMIT_REACHED}};
     segments_apply(world.relay, &call, 1);
     assert_int_equal(SEGMENT_BROKEN, call.outcome);
     assert_int_equal(3, look(&world, 0).event);
@@ -385,28 +386,28 @@ static void test_asks_under_way_run_even_when_their_front_is_gone(void **state)
 {
     (void)state;
     struct world world;
-    struct gate_ask asks[4];
+    struct gate_request requests[4];
     world_new(&world, true);
     for (uint32_t i = 0; i < 4; i++) {
-        asks[i] = ask_buy(&world, i + 1);
-        asks[i].loop = i % 2;
-        assert_int_equal(GATE_ASKED, gate_submit(world.front, &asks[i]));
+        requests[i] = ask_buy(&world, i + 1);
+        requests[i].loop = i % 2;
+        assert_int_equal(GATE_PENDING, gate_submit(world.front, &requests[i]));
     }
     assert_null(gate_collect(world.front, 0));
     int64_t next_us = gate_flush(world.front, 0);
     assert_in_range(next_us, clock_boot_us(&world.clock.port) + 1,
                     clock_boot_us(&world.clock.port) + 4000);
     fake_clock_pass_us(&world.clock, 4000);
-    struct gate_ask *first = gate_collect(world.front, 0);
-    assert_ptr_equal(&asks[0], first);
-    assert_ptr_equal(&asks[2], first->next);
+    struct gate_request *first = gate_collect(world.front, 0);
+    assert_ptr_equal(&requests[0], first);
+    assert_ptr_equal(&requests[2], first->next);
     assert_null(first->next->next);
     assert_int_equal(REFUSAL_NONE, first->refusal);
     assert_int_equal(INT64_MAX, gate_flush(world.front, 0));
-    assert_ptr_equal(&asks[1], gate_collect(world.front, 1));
+    assert_ptr_equal(&requests[1], gate_collect(world.front, 1));
 
-    struct gate_ask last = ask_buy(&world, 9);
-    assert_int_equal(GATE_ASKED, gate_submit(world.front, &last));
+    struct gate_request last = ask_buy(&world, 9);
+    assert_int_equal(GATE_PENDING, gate_submit(world.front, &last));
     sim_segments_front_free(world.front);
     world.front = NULL;
     fake_clock_pass_us(&world.clock, 2000);

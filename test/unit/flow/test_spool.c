@@ -271,7 +271,7 @@ static void a_full_table_or_a_dead_disk_promises_nothing(void **state)
     spool_resolve(spool, order_id_once(11, 2, 0));
     command = buy(++user);
     lsn = 77;
-    assert_int_equal(spool_accept(spool, &command, 1, &lsn), ERR_LATCHED);
+    assert_int_equal(spool_accept(spool, &command, 1, &lsn), ERR_JOURNAL_FAILED);
     assert_int_equal(lsn, 77);
 }
 

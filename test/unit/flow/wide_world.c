@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "flow/office_private.h"
+#include "flow/ledger_writer_private.h"
 
 /* ---- segments that two threads use ---- */
 
@@ -131,31 +131,34 @@ void wide_up(struct wide_world *world, uint32_t at)
     open_journal(process);
     process->catalog = catalog_new();
     process->gate = sim_segments_front(world->segments.sim, WIDE_LOOPS + 1);
-    segments_world_place(&world->segments, &process->places, process->gate);
-    CHECK(engine_new_remote(process->gate, process->journal, WIDE_LOOPS, &process->engine) == 0);
+    segments_world_place(&world->segments, &process->segment_table, process->gate);
+    CHECK(embedded_gate_new_remote(process->gate, process->journal, WIDE_LOOPS, &process->engine) ==
+          0);
     inside_time_init(&process->time, &world->segments.clock.port, 0);
     CHECK(metrics_init(&process->metrics, 2) == 0);
     memory_port_init(&process->writer, &world->ledger);
     memory_port_init(&process->reader, &world->ledger);
-    process->office_segments = sim_segments_worker(world->segments.sim, 100 + at);
+    process->ledger_writer_segments = sim_segments_worker(world->segments.sim, 100 + at);
     process->stage =
         (struct wide_segments){.port = {&stage_ops},
                                .inner = sim_segments_worker(world->segments.sim, 1 + at),
                                .lock = &world->lock};
-    CHECK(applier_new(process->office_segments, &process->places, &process->writer.ledger,
-                      process->catalog, segments_world_sizes, &process->applier) == 0);
-    struct office_options options = {.batch_max = 256,
-                                     .tick_ms = 1,
-                                     .board_keep_ms = WIDE_KEEP_MS,
-                                     .sink = applier_sink(process->applier),
-                                     .shared = true,
-                                     .desks = WIDE_DESKS};
-    CHECK(office_new(process->engine, &process->writer.ledger, process->catalog, &process->time,
-                     metrics_slot(&process->metrics, 0), WIDE_LOOPS, options,
-                     &process->office) == 0);
-    CHECK(office_start(process->office) == 0);
-    CHECK(bookings_init(&process->bookings, process->office, &process->stage.port, &process->places,
-                        WIDE_LOOPS, 0) == 0);
+    CHECK(segment_event_sink_new(process->ledger_writer_segments, &process->segment_table,
+                                 &process->writer.ledger, process->catalog, segments_world_sizes,
+                                 &process->segment_event_sink) == 0);
+    struct ledger_writer_options options = {
+        .batch_max = 256,
+        .tick_ms = 1,
+        .board_keep_ms = WIDE_KEEP_MS,
+        .event_sink = segment_event_sink_event_sink(process->segment_event_sink),
+        .shared = true,
+        .mailboxes = WIDE_MAILBOXES};
+    CHECK(ledger_writer_new(process->engine, &process->writer.ledger, process->catalog,
+                            &process->time, metrics_slot(&process->metrics, 0), WIDE_LOOPS, options,
+                            &process->ledger_writer) == 0);
+    CHECK(ledger_writer_start(process->ledger_writer) == 0);
+    CHECK(booking_channel_init(&process->booking_channel, process->ledger_writer,
+                               &process->stage.port, &process->segment_table, WIDE_LOOPS, 0) == 0);
 }
 
 void wide_down(struct wide_world *world, uint32_t at)
@@ -165,15 +168,15 @@ void wide_down(struct wide_world *world, uint32_t at)
         return;
     }
     CHECK(!process->is_working);
-    bookings_done(&process->bookings);
-    office_free(process->office);
-    applier_free(process->applier);
-    sim_segments_worker_free(process->office_segments);
+    booking_channel_done(&process->booking_channel);
+    ledger_writer_free(process->ledger_writer);
+    segment_event_sink_free(process->segment_event_sink);
+    sim_segments_worker_free(process->ledger_writer_segments);
     sim_segments_worker_free(process->stage.inner);
     memory_port_done(&process->writer);
     memory_port_done(&process->reader);
     metrics_done(&process->metrics);
-    engine_free(process->engine);
+    embedded_gate_free(process->engine);
     sim_segments_front_free(process->gate);
     catalog_free(process->catalog);
     journal_free(process->journal);
@@ -186,7 +189,7 @@ void wide_down(struct wide_world *world, uint32_t at)
 int64_t wide_turn(struct wide_process *process)
 {
     int64_t sleep_us = -1;
-    office_turn(process->office, &sleep_us);
+    ledger_writer_iterate(process->ledger_writer, &sleep_us);
     CHECK(sleep_us >= 0);
     return sleep_us;
 }
@@ -208,7 +211,7 @@ static void *work(void *context)
 {
     struct wide_process *process = context;
     while (!atomic_load(&process->stopping)) {
-        mailbox_wait(&process->office->inbox, 1000);
+        mailbox_wait(&process->ledger_writer->inbox, 1000);
         CHECK(pthread_mutex_lock(&process->world->lock) == 0);
         if (!atomic_load(&process->stopping)) {
             wide_settle(process);
@@ -236,13 +239,13 @@ void wide_halt(struct wide_process *process)
 
 /* ---- ops ---- */
 
-void wide_do(struct wide_process *process, struct office_op *op)
+void wide_do(struct wide_process *process, struct ledger_writer_op *op)
 {
     op->error = 4711;
-    office_post(process->office, op);
+    ledger_writer_post(process->ledger_writer, op);
     for (int i = 0; i < 10; i++) {
         wide_settle(process);
-        struct office_op *answered = office_collect(process->office, op->loop);
+        struct ledger_writer_op *answered = ledger_writer_collect(process->ledger_writer, op->loop);
         if (answered != NULL) {
             CHECK(answered == op && op->post.next == NULL && op->error != 4711);
             return;
@@ -252,9 +255,9 @@ void wide_do(struct wide_process *process, struct office_op *op)
     CHECK(!"nobody answers");
 }
 
-struct office_op wide_sale_op(enum ledger_kind kind, enum sale_state target)
+struct ledger_writer_op wide_sale_op(enum ledger_kind kind, enum sale_state target)
 {
-    return (struct office_op){.op = {.kind = kind, .sale_id = WIDE_SALE, .target = target}};
+    return (struct ledger_writer_op){.op = {.kind = kind, .sale_id = WIDE_SALE, .target = target}};
 }
 
 void wide_open_sale(struct wide_process *process)
@@ -274,13 +277,13 @@ void wide_open_sale(struct wide_process *process)
         items[i].id = i == 0 ? WIDE_ONCE : WIDE_FREE;
         items[i].price_cents = WIDE_CENTS;
         items[i].limit_per_user = i == 0 ? 1 : 0;
-        items[i].total = (uint64_t)WIDE_UNITS * process->places.count;
+        items[i].total = (uint64_t)WIDE_UNITS * process->segment_table.count;
     }
-    struct office_op create = {.op = {.kind = LEDGER_SALE_CREATE, .sale_in = &sale}};
+    struct ledger_writer_op create = {.op = {.kind = LEDGER_SALE_CREATE, .sale_in = &sale}};
     wide_do(process, &create);
     CHECK(create.error == 0 && create.op.refusal == REFUSAL_NONE);
     sale_row_free(create.op.sale);
-    struct office_op open = wide_sale_op(LEDGER_SALE_MOVE, SALE_OPEN);
+    struct ledger_writer_op open = wide_sale_op(LEDGER_SALE_MOVE, SALE_OPEN);
     wide_do(process, &open);
     CHECK(open.error == 0 && open.op.refusal == REFUSAL_NONE);
     sale_row_free(open.op.sale);
@@ -290,7 +293,7 @@ void wide_forget_sale(struct wide_process *process)
 {
     static const enum ledger_kind kinds[] = {LEDGER_SALE_MOVE, LEDGER_SALE_FORGET};
     for (int i = 0; i < 2; i++) {
-        struct office_op op = wide_sale_op(kinds[i], SALE_CLOSED);
+        struct ledger_writer_op op = wide_sale_op(kinds[i], SALE_CLOSED);
         wide_do(process, &op);
         CHECK(op.error == 0 && op.op.refusal == REFUSAL_NONE);
         sale_row_free(op.op.sale);
@@ -315,7 +318,7 @@ void wide_place_all(struct wide_world *world)
 {
     for (uint32_t i = 0; i < WIDE_PROCESSES; i++) {
         if (world->processes[i].is_up) {
-            segments_world_place(&world->segments, &world->processes[i].places,
+            segments_world_place(&world->segments, &world->processes[i].segment_table,
                                  world->processes[i].gate);
         }
     }

@@ -1,18 +1,18 @@
 /*
  * The distributed engine behind its loops, without servers: simulated segments, a ledger in memory
  * that several processes write to, and of each process the parts that its stages share: journal,
- * spool, catalog, places, office and applier. Stages are made by the tests.
+ * spool, catalog, places, ledger writer and applier. Stages are made by the tests.
  *
- * Stages that have something booked wait for the office, which is a thread's. Here that thread
+ * Stages that have something booked wait for the ledger writer, which is a thread's. Here that thread
  * works only while the test lets it: between wide_let and wide_halt, inside which the test calls
  * nothing but the stage. Everything else happens in the test's own thread, in its order.
  */
 #ifndef SLUICE_TEST_WIDE_WORLD_H
 #define SLUICE_TEST_WIDE_WORLD_H
 
-#include "flow/applier.h"
-#include "flow/bookings.h"
-#include "flow/office.h"
+#include "flow/booking_channel.h"
+#include "flow/ledger_writer.h"
+#include "flow/segment_event_sink.h"
 #include "flow/spool.h"
 #include "memory_ledger.h"
 #include "ram_disk.h"
@@ -20,12 +20,12 @@
 
 #define WIDE_PROCESSES 2
 #define WIDE_LOOPS 2
-#define WIDE_DESKS 2
+#define WIDE_MAILBOXES 2
 #define WIDE_CENTS 1000
 #define WIDE_PAY_MS 60000
 #define WIDE_KEEP_MS 86400000
 
-/* Segments that may be used while the office works. */
+/* Segments that may be used while the ledger writer works. */
 struct wide_segments {
     struct segments port;
     struct segments *inner;
@@ -43,18 +43,18 @@ struct wide_process {
     struct journal *journal;
     struct spool *spool;
     struct catalog *catalog;
-    struct places places;
-    struct engine *engine;
+    struct segment_table segment_table;
+    struct embedded_gate *engine;
     struct inside_time time;
     struct metrics metrics;
-    struct gate_port *gate; /* its front; WIDE_LOOPS + 1 lanes */
+    struct gate_port *gate; /* its front; WIDE_LOOPS + 1 connection sets */
     struct memory_port writer;
     struct memory_port reader;
-    struct segments *office_segments;
+    struct segments *ledger_writer_segments;
     struct wide_segments stage; /* for the stage under test */
-    struct applier *applier;
-    struct office *office;
-    struct bookings bookings; /* desk 0 */
+    struct segment_event_sink *segment_event_sink;
+    struct ledger_writer *ledger_writer;
+    struct booking_channel booking_channel; /* mailbox 0 */
     pthread_t thread;
     bool is_working;
     _Atomic bool stopping;
@@ -81,17 +81,17 @@ int64_t wide_turn(struct wide_process *process);
 void wide_settle(struct wide_process *process);
 void wide_pass_ms(struct wide_world *world, int64_t ms);
 
-/* The office's thread of this process works until wide_halt. */
+/* The ledger writer's thread of this process works until wide_halt. */
 void wide_let(struct wide_process *process);
 void wide_halt(struct wide_process *process);
 
 /* Posts it as a loop does and settles; it must come back, answered. */
-void wide_do(struct wide_process *process, struct office_op *op);
+void wide_do(struct wide_process *process, struct ledger_writer_op *op);
 /* A sale with two items, WIDE_UNITS of each on every segment: created and opened here. */
 void wide_open_sale(struct wide_process *process);
 /* Closed, and off the board: the gate forgets it, and this process hears of it a second later. */
 void wide_forget_sale(struct wide_process *process);
-struct office_op wide_sale_op(enum ledger_kind kind, enum sale_state target);
+struct ledger_writer_op wide_sale_op(enum ledger_kind kind, enum sale_state target);
 
 /* The segment begins a new life in the ledger: its new epoch. */
 uint64_t wide_raise_epoch(struct wide_world *world, uint32_t segment);

@@ -1,9 +1,8 @@
 /* See server_fixture.h. */
 #include "server_fixture.h"
 
-#include "http/static.h"
-
 char huge[HUGE_BYTES];
+fixture_answer *fixture_answers;
 
 static enum http_outcome app_handle(void *context, struct http_exchange exchange,
                                     const struct http_request *request)
@@ -44,7 +43,7 @@ static enum http_outcome app_handle(void *context, struct http_exchange exchange
     if (request->method == HTTP_POST) {
         body = request->body;
     }
-    if (!static_answer(s, exchange, request)) {
+    if (fixture_answers == NULL || !fixture_answers(s, exchange, request)) {
         assert_true(http_answer(s, exchange, 200, "text/plain", "", body));
     }
     assert_false(http_alive(s, exchange));

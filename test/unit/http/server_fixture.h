@@ -4,7 +4,7 @@
  *
  * The application answers GET /name with "name" at once; /big with HUGE_BYTES; /none with 204;
  * /ready with ready-made bytes; /wait later (the exchange is in `kept`); /events with a stream
- * (kept, too); a POST with its own body; and static files, where static_start was called.
+ * (kept, too); a POST with its own body; and whatever fixture_answers answers.
  */
 #ifndef SLUICE_TEST_SERVER_FIXTURE_H
 #define SLUICE_TEST_SERVER_FIXTURE_H
@@ -29,6 +29,11 @@
 
 enum { HUGE_BYTES = 200000 };
 extern char huge[HUGE_BYTES];
+
+/* Asked first for what no other path answers; NULL: nobody. */
+typedef bool fixture_answer(struct http_server *server, struct http_exchange exchange,
+                            const struct http_request *request);
+extern fixture_answer *fixture_answers;
 
 struct fixture {
     struct net *net;

@@ -10,15 +10,15 @@
 #include <cmocka.h>
 
 #include "captured.h"
+#include "obs/latency_window.h"
 #include "obs/log.h"
 #include "obs/metrics.h"
-#include "obs/recent.h"
 #include "obs/tally.h"
 
 enum { THREADS = 4, ROUNDS = 5000 };
 
 static struct metrics metrics;
-static struct recent *recent;
+static struct latency_window *latencies;
 static struct log_limit limit;
 
 static void start_and_join(void *(*run)(void *))
@@ -168,7 +168,7 @@ static void *ask_loops(void *argument)
     return NULL;
 }
 
-static void places_of_sales_are_given_on(void **state)
+static void segment_table_of_sales_are_given_on(void **state)
 {
     (void)state;
     static struct tally_sum sum;
@@ -193,11 +193,11 @@ static void *count_and_look(void *argument)
     for (unsigned i = 0; i < ROUNDS; i++) {
         metrics_observe_us(metrics_slot(&metrics, index), HIST_BUY_ANSWER, i);
         if (i % 100 == 0) {
-            struct recent_view view;
-            recent_look(recent, &metrics, (int64_t)i * 10 + index, &view);
+            struct latency_window_view view;
+            latency_window_look(latencies, &metrics, (int64_t)i * 10 + index, &view);
             CHECK(view.hists[HIST_BUY_ANSWER].count <= (uint64_t)ROUNDS * THREADS);
             CHECK(view.hists[HIST_BUY_ANSWER].p999_us < ROUNDS + ROUNDS / 32);
-            CHECK(view.window_ms < RECENT_WINDOW_MS + RECENT_STEP_MS);
+            CHECK(view.window_ms < LATENCY_WINDOW_WINDOW_MS + LATENCY_WINDOW_STEP_MS);
         }
     }
     return NULL;
@@ -207,10 +207,10 @@ static void windows_of_threads_are_never_below_zero(void **state)
 {
     (void)state;
     assert_int_equal(metrics_init(&metrics, THREADS), 0);
-    recent = recent_new();
-    assert_non_null(recent);
+    latencies = latency_window_new();
+    assert_non_null(latencies);
     start_and_join(count_and_look);
-    recent_free(recent);
+    latency_window_free(latencies);
     metrics_done(&metrics);
 }
 
@@ -219,7 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_threads_stay_whole),
         cmocka_unit_test(counts_of_threads_add_up),
-        cmocka_unit_test(places_of_sales_are_given_on),
+        cmocka_unit_test(segment_table_of_sales_are_given_on),
         cmocka_unit_test(windows_of_threads_are_never_below_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ static void test_loops_add_up_and_sales_stay_apart(void **state)
     assert_int_equal(tally_sales(&book, sales, 4), 2);
 }
 
-static void ask(uint32_t loop, uint64_t sale, int64_t now_ms, unsigned times)
+static void request(uint32_t loop, uint64_t sale, int64_t now_ms, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         tally_ask(tally_row(&book, loop, sale, now_ms), i, now_ms);
@@ -61,11 +61,11 @@ static void ask(uint32_t loop, uint64_t sale, int64_t now_ms, unsigned times)
 static void test_requests_within_a_second(void **state)
 {
     (void)state;
-    ask(0, 7, 100000, 10);
-    ask(1, 7, 100999, 20);
-    ask(0, 7, 101000, 25);
-    ask(1, 7, 103500, 25);
-    ask(0, 8, 103500, 3);
+    request(0, 7, 100000, 10);
+    request(1, 7, 100999, 20);
+    request(0, 7, 101000, 25);
+    request(1, 7, 103500, 25);
+    request(0, 8, 103500, 3);
     tally_look(&book, 112000);
     tally_read(&book, 7, &sum);
     assert_int_equal(sum.peak_per_s, 30);
@@ -73,16 +73,16 @@ static void test_requests_within_a_second(void **state)
     tally_read(&book, 8, &sum);
     assert_int_equal(sum.peak_per_s, 3);
     assert_int_equal(sum.peak_at_ms, 103000);
-    ask(0, 7, 112000, 29);
+    request(0, 7, 112000, 29);
     tally_look(&book, 112500);
     tally_read(&book, 7, &sum);
     assert_int_equal(sum.peak_per_s, 30);
-    ask(1, 7, 112900, 2); /* the same second goes on */
+    request(1, 7, 112900, 2); /* the same second goes on */
     tally_look(&book, 113500);
     tally_read(&book, 7, &sum);
     assert_int_equal(sum.peak_per_s, 31);
     assert_int_equal(sum.peak_at_ms, 112000);
-    ask(0, 7, 112000 + 1000LL * TALLY_SECONDS, 2); /* the same place, another second */
+    request(0, 7, 112000 + 1000LL * TALLY_SECONDS, 2); /* the same place, another second */
     tally_look(&book, 112000 + 1000LL * TALLY_SECONDS);
     tally_read(&book, 7, &sum);
     assert_int_equal(sum.peak_per_s, 31);
@@ -109,7 +109,7 @@ static void test_different_buyers(void **state)
 static void test_what_was_before_counts_on(void **state)
 {
     (void)state;
-    ask(0, 7, 2000, 40);
+    request(0, 7, 2000, 40);
     tally_look(&book, 2500);
     static struct tally_sum before;
     tally_read(&book, 7, &before);
@@ -117,7 +117,7 @@ static void test_what_was_before_counts_on(void **state)
     tally_book_done(&book);
     assert_int_equal(tally_book_init(&book, 1), 0);
     assert_true(tally_restore(&book, &before));
-    ask(0, 7, 9000, 30);
+    request(0, 7, 9000, 30);
     tally_look(&book, 9500);
     tally_begin(&book, 7, 9000);
     tally_begin(&book, 8, 9000);
@@ -149,14 +149,14 @@ static void test_a_sale_that_is_over_makes_room(void **state)
 {
     (void)state;
     for (uint64_t sale = 1; sale <= TALLY_SALES; sale++) {
-        ask(0, sale, 1000 + (int64_t)sale, 2);
-        ask(1, sale, 1000 + (int64_t)sale, 1);
+        request(0, sale, 1000 + (int64_t)sale, 2);
+        request(1, sale, 1000 + (int64_t)sale, 1);
     }
     struct tally_row *old = tally_row(&book, 0, 20, 1);
     assert_true(tally_is(old, 20));
     tally_over(&book, 30, true);
     tally_over(&book, 20, true);
-    ask(0, 1000, 9000, 5);
+    request(0, 1000, 9000, 5);
     assert_false(tally_is(old, 20));
     tally_read(&book, 20, &sum);
     assert_int_equal(sum.since_ms, 0);
@@ -165,7 +165,7 @@ static void test_a_sale_that_is_over_makes_room(void **state)
     assert_int_equal(sum.since_ms, 9000);
     assert_int_equal(sum.counts[TALLY_ASKED], 5);
     assert_int_equal(tally_buyers(&sum), 5);
-    ask(1, 1000, 9000, 1);
+    request(1, 1000, 9000, 1);
     tally_read(&book, 1000, &sum);
     assert_int_equal(sum.counts[TALLY_ASKED], 6);
     tally_read(&book, 30, &sum);
@@ -174,7 +174,7 @@ static void test_a_sale_that_is_over_makes_room(void **state)
     assert_null(tally_row(&book, 0, 1001, 1));
     for (uint64_t sale = 2000; sale < 2000 + 3 * TALLY_SALES; sale++) {
         tally_over(&book, sale == 2000 ? 30 : sale - 1, true);
-        ask(sale % 2, sale, (int64_t)sale, 1);
+        request(sale % 2, sale, (int64_t)sale, 1);
         tally_read(&book, sale, &sum);
         assert_int_equal(sum.counts[TALLY_ASKED], 1);
     }

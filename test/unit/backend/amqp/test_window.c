@@ -19,7 +19,7 @@
 
 #define TAGS 2000
 
-struct told {
+struct answer {
     uint8_t times[TAGS + 1];
     bool confirmed[TAGS + 1];
     uint32_t count;
@@ -27,7 +27,7 @@ struct told {
 
 static void tell(void *context, uint64_t number, bool confirmed)
 {
-    struct told *told = context;
+    struct answer *told = context;
     assert_in_range(number, 1, TAGS);
     told->times[number]++;
     told->confirmed[number] = confirmed;
@@ -47,7 +47,7 @@ static void one_by_one_and_all_up_to_one(void **state)
 {
     (void)state;
     struct window window;
-    struct told told = {0};
+    struct answer told = {0};
     assert_int_equal(window_init(&window, 8), 0);
     fill(&window, 8);
     assert_false(window_has_room(&window));
@@ -75,7 +75,7 @@ static void a_returned_message_is_not_confirmed(void **state)
 {
     (void)state;
     struct window window;
-    struct told told = {0};
+    struct answer told = {0};
     assert_int_equal(window_init(&window, 4), 0);
     fill(&window, 3);
     assert_true(window_returned(&window, 2));
@@ -89,7 +89,7 @@ static void what_is_not_under_way_is_noticed(void **state)
 {
     (void)state;
     struct window window;
-    struct told told = {0};
+    struct answer told = {0};
     assert_int_equal(window_init(&window, 4), 0);
     assert_false(window_settle(&window, 1, false, true, tell, &told));
     assert_false(window_settle(&window, 1, true, true, tell, &told));
@@ -108,7 +108,7 @@ static void a_lost_channel_tells_the_rest_and_starts_anew(void **state)
 {
     (void)state;
     struct window window;
-    struct told told = {0};
+    struct answer told = {0};
     assert_int_equal(window_init(&window, 4), 0);
     window_lose(&window, tell, &told);
     fill(&window, 4);
@@ -131,7 +131,7 @@ static void any_order_is_told_once(void **state)
     print_message("SLUICE_SEED=%" PRIu64 "\n", seed);
     for (int round = 0; round < 50; round++) {
         struct window window;
-        struct told told = {0};
+        struct answer told = {0};
         bool settled[TAGS + 1] = {false};
         bool yes[TAGS + 1] = {false};
         uint32_t expected = 0;

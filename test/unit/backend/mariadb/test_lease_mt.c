@@ -187,7 +187,7 @@ static void test_no_successor_beside_a_batch(void **state)
 #define ITEM 7
 #define WRITES 150
 
-struct clerk {
+struct ledger_reader {
     struct fixture *fixture;
     struct lease_port *lease;
     struct ledger *ledger;
@@ -200,7 +200,7 @@ struct clerk {
 /* Writes on and on under the token it got, long after the lease's end, until it is refused. */
 static void *write_on(void *argument)
 {
-    struct clerk *c = argument;
+    struct ledger_reader *c = argument;
     uint64_t token = 0;
     for (uint32_t n = 0; n < WRITES; n++) {
         int err = token != 0 ? 0 : lease_take(c->lease, NAME, 3, &token);
@@ -228,15 +228,15 @@ static void *write_on(void *argument)
 static void test_writers_are_fenced(void **state)
 {
     struct fixture *f = *state;
-    struct clerk clerks[HOLDERS];
+    struct ledger_reader clerks[HOLDERS];
     pthread_t threads[HOLDERS];
     uint32_t committed = 0;
     uint32_t refused = 0;
     sale_open(f, 1, ITEM, 1, 100000, 0, false);
     for (uint32_t i = 0; i < HOLDERS; i++) {
         char name[16];
-        (void)snprintf(name, sizeof(name), "clerk %u", i);
-        clerks[i] = (struct clerk){.fixture = f, .number = i};
+        (void)snprintf(name, sizeof(name), "holder %u", i);
+        clerks[i] = (struct ledger_reader){.fixture = f, .number = i};
         assert_int_equal(open_holder(f, name, &clerks[i].lease), 0);
         assert_int_equal(on_mariadb.open(f, true, &clerks[i].ledger), 0);
     }

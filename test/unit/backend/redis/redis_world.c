@@ -139,7 +139,7 @@ void world_turn(struct world *world)
     (void)poll(&fd, 1, wait_ms);
 }
 
-struct gate_ask *world_next_ask(struct world *world)
+struct gate_request *world_next_ask(struct world *world)
 {
     for (int i = 0; world->answered == NULL; i++) {
         assert_true(i < TURNS_MAX);
@@ -148,9 +148,9 @@ struct gate_ask *world_next_ask(struct world *world)
             world_turn(world);
         }
     }
-    struct gate_ask *ask = world->answered;
-    world->answered = ask->next;
-    return ask;
+    struct gate_request *request = world->answered;
+    world->answered = request->next;
+    return request;
 }
 
 void world_reconnect(struct world *world)
@@ -172,10 +172,10 @@ void world_reconnect(struct world *world)
     }
 }
 
-void world_ask(struct world *world, struct gate_ask *ask)
+void world_ask(struct world *world, struct gate_request *request)
 {
-    if (gate_submit(redis_gate_port(world->gate), ask) == GATE_ASKED) {
-        assert_ptr_equal(ask, world_next_ask(world));
+    if (gate_submit(redis_gate_port(world->gate), request) == GATE_PENDING) {
+        assert_ptr_equal(request, world_next_ask(world));
     }
 }
 
@@ -210,8 +210,8 @@ void world_apply(struct world *world, struct segment_call *call)
 static void step_buy(struct world *world, const struct gate_command *command,
                      struct world_answer *ret_answer)
 {
-    struct gate_ask ask = {
-        .question = ASK_BUY,
+    struct gate_request request = {
+        .kind = GATE_REQUEST_BUY,
         .id = command->id,
         .user = command->user,
         .item = command->item,
@@ -219,21 +219,21 @@ static void step_buy(struct world *world, const struct gate_command *command,
         .ticket_expires_ms = (int64_t)command->ticket_expires_ms,
         .now_ms = command->now_ms,
     };
-    world_ask(world, &ask);
-    if (ask.refusal == REFUSAL_UNKNOWN_OUTCOME || ask.refusal == REFUSAL_DEGRADED) {
+    world_ask(world, &request);
+    if (request.refusal == REFUSAL_UNKNOWN_OUTCOME || request.refusal == REFUSAL_DEGRADED) {
         fail_msg("reserve: not answered: %s", redis_gate_trouble(world->gate, 0, 0));
     }
     *ret_answer = (struct world_answer){
-        .verdict = ask.refusal != REFUSAL_NONE ? VERDICT_REFUSED
-                   : ask.existed               ? VERDICT_SAME
-                                               : VERDICT_DONE,
-        .refusal = ask.refusal,
-        .held = ask.held,
-        .limit = ask.limit,
-        .available = ask.available,
-        .locked = ask.locked,
-        .has_order = ask.has_order,
-        .order = ask.order,
+        .verdict = request.refusal != REFUSAL_NONE ? VERDICT_REFUSED
+                   : request.existed               ? VERDICT_ALREADY_APPLIED
+                                                   : VERDICT_DONE,
+        .refusal = request.refusal,
+        .held = request.held,
+        .limit = request.limit,
+        .available = request.available,
+        .locked = request.locked,
+        .has_order = request.has_order,
+        .order = request.order,
     };
 }
 

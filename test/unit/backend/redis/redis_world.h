@@ -20,7 +20,7 @@ struct world {
     char prefix[32];
     struct redis_topology *topology; /* of the gate */
     struct redis_topology *direct;   /* of the segments */
-    struct gate_ask *answered;       /* by the gate, and not handed out yet */
+    struct gate_request *answered;   /* by the gate, and not handed out yet */
     struct redis_gate *gate;
     struct segments *segments;
     redisContext *admin;
@@ -47,7 +47,7 @@ void world_free(struct world *world);
 /* An empty, open segment 0 under the next epoch. */
 void world_claim(struct world *world, struct gate_sizes sizes);
 /* Asks and waits. */
-void world_ask(struct world *world, struct gate_ask *ask);
+void world_ask(struct world *world, struct gate_request *request);
 /* An event for segment 0, behind the last one. */
 struct segment_call world_event(const struct world *world, const struct gate_command *command);
 /* One call; the world's cursor moves with it. */
@@ -63,7 +63,7 @@ void world_turn(struct world *world);
 /* Turns until the link is ready again, and the segments answer. */
 void world_reconnect(struct world *world);
 /* The next ask that comes back. */
-struct gate_ask *world_next_ask(struct world *world);
+struct gate_request *world_next_ask(struct world *world);
 
 /* Of one server. */
 struct redis_topology *world_topology(const char *host, uint16_t port);

@@ -194,7 +194,7 @@ static void redirections_are_read(void **state)
         struct redis_redirect expected;
     } rows[] = {
         {"MOVED 3999 127.0.0.1:6381", {.slot = 3999, .host = "127.0.0.1", .port = 6381}},
-        {"ASK 0 ::1:65535", {.ask = true, .slot = 0, .host = "::1", .port = 65535}},
+        {"ASK 0 ::1:65535", {.request = true, .slot = 0, .host = "::1", .port = 65535}},
         {"MOVED 16383 r.example:1", {.slot = 16383, .host = "r.example", .port = 1}},
         {"MOVED 1 :7000", {.slot = 1, .host = "own", .port = 7000}},
     };
@@ -212,7 +212,7 @@ static void redirections_are_read(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct redis_redirect to;
         assert_true(error_redirect(span_of(rows[i].text), "own", &to));
-        assert_int_equal(rows[i].expected.ask, to.ask);
+        assert_int_equal(rows[i].expected.request, to.request);
         assert_int_equal(rows[i].expected.slot, to.slot);
         assert_string_equal(rows[i].expected.host, to.host);
         assert_int_equal(rows[i].expected.port, to.port);

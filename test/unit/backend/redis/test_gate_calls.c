@@ -40,15 +40,15 @@ static void load(struct world *world, uint32_t limit)
     assert_int_equal(VERDICT_DONE, world_step(world, &item, &answer));
 }
 
-static struct gate_ask buy(uint64_t user, uint32_t sequence, uint32_t qty)
+static struct gate_request buy(uint64_t user, uint32_t sequence, uint32_t qty)
 {
-    return (struct gate_ask){.question = ASK_BUY,
-                             .id = order_id_fresh(ITEM, NOW_MS, sequence),
-                             .user = user,
-                             .item = ITEM,
-                             .qty = qty,
-                             .ticket_expires_ms = TIME_MAX_MS,
-                             .now_ms = NOW_MS};
+    return (struct gate_request){.kind = GATE_REQUEST_BUY,
+                                 .id = order_id_fresh(ITEM, NOW_MS, sequence),
+                                 .user = user,
+                                 .item = ITEM,
+                                 .qty = qty,
+                                 .ticket_expires_ms = TIME_MAX_MS,
+                                 .now_ms = NOW_MS};
 }
 
 static void the_outbox_has_every_decision_once(void **state)
@@ -56,25 +56,26 @@ static void the_outbox_has_every_decision_once(void **state)
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
     load(world, 3);
-    struct gate_ask asks[] = {buy(USER, 1, 2), buy(USER, 1, 2), buy(USER, 2, 2), buy(USER, 3, 1)};
+    struct gate_request requests[] = {buy(USER, 1, 2), buy(USER, 1, 2), buy(USER, 2, 2),
+                                      buy(USER, 3, 1)};
     const enum refusal expected[] = {REFUSAL_NONE, REFUSAL_NONE, REFUSAL_LIMIT_REACHED,
                                      REFUSAL_NONE};
     for (size_t i = 0; i < 4; i++) {
-        world_ask(world, &asks[i]);
-        assert_int_equal(expected[i], asks[i].refusal);
+        world_ask(world, &requests[i]);
+        assert_int_equal(expected[i], requests[i].refusal);
     }
-    assert_true(asks[1].existed);
-    assert_int_equal(3, asks[3].held);
+    assert_true(requests[1].existed);
+    assert_int_equal(3, requests[3].held);
     redisReply *entries = world_admin(world, "XRANGE %s{0}:out - +", world->prefix);
     assert_int_equal(2, entries->elements);
     for (size_t i = 0; i < 2; i++) {
         const redisReply *fields = entries->element[i]->element[1];
         char id[ORDER_ID_TEXT + 1] = "";
         char text[160];
-        order_id_text(asks[i * 3].id, id);
+        order_id_text(requests[i * 3].id, id);
         (void)snprintf(text, sizeof(text), "1 %llu %s %llu %llu %u %lld",
                        (unsigned long long)world->epoch, id, (unsigned long long)USER,
-                       (unsigned long long)ITEM, asks[i * 3].qty, (long long)NOW_MS);
+                       (unsigned long long)ITEM, requests[i * 3].qty, (long long)NOW_MS);
         assert_int_equal(2, fields->elements);
         assert_string_equal("reserve", fields->element[0]->str);
         assert_string_equal(text, fields->element[1]->str);
@@ -89,30 +90,31 @@ static void an_order_is_shown_whole(void **state)
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
     load(world, 0);
-    struct gate_ask ask = buy(USER, 77, 3);
-    world_ask(world, &ask);
+    struct gate_request request = buy(USER, 77, 3);
+    world_ask(world, &request);
     struct world_answer answer;
     struct gate_command confirm = {
-        .kind = GATE_CONFIRM, .event = 3, .id = ask.id, .item = ITEM, .time_ms = TIME_MAX_MS};
+        .kind = GATE_CONFIRM, .event = 3, .id = request.id, .item = ITEM, .time_ms = TIME_MAX_MS};
     assert_int_equal(VERDICT_DONE, world_step(world, &confirm, &answer));
-    ask = (struct gate_ask){.question = ASK_ORDER, .id = ask.id};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
-    assert_true(order_id_equal(ask.id, ask.order.id));
-    assert_true(ask.order.user == USER && ask.order.item == ITEM && ask.order.qty == 3);
-    assert_int_equal(ORDER_LOCKED, ask.order.state);
-    assert_int_equal(2, ask.order.version);
-    assert_true(ask.order.created_at_ms == NOW_MS && ask.order.pay_by_ms == TIME_MAX_MS);
-    ask = (struct gate_ask){.question = ASK_ORDER, .id = order_id_fresh(ITEM, NOW_MS, 78)};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NOT_FOUND, ask.refusal);
-    ask = (struct gate_ask){.question = ASK_ITEM, .item = ITEM};
-    world_ask(world, &ask);
-    assert_true(ask.view.total == STOCK_MAX && ask.view.available == STOCK_MAX - 3);
-    assert_true(ask.view.ends_at_ms == TIME_MAX_MS);
-    ask = (struct gate_ask){.question = ASK_ITEM, .item = ITEM - 5};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NO_SUCH_ITEM, ask.refusal);
+    request = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = request.id};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_true(order_id_equal(request.id, request.order.id));
+    assert_true(request.order.user == USER && request.order.item == ITEM && request.order.qty == 3);
+    assert_int_equal(ORDER_LOCKED, request.order.state);
+    assert_int_equal(2, request.order.version);
+    assert_true(request.order.created_at_ms == NOW_MS && request.order.pay_by_ms == TIME_MAX_MS);
+    request =
+        (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = order_id_fresh(ITEM, NOW_MS, 78)};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NOT_FOUND, request.refusal);
+    request = (struct gate_request){.kind = GATE_REQUEST_ITEM, .item = ITEM};
+    world_ask(world, &request);
+    assert_true(request.view.total == STOCK_MAX && request.view.available == STOCK_MAX - 3);
+    assert_true(request.view.ends_at_ms == TIME_MAX_MS);
+    request = (struct gate_request){.kind = GATE_REQUEST_ITEM, .item = ITEM - 5};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NO_SUCH_ITEM, request.refusal);
     world_free(world);
 }
 
@@ -122,13 +124,13 @@ static void a_buy_is_not_decided_with_an_older_time(void **state)
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
     load(world, 0);
-    struct gate_ask ask = buy(USER, 1, 1);
-    world_ask(world, &ask);
-    ask = buy(USER, 2, 1);
-    ask.now_ms = NOW_MS - 1000; /* before the start */
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
-    assert_true(ask.order.created_at_ms == NOW_MS);
+    struct gate_request request = buy(USER, 1, 1);
+    world_ask(world, &request);
+    request = buy(USER, 2, 1);
+    request.now_ms = NOW_MS - 1000; /* before the start */
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_true(request.order.created_at_ms == NOW_MS);
     world_free(world);
 }
 
@@ -136,14 +138,14 @@ static void a_turn_leaves_in_one_write(void **state)
 {
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
-    static struct gate_ask asks[1000];
+    static struct gate_request requests[1000];
     struct redis_gate_numbers before;
     struct redis_gate_numbers after;
     load(world, 0);
     redis_gate_count(world->gate, 0, &before);
     for (uint32_t i = 0; i < 100; i++) {
-        asks[i] = buy(i + 1, i, 1);
-        assert_int_equal(GATE_ASKED, gate_submit(redis_gate_port(world->gate), &asks[i]));
+        requests[i] = buy(i + 1, i, 1);
+        assert_int_equal(GATE_PENDING, gate_submit(redis_gate_port(world->gate), &requests[i]));
     }
     (void)gate_flush(redis_gate_port(world->gate), 0);
     (void)gate_flush(redis_gate_port(world->gate), 0);
@@ -151,15 +153,15 @@ static void a_turn_leaves_in_one_write(void **state)
     assert_int_equal(1, after.links.writes - before.links.writes);
     assert_int_equal(100, after.links.calls - before.links.calls);
     for (uint32_t i = 100; i < 1000; i++) {
-        asks[i] = buy(i + 1, i, 1);
-        assert_int_equal(GATE_ASKED, gate_submit(redis_gate_port(world->gate), &asks[i]));
+        requests[i] = buy(i + 1, i, 1);
+        assert_int_equal(GATE_PENDING, gate_submit(redis_gate_port(world->gate), &requests[i]));
     }
-    struct gate_ask over = buy(5000, 5000, 1);
+    struct gate_request over = buy(5000, 5000, 1);
     assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &over));
     assert_int_equal(REFUSAL_OVERLOADED, over.refusal);
     for (int i = 0; i < 1000; i++) { /* in the order they were asked */
-        assert_ptr_equal(&asks[i], world_next_ask(world));
-        assert_int_equal(REFUSAL_NONE, asks[i].refusal);
+        assert_ptr_equal(&requests[i], world_next_ask(world));
+        assert_int_equal(REFUSAL_NONE, requests[i].refusal);
     }
     world_ask(world, &over);
     assert_int_equal(REFUSAL_NONE, over.refusal);
@@ -172,18 +174,18 @@ static void impossible_ids_never_reach_redis(void **state)
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
     load(world, 0);
-    struct gate_ask ask = buy(USER, 1, 1);
-    ask.id = order_id_fresh(ITEM - 1, NOW_MS, 1);
-    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &ask));
-    assert_int_equal(REFUSAL_NO_SUCH_ITEM, ask.refusal);
-    ask = (struct gate_ask){.question = ASK_TICKET, .item = ID_MAX + 1, .user = USER};
-    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &ask));
-    assert_int_equal(REFUSAL_NO_SUCH_ITEM, ask.refusal);
+    struct gate_request request = buy(USER, 1, 1);
+    request.id = order_id_fresh(ITEM - 1, NOW_MS, 1);
+    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &request));
+    assert_int_equal(REFUSAL_NO_SUCH_ITEM, request.refusal);
+    request = (struct gate_request){.kind = GATE_REQUEST_TICKET, .item = ID_MAX + 1, .user = USER};
+    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &request));
+    assert_int_equal(REFUSAL_NO_SUCH_ITEM, request.refusal);
     /* A fresh id names its segment; one that is made up may name any. */
-    ask = (struct gate_ask){.question = ASK_ORDER, .id = order_id_fresh(ITEM, 1, 63)};
-    ask.segment = 63;
-    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &ask));
-    assert_int_equal(REFUSAL_NOT_FOUND, ask.refusal);
+    request = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = order_id_fresh(ITEM, 1, 63)};
+    request.segment = 63;
+    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &request));
+    assert_int_equal(REFUSAL_NOT_FOUND, request.refusal);
     world_free(world);
 }
 
@@ -197,19 +199,20 @@ static void a_segment_without_an_epoch_is_not_asked(void **state)
     load(world, 0);
     gate_place(redis_gate_port(world->gate), 0, 0);
     redis_gate_count(world->gate, 0, &before);
-    struct gate_ask asks[] = {buy(USER, 1, 1),
-                              {.question = ASK_TICKET, .item = ITEM, .user = USER},
-                              {.question = ASK_ORDER, .id = order_id_fresh(ITEM, NOW_MS, 1)},
-                              {.question = ASK_ITEM, .item = ITEM}};
+    struct gate_request requests[] = {
+        buy(USER, 1, 1),
+        {.kind = GATE_REQUEST_TICKET, .item = ITEM, .user = USER},
+        {.kind = GATE_REQUEST_ORDER, .id = order_id_fresh(ITEM, NOW_MS, 1)},
+        {.kind = GATE_REQUEST_ITEM, .item = ITEM}};
     for (size_t i = 0; i < 4; i++) {
-        assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &asks[i]));
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, asks[i].refusal);
+        assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &requests[i]));
+        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
     }
     redis_gate_count(world->gate, 0, &after);
     assert_int_equal(before.links.calls, after.links.calls);
     gate_place(redis_gate_port(world->gate), 0, world->epoch);
-    world_ask(world, &asks[0]);
-    assert_int_equal(REFUSAL_NONE, asks[0].refusal);
+    world_ask(world, &requests[0]);
+    assert_int_equal(REFUSAL_NONE, requests[0].refusal);
     world_free(world);
 }
 

@@ -19,7 +19,7 @@
 #define BUYERS 200
 #define TIMEOUT_MS 60000
 
-static struct gate_ask asks[BUYERS];
+static struct gate_request requests[BUYERS];
 
 static void load(struct world *world)
 {
@@ -33,30 +33,30 @@ static void load(struct world *world)
     assert_int_equal(VERDICT_DONE, world_step(world, &item, &answer));
 }
 
-static void buy(struct gate_ask *ask, uint64_t user)
+static void buy(struct gate_request *request, uint64_t user)
 {
-    *ask = (struct gate_ask){.question = ASK_BUY,
-                             .id = order_id_once(ITEM, user, 0),
-                             .user = user,
-                             .item = ITEM,
-                             .qty = 1,
-                             .ticket_expires_ms = 50000,
-                             .now_ms = 2000};
+    *request = (struct gate_request){.kind = GATE_REQUEST_BUY,
+                                     .id = order_id_once(ITEM, user, 0),
+                                     .user = user,
+                                     .item = ITEM,
+                                     .qty = 1,
+                                     .ticket_expires_ms = 50000,
+                                     .now_ms = 2000};
 }
 
 static void buy_all(struct world *world)
 {
     for (uint64_t i = 0; i < BUYERS; i++) {
-        buy(&asks[i], i + 1);
-        assert_int_equal(GATE_ASKED, gate_submit(redis_gate_port(world->gate), &asks[i]));
+        buy(&requests[i], i + 1);
+        assert_int_equal(GATE_PENDING, gate_submit(redis_gate_port(world->gate), &requests[i]));
     }
 }
 
 static void collect_all(struct world *world)
 {
     for (int i = 0; i < BUYERS; i++) {
-        struct gate_ask *ask = world_next_ask(world);
-        assert_true(ask >= asks && ask < asks + BUYERS);
+        struct gate_request *request = world_next_ask(world);
+        assert_true(request >= requests && request < requests + BUYERS);
     }
 }
 
@@ -71,12 +71,12 @@ static uint64_t outbox(struct world *world)
 /* Units, orders and outbox entries say the same: so many sold. */
 static void assert_sold(struct world *world, uint64_t sold)
 {
-    struct gate_ask ask = {.question = ASK_ITEM, .item = ITEM};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
-    assert_int_equal(STOCK - sold, ask.view.available);
-    assert_int_equal(sold, ask.view.locked);
-    assert_int_equal(STOCK, ask.view.total);
+    struct gate_request request = {.kind = GATE_REQUEST_ITEM, .item = ITEM};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_int_equal(STOCK - sold, request.view.available);
+    assert_int_equal(sold, request.view.locked);
+    assert_int_equal(STOCK, request.view.total);
     assert_int_equal(sold, outbox(world));
 }
 
@@ -92,11 +92,11 @@ static int ask_again(struct world *world)
     buy_all(world);
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_NONE, asks[i].refusal);
-        assert_true(asks[i].has_order);
-        assert_int_equal(ORDER_QUEUED, asks[i].order.state);
-        assert_int_equal(2000, asks[i].order.created_at_ms);
-        existed += asks[i].existed;
+        assert_int_equal(REFUSAL_NONE, requests[i].refusal);
+        assert_true(requests[i].has_order);
+        assert_int_equal(ORDER_QUEUED, requests[i].order.state);
+        assert_int_equal(2000, requests[i].order.created_at_ms);
+        existed += requests[i].existed;
     }
     assert_sold(world, BUYERS);
     return existed;
@@ -109,8 +109,8 @@ static void scripts_forgotten_in_the_middle_are_loaded_again(void **state)
     struct redis_gate_numbers numbers;
     load(world);
     for (uint64_t i = 0; i < BUYERS; i++) {
-        buy(&asks[i], i + 1);
-        assert_int_equal(GATE_ASKED, gate_submit(redis_gate_port(world->gate), &asks[i]));
+        buy(&requests[i], i + 1);
+        assert_int_equal(GATE_PENDING, gate_submit(redis_gate_port(world->gate), &requests[i]));
         if (i % 50 == 25) {
             (void)gate_flush(redis_gate_port(world->gate), 0);
             world_do(world, "SCRIPT FLUSH");
@@ -118,8 +118,8 @@ static void scripts_forgotten_in_the_middle_are_loaded_again(void **state)
     }
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_NONE, asks[i].refusal);
-        assert_false(asks[i].existed);
+        assert_int_equal(REFUSAL_NONE, requests[i].refusal);
+        assert_false(requests[i].existed);
     }
     assert_sold(world, BUYERS);
     count(world, &numbers);
@@ -142,8 +142,8 @@ static void who_asks_after_a_cut_before_the_decision_is_decided_once(void **stat
     proxy.mode = PROXY_PASS;
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, asks[i].refusal);
-        assert_false(asks[i].has_order);
+        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
+        assert_false(requests[i].has_order);
     }
     world_reconnect(world);
     assert_sold(world, 0);
@@ -169,7 +169,7 @@ static void who_asks_after_a_cut_behind_the_decision_gets_his_order(void **state
     proxy.mode = PROXY_PASS;
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, asks[i].refusal);
+        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
     }
     world_reconnect(world);
     assert_int_equal(BUYERS, ask_again(world));
@@ -190,8 +190,8 @@ static void a_killed_client_comes_back(void **state)
         world_do(world, "CLIENT KILL TYPE normal SKIPME yes");
         collect_all(world);
         for (int i = 0; i < BUYERS; i++) {
-            assert_true(asks[i].refusal == REFUSAL_NONE ||
-                        asks[i].refusal == REFUSAL_UNKNOWN_OUTCOME);
+            assert_true(requests[i].refusal == REFUSAL_NONE ||
+                        requests[i].refusal == REFUSAL_UNKNOWN_OUTCOME);
         }
         while (redis_gate_ready(world->gate, 0, 0)) { /* the end may come behind the answers */
             world_turn(world);
@@ -220,14 +220,14 @@ static void an_answer_that_takes_too_long_is_not_known(void **state)
     world->moved_us += 1000 * 1000;
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, asks[i].refusal);
+        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
     }
     assert_string_equal("no answer in time", redis_gate_trouble(world->gate, 0, 0));
     /* A link that is down takes nothing: known at once, and undecided. */
     assert_false(redis_gate_ready(world->gate, 0, 0));
-    buy(&asks[0], 1);
-    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &asks[0]));
-    assert_int_equal(REFUSAL_DEGRADED, asks[0].refusal);
+    buy(&requests[0], 1);
+    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &requests[0]));
+    assert_int_equal(REFUSAL_DEGRADED, requests[0].refusal);
     proxy_cut(&proxy);
     proxy.mode = PROXY_PASS;
     world_reconnect(world);
@@ -261,9 +261,9 @@ static void a_server_that_is_away_is_tried_with_growing_pauses(void **state)
     count(world, &after);
     uint64_t tries = after.links.connects - before.links.connects;
     assert_in_range(tries, 100, 450);
-    buy(&asks[0], 1);
-    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &asks[0]));
-    assert_int_equal(REFUSAL_DEGRADED, asks[0].refusal);
+    buy(&requests[0], 1);
+    assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &requests[0]));
+    assert_int_equal(REFUSAL_DEGRADED, requests[0].refusal);
     world_free(world);
 }
 
@@ -271,11 +271,11 @@ static void a_server_that_is_away_is_tried_with_growing_pauses(void **state)
 static void assert_stale(struct world *world, uint64_t epoch)
 {
     const enum gate_kind kinds[] = {GATE_CONFIRM, GATE_RESTOCK, GATE_PAUSE, GATE_FORGET};
-    struct gate_ask ask;
-    buy(&ask, 7);
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, ask.refusal);
-    assert_false(ask.has_order);
+    struct gate_request request;
+    buy(&request, 7);
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, request.refusal);
+    assert_false(request.has_order);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct gate_command command = {.kind = kinds[i],
                                        .event = 3,
@@ -289,12 +289,12 @@ static void assert_stale(struct world *world, uint64_t epoch)
         world_apply(world, &call);
         assert_int_equal(SEGMENT_STALE, call.outcome);
     }
-    ask = (struct gate_ask){.question = ASK_ORDER, .id = order_id_once(ITEM, 7, 0)};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, ask.refusal);
-    ask = (struct gate_ask){.question = ASK_TICKET, .item = ITEM, .user = 7};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, ask.refusal);
+    request = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = order_id_once(ITEM, 7, 0)};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, request.refusal);
+    request = (struct gate_request){.kind = GATE_REQUEST_TICKET, .item = ITEM, .user = 7};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, request.refusal);
 }
 
 static void another_epoch_decides_nothing(void **state)
@@ -329,10 +329,10 @@ static void a_restarted_server_decides_nothing_until_it_is_claimed(void **state)
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
     load(world);
-    struct gate_ask ask;
-    buy(&ask, 1);
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
+    struct gate_request request;
+    buy(&request, 1);
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
     world_do(world, "SAVE");
     world_restart(world);
     while (redis_gate_ready(world->gate, 0, 0)) {
@@ -343,10 +343,10 @@ static void a_restarted_server_decides_nothing_until_it_is_claimed(void **state)
     assert_int_equal(1, outbox(world)); /* it kept everything */
     assert_stale(world, world->epoch);
     load(world);
-    buy(&ask, 1);
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
-    assert_false(ask.existed);
+    buy(&request, 1);
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_false(request.existed);
     world_free(world);
 }
 
@@ -373,12 +373,12 @@ static void a_replica_is_let_go(void **state)
 {
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
-    struct gate_ask ask;
+    struct gate_request request;
     load(world);
     world_do(world, "REPLICAOF 127.0.0.1 1");
-    buy(&ask, 1);
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_DEGRADED, ask.refusal);
+    buy(&request, 1);
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_DEGRADED, request.refusal);
     assert_false(redis_gate_ready(world->gate, 0, 0));
     while (strstr(redis_gate_trouble(world->gate, 0, 0), "replica") == NULL) {
         world_turn(world);
@@ -410,12 +410,12 @@ static void a_full_server_changes_nothing(void **state)
 {
     (void)state;
     struct world *world = world_new(TIMEOUT_MS);
-    struct gate_ask ask;
+    struct gate_request request;
     load(world);
     world_do(world, "CONFIG SET maxmemory 1");
-    buy(&ask, 1);
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_DEGRADED, ask.refusal);
+    buy(&request, 1);
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_DEGRADED, request.refusal);
     world_do(world, "CONFIG SET maxmemory 0");
     assert_sold(world, 0);
     assert_int_equal(0, ask_again(world));

@@ -210,23 +210,24 @@ static void compare_views(struct world *world)
     if (model.buyers_count > 0) {
         const struct model_buyer *buyer = &model.buyers[prng_below(&draw_prng, model.buyers_count)];
         const struct model_item *item = item_of(buyer->item);
-        struct gate_ask ask = {.question = ASK_TICKET, .user = buyer->user, .item = buyer->item};
-        world_ask(world, &ask);
-        CHECK(ask.refusal == REFUSAL_NONE && ask.held == buyer->held);
-        CHECK(ask.attempt == buyer->ended && ask.barred == buyer->barred);
-        CHECK(ask.view.item == item->id && ask.view.sale == item->sale);
-        CHECK(ask.view.available == item->available && ask.view.total == item->total);
-        CHECK(ask.view.version == item->version);
+        struct gate_request request = {
+            .kind = GATE_REQUEST_TICKET, .user = buyer->user, .item = buyer->item};
+        world_ask(world, &request);
+        CHECK(request.refusal == REFUSAL_NONE && request.held == buyer->held);
+        CHECK(request.attempt == buyer->ended && request.barred == buyer->barred);
+        CHECK(request.view.item == item->id && request.view.sale == item->sale);
+        CHECK(request.view.available == item->available && request.view.total == item->total);
+        CHECK(request.view.version == item->version);
         bool has = item->limit == 1 && order_of(order_id_once(buyer->item, buyer->user,
                                                               (uint32_t)buyer->ended)) != NULL;
-        CHECK(ask.has_order == has);
+        CHECK(request.has_order == has);
     }
     if (model.orders_count > 0) {
         const struct model_order *order = &model.orders[prng_below(&draw_prng, model.orders_count)];
-        struct gate_ask ask = {.question = ASK_ORDER, .id = order->id};
-        world_ask(world, &ask);
-        CHECK(ask.refusal == REFUSAL_NONE && ask.has_order);
-        compare_order(order, &ask.order);
+        struct gate_request request = {.kind = GATE_REQUEST_ORDER, .id = order->id};
+        world_ask(world, &request);
+        CHECK(request.refusal == REFUSAL_NONE && request.has_order);
+        compare_order(order, &request.order);
     }
 }
 

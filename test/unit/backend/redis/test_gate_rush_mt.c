@@ -1,7 +1,7 @@
 /*
  * A rush over four loops, each on its own thread with its own connection: all of them send the same
  * thousand buyers for a hundred units, a window of them at a time. Each unit is sold once, each
- * buyer is told the same by every loop, and the outbox has what was sold. Under TSan: lanes share
+ * buyer is told the same by every loop, and the outbox has what was sold. Under TSan: connection sets share
  * nothing but the epoch, which is told meanwhile.
  */
 #include <poll.h>
@@ -26,7 +26,7 @@
 struct loop {
     struct redis_gate *gate;
     uint32_t number;
-    struct gate_ask asks[BUYERS];
+    struct gate_request requests[BUYERS];
 };
 static struct loop loops[LOOPS];
 
@@ -41,16 +41,16 @@ static void submit(struct loop *loop, uint32_t index)
 {
     /* Every loop begins with another buyer. */
     uint64_t user = 1 + (index + loop->number * (BUYERS / LOOPS)) % BUYERS;
-    struct gate_ask *ask = &loop->asks[user - 1];
-    *ask = (struct gate_ask){.question = ASK_BUY,
-                             .loop = loop->number,
-                             .id = order_id_once(ITEM, user, 0),
-                             .user = user,
-                             .item = ITEM,
-                             .qty = 1,
-                             .ticket_expires_ms = 50000,
-                             .now_ms = 2000};
-    CHECK(gate_submit(redis_gate_port(loop->gate), ask) == GATE_ASKED);
+    struct gate_request *request = &loop->requests[user - 1];
+    *request = (struct gate_request){.kind = GATE_REQUEST_BUY,
+                                     .loop = loop->number,
+                                     .id = order_id_once(ITEM, user, 0),
+                                     .user = user,
+                                     .item = ITEM,
+                                     .qty = 1,
+                                     .ticket_expires_ms = 50000,
+                                     .now_ms = 2000};
+    CHECK(gate_submit(redis_gate_port(loop->gate), request) == GATE_PENDING);
 }
 
 static void *run(void *context)
@@ -68,9 +68,9 @@ static void *run(void *context)
             submit(loop, sent++);
         }
         wait_for(loop);
-        for (const struct gate_ask *ask = gate_collect(port, loop->number); ask != NULL;
-             ask = ask->next) {
-            CHECK(ask->loop == loop->number);
+        for (const struct gate_request *request = gate_collect(port, loop->number); request != NULL;
+             request = request->next) {
+            CHECK(request->loop == loop->number);
             answered++;
         }
     }
@@ -130,10 +130,10 @@ static void every_unit_is_sold_once(void **state)
         int first = 0;
         int told = 0;
         for (int i = 0; i < LOOPS; i++) {
-            const struct gate_ask *ask = &loops[i].asks[user];
-            assert_true(ask->refusal == REFUSAL_NONE || ask->refusal == REFUSAL_SOLD_OUT);
-            told += ask->refusal == REFUSAL_NONE;
-            first += ask->refusal == REFUSAL_NONE && !ask->existed;
+            const struct gate_request *request = &loops[i].requests[user];
+            assert_true(request->refusal == REFUSAL_NONE || request->refusal == REFUSAL_SOLD_OUT);
+            told += request->refusal == REFUSAL_NONE;
+            first += request->refusal == REFUSAL_NONE && !request->existed;
         }
         assert_true(told == 0 || told == LOOPS); /* every loop says the same */
         assert_int_equal(told > 0, first);

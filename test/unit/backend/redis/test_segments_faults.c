@@ -72,24 +72,24 @@ static struct segment_call event(const struct world *world, enum gate_kind kind,
 
 static struct order_id bought(struct world *world, uint64_t user, uint32_t sequence)
 {
-    struct gate_ask ask = {.question = ASK_BUY,
-                           .id = order_id_fresh(ITEM, 2000, sequence * SEGMENTS_MAX),
-                           .user = user,
-                           .item = ITEM,
-                           .qty = 2,
-                           .ticket_expires_ms = 50000,
-                           .now_ms = 2000};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
-    return ask.id;
+    struct gate_request request = {.kind = GATE_REQUEST_BUY,
+                                   .id = order_id_fresh(ITEM, 2000, sequence * SEGMENTS_MAX),
+                                   .user = user,
+                                   .item = ITEM,
+                                   .qty = 2,
+                                   .ticket_expires_ms = 50000,
+                                   .now_ms = 2000};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
+    return request.id;
 }
 
 static struct item_view view(struct world *world)
 {
-    struct gate_ask ask = {.question = ASK_ITEM, .item = ITEM};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
-    return ask.view;
+    struct gate_request request = {.kind = GATE_REQUEST_ITEM, .item = ITEM};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
+    return request.view;
 }
 
 static void wait_answer(struct segments *segments)
@@ -161,7 +161,7 @@ static void a_frozen_server_is_not_known_and_runs_it_once(void **state)
     segments_apply(segments, calls, 50); /* they ran, once */
     for (int i = 0; i < 50; i++) {
         assert_int_equal(SEGMENT_DONE, calls[i].outcome);
-        assert_int_equal(VERDICT_SAME, calls[i].verdict);
+        assert_int_equal(VERDICT_ALREADY_APPLIED, calls[i].verdict);
     }
     assert_int_equal(UNITS + 50, view(world).available);
     segments_redis_close(segments);
@@ -278,7 +278,7 @@ static void a_segment_that_contradicts_itself_changes_nothing(void **state)
     (void)state;
     struct world *world = filled();
     struct order_id id = bought(world, 7, 1);
-    struct segment_call calls[2] = {event(world, GATE_REFUSE, 1), event(world, GATE_SKIP, 2)};
+    struct segment_call calls[2] = {event(world, GATE_FAIL_ORDER, 1), event(world, GATE_SKIP, 2)};
     char key[128];
     calls[0].command.id = id;
     calls[0].command.reason = REFUSAL_LIMIT_REACHED;
@@ -337,15 +337,15 @@ static void what_was_sold_is_filled_whatever_the_room(void **state)
     assert_int_equal(SEGMENT_DONE, world_rebuild(world, ++world->epoch, 0, steps, 6));
     gate_place(redis_gate_port(world->gate), 0, world->epoch);
     assert_int_equal(8, view(world).available);
-    struct gate_ask ask = {.question = ASK_BUY,
-                           .id = order_id_fresh(ITEM, 2000, 99 * SEGMENTS_MAX),
-                           .user = 8,
-                           .item = ITEM,
-                           .qty = 1,
-                           .ticket_expires_ms = 50000,
-                           .now_ms = 2000};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_OVERLOADED, ask.refusal);
+    struct gate_request request = {.kind = GATE_REQUEST_BUY,
+                                   .id = order_id_fresh(ITEM, 2000, 99 * SEGMENTS_MAX),
+                                   .user = 8,
+                                   .item = ITEM,
+                                   .qty = 1,
+                                   .ticket_expires_ms = 50000,
+                                   .now_ms = 2000};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_OVERLOADED, request.refusal);
     world_free(world);
 }
 

@@ -63,7 +63,7 @@ static struct world *filled(uint64_t units)
 #define EVENTS 6000
 #define PAGE 200
 
-struct applier {
+struct segment_event_sink {
     struct world *world;
     struct segments *segments;
     uint64_t done; /* events that said DONE here */
@@ -83,16 +83,16 @@ static struct segment_call event(const struct world *world, uint64_t number)
                     .now_ms = 2000}};
 }
 
-/* As an office does: from the segment's cursor on, until all are applied, whoever did it. */
+/* As an ledger writer does: from the segment's cursor on, until all are applied, whoever did it. */
 static void *apply_all(void *context)
 {
-    struct applier *applier = context;
+    struct segment_event_sink *segment_event_sink = context;
     struct segment_call calls[PAGE];
     uint64_t cursor = 0;
     for (int tries = 0; cursor < EVENTS; tries++) {
         struct segment_state seen;
         CHECK(tries < TRIES_MAX);
-        segments_look(applier->segments, 0, &seen);
+        segments_look(segment_event_sink->segments, 0, &seen);
         if (seen.outcome != SEGMENT_DONE) {
             (void)usleep(1000);
             continue;
@@ -100,16 +100,17 @@ static void *apply_all(void *context)
         cursor = seen.event;
         size_t count = EVENTS - cursor < PAGE ? EVENTS - cursor : PAGE;
         for (size_t i = 0; i < count; i++) {
-            calls[i] = event(applier->world, cursor + i + 1);
+            calls[i] = event(segment_event_sink->world, cursor + i + 1);
         }
-        segments_apply(applier->segments, calls, count);
+        segments_apply(segment_event_sink->segments, calls, count);
         for (size_t i = 0; i < count; i++) {
             /* NOT_ASKED: a script that vanished each time it was loaded */
             CHECK(calls[i].outcome == SEGMENT_DONE || calls[i].outcome == SEGMENT_GAP ||
                   calls[i].outcome == SEGMENT_NOT_ASKED);
             CHECK(calls[i].outcome != SEGMENT_DONE || calls[i].verdict == VERDICT_DONE ||
-                  calls[i].verdict == VERDICT_SAME);
-            applier->done += calls[i].outcome == SEGMENT_DONE && calls[i].verdict == VERDICT_DONE;
+                  calls[i].verdict == VERDICT_ALREADY_APPLIED);
+            segment_event_sink->done +=
+                calls[i].outcome == SEGMENT_DONE && calls[i].verdict == VERDICT_DONE;
         }
     }
     return NULL;
@@ -135,12 +136,13 @@ static void two_appliers_apply_everything_once_and_in_order(void **state)
 {
     (void)state;
     struct world *world = filled(0);
-    struct applier appliers[2];
+    struct segment_event_sink appliers[2];
     pthread_t threads[2];
     pthread_t harm;
     assert_int_equal(0, pthread_create(&harm, NULL, forget_scripts, world));
     for (int i = 0; i < 2; i++) {
-        appliers[i] = (struct applier){.world = world, .segments = open_worker(world, "w")};
+        appliers[i] =
+            (struct segment_event_sink){.world = world, .segments = open_worker(world, "w")};
         assert_int_equal(0, pthread_create(&threads[i], NULL, apply_all, &appliers[i]));
     }
     for (int i = 0; i < 2; i++) {
@@ -152,10 +154,10 @@ static void two_appliers_apply_everything_once_and_in_order(void **state)
     print_message("%llu and %llu of %d\n", (unsigned long long)appliers[0].done,
                   (unsigned long long)appliers[1].done, EVENTS);
     assert_int_equal(EVENTS, appliers[0].done + appliers[1].done);
-    struct gate_ask ask = {.question = ASK_ITEM, .item = ITEM};
-    world_ask(world, &ask);
-    assert_int_equal(0, ask.view.available);
-    assert_int_equal(0, ask.view.total);
+    struct gate_request request = {.kind = GATE_REQUEST_ITEM, .item = ITEM};
+    world_ask(world, &request);
+    assert_int_equal(0, request.view.available);
+    assert_int_equal(0, request.view.total);
     world_free(world);
 }
 
@@ -170,7 +172,7 @@ struct relay {
     uint32_t times[ORDERS]; /* how often each order came */
 };
 static struct relay relays[RELAYS];
-static atomic_uint bookings;
+static atomic_uint booking_channel;
 
 static void book(struct relay *relay, const struct outbox_entry *entries, size_t count)
 {
@@ -179,7 +181,7 @@ static void book(struct relay *relay, const struct outbox_entry *entries, size_t
         CHECK(order < ORDERS && entries[i].command.item == ITEM);
         relay->times[order]++;
     }
-    (void)atomic_fetch_add(&bookings, (unsigned)count);
+    (void)atomic_fetch_add(&booking_channel, (unsigned)count);
 }
 
 static void *run_relay(void *context)
@@ -260,7 +262,7 @@ static void every_decision_leaves_the_outbox(void **state)
     struct world *world = filled(ORDERS);
     pthread_t threads[RELAYS];
     pthread_t harm;
-    atomic_store(&bookings, 0);
+    atomic_store(&booking_channel, 0);
     for (int i = 0; i < RELAYS; i++) {
         relays[i] = (struct relay){.world = world};
         (void)snprintf(relays[i].name, sizeof(relays[i].name), "r%d", i);
@@ -281,18 +283,18 @@ static void every_decision_leaves_the_outbox(void **state)
         }
         assert_true(times >= 1);
     }
-    print_message("%u bookings of %d decisions\n", atomic_load(&bookings), ORDERS);
+    print_message("%u bookings of %d decisions\n", atomic_load(&booking_channel), ORDERS);
     world_admin_again(world);
     while (redis_gate_ready(world->gate, 0, 0)) { /* it was cut, too */
         world_turn(world);
         assert_null(gate_collect(redis_gate_port(world->gate), 0));
     }
     world_reconnect(world);
-    struct gate_ask ask = {.question = ASK_ITEM, .item = ITEM};
-    world_ask(world, &ask);
-    assert_int_equal(REFUSAL_NONE, ask.refusal);
-    assert_int_equal(0, ask.view.available);
-    assert_int_equal(ORDERS, ask.view.locked);
+    struct gate_request request = {.kind = GATE_REQUEST_ITEM, .item = ITEM};
+    world_ask(world, &request);
+    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_int_equal(0, request.view.available);
+    assert_int_equal(ORDERS, request.view.locked);
     world_free(world);
 }
 

@@ -1,0 +1,540 @@
+/*
+ * What a buyer asks before he has an order: time, sales, items, a ticket, and the buy itself.
+ *
+ * The buy is the hot path: framing, token and ticket were or are checked without looking anything
+ * up, then the gate decides (or, with a gate on another machine, has decided some turns later).
+ * Refusals leave at once, ready made where they can be; a promise waits for its LSN.
+ */
+#include <string.h>
+
+#include "api/api_private.h"
+#include "api/handlers.h"
+#include "api/watch.h"
+#include "base/err.h"
+#include "base/flat_json.h"
+
+#define CACHE_PUBLIC "public, max-age=1"
+
+enum http_outcome handle_time(struct api_request *req)
+{
+    char text[48];
+    struct out body = out_over(text, sizeof(text));
+    out_lit(&body, "{\"now_ms\":");
+    out_i64(&body, inside_time_ms(req->worker->shared->time));
+    out_char(&body, '}');
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
+}
+
+/* ---- sales and items ---- */
+
+/* One item with live numbers; false if the gate does not know it (not loaded). */
+static bool put_item(struct api_worker *worker, struct out *out, const struct sale_row *sale,
+                     const struct item_row *item, int64_t now_ms)
+{
+    struct item_view view;
+    if (!api_item(worker, item->id, &view)) {
+        return false;
+    }
+    json_item(out, sale, item, &view, now_ms);
+    return true;
+}
+
+static const char *shown_state(const struct sale_row *sale, int64_t now_ms)
+{
+    struct gate_sale at = {.state = (uint8_t)sale->state,
+                           .starts_at_ms = sale->starts_at_ms,
+                           .ends_at_ms = sale->ends_at_ms};
+    return sale_state_text(gate_sale_state_at(&at, now_ms));
+}
+
+static void put_sale(struct api_worker *worker, struct out *out, const struct sale_row *sale,
+                     int64_t now_ms)
+{
+    out_lit(out, "{\"id\":");
+    out_u64(out, sale->id);
+    out_lit(out, ",\"name\":");
+    out_json_string(out, span_of(sale->name));
+    out_lit(out, ",\"state\":\"");
+    out_text(out, shown_state(sale, now_ms));
+    out_lit(out, "\",\"currency\":");
+    out_json_string(out, span_of(sale->currency));
+    out_lit(out, ",\"starts_at_ms\":");
+    out_i64(out, sale->starts_at_ms);
+    out_lit(out, ",\"ends_at_ms\":");
+    out_i64(out, sale->ends_at_ms);
+    out_lit(out, ",\"items\":[");
+    bool first = true;
+    for (uint32_t i = 0; i < sale->items_count; i++) {
+        size_t mark = out->len;
+        if (!first) {
+            out_char(out, ',');
+        }
+        if (put_item(worker, out, sale, &sale->items[i], now_ms)) {
+            first = false;
+        } else {
+            out->len = mark;
+        }
+    }
+    out_lit(out, "]}");
+}
+
+/* False: it did not fit, and nothing of it is there. */
+static bool add_sale(struct api_worker *worker, struct out *body, const struct sale_row *sale,
+                     int64_t now_ms)
+{
+    size_t mark = body->len;
+    if (body->at[body->len - 1] != '[') {
+        out_char(body, ',');
+    }
+    put_sale(worker, body, sale, now_ms);
+    if (body->overflow) {
+        body->len = mark;
+        body->overflow = false;
+        return false;
+    }
+    return true;
+}
+
+/* Newest sales first, those that are over last, as many as an answer holds; any single one fits
+ * (limits.h). `more` says that some were left out. */
+enum http_outcome handle_sales(struct api_request *req)
+{
+    static const char more[] = "],\"more\":true}";
+    struct api_worker *worker = req->worker;
+    struct catalog *catalog = worker->shared->catalog;
+    struct out body = api_scratch(worker);
+    body.cap -= sizeof(more); /* for the end */
+    out_lit(&body, "{\"sales\":[");
+    size_t count = 0;
+    bool all = true;
+    catalog_lock(catalog);
+    struct sale_row *const *sales = catalog_sales(catalog, &count);
+    for (int closed = 0; closed < 2; closed++) {
+        for (size_t i = count; i > 0 && all; i--) {
+            enum sale_state state = sales[i - 1]->state;
+            if (state != SALE_DRAFT && (state == SALE_CLOSED) == (closed != 0)) {
+                all = add_sale(worker, &body, sales[i - 1], req->now_ms);
+            }
+        }
+    }
+    catalog_unlock(catalog);
+    body.cap += sizeof(more);
+    out_text(&body, all ? "]}" : more);
+    return api_json(worker, req->exchange, 200, "", CACHE_PUBLIC, out_span(&body));
+}
+
+static enum http_outcome no_such_item(struct api_request *req)
+{
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_NO_SUCH_ITEM,
+                             "GET /v1/sales lists what there is");
+}
+
+/* Not here: another front may have warmed it a moment ago, and there it is known. */
+static enum http_outcome look_for_item(struct api_request *req, uint64_t id,
+                                       enum http_outcome (*done)(struct api_request *req,
+                                                                 struct api_gate_request *request))
+{
+    struct api_gate_request *request = api_gate_request_new(req, GATE_REQUEST_ITEM, done);
+    if (request == NULL) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    request->gate.item = id;
+    request->gate.may_wait = true;
+    return api_gate_request(req, request);
+}
+
+static enum http_outcome item_not_here(struct api_request *req,
+                                       const struct api_gate_request *asked)
+{
+    enum refusal refusal = asked->gate.refusal;
+    return refusal == REFUSAL_NONE || refusal == REFUSAL_NO_SUCH_ITEM
+               ? no_such_item(req)
+               : api_refuse_look(req->worker, req->exchange, refusal);
+}
+
+/* False: it is not here. */
+static bool show_item(struct api_request *req, uint64_t id)
+{
+    struct api_worker *worker = req->worker;
+    struct catalog *catalog = worker->shared->catalog;
+    const struct sale_row *sale = NULL;
+    struct out body = api_scratch(worker);
+    catalog_lock(catalog);
+    const struct item_row *item = catalog_item(catalog, id, &sale);
+    bool found = item != NULL && put_item(worker, &body, sale, item, req->now_ms);
+    catalog_unlock(catalog);
+    if (found) {
+        (void)api_json(worker, req->exchange, 200, "", CACHE_PUBLIC, out_span(&body));
+    }
+    return found;
+}
+
+static enum http_outcome item_looked_for(struct api_request *req, struct api_gate_request *asked)
+{
+    return show_item(req, asked->gate.item) ? HTTP_ANSWERED : item_not_here(req, asked);
+}
+
+enum http_outcome handle_item(struct api_request *req)
+{
+    uint64_t id = 0;
+    if (part_id(req->part[0], &id) != 0) {
+        return no_such_item(req);
+    }
+    return show_item(req, id) ? HTTP_ANSWERED : look_for_item(req, id, item_looked_for);
+}
+
+static enum http_outcome begin_item_events(struct api_request *req, uint64_t id)
+{
+    if (watch_full(req->worker)) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED,
+                                 "too many streams; GET the item instead");
+    }
+    watch_item(req->worker, req->exchange, id);
+    return HTTP_ANSWERED;
+}
+
+static enum http_outcome watched_looked_for(struct api_request *req, struct api_gate_request *asked)
+{
+    return asked->gate.refusal == REFUSAL_NONE ? begin_item_events(req, asked->gate.item)
+                                               : item_not_here(req, asked);
+}
+
+enum http_outcome handle_item_events(struct api_request *req)
+{
+    uint64_t id = 0;
+    struct item_view view;
+    if (part_id(req->part[0], &id) != 0) {
+        return no_such_item(req);
+    }
+    return api_item(req->worker, id, &view) ? begin_item_events(req, id)
+                                            : look_for_item(req, id, watched_looked_for);
+}
+
+/* ---- refusals of ticket and buy ---- */
+
+static enum http_outcome refuse_ask(struct api_worker *worker, struct http_exchange exchange,
+                                    const struct gate_request *request)
+{
+    struct refused refused = {.refusal = request->refusal};
+    api_tally_refused(worker, request->item, request->refusal);
+    if (request->refusal == REFUSAL_SOLD_OUT && request->available == 0 &&
+        api_ready_sold_out(worker, exchange, request->locked > 0)) {
+        return HTTP_ANSWERED;
+    }
+    switch (request->refusal) {
+    case REFUSAL_SOLD_OUT:
+        refused.has_available = true;
+        refused.available = request->available;
+        refused.override_retry = true;
+        refused.retry = request->locked > 0 ? RETRY_LATER : RETRY_NO;
+        refused.detail = request->available > 0 ? "fewer units are left than asked for"
+                         : request->locked > 0  ? SOLD_OUT_FOR_NOW
+                                                : SOLD_OUT_FOR_GOOD;
+        break;
+    case REFUSAL_LIMIT_REACHED:
+        refused.has_held = true;
+        refused.held = request->held;
+        refused.has_limit = true;
+        refused.limit = request->limit;
+        break;
+    case REFUSAL_BAD_TICKET:
+        refused.detail = "take a new ticket: POST /v1/items/{item}/ticket";
+        break;
+    case REFUSAL_DIFFERENT_REQUEST:
+        refused.detail = "this ticket was used with another qty; GET the order it made";
+        break;
+    case REFUSAL_DEGRADED:
+        refused.detail = "orders cannot be decided and made durable at the moment";
+        break;
+    default:
+        break;
+    }
+    return api_refuse(worker, exchange, &refused);
+}
+
+/* ---- ticket ---- */
+
+/* What stands against a ticket now, in the order a buyer is told. */
+static enum refusal ticket_refusal(const struct gate_request *request, int64_t now_ms,
+                                   int64_t window_ms)
+{
+    const struct item_view *view = &request->view;
+    if (view->sale_state == SALE_CLOSED || now_ms >= view->ends_at_ms) {
+        return REFUSAL_ENDED;
+    }
+    if (view->sale_state == SALE_PAUSED) {
+        return REFUSAL_NOT_OPEN;
+    }
+    if (now_ms < view->starts_at_ms - window_ms) {
+        return REFUSAL_TOO_EARLY;
+    }
+    if (view->available == 0 && !request->has_order) {
+        return REFUSAL_SOLD_OUT;
+    }
+    return request->attempt >= BUYER_ENDED_MAX ? REFUSAL_LIMIT_REACHED : REFUSAL_NONE;
+}
+
+static enum http_outcome give_ticket(struct api_request *req, const struct gate_request *request)
+{
+    struct api_worker *worker = req->worker;
+    struct ticket ticket = {.user = req->user,
+                            .item = request->item,
+                            .expires_at_ms = req->now_ms + worker->settings->ticket_ttl_ms};
+    if (request->view.limit_per_user == 1) {
+        ticket.id = order_id_once(request->item, req->user, request->attempt);
+    } else {
+        ticket.id = order_id_fresh(request->item, req->now_ms,
+                                   atomic_fetch_add(&worker->shared->fresh_sequence, 1)
+                                           << ORDER_SEGMENT_BITS |
+                                       request->segment);
+    }
+    char text[TICKET_TEXT];
+    char order[ORDER_ID_TEXT];
+    ticket_sign(&worker->settings->ticket_keys, &ticket, text);
+    order_id_text(ticket.id, order);
+    char memory[512];
+    struct out body = out_over(memory, sizeof(memory));
+    out_lit(&body, "{\"ticket\":\"");
+    out_bytes(&body, text, sizeof(text));
+    out_lit(&body, "\",\"order_id\":\"");
+    out_bytes(&body, order, sizeof(order));
+    out_lit(&body, "\",\"buy_url\":\"/v1/buy/");
+    out_bytes(&body, text, sizeof(text));
+    out_lit(&body, "\",\"expires_at_ms\":");
+    out_i64(&body, ticket.expires_at_ms);
+    out_lit(&body, ",\"held\":");
+    out_u64(&body, request->held);
+    out_char(&body, '}');
+    metrics_add(worker->metrics, METRIC_TICKETS_TOTAL, 1);
+    struct tally_row *row = api_tally(worker, request->item);
+    if (row != NULL) {
+        tally_add(row, TALLY_TICKETS);
+    }
+    return api_json(worker, req->exchange, 201, "", NULL, out_span(&body));
+}
+
+/* An item the gate does not know: not warmed yet, off the board, or nobody's. Or it was warmed a
+ * moment ago, and a gate on another machine has not heard of it: who was told that the sale is open
+ * must not be told that it is not. */
+static enum http_outcome not_at_the_gate(struct api_request *req, uint64_t id)
+{
+    struct catalog *catalog = req->worker->shared->catalog;
+    const struct sale_row *sale = NULL;
+    catalog_lock(catalog);
+    bool known = catalog_item(catalog, id, &sale) != NULL;
+    enum sale_state state = known ? sale->state : SALE_DRAFT;
+    catalog_unlock(catalog);
+    if (!known) {
+        return no_such_item(req);
+    }
+    api_tally_refused(req->worker, id,
+                      state == SALE_CLOSED  ? REFUSAL_ENDED
+                      : state != SALE_DRAFT ? REFUSAL_DEGRADED
+                                            : REFUSAL_NOT_OPEN);
+    if (state == SALE_CLOSED) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_ENDED, NULL);
+    }
+    if (state != SALE_DRAFT) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
+                                 "the sale was warmed a moment ago; nothing has changed");
+    }
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_OPEN,
+                             "the sale is not warmed yet");
+}
+
+static enum http_outcome ticket_looked(struct api_request *req, struct api_gate_request *asked)
+{
+    struct api_worker *worker = req->worker;
+    struct gate_request *request = &asked->gate;
+    if (request->refusal == REFUSAL_NO_SUCH_ITEM) {
+        return not_at_the_gate(req, request->item);
+    }
+    if (request->refusal != REFUSAL_NONE) {
+        api_tally_refused(worker, request->item, request->refusal);
+        return api_refuse_look(worker, req->exchange, request->refusal);
+    }
+    request->refusal = ticket_refusal(request, req->now_ms, worker->settings->ticket_window_ms);
+    if (request->refusal == REFUSAL_TOO_EARLY) {
+        api_tally_refused(worker, request->item, REFUSAL_TOO_EARLY);
+        int64_t wait_ms =
+            request->view.starts_at_ms - worker->settings->ticket_window_ms - req->now_ms;
+        int64_t jitter_ms = (int64_t)prng_below(&worker->prng, 500);
+        return api_refuse(worker, req->exchange,
+                          &(struct refused){.refusal = REFUSAL_TOO_EARLY,
+                                            .retry_after_ms = wait_ms + jitter_ms,
+                                            .detail = "the ticket window is not open yet"});
+    }
+    if (request->refusal != REFUSAL_NONE) {
+        request->available = request->view.available;
+        request->locked = request->view.locked;
+        request->limit = request->view.limit_per_user;
+        return refuse_ask(worker, req->exchange, request);
+    }
+    return give_ticket(req, request);
+}
+
+enum http_outcome handle_ticket(struct api_request *req)
+{
+    struct api_worker *worker = req->worker;
+    uint64_t item = 0;
+    enum refusal media = body_is_json(req->request, true);
+    struct span unknown;
+    if (media != REFUSAL_NONE) {
+        return api_refuse_simply(worker, req->exchange, media, NULL);
+    }
+    if (req->request->body.len > 0 &&
+        flat_json_read(req->request->body, NULL, 0, false, &unknown) != 0) {
+        return api_refuse_field(worker, req->exchange, "body", "the body is not valid JSON");
+    }
+    if (part_id(req->part[0], &item) != 0) {
+        return no_such_item(req);
+    }
+    api_tally_asked(worker, item, req->user);
+    struct api_gate_request *request =
+        api_gate_request_new(req, GATE_REQUEST_TICKET, ticket_looked);
+    if (request == NULL) {
+        api_tally_refused(worker, item, REFUSAL_OVERLOADED);
+        return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    request->gate.item = item;
+    return api_gate_request(req, request);
+}
+
+/* ---- buy ---- */
+
+/* The body's qty: 0, or the field's complaint in *ret_why. */
+static int read_qty(struct span body, uint32_t *ret_qty, const char **ret_field,
+                    const char **ret_why)
+{
+    struct flat_field qty = {.key = "qty"};
+    struct span unknown;
+    *ret_qty = 1;
+    if (body.len == 0 || span_is(body, "{}")) {
+        return 0;
+    }
+    *ret_field = "body";
+    *ret_why = "the body must be one flat JSON object like {\"qty\":1}";
+    if (flat_json_read(body, &qty, 1, false, &unknown) != 0) {
+        return ERR_INVALID;
+    }
+    if (qty.value.kind == FLAT_ABSENT) {
+        return 0;
+    }
+    *ret_field = "qty";
+    *ret_why = "qty must be a whole number from 1 to 2147483647";
+    if (qty.value.kind != FLAT_INTEGER || qty.value.number < 1 ||
+        qty.value.number > (int64_t)QTY_MAX) {
+        return ERR_INVALID;
+    }
+    *ret_qty = (uint32_t)qty.value.number;
+    return 0;
+}
+
+void buy_answer(struct api_worker *worker, struct http_exchange exchange, struct slot *slot,
+                bool lost)
+{
+    if (lost) {
+        (void)api_refuse_simply(worker, exchange, REFUSAL_UNKNOWN_OUTCOME,
+                                "the journal's disk failed while this order was being written; "
+                                "ask again with the same ticket");
+        return;
+    }
+    char order[ORDER_ID_TEXT];
+    char memory[192];
+    char location[64];
+    order_id_text(slot->order.id, order);
+    struct out headers = out_over(location, sizeof(location) - 1);
+    out_lit(&headers, "Location: /v1/orders/");
+    out_bytes(&headers, order, sizeof(order));
+    out_lit(&headers, "\r\n");
+    location[headers.len] = '\0';
+    struct out body = out_over(memory, sizeof(memory));
+    out_lit(&body, "{\"order_id\":\"");
+    out_bytes(&body, order, sizeof(order));
+    out_lit(&body, "\",\"status\":\"");
+    out_text(&body, order_state_text((enum order_state)slot->order.state));
+    if (slot->order.state == ORDER_QUEUED && slot->order.reason != REFUSAL_NONE) {
+        out_lit(&body, "\",\"reason\":\"");
+        out_text(&body, refusal_text((enum refusal)slot->order.reason)->code);
+    }
+    out_lit(&body, "\",\"held\":");
+    out_u64(&body, slot->held);
+    out_char(&body, '}');
+    int status = slot->order.state == ORDER_QUEUED ? 202 : 200;
+    metrics_add(worker->metrics,
+                slot->existed ? METRIC_BUYS_REPEATED_TOTAL : METRIC_BUYS_ACCEPTED_TOTAL, 1);
+    int64_t took_us = inside_time_us(worker->shared->time) - slot->started_us;
+    metrics_observe_us(worker->metrics, HIST_BUY_ANSWER, took_us > 0 ? (uint64_t)took_us : 0);
+    struct tally_row *row = api_tally(worker, slot->order.item);
+    if (row != NULL) {
+        tally_add(row, slot->existed ? TALLY_REPEATED : TALLY_ACCEPTED);
+        hist_add(&row->answered, took_us > 0 ? (uint64_t)took_us : 0);
+    }
+    (void)api_json(worker, exchange, status, location, NULL, out_span(&body));
+}
+
+static enum http_outcome promise(struct api_request *req, const struct api_gate_request *asked)
+{
+    struct api_worker *worker = req->worker;
+    const struct gate_request *request = &asked->gate;
+    struct slot *slot = api_slot(worker, req->exchange);
+    slot->order = request->order;
+    slot->held = request->held;
+    slot->existed = request->existed;
+    slot->started_us = asked->started_us;
+    if (api_durable(worker, request->lsn)) {
+        buy_answer(worker, req->exchange, slot, false);
+        return HTTP_ANSWERED;
+    }
+    slot->wait = WAIT_BUY;
+    if (!api_after_durable(worker, request->lsn, req->exchange, NULL)) {
+        return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
+                                 "too many answers are waiting; ask again with the same ticket");
+    }
+    return HTTP_PENDING;
+}
+
+static enum http_outcome decided(struct api_request *req, struct api_gate_request *request)
+{
+    if (request->gate.refusal != REFUSAL_NONE) {
+        return refuse_ask(req->worker, req->exchange, &request->gate);
+    }
+    return promise(req, request);
+}
+
+enum http_outcome handle_buy(struct api_request *req)
+{
+    struct api_worker *worker = req->worker;
+    struct ticket ticket;
+    if (ticket_verify(&worker->settings->ticket_keys, req->part[0], &ticket) != 0 ||
+        ticket.user != req->user) {
+        return api_refuse_simply(worker, req->exchange, REFUSAL_BAD_TICKET,
+                                 "this ticket is not valid for this buyer; take a new one: "
+                                 "POST /v1/items/{item}/ticket");
+    }
+    enum refusal media = body_is_json(req->request, true);
+    if (media != REFUSAL_NONE) {
+        return api_refuse_simply(worker, req->exchange, media, NULL);
+    }
+    uint32_t qty = 1;
+    const char *field = NULL;
+    const char *why = NULL;
+    if (read_qty(req->request->body, &qty, &field, &why) != 0) {
+        return api_refuse_field(worker, req->exchange, field, why);
+    }
+    api_tally_asked(worker, ticket.item, req->user);
+    struct api_gate_request *request = api_gate_request_new(req, GATE_REQUEST_BUY, decided);
+    if (request == NULL) {
+        api_tally_refused(worker, ticket.item, REFUSAL_OVERLOADED);
+        return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    /* Not the turn's time: a process that was stopped in between would sell after the end. */
+    request->started_us = inside_time_us(worker->shared->time);
+    request->gate.now_ms = request->started_us / 1000;
+    request->gate.id = ticket.id;
+    request->gate.user = ticket.user;
+    request->gate.item = ticket.item;
+    request->gate.qty = qty;
+    request->gate.ticket_expires_ms = ticket.expires_at_ms;
+    return api_gate_request(req, request);
+}

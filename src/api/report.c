@@ -1,0 +1,447 @@
+/*
+ * GET /v1/admin/sales/{sale}/report. The ledger reader answers one query after the other (the sale, its
+ * items' figures, the whole's, its course, the same of the sale before it); what it found goes with
+ * the query that is under way and is freed with it, should the asker be gone. Refusals, rates of
+ * requests and times to answer are this process's own count of this sale (obs/tally.h), faults what
+ * its log kept.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handlers.h"
+#include "api/live.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "pages/report.h"
+
+/* Faults shortly before the start belong to the sale, too. */
+#define BEFORE_MS 60000
+
+/* ---- JSON ---- */
+
+static void put_number(struct out *out, const char *name, uint64_t value)
+{
+    out_format(out, ",\"%s\":", name);
+    out_u64(out, value);
+}
+
+static void put_signed(struct out *out, const char *name, int64_t value)
+{
+    out_format(out, ",\"%s\":", name);
+    out_i64(out, value);
+}
+
+static void put_text(struct out *out, const char *name, const char *text)
+{
+    out_format(out, ",\"%s\":", name);
+    out_json_string(out, span_of(text));
+}
+
+static void put_states(struct out *out, const char *name, const uint64_t *numbers)
+{
+    out_format(out, ",\"%s\":{", name);
+    for (int i = 0; i < ORDER_STATE_COUNT; i++) {
+        out_format(out, "%s\"%s\":", i > 0 ? "," : "", order_state_text((enum order_state)i));
+        out_u64(out, numbers[i]);
+    }
+    out_char(out, '}');
+}
+
+static const struct item_row *item_of(const struct report_part *part, uint64_t id)
+{
+    for (uint32_t i = 0; i < part->sale->items_count; i++) {
+        if (part->sale->items[i].id == id) {
+            return &part->sale->items[i];
+        }
+    }
+    return NULL;
+}
+
+static void put_item(struct out *out, const struct report_part *part, const struct report_row *row)
+{
+    const struct item_row *item = item_of(part, row->item);
+    out_lit(out, "{\"item_id\":");
+    out_u64(out, row->item);
+    put_text(out, "name", item != NULL ? item->name : "");
+    put_states(out, "orders", row->orders);
+    put_states(out, "units", row->units);
+    put_number(out, "buyers", row->buyers);
+    put_signed(out, "first_order_ms", row->first_order_ms);
+    put_signed(out, "last_order_ms", row->last_order_ms);
+    put_number(out, "peak_orders_per_s", row->peak_orders_per_s);
+    put_signed(out, "paid_cents", row->paid_cents);
+    put_number(out, "timeouts", row->orders[ORDER_EXPIRED]);
+    uint64_t total = item != NULL ? item->total : 0;
+    put_number(out, "total", total);
+    put_number(out, "sell_through_permille", report_permille(row->units[ORDER_PAID], total));
+    out_char(out, '}');
+}
+
+/* The sale, and what can be said of it in one line each: the same of this one and of the one
+ * before. */
+static void put_part(struct out *out, const struct report_part *part)
+{
+    struct report_totals totals = report_total(part);
+    const struct sale_summary *summary = &part->summary;
+    out_lit(out, "\"sale_id\":");
+    out_u64(out, part->sale->id);
+    put_text(out, "name", part->sale->name);
+    put_text(out, "state", sale_state_text(part->sale->state));
+    put_text(out, "currency", part->sale->currency);
+    put_signed(out, "starts_at_ms", part->sale->starts_at_ms);
+    put_signed(out, "ends_at_ms", part->sale->ends_at_ms);
+    put_number(out, "orders", totals.made);
+    put_number(out, "units_total", totals.total);
+    put_number(out, "units_paid", totals.units[ORDER_PAID]);
+    put_number(out, "timeouts", totals.orders[ORDER_EXPIRED]);
+    put_signed(out, "paid_cents", totals.paid_cents);
+    put_number(out, "sell_through_permille", report_sold_permille(&totals));
+    put_number(out, "unpaid_permille", report_unpaid_permille(&totals));
+    put_number(out, "buyers_with_orders", summary->participants);
+    put_number(out, "winners", summary->winners);
+    put_number(out, "payers", summary->payers);
+    put_number(out, "peak_orders_per_s", summary->peak_orders_per_s);
+    put_signed(out, "peak_at_ms", summary->peak_at_ms);
+    out_lit(out, ",\"booking_ms\":{\"count\":");
+    out_u64(out, summary->booked);
+    put_number(out, "p50", summary->booked_p50_ms);
+    put_number(out, "p99", summary->booked_p99_ms);
+    put_number(out, "max", summary->booked_max_ms);
+    out_char(out, '}');
+}
+
+/* Codes are shared by several refusals: each is shown once, with their sum. */
+static void put_rejects(struct out *out, const struct tally_sum *tally)
+{
+    bool first = true;
+    out_lit(out, ",\"rejects\":{");
+    for (unsigned i = 1; i < REFUSAL_COUNT; i++) {
+        const char *code = refusal_text((enum refusal)i)->code;
+        uint64_t sum = 0;
+        bool seen = false;
+        for (unsigned k = 1; k < REFUSAL_COUNT; k++) {
+            bool same = strcmp(code, refusal_text((enum refusal)k)->code) == 0;
+            seen = seen || (same && k < i);
+            sum += same ? tally->refused[k] : 0;
+        }
+        if (!seen && sum > 0) {
+            out_format(out, "%s\"%s\":", first ? "" : ",", code);
+            out_u64(out, sum);
+            first = false;
+        }
+    }
+    out_char(out, '}');
+}
+
+/* What this process counted of the sale. Orders from LOCKED on are the ledger's. */
+static void put_counted(struct out *out, const struct report *report)
+{
+    const struct tally_sum *tally = &report->tally;
+    struct report_totals totals = report_total(&report->own);
+    bool complete = report_counted_whole(report);
+    out_lit(out, ",\"funnel\":{\"since_ms\":");
+    out_i64(out, tally->since_ms);
+    put_number(out, "requests", tally->counts[TALLY_ASKED]);
+    put_number(out, "buyers_asking", tally_buyers(tally));
+    put_number(out, "peak_requests_per_s", tally->peak_per_s);
+    put_signed(out, "peak_at_ms", tally->peak_at_ms);
+    put_number(out, "tickets", tally->counts[TALLY_TICKETS]);
+    put_number(out, "accepted", tally->counts[TALLY_ACCEPTED]);
+    put_number(out, "repeated", tally->counts[TALLY_REPEATED]);
+    put_number(out, "locked", totals.booked);
+    put_number(out, "paid", totals.orders[ORDER_PAID]);
+    put_number(out, "expired", totals.orders[ORDER_EXPIRED]);
+    put_number(out, "cancelled", totals.orders[ORDER_CANCELLED]);
+    put_number(out, "failed", totals.orders[ORDER_FAILED]);
+    out_format(out, ",\"from_the_start\":%s}", complete ? "true" : "false");
+    out_lit(out, ",\"latencies\":{\"since_ms\":");
+    out_i64(out, tally->since_ms);
+    out_lit(out, ",\"buy_answer\":{\"count\":");
+    out_u64(out, hist_count(&tally->answered));
+    put_number(out, "p50_us", hist_quantile(&tally->answered, 0.5));
+    put_number(out, "p99_us", hist_quantile(&tally->answered, 0.99));
+    put_number(out, "p999_us", hist_quantile(&tally->answered, 0.999));
+    out_lit(out, "}}");
+    put_rejects(out, tally);
+}
+
+static void put_course(struct out *out, const char *name, const struct report_course *course)
+{
+    out_format(out, "\"%s\":{\"from_ms\":", name);
+    out_i64(out, course->from_ms);
+    put_signed(out, "step_ms", course->step_ms);
+    out_lit(out, ",\"steps\":[");
+    for (int i = 0; i < REPORT_STEPS; i++) {
+        const struct series_row *step = &course->steps[i];
+        out_text(out, i > 0 ? ",{\"orders\":" : "{\"orders\":");
+        out_u64(out, step->orders);
+        put_number(out, "taken", step->taken);
+        put_number(out, "paid", step->paid);
+        put_number(out, "returned", step->returned);
+        out_char(out, '}');
+    }
+    out_lit(out, "]}");
+}
+
+static void put_faults(struct out *out, const struct report *report)
+{
+    out_lit(out, ",\"faults\":[");
+    for (size_t i = 0; i < report->faults_count; i++) {
+        const struct incident_log_entry *entry = &report->faults[i];
+        out_text(out, i > 0 ? ",{\"at_ms\":" : "{\"at_ms\":");
+        out_i64(out, entry->at_ms);
+        put_text(out, "level", entry->level);
+        put_text(out, "event", entry->event);
+        put_text(out, "text", entry->text);
+        out_char(out, '}');
+    }
+    out_char(out, ']');
+    put_signed(out, "faults_since_ms", report->faults_since_ms);
+}
+
+static void put_report(struct out *out, struct api_worker *worker, const struct report *report)
+{
+    out_char(out, '{');
+    put_part(out, &report->own);
+    out_lit(out, ",\"items\":[");
+    for (uint32_t i = 0; i < report->own.count; i++) {
+        if (i > 0) {
+            out_char(out, ',');
+        }
+        put_item(out, &report->own, &report->own.rows[i]);
+    }
+    out_char(out, ']');
+    put_counted(out, report);
+    out_lit(out, ",\"course\":{");
+    put_course(out, "rush", &report->courses[COURSE_RUSH]);
+    out_char(out, ',');
+    put_course(out, "whole", &report->courses[COURSE_WHOLE]);
+    out_char(out, '}');
+    put_faults(out, report);
+    if (report->previous.sale != NULL) {
+        out_lit(out, ",\"previous\":{");
+        put_part(out, &report->previous);
+        put_number(out, "requests", report->previous_tally.counts[TALLY_ASKED]);
+        put_number(out, "buyers_asking", tally_buyers(&report->previous_tally));
+        out_char(out, '}');
+    }
+    out_lit(out, ",\"server\":{\"started_at_ms\":");
+    out_i64(out, api_shared(worker)->started_at_ms);
+    live_funnel(worker, out);
+    out_lit(out, "}}");
+}
+
+/* ---- gathering ---- */
+
+enum stage {
+    STAGE_SALE,
+    STAGE_ITEMS,
+    STAGE_SUMMARY,
+    STAGE_RUSH,
+    STAGE_WHOLE,
+    STAGE_BEFORE, /* the sale before: its three */
+    STAGE_BEFORE_ITEMS,
+    STAGE_BEFORE_SUMMARY,
+    STAGE_DONE
+};
+
+static void report_free(void *own)
+{
+    struct report *report = own;
+    sale_row_free(report->own.sale);
+    sale_row_free(report->previous.sale);
+    free(report->own.rows);
+    free(report->previous.rows);
+    free(report);
+}
+
+/* A step that is easily read, so that all of the time lies within REPORT_STEPS of them. */
+static void set_course(struct report_course *course, int64_t from_ms, int64_t to_ms)
+{
+    static const int64_t steps_ms[] = {10,     20,      50,      100,      200,     500,    1000,
+                                       2000,   5000,    10000,   30000,    60000,   120000, 300000,
+                                       600000, 1800000, 3600000, 10800000, 86400000};
+    size_t i = 0;
+    while (i + 1 < sizeof(steps_ms) / sizeof(steps_ms[0]) &&
+           steps_ms[i] * REPORT_STEPS <= to_ms - from_ms) {
+        i++;
+    }
+    course->step_ms = steps_ms[i];
+    while (course->step_ms * REPORT_STEPS <= to_ms - from_ms) {
+        course->step_ms += steps_ms[i]; /* months: whole days */
+    }
+    course->from_ms = from_ms;
+}
+
+static void set_courses(struct report *report)
+{
+    struct report_totals totals = report_total(&report->own);
+    const struct sale_row *sale = report->own.sale;
+    int64_t first_ms = totals.first_ms != 0 ? totals.first_ms : sale->starts_at_ms;
+    int64_t last_ms = totals.last_ms != 0 ? totals.last_ms : first_ms;
+    int64_t begins_ms = sale->starts_at_ms < first_ms ? sale->starts_at_ms : first_ms;
+    int64_t ends_ms = last_ms + (int64_t)sale->pay_within_s * 1000;
+    ends_ms = ends_ms < report->now_ms ? ends_ms : report->now_ms;
+    set_course(&report->courses[COURSE_RUSH], first_ms, last_ms);
+    set_course(&report->courses[COURSE_WHOLE], begins_ms, ends_ms > last_ms ? ends_ms : last_ms);
+}
+
+static enum http_outcome ask_next(struct api_worker *worker, struct http_exchange exchange,
+                                  struct report *report, enum stage stage);
+
+/* Faults from shortly before it until its last unit's time was over, or until now. */
+static void add_own(struct api_worker *worker, struct report *report)
+{
+    const struct sale_row *sale = report->own.sale;
+    struct tally_book *tallies = api_shared(worker)->tallies;
+    int64_t to_ms = sale->ends_at_ms + (int64_t)sale->pay_within_s * 1000;
+    report->faults_count = incident_log_list(sale->starts_at_ms - BEFORE_MS,
+                                             to_ms < report->now_ms ? to_ms : report->now_ms,
+                                             sale->id, report->faults, REPORT_FAULTS);
+    report->faults_since_ms = incident_log_since_ms();
+    if (tallies != NULL) {
+        tally_read(tallies, sale->id, &report->tally);
+        if (report->previous.sale != NULL) {
+            tally_read(tallies, report->previous.sale->id, &report->previous_tally);
+        }
+    }
+}
+
+static void answer(struct api_worker *worker, struct http_exchange exchange, struct report *report)
+{
+    add_own(worker, report);
+    struct out body = api_scratch(worker);
+    if (report->html) {
+        report_html(report, &body);
+    } else {
+        put_report(&body, worker, report);
+    }
+    if (body.overflow) {
+        (void)api_refuse_simply(worker, exchange, REFUSAL_TOO_LARGE,
+                                "the report is too large to show");
+    } else if (report->html) {
+        (void)http_answer(api_server(worker), exchange, 200, "text/html; charset=utf-8",
+                          "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+                          "Content-Security-Policy: default-src 'none'; style-src "
+                          "'unsafe-inline'\r\n",
+                          out_span(&body));
+    } else {
+        (void)api_json(worker, exchange, 200, "", NULL, out_span(&body));
+    }
+    report_free(report);
+}
+
+/* What a query found becomes the report's. */
+static void take(struct report *report, enum stage stage, struct ledger_query *q)
+{
+    struct report_part *part = stage >= STAGE_BEFORE ? &report->previous : &report->own;
+    switch (stage) {
+    case STAGE_SALE:
+    case STAGE_BEFORE:
+        part->sale = q->count > 0 ? q->sales[0] : NULL;
+        q->count = 0;
+        break;
+    case STAGE_ITEMS:
+    case STAGE_BEFORE_ITEMS:
+        part->rows = q->report;
+        part->count = q->count;
+        q->report = NULL;
+        break;
+    case STAGE_SUMMARY:
+    case STAGE_BEFORE_SUMMARY:
+        part->summary = q->summary;
+        break;
+    case STAGE_RUSH:
+    case STAGE_WHOLE:
+        memcpy(report->courses[stage - STAGE_RUSH].steps, q->series,
+               sizeof(report->courses[0].steps));
+        break;
+    case STAGE_DONE:
+        break;
+    }
+}
+
+static void found(struct api_worker *worker, struct api_query *query)
+{
+    struct ledger_query *q = &query->ledger_reader.query;
+    enum stage stage = (enum stage)query->number;
+    struct report *report = query->own;
+    if (q->error == ERR_NOTFOUND || (q->error == 0 && stage == STAGE_SALE && q->count == 0)) {
+        (void)api_refuse_simply(worker, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
+        return;
+    }
+    if (q->error != 0) {
+        (void)api_refuse_simply(worker, query->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
+        return;
+    }
+    take(report, stage, q);
+    query->own = NULL; /* it goes on with the next */
+    if (stage == STAGE_ITEMS) {
+        set_courses(report);
+    }
+    bool alone = stage == STAGE_WHOLE && report->own.summary.previous == 0;
+    bool gone = stage == STAGE_BEFORE && report->previous.sale == NULL;
+    (void)ask_next(worker, query->exchange, report, alone || gone ? STAGE_DONE : stage + 1);
+}
+
+static enum http_outcome ask_next(struct api_worker *worker, struct http_exchange exchange,
+                                  struct report *report, enum stage stage)
+{
+    static const enum ledger_query_kind kinds[] = {
+        [STAGE_SALE] = QUERY_SALES,          [STAGE_ITEMS] = QUERY_REPORT,
+        [STAGE_SUMMARY] = QUERY_SUMMARY,     [STAGE_RUSH] = QUERY_SERIES,
+        [STAGE_WHOLE] = QUERY_SERIES,        [STAGE_BEFORE] = QUERY_SALES,
+        [STAGE_BEFORE_ITEMS] = QUERY_REPORT, [STAGE_BEFORE_SUMMARY] = QUERY_SUMMARY};
+    if (stage == STAGE_DONE) {
+        answer(worker, exchange, report);
+        return HTTP_ANSWERED;
+    }
+    CHECK((size_t)stage < sizeof(kinds) / sizeof(kinds[0]));
+    struct api_request req = {.worker = worker, .exchange = exchange};
+    enum ledger_query_kind kind = kinds[stage];
+    uint32_t limit = kind == QUERY_REPORT   ? ITEMS_PER_SALE_MAX
+                     : kind == QUERY_SERIES ? REPORT_STEPS
+                                            : 1;
+    struct api_query *query = api_query_new(&req, kind, limit, found, BUDGET_OPERATOR);
+    if (query == NULL) {
+        report_free(report);
+        return api_refuse_simply(worker, exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    query->own = report;
+    query->own_free = report_free;
+    query->number = stage;
+    struct ledger_query *q = &query->ledger_reader.query;
+    q->sale = stage >= STAGE_BEFORE ? report->own.summary.previous : report->sale_id;
+    if (kind == QUERY_SERIES) {
+        q->from_ms = report->courses[stage - STAGE_RUSH].from_ms;
+        q->step_ms = report->courses[stage - STAGE_RUSH].step_ms;
+        q->and_later = stage == STAGE_WHOLE; /* what is not over with the rush is none of it */
+    }
+    return api_query_post(worker, query);
+}
+
+enum http_outcome handle_report(struct api_request *req)
+{
+    uint64_t sale = 0;
+    struct span format = query_value(req->request->query, "format");
+    struct span lang = query_value(req->request->query, "lang");
+    if (part_id(req->part[0], &sale) != 0) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such sale");
+    }
+    if (format.at != NULL && !span_is(format, "json") && !span_is(format, "html")) {
+        return api_refuse_field(req->worker, req->exchange, "format",
+                                "format must be json or html");
+    }
+    if (lang.at != NULL && !span_is(lang, "en") && !span_is(lang, "zh")) {
+        return api_refuse_field(req->worker, req->exchange, "lang", "lang must be en or zh");
+    }
+    struct report *report = calloc(1, sizeof(*report));
+    if (report == NULL) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    report->html = format.at != NULL && span_is(format, "html");
+    report->chinese = lang.at != NULL && span_is(lang, "zh");
+    report->now_ms = req->now_ms;
+    report->sale_id = sale;
+    return ask_next(req->worker, req->exchange, report, STAGE_SALE);
+}

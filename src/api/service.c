@@ -1,0 +1,283 @@
+/* What machines ask about the server itself: metrics, health, the contract, the page's settings. */
+#include "api/api.h"
+#include "api/handlers.h"
+#include "api/live.h"
+#include "base/check.h"
+#include "obs/metrics.h"
+#include "pages/assets.h"
+
+static const char *refusal_name(unsigned refusal)
+{
+    return refusal < REFUSAL_COUNT ? refusal_text((enum refusal)refusal)->code : NULL;
+}
+
+enum http_outcome handle_metrics(struct api_request *req)
+{
+    struct api_shared *shared = api_shared(req->worker);
+    struct out body = api_scratch(req->worker);
+    metrics_render(shared->metrics, refusal_name, &body);
+    (void)http_answer(api_server(req->worker), req->exchange, 200,
+                      "text/plain; version=0.0.4; charset=utf-8", "Cache-Control: no-store\r\n",
+                      out_span(&body));
+    return HTTP_ANSWERED;
+}
+
+enum http_outcome handle_livez(struct api_request *req)
+{
+    return api_json(req->worker, req->exchange, 200, "", NULL, span_of("{\"status\":\"live\"}"));
+}
+
+enum http_outcome handle_readyz(struct api_request *req)
+{
+    struct api_shared *shared = api_shared(req->worker);
+    if (atomic_load(&shared->draining)) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DRAINING, NULL);
+    }
+    if (!atomic_load(&shared->ready) || journal_failed(embedded_gate_journal(shared->engine))) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
+                                 "orders cannot be made durable; see the log");
+    }
+    return api_json(req->worker, req->exchange, 200, "", NULL, span_of("{\"status\":\"ready\"}"));
+}
+
+enum http_outcome handle_page_config(struct api_request *req)
+{
+    const char *login_url = api_settings(req->worker)->login_url;
+    bool demo = api_shared(req->worker)->demo;
+    struct out body = api_scratch(req->worker);
+    if (login_url[0] == '\0' && demo) {
+        login_url = "/demo/login";
+    }
+    out_lit(&body, "{\"demo\":");
+    out_text(&body, demo ? "true" : "false");
+    out_lit(&body, ",\"login_url\":");
+    if (login_url[0] == '\0') {
+        out_lit(&body, "null");
+    } else {
+        out_json_string(&body, span_of(login_url));
+    }
+    out_char(&body, '}');
+    return api_json(req->worker, req->exchange, 200, "", "public, max-age=60", out_span(&body));
+}
+
+enum http_outcome handle_openapi(struct api_request *req)
+{
+    for (size_t i = 0; i < web_assets_count; i++) {
+        if (span_is(span_of(web_assets[i].path), "openapi.json")) {
+            struct span body = {(const char *)web_assets[i].data, web_assets[i].len};
+            (void)http_answer_lasting(api_server(req->worker), req->exchange, 200,
+                                      "application/json", "Cache-Control: public, max-age=60\r\n",
+                                      body);
+            return HTTP_ANSWERED;
+        }
+    }
+    CHECK(!"the contract is built into the binary");
+    return HTTP_ANSWERED;
+}
+
+/* ---- the dashboard's feed ---- */
+
+static void put_number(struct out *out, const char *name, uint64_t value)
+{
+    out_char(out, ',');
+    out_json_string(out, span_of(name));
+    out_char(out, ':');
+    out_u64(out, value);
+}
+
+/* This process does everything. One of several has no part in what others do, and does not say 0. */
+static bool is_alone(struct api_worker *worker)
+{
+    return api_shared(worker)->cluster_status == NULL;
+}
+
+static void put_figures(struct out *out, const char *name,
+                        const struct latency_window_figures *figures)
+{
+    out_char(out, ',');
+    out_json_string(out, span_of(name));
+    out_lit(out, ":{\"count\":");
+    out_u64(out, figures->count);
+    put_number(out, "p50_us", figures->p50_us);
+    put_number(out, "p99_us", figures->p99_us);
+    put_number(out, "p999_us", figures->p999_us);
+    out_char(out, '}');
+}
+
+static struct latency_window_figures since_start(const struct metrics *metrics,
+                                                 enum metric_hist which)
+{
+    static _Thread_local struct hist hist;
+    metrics_hist(metrics, which, &hist);
+    return (struct latency_window_figures){.count = hist_count(&hist),
+                                           .p50_us = hist_quantile(&hist, 0.5),
+                                           .p99_us = hist_quantile(&hist, 0.99),
+                                           .p999_us = hist_quantile(&hist, 0.999)};
+}
+
+/* The histograms that the feed tells of; of the window, or where there is none since the start. */
+static void put_latencies(struct api_worker *worker, struct out *out,
+                          const struct latency_window_view *view)
+{
+    static const struct {
+        const char *name;
+        enum metric_hist hist;
+        bool behind; /* counted by whoever books */
+    } rows[] = {{"buy_answer", HIST_BUY_ANSWER, false},
+                {"buy_booked", HIST_BUY_BOOKED, true},
+                {"journal_sync", HIST_JOURNAL_SYNC, false},
+                {"ledger_commit", HIST_LEDGER_COMMIT, false}};
+    bool alone = is_alone(worker);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (alone || !rows[i].behind) {
+            struct latency_window_figures figures =
+                view != NULL ? view->hists[rows[i].hist]
+                             : since_start(api_shared(worker)->metrics, rows[i].hist);
+            put_figures(out, rows[i].name, &figures);
+        }
+    }
+}
+
+static void put_recent(struct api_worker *worker, struct out *out, int64_t now_ms)
+{
+    struct api_shared *shared = api_shared(worker);
+    struct latency_window_view view;
+    if (shared->latencies == NULL) {
+        return;
+    }
+    latency_window_look(shared->latencies, shared->metrics, now_ms, &view);
+    out_lit(out, ",\"recent\":{\"window_ms\":");
+    out_i64(out, view.window_ms);
+    put_latencies(worker, out, &view);
+    out_char(out, '}');
+}
+
+/* Codes are shared by several refusals: each is shown once, with their sum. */
+static void put_refused(struct out *out, const struct metrics *metrics)
+{
+    bool first = true;
+    out_lit(out, ",\"rejects\":{");
+    for (unsigned i = 1; i < REFUSAL_COUNT; i++) {
+        struct span code = span_of(refusal_text((enum refusal)i)->code);
+        uint64_t sum = 0;
+        bool seen = false;
+        for (unsigned k = 1; k < REFUSAL_COUNT; k++) {
+            if (span_equal(code, span_of(refusal_text((enum refusal)k)->code))) {
+                seen = seen || k < i;
+                sum += metrics_refused(metrics, k);
+            }
+        }
+        if (seen || sum == 0) {
+            continue;
+        }
+        if (!first) {
+            out_char(out, ',');
+        }
+        first = false;
+        out_json_string(out, code);
+        out_char(out, ':');
+        out_u64(out, sum);
+    }
+    out_char(out, '}');
+}
+
+void live_funnel(struct api_worker *worker, struct out *out)
+{
+    static const struct {
+        const char *name;
+        enum metric metric;
+        bool behind; /* counted by whoever books and keeps */
+    } layers[] = {
+        {"requests", METRIC_HTTP_REQUESTS_TOTAL, false},
+        {"tickets", METRIC_TICKETS_TOTAL, false},
+        {"accepted", METRIC_BUYS_ACCEPTED_TOTAL, false},
+        {"repeated", METRIC_BUYS_REPEATED_TOTAL, false},
+        {"locked", METRIC_ORDERS_LOCKED_TOTAL, true},
+        {"paid", METRIC_ORDERS_PAID_TOTAL, true},
+        {"expired", METRIC_ORDERS_EXPIRED_TOTAL, true},
+        {"cancelled", METRIC_ORDERS_CANCELLED_TOTAL, true},
+        {"failed", METRIC_ORDERS_FAILED_TOTAL, true},
+    };
+    bool alone = is_alone(worker);
+    const struct metrics *metrics = api_shared(worker)->metrics;
+    out_lit(out, ",\"funnel\":{\"since_ms\":");
+    out_i64(out, api_shared(worker)->started_at_ms);
+    for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
+        if (alone || !layers[i].behind) {
+            put_number(out, layers[i].name, metrics_sum(metrics, layers[i].metric));
+        }
+    }
+    out_lit(out, "},\"latencies\":{\"since_ms\":");
+    out_i64(out, api_shared(worker)->started_at_ms);
+    put_latencies(worker, out, NULL);
+    out_char(out, '}');
+    put_refused(out, metrics);
+}
+
+static void put_state(struct api_worker *worker, struct out *out)
+{
+    struct api_shared *shared = api_shared(worker);
+    struct embedded_gate_numbers numbers;
+    embedded_gate_count(shared->engine, &numbers);
+    put_number(out, "connections", metrics_sum(shared->metrics, METRIC_HTTP_CONNECTIONS));
+    if (is_alone(worker)) {
+        put_number(out, "orders_on_board", numbers.orders);
+        put_number(out, "deadlines_pending",
+                   ledger_writer_pending_deadlines(shared->ledger_writer));
+        put_number(out, "backlog",
+                   numbers.durable_lsn - ledger_writer_booked_lsn(shared->ledger_writer));
+    }
+    put_number(out, "journal_latched",
+               journal_failed(embedded_gate_journal(shared->engine)) ? 1 : 0);
+}
+
+static void put_live_item(struct api_worker *worker, struct out *out, const struct item_row *item,
+                          int64_t now_ms)
+{
+    struct item_view view;
+    if (!api_item(worker, item->id, &view)) {
+        return;
+    }
+    if (out->at[out->len - 1] != '[') {
+        out_char(out, ',');
+    }
+    out_lit(out, "{\"id\":");
+    out_u64(out, item->id);
+    put_number(out, "sale_id", view.sale);
+    out_lit(out, ",\"name\":");
+    out_json_string(out, span_of(item->name));
+    put_number(out, "total", view.total);
+    put_number(out, "available", view.available);
+    put_number(out, "locked", view.locked);
+    put_number(out, "sold", view.sold);
+    out_lit(out, ",\"state\":\"");
+    out_text(out, item_state_text(&view, now_ms));
+    out_lit(out, "\"}");
+}
+
+void live_json(struct api_worker *worker, struct out *out)
+{
+    struct catalog *catalog = api_shared(worker)->catalog;
+    int64_t now_ms = inside_time_ms(api_shared(worker)->time);
+    out_lit(out, "{\"now_ms\":");
+    out_i64(out, now_ms);
+    put_state(worker, out);
+    live_funnel(worker, out);
+    put_recent(worker, out, now_ms);
+    live_engine(worker, out);
+    out_lit(out, ",\"items\":[");
+    size_t count = 0;
+    catalog_lock(catalog);
+    struct sale_row *const *sales = catalog_sales(catalog, &count);
+    for (size_t i = count; i > 0; i--) {
+        const struct sale_row *sale = sales[i - 1];
+        for (uint32_t k = 0; sale->state != SALE_CLOSED && k < sale->items_count; k++) {
+            /* Room for the end and for one more item, or the list stops here. */
+            if (out->cap - out->len > 1024) {
+                put_live_item(worker, out, &sale->items[k], now_ms);
+            }
+        }
+    }
+    catalog_unlock(catalog);
+    out_lit(out, "]}");
+}

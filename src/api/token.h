@@ -1,0 +1,64 @@
+/*
+ * Who may: buyers' JWTs (HS256 and EdDSA, nothing else), the admin token, webhook signatures.
+ *
+ * A key has one algorithm. A token names its key by `kid`, or, without one, is tried with the
+ * default key of its algorithm; a token whose `alg` is not its key's is refused, `none` above all.
+ * A verified token is remembered until its `exp` in a fixed table per loop, keyed by SipHash-128 of
+ * the whole token under a key of this process; failed Ed25519 checks are budgeted per address.
+ */
+#ifndef SLUICE_API_TOKEN_H
+#define SLUICE_API_TOKEN_H
+
+#include "base/crypt.h"
+#include "core/types.h"
+#include "port/net.h"
+
+#define TOKEN_KEYS_MAX 16
+#define TOKEN_KID_MAX 64
+#define TOKEN_MAX_BYTES 2048
+#define WEBHOOK_KEY_MAX 64
+
+enum token_algorithm { TOKEN_HS256, TOKEN_EDDSA };
+
+struct token_key {
+    enum token_algorithm algorithm;
+    char kid[TOKEN_KID_MAX + 1]; /* empty: only tokens without a kid */
+    uint8_t key[CRYPT_KEY_BYTES];
+};
+
+struct token_keys {
+    uint32_t count;
+    struct token_key keys[TOKEN_KEYS_MAX];
+};
+
+/* 0, or ERR_INVALID. Checks everything: form, algorithm, signature, sub, exp (with leeway). */
+int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms,
+                 int64_t leeway_ms, uint64_t *ret_user, int64_t *ret_expires_ms);
+
+/* What a loop remembers. */
+struct token_memory;
+struct token_memory *token_memory_new(
+    uint32_t entries); /* rounded up to a power of two; NULL: no memory */
+void token_memory_free(struct token_memory *memory);
+/* Forgets everything (keys were reloaded). */
+void token_memory_clear(struct token_memory *memory);
+
+/* The whole check of an Authorization header's value. REFUSAL_NONE, UNAUTHENTICATED, or
+ * RATE_LIMITED when this address has failed too often; *ret_known: remembered, no signature was
+ * checked. */
+enum refusal token_check(struct token_memory *memory, const struct token_keys *keys,
+                         struct span authorization, struct net_address from, int64_t now_ms,
+                         int64_t leeway_ms, uint64_t *ret_user, bool *ret_known);
+
+/* Makes an HS256 token. Writes at most TOKEN_MAX_BYTES, no terminator; returns the length. */
+size_t token_sign(const struct token_key *key, uint64_t user, int64_t expires_s, char *ret_text);
+
+/* "Bearer <token>" compared in constant time. */
+bool token_is_admin(struct span authorization, struct span admin_token);
+
+/* Standard Webhooks: any of the space-separated v1 signatures over id.timestamp.body; the timestamp
+ * within window_s of now. */
+bool webhook_verify(struct span key, struct span id, struct span timestamp, struct span signatures,
+                    struct span body, int64_t now_ms, int64_t window_s);
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * The thread of a front of the distributed engine that looks at servers for operators: how
+ * segments, queue and leases are, once a second (flow/cluster_status.h), and what is parked, when asked
+ * (flow/parked_messages.h). It has connections of its own, and whatever it waits for nobody else does.
+ */
+#ifndef SLUICE_APP_CLUSTER_STATUS_THREAD_H
+#define SLUICE_APP_CLUSTER_STATUS_THREAD_H
+
+#include "app/backends.h"
+
+struct cluster_status_thread;
+
+/* Errors are logged. */
+int cluster_status_thread_start(struct assembly *parts, struct backends *backends,
+                                struct segment_table *segment_table,
+                                struct cluster_status_thread **ret_cluster_status_thread);
+/* NULL is fine, here and below. */
+void cluster_status_thread_stop(struct cluster_status_thread *cluster_status_thread);
+void cluster_status_thread_free(struct cluster_status_thread *cluster_status_thread);
+
+#endif

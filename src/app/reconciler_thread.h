@@ -1,0 +1,20 @@
+/*
+ * The reconciler's thread of a server whose gate is in its own process. (The distributed engine has
+ * its own: distributed.h.)
+ */
+#ifndef SLUICE_APP_RECONCILER_THREAD_H
+#define SLUICE_APP_RECONCILER_THREAD_H
+
+#include "app/assembly.h"
+
+struct reconciler_thread;
+
+/* After assembly_join, before the loops run. ledger: a reader for this thread alone. Errors are
+ * logged. */
+int reconciler_thread_start(struct assembly *parts, struct ledger *ledger, int64_t bound_ms,
+                            struct reconciler_thread **ret_reconciler_thread);
+/* After the loops have ended. NULL is fine, here and below. */
+void reconciler_thread_stop(struct reconciler_thread *reconciler_thread);
+void reconciler_thread_free(struct reconciler_thread *reconciler_thread);
+
+#endif

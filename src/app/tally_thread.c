@@ -1,0 +1,126 @@
+/* See tally_thread.h. */
+#define _GNU_SOURCE
+#include "app/tally_thread.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "app/tally_file.h"
+#include "base/err.h"
+#include "base/mailbox.h"
+
+#define LOOK_US 1000000 /* far below TALLY_SECONDS */
+#define SAVE_LOOKS 10
+
+struct tally_thread {
+    struct assembly *parts;
+    struct tally_book book;
+    struct tally_file file;
+    struct mailbox ends; /* only rung */
+    _Atomic bool stopping;
+    pthread_t thread;
+    bool running;
+};
+
+/* Sales that buyers may ask for are counted from before they can. */
+static void begin(struct tally_thread *tally_thread, int64_t now_ms)
+{
+    struct catalog *catalog = tally_thread->parts->catalog;
+    size_t count = 0;
+    catalog_lock(catalog);
+    struct sale_row *const *sales = catalog_sales(catalog, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (sales[i]->state != SALE_DRAFT && sales[i]->state != SALE_CLOSED) {
+            tally_begin(&tally_thread->book, sales[i]->id, now_ms);
+        }
+    }
+    catalog_unlock(catalog);
+}
+
+/* Those that are closed, or that the catalog has no more, make room where it is needed. */
+static void mark(struct tally_thread *tally_thread)
+{
+    uint64_t sales[TALLY_SALES];
+    size_t count = tally_sales(&tally_thread->book, sales, TALLY_SALES);
+    struct catalog *catalog = tally_thread->parts->catalog;
+    catalog_lock(catalog);
+    for (size_t i = 0; i < count; i++) {
+        const struct sale_row *sale = catalog_sale(catalog, sales[i]);
+        tally_over(&tally_thread->book, sales[i], sale == NULL || sale->state == SALE_CLOSED);
+    }
+    catalog_unlock(catalog);
+}
+
+static void *run(void *context)
+{
+    struct tally_thread *tally_thread = context;
+    unsigned looks = 0;
+    (void)pthread_setname_np(pthread_self(), "tally");
+    while (!atomic_load(&tally_thread->stopping)) {
+        mark(tally_thread); /* first: what begins may need room */
+        begin(tally_thread, inside_time_ms(&tally_thread->parts->time));
+        tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
+        if (++looks % SAVE_LOOKS == 0) {
+            tally_file_save(&tally_thread->file, &tally_thread->book);
+        }
+        mailbox_wait(&tally_thread->ends, LOOK_US);
+    }
+    tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
+    tally_file_save(&tally_thread->file, &tally_thread->book);
+    return NULL;
+}
+
+static int make(struct tally_thread *tally_thread, const char *data_dir)
+{
+    char path[sizeof(tally_thread->file.path)];
+    (void)snprintf(path, sizeof(path), "%s/tallies", data_dir);
+    int error = tally_file_open(&tally_thread->file, path, &tally_thread->book);
+    if (error == 0) {
+        tally_thread->running = pthread_create(&tally_thread->thread, NULL, run, tally_thread) == 0;
+        error = tally_thread->running ? 0 : ERR_NOMEM;
+    }
+    return error;
+}
+
+int tally_thread_start(struct assembly *parts, const char *data_dir,
+                       struct tally_thread **ret_tally_thread)
+{
+    struct tally_thread *tally_thread = calloc(1, sizeof(*tally_thread));
+    int error = tally_thread == NULL ? ERR_NOMEM
+                                     : tally_book_init(&tally_thread->book, parts->options.loops);
+    if (error != 0) {
+        free(tally_thread);
+        return assembly_fail("cannot count what is asked of sales", error, "");
+    }
+    mailbox_init(&tally_thread->ends);
+    tally_thread->parts = parts;
+    error = make(tally_thread, data_dir);
+    if (error != 0) {
+        tally_thread_free(tally_thread);
+        return assembly_fail("cannot count what is asked of sales", error, "");
+    }
+    parts->shared.tallies = &tally_thread->book; /* loops begin later */
+    *ret_tally_thread = tally_thread;
+    return 0;
+}
+
+void tally_thread_stop(struct tally_thread *tally_thread)
+{
+    if (tally_thread != NULL && tally_thread->running) {
+        atomic_store(&tally_thread->stopping, true);
+        mailbox_ring(&tally_thread->ends);
+        (void)pthread_join(tally_thread->thread, NULL);
+        tally_thread->running = false;
+    }
+}
+
+void tally_thread_free(struct tally_thread *tally_thread)
+{
+    if (tally_thread == NULL) {
+        return;
+    }
+    tally_book_done(&tally_thread->book);
+    mailbox_done(&tally_thread->ends);
+    free(tally_thread);
+}

@@ -1,0 +1,374 @@
+/*
+ * `sluice pages`: copies the storefront of a running server into a folder, for a CDN's origin or a
+ * web server in front: every page and file as it is sent, and packed beside it as NAME.gz.
+ *
+ * Happy path: read the server's list (/pages.json), write the files of /assets/ that are not there
+ * yet, then the pages, then remove what an earlier run wrote and the server has no more. Each file
+ * appears whole or not at all (written aside, then renamed); files come before the pages that name
+ * them. What an earlier run wrote is in NOTES; nothing else is ever removed, and of /assets/
+ * nothing: pages in somebody's cache may name it.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/commands.h"
+#include "base/err.h"
+#include "cli/client.h"
+
+#define NOTES ".sluice-pages"
+#define PATH_MAX_BYTES 512
+#define FULL_PATH_MAX (2UL * PATH_MAX_BYTES)
+#define PROBLEM_MAX 1200
+/* A page may change between its two forms: they are read again. */
+#define READS_MAX 5
+
+struct copying {
+    const char *url;
+    const char *folder;
+    struct client client;
+    FILE *notes;
+    json_t *names; /* of the pages of this run: a set */
+    size_t pages, assets, removed;
+    char problem[PROBLEM_MAX];
+};
+
+static int failed(struct copying *copying, const char *what, const char *path)
+{
+    (void)snprintf(copying->problem, sizeof(copying->problem), "%s %s: %s", what, path,
+                   strerrordesc_np(errno));
+    return ERR_IO;
+}
+
+/* A path that names something inside the folder and nothing else. */
+static bool is_inside(const char *path)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./";
+    return path[0] != '\0' && path[0] != '/' && path[strspn(path, good)] == '\0' &&
+           strstr(path, "..") == NULL && strstr(path, "//") == NULL && strlen(path) < 200 &&
+           strcmp(path, NOTES) != 0;
+}
+
+/* "/" is index.html, "/items/5" is items/5.html, what is below /assets/ keeps its name. */
+static int file_of(struct copying *copying, const char *address, char ret_name[PATH_MAX_BYTES])
+{
+    bool asset = strncmp(address, "/assets/", 8) == 0;
+    (void)snprintf(ret_name, PATH_MAX_BYTES, "%s%s",
+                   strcmp(address, "/") == 0 ? "index" : address + (address[0] == '/'),
+                   asset ? "" : ".html");
+    if (!is_inside(ret_name)) {
+        (void)snprintf(copying->problem, sizeof(copying->problem),
+                       "the server's list has a strange address: %.100s", address);
+        return ERR_INVALID;
+    }
+    return 0;
+}
+
+static void full_path(const struct copying *copying, const char *name, const char *ending,
+                      char ret_path[FULL_PATH_MAX])
+{
+    (void)snprintf(ret_path, FULL_PATH_MAX, "%s/%s%s", copying->folder, name, ending);
+}
+
+static int make_folders(struct copying *copying, char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        int made = mkdir(path, 0755);
+        if (made != 0 && errno != EEXIST) {
+            return failed(copying, "cannot make", path);
+        }
+        *slash = '/';
+    }
+    return 0;
+}
+
+static int write_file(struct copying *copying, const char *name, const char *ending,
+                      struct span bytes)
+{
+    char path[FULL_PATH_MAX];
+    char aside[FULL_PATH_MAX + 8];
+    full_path(copying, name, ending, path);
+    int error = make_folders(copying, path);
+    if (error != 0) {
+        return error;
+    }
+    (void)snprintf(aside, sizeof(aside), "%s.tmp", path);
+    FILE *file = fopen(aside, "we");
+    bool good = file != NULL && fwrite(bytes.at, 1, bytes.len, file) == bytes.len;
+    if (file != NULL) {
+        good = fclose(file) == 0 && good;
+    }
+    if (!good || rename(aside, path) != 0) {
+        error = failed(copying, "cannot write", path);
+        (void)unlink(aside);
+    }
+    return error;
+}
+
+static int remove_file(struct copying *copying, const char *name, const char *ending)
+{
+    char path[FULL_PATH_MAX];
+    full_path(copying, name, ending, path);
+    return unlink(path) == 0 || errno == ENOENT ? 0 : failed(copying, "cannot remove", path);
+}
+
+/* Whether two tags name the same bytes, one of them perhaps packed. */
+static bool same_tag(const char *plain, const char *packed)
+{
+    size_t len = strlen(plain);
+    return len > 2 && strncmp(plain, packed, len - 1) == 0 &&
+           (strcmp(packed + len - 1, "\"") == 0 || strcmp(packed + len - 1, "-gz\"") == 0);
+}
+
+/* The page that is answered with 404 where a person asks: no address is its own. */
+#define MISSING_ADDRESS "/items/0"
+#define MISSING_FILE "404.html"
+
+/* Both forms of one address, of the same version. *ret_there: false, there is no such page any
+ * more. */
+static int fetch_both(struct copying *copying, const char *address, struct client_file *ret_plain,
+                      struct client_file *ret_packed, bool *ret_there)
+{
+    for (int i = 0; i < READS_MAX; i++) {
+        int error = client_fetch(&copying->client, address, "Accept: text/html\r\n", ret_plain,
+                                 copying->problem, sizeof(copying->problem));
+        if (error != 0) {
+            return error;
+        }
+        error = client_fetch(&copying->client, address,
+                             "Accept: text/html\r\nAccept-Encoding: gzip\r\n", ret_packed,
+                             copying->problem, sizeof(copying->problem));
+        if (error != 0) {
+            free(ret_plain->memory);
+            return error;
+        }
+        int wanted = strcmp(address, MISSING_ADDRESS) == 0 ? 404 : 200;
+        bool gone = wanted == 200 && ret_plain->status == 404 && ret_packed->status == 404;
+        *ret_there = ret_plain->status == wanted && ret_packed->status == wanted;
+        if (gone || (*ret_there && same_tag(ret_plain->etag, ret_packed->etag))) {
+            return 0;
+        }
+        free(ret_plain->memory);
+        free(ret_packed->memory);
+    }
+    (void)snprintf(copying->problem, sizeof(copying->problem),
+                   "%s is not answered, or changes all the time", address);
+    return ERR_IO;
+}
+
+static int copy_address(struct copying *copying, const char *address, const char *name,
+                        size_t *count)
+{
+    struct client_file plain, packed;
+    bool there = false;
+    int error = fetch_both(copying, address, &plain, &packed, &there);
+    if (error != 0) {
+        return error;
+    }
+    if (there) {
+        /* An old packed form must not outlive what it was made from. */
+        error = packed.packed ? write_file(copying, name, ".gz", packed.body)
+                              : remove_file(copying, name, ".gz");
+    }
+    if (error == 0 && there) {
+        error = write_file(copying, name, "", plain.body);
+        (*count)++;
+    }
+    free(plain.memory);
+    free(packed.memory);
+    return error;
+}
+
+/* Names carry the hash of the bytes: what is there is right. */
+static int copy_asset(struct copying *copying, const char *address)
+{
+    char name[PATH_MAX_BYTES];
+    char path[FULL_PATH_MAX];
+    int error = file_of(copying, address, name);
+    if (error != 0) {
+        return error;
+    }
+    full_path(copying, name, "", path);
+    return access(path, F_OK) == 0 ? 0 : copy_address(copying, address, name, &copying->assets);
+}
+
+static int copy_page(struct copying *copying, const char *address)
+{
+    char name[PATH_MAX_BYTES];
+    int error = file_of(copying, address, name);
+    if (error == 0) {
+        (void)fprintf(copying->notes, "%s\n", name);
+        (void)json_object_set_new(copying->names, name, json_true());
+        error = copy_address(copying, address, name, &copying->pages);
+    }
+    return error;
+}
+
+/* What the last run noted and the server has no more. */
+static int remove_gone(struct copying *copying)
+{
+    char path[FULL_PATH_MAX];
+    char line[PATH_MAX_BYTES];
+    int error = 0;
+    full_path(copying, NOTES, "", path);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && error == 0 && fgets(line, sizeof(line), file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (!is_inside(line) || json_object_get(copying->names, line) != NULL) {
+            continue;
+        }
+        error = remove_file(copying, line, "");
+        if (error == 0) {
+            error = remove_file(copying, line, ".gz");
+        }
+        copying->removed += error == 0;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return error;
+}
+
+static int copy_all(struct copying *copying, const json_t *list)
+{
+    const json_t *assets = json_object_get(list, "assets");
+    const json_t *pages = json_object_get(list, "pages");
+    size_t missing = 0;
+    int error = 0;
+    if (!json_is_array(assets) || !json_is_array(pages)) {
+        (void)snprintf(copying->problem, sizeof(copying->problem),
+                       "the server's list of pages is not understood");
+        return ERR_INVALID;
+    }
+    for (size_t i = 0; error == 0 && i < json_array_size(assets); i++) {
+        const char *address = json_string_value(json_array_get(assets, i));
+        error = copy_asset(copying, address != NULL ? address : "");
+    }
+    for (size_t i = 0; error == 0 && i < json_array_size(pages); i++) {
+        const char *address = json_string_value(json_object_get(json_array_get(pages, i), "path"));
+        error = copy_page(copying, address != NULL ? address : "");
+    }
+    if (error == 0) {
+        error = copy_address(copying, MISSING_ADDRESS, MISSING_FILE, &missing);
+    }
+    return error == 0 ? remove_gone(copying) : error;
+}
+
+/* Those of a run that did not come to its end stand behind the last one's, so that nothing it wrote
+ * is forgotten. */
+static void notes_keep(const char *fresh, const char *notes)
+{
+    char line[PATH_MAX_BYTES];
+    FILE *from = fopen(fresh, "re");
+    if (from == NULL) {
+        return;
+    }
+    FILE *to = fopen(notes, "ae");
+    while (to != NULL && fgets(line, sizeof(line), from) != NULL) {
+        (void)fputs(line, to);
+    }
+    (void)fclose(from);
+    if (to != NULL) {
+        (void)fclose(to);
+    }
+    (void)unlink(fresh);
+}
+
+/* The notes of this run take the place of the last one's when all is done. */
+static int run(struct copying *copying)
+{
+    char notes[FULL_PATH_MAX];
+    char fresh[FULL_PATH_MAX];
+    json_t *list = NULL;
+    int error =
+        client_at(&copying->client, copying->url, copying->problem, sizeof(copying->problem));
+    if (error == 0) {
+        error = client_call(&copying->client, "GET", "/pages.json", (struct span){NULL, 0}, &list,
+                            copying->problem, sizeof(copying->problem));
+    }
+    copying->names = json_object();
+    full_path(copying, NOTES, "", notes);
+    full_path(copying, NOTES, ".new", fresh);
+    if (error == 0) {
+        error = make_folders(copying, fresh);
+    }
+    if (error == 0) {
+        notes_keep(fresh, notes); /* of a run that was killed */
+        copying->notes = fopen(fresh, "we");
+        error = copying->notes != NULL ? 0 : failed(copying, "cannot write", fresh);
+    }
+    if (error == 0) {
+        (void)setvbuf(copying->notes, NULL, _IOLBF,
+                      0); /* whoever is killed has noted what it wrote */
+        error = copy_all(copying, list);
+        bool written = ferror(copying->notes) == 0; /* lines that were lost before the end, too */
+        written = fclose(copying->notes) == 0 && written;
+        if (error == 0 && (!written || rename(fresh, notes) != 0)) {
+            error = failed(copying, "cannot write", notes);
+        }
+        if (error != 0) {
+            notes_keep(fresh, notes);
+        }
+    }
+    json_decref(list);
+    json_decref(copying->names);
+    return error;
+}
+
+static void help_print(void)
+{
+    (void)puts(
+        "Usage: sluice pages --out DIR [options]\n\n"
+        "Writes every page of the storefront and the files it brings into DIR, each with its\n"
+        "packed form beside it as NAME.gz: / as index.html, /items/5 as items/5.html, files\n"
+        "as assets/... . Run it again after a change: what is gone is removed, if an earlier\n"
+        "run wrote it. docs/PAGES.md shows how nginx serves it.\n\n"
+        "Options:\n"
+        "  --out DIR    where to; made if need be\n"
+        "  --url URL    the server (" CLIENT_URL_DEFAULT ")\n"
+        "  --help       this text\n\n"
+        "Exit status: 0 done, 1 refused or failed, 2 usage.");
+}
+
+int pages_main(int argc, char **argv)
+{
+    static const struct option long_options[] = {{"out", required_argument, NULL, 'o'},
+                                                 {"url", required_argument, NULL, 'u'},
+                                                 {"help", no_argument, NULL, 'h'},
+                                                 {NULL, 0, NULL, 0}};
+    struct copying copying = {.url = CLIENT_URL_DEFAULT, .folder = ""};
+    optind = 0; /* the whole of getopt starts anew */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
+    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+        if (id == 'h') {
+            help_print();
+            return 0;
+        }
+        if (id == 'o') {
+            copying.folder = optarg;
+        } else if (id == 'u') {
+            copying.url = optarg;
+        } else {
+            return 2;
+        }
+    }
+    if (optind != argc || copying.folder[0] == '\0' || strlen(copying.folder) >= PATH_MAX_BYTES) {
+        (void)fprintf(stderr, "sluice pages: %s; see sluice pages --help\n",
+                      optind != argc ? "unexpected argument" : "--out DIR is needed");
+        return 2;
+    }
+    if (run(&copying) != 0) {
+        (void)fprintf(stderr, "sluice pages: %s\n", copying.problem);
+        return 1;
+    }
+    (void)printf("%zu pages and %zu new files written to %s, %zu removed\n", copying.pages,
+                 copying.assets, copying.folder, copying.removed);
+    return 0;
+}

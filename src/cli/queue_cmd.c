@@ -1,0 +1,309 @@
+/*
+ * `sluice queue`: what waits in the queue on RabbitMQ, and what has been put aside there (parked): a
+ * look at it, or sending it round again. It talks to the broker that the configuration names; no
+ * server need run. Looking moves nothing; queues that are not there yet are made.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/commands.h"
+#include "app/config.h"
+#include "backend/amqp/queue_amqp.h"
+#include "base/err.h"
+#include "cli/print.h"
+#include "flow/message.h"
+
+#define LIST_DEFAULT 50
+#define LIMIT_MAX 100000
+#define REDRIVE_AT_ONCE 256
+
+static const char help[] =
+    "Usage: sluice queue list|redrive [options]\n\n"
+    "list shows how many messages wait, and those that are parked: put aside after their last\n"
+    "retry, or because they cannot be read. redrive sends parked messages round again, from their\n"
+    "first attempt; what was booked already is booked once.\n\n"
+    "  --config FILE   read amqp.* from this file\n"
+    "  --set SECTION.NAME=VALUE\n"
+    "                  set one of them; any number of times\n"
+    "  --payments      the queue of payments (amqp.payments); parked are those that were refused,\n"
+    "                  each with its reason\n"
+    "  --limit N       how many parked messages at most (list: 50; redrive: all there are)\n"
+    "  --json          print JSON\n"
+    "  --help          this text\n\n"
+    "Exit status: 0 done, 1 failed, 2 usage.";
+
+struct queue_options {
+    bool redrive;
+    bool json;
+    bool payments;
+    uint64_t limit; /* 0: not given */
+    struct config_options config;
+};
+
+/* ---- options ---- */
+
+static int usage(const char *problem)
+{
+    (void)fprintf(stderr, "sluice queue: %s; see sluice queue --help\n", problem);
+    return 2;
+}
+
+static int option_read(int id, struct queue_options *options)
+{
+    switch (id) {
+    case 'c':
+        options->config.file = optarg;
+        return 0;
+    case 's':
+        options->config.overrides[options->config.overrides_count++] =
+            (struct config_override){.option = "--set", .value = optarg};
+        return 0;
+    case 'l':
+        return span_parse_u64(span_of(optarg), LIMIT_MAX, &options->limit) == 0 &&
+                       options->limit > 0
+                   ? 0
+                   : usage("--limit must be a whole number from 1 to 100000");
+    case 'j':
+        options->json = true;
+        return 0;
+    case 'p':
+        options->payments = true;
+        return 0;
+    case 'h':
+        (void)puts(help);
+        return 1;
+    default:
+        return 2;
+    }
+}
+
+/* 0: go on; 1: help was shown; 2: usage, told. */
+static int options_read(int argc, char **argv, struct queue_options *options)
+{
+    static const struct option long_options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"set", required_argument, NULL, 's'},
+        {"limit", required_argument, NULL, 'l'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"payments", no_argument, NULL, 'p'},
+        {NULL, 0, NULL, 0},
+    };
+    optind = 0; /* the whole of getopt starts anew */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
+    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+        int stop = option_read(id, options);
+        if (stop != 0) {
+            return stop;
+        }
+    }
+    const char *what = optind + 1 == argc ? argv[optind] : "";
+    options->redrive = strcmp(what, "redrive") == 0;
+    return options->redrive || strcmp(what, "list") == 0 ? 0 : usage("say list or redrive");
+}
+
+/* ---- what is shown ---- */
+
+static const struct print_column message_columns[] = {
+    {"order", "order_id", PRINT_PLAIN},       {"user", "user_id", PRINT_PLAIN},
+    {"item", "item_id", PRINT_PLAIN},         {"qty", "qty", PRINT_PLAIN},
+    {"segment", "segment", PRINT_PLAIN},      {"epoch", "epoch", PRINT_PLAIN},
+    {"created", "created_at_ms", PRINT_TIME}, {"attempts", "attempts", PRINT_PLAIN},
+    {"unreadable", "text", PRINT_PLAIN},
+};
+#define MESSAGE_COLUMNS (sizeof(message_columns) / sizeof(message_columns[0]))
+
+static const struct print_column payment_columns[] = {
+    {"reason", "reason", PRINT_PLAIN},
+    {"attempts", "attempts", PRINT_PLAIN},
+    {"payment", "text", PRINT_PLAIN},
+};
+#define PAYMENT_COLUMNS (sizeof(payment_columns) / sizeof(payment_columns[0]))
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+/* The decision it carries; or its text, or its bytes, where it carries none. */
+static json_t *message_json(const struct queue_message *message)
+{
+    struct span body = {message->body, message->len};
+    struct decision decision;
+    json_t *json = json_object();
+    (void)json_object_set_new(json, "attempts", number(message->attempts));
+    if (message->reason[0] != '\0') {
+        (void)json_object_set_new(json, "reason", json_string(message->reason));
+    }
+    if (message_read(body, &decision) == 0) {
+        char id[ORDER_ID_TEXT];
+        const struct gate_command *command = &decision.command;
+        order_id_text(command->id, id);
+        (void)json_object_set_new(json, "order_id", json_stringn(id, sizeof(id)));
+        (void)json_object_set_new(json, "user_id", number(command->user));
+        (void)json_object_set_new(json, "item_id", number(command->item));
+        (void)json_object_set_new(json, "qty", number(command->qty));
+        (void)json_object_set_new(json, "segment", number(decision.segment));
+        (void)json_object_set_new(json, "epoch", number(decision.epoch));
+        (void)json_object_set_new(json, "created_at_ms", number((uint64_t)command->now_ms));
+    } else if (span_is_utf8(body) && memchr(body.at, '\0', body.len) == NULL) {
+        (void)json_object_set_new(json, "text", json_stringn(body.at, body.len));
+    } else {
+        char text[QUEUE_BODY_MAX * 4 / 3 + 4];
+        base64url_encode(body.at, body.len, text);
+        (void)json_object_set_new(json, "text", json_stringn(text, base64url_len(body.len)));
+        (void)json_object_set_new(json, "base64url", json_true());
+    }
+    return json;
+}
+
+static void add_messages(json_t *list, const struct queue_message *messages, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)json_array_append_new(list, message_json(&messages[i]));
+    }
+}
+
+static void show(const struct queue_options *options, const char *queue,
+                 const struct queue_depths *depths, json_t *messages)
+{
+    size_t shown = json_array_size(messages);
+    if (options->json) {
+        json_t *json = json_object();
+        (void)json_object_set_new(json, "queue", json_string(queue));
+        (void)json_object_set_new(json, "ready", number(depths->ready));
+        (void)json_object_set_new(json, "retry", number(depths->retry));
+        (void)json_object_set_new(json, "parked", number(depths->parked));
+        if (options->redrive) {
+            (void)json_object_set_new(json, "sent", number(shown));
+        }
+        (void)json_object_set(json, "messages", messages);
+        print_json(json);
+        json_decref(json);
+        return;
+    }
+    if (options->redrive) {
+        (void)printf("%zu sent round again\n", shown);
+    }
+    (void)printf("%s: %" PRIu64 " ready, %" PRIu64 " waiting for a retry, %" PRIu64 " parked\n",
+                 queue, depths->ready, depths->retry, depths->parked);
+    if (shown > 0) {
+        (void)putchar('\n');
+        print_table(messages, options->payments ? payment_columns : message_columns,
+                    options->payments ? PAYMENT_COLUMNS : MESSAGE_COLUMNS);
+    }
+}
+
+/* ---- the broker ---- */
+
+static int list_parked(struct queue *queue, uint64_t limit, json_t *messages)
+{
+    struct queue_message *room = calloc(limit, sizeof(*room));
+    size_t count = 0;
+    int error = room == NULL ? ERR_NOMEM : queue_parked(queue, room, limit, false, &count);
+    if (error == 0) {
+        add_messages(messages, room, count);
+    }
+    free(room);
+    return error;
+}
+
+/* At most as many as there were: what is parked again meanwhile waits for the next time. */
+static int redrive_parked(struct queue *queue, uint64_t limit, json_t *messages)
+{
+    struct queue_message *room = calloc(REDRIVE_AT_ONCE, sizeof(*room));
+    int error = room == NULL ? ERR_NOMEM : 0;
+    while (error == 0 && limit > 0) {
+        size_t count = 0;
+        error = queue_parked(queue, room, limit < REDRIVE_AT_ONCE ? limit : REDRIVE_AT_ONCE, true,
+                             &count);
+        if (error != 0 || count == 0) {
+            break;
+        }
+        add_messages(messages, room, count);
+        limit -= count;
+    }
+    free(room);
+    return error;
+}
+
+static int talk(const struct queue_options *options, const char *name, struct queue *queue)
+{
+    struct queue_depths depths = {0};
+    json_t *messages = json_array();
+    int error = queue_depths(queue, &depths);
+    if (error == 0 && options->redrive) {
+        bool all = options->limit == 0 || options->limit > depths.parked;
+        error = redrive_parked(queue, all ? depths.parked : options->limit, messages);
+        error = error != 0 ? error : queue_depths(queue, &depths);
+    } else if (error == 0) {
+        error = list_parked(queue, options->limit == 0 ? LIST_DEFAULT : options->limit, messages);
+        /* The broker counts late; what was seen is there. */
+        uint64_t seen = json_array_size(messages);
+        depths.parked = seen > depths.parked ? seen : depths.parked;
+    }
+    size_t done = json_array_size(messages);
+    if (error == 0) {
+        show(options, name, &depths, messages);
+    } else if (options->redrive && done > 0) {
+        (void)fprintf(stderr, "sluice queue: %zu were sent round again before it failed\n", done);
+    }
+    json_decref(messages);
+    return error;
+}
+
+static int run(const struct queue_options *options)
+{
+    struct config config;
+    char problem[CONFIG_ERROR_MAX] = "";
+    struct queue *queue = NULL;
+    if (config_load(&options->config, &config, problem, sizeof(problem)) != 0) {
+        (void)fprintf(stderr, "sluice queue: %s\n", problem);
+        return 1;
+    }
+    if (config.amqp_url[0] == '\0') {
+        (void)fputs("sluice queue: no queue is configured: amqp.url is empty\n", stderr);
+        return 1;
+    }
+    const char *name = options->payments ? config.amqp_payments : config.amqp_queue;
+    char refused[sizeof(config.amqp_payments) + sizeof(".refused")] = "";
+    if (name[0] == '\0') {
+        (void)fputs("sluice queue: no payments come from a queue: amqp.payments is empty\n",
+                    stderr);
+        return 1;
+    }
+    if (options->payments) {
+        (void)snprintf(refused, sizeof(refused), "%s.refused", name);
+    }
+    struct queue_amqp_options wanted = {.url = config.amqp_url,
+                                        .password_file = config.amqp_password_file,
+                                        .exchange = name,
+                                        .queue = name,
+                                        .parked = refused,
+                                        .classic = config.amqp_quorum == 0};
+    int error = queue_amqp_open(&wanted, QUEUE_AMQP_CONSUMER, &queue);
+    error = error != 0 ? error : talk(options, name, queue);
+    if (error != 0) {
+        const char *text = queue_amqp_error(queue);
+        (void)fprintf(stderr, "sluice queue: %s\n", text[0] != '\0' ? text : err_text(error));
+    }
+    queue_amqp_close(queue);
+    return error == 0 && fflush(stdout) == 0 ? 0 : 1;
+}
+
+int queue_main(int argc, char **argv)
+{
+    struct queue_options options = {
+        .config.overrides = calloc((size_t)argc + 1, sizeof(*options.config.overrides))};
+    if (options.config.overrides == NULL) {
+        (void)fprintf(stderr, "sluice queue: %s\n", err_text(ERR_NOMEM));
+        return 1;
+    }
+    int stop = options_read(argc, argv, &options);
+    int status = stop == 0 ? run(&options) : stop == 1 ? 0 : 2;
+    config_options_done(&options.config);
+    return status;
+}

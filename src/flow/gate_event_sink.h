@@ -1,0 +1,15 @@
+/* The gate in this process as the ledger writer's sink. What the gate refuses is logged and skipped, or
+ * nothing would ever move on. */
+#ifndef SLUICE_FLOW_GATE_EVENT_SINK_H
+#define SLUICE_FLOW_GATE_EVENT_SINK_H
+
+#include "flow/embedded_gate.h"
+#include "flow/event_sink.h"
+
+struct gate_event_sink {
+    struct event_sink event_sink; /* first */
+    struct embedded_gate *engine;
+};
+void gate_event_sink_init(struct gate_event_sink *ret_event_sink, struct embedded_gate *engine);
+
+#endif
