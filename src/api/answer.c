@@ -222,9 +222,6 @@ void api_problem(void *context, enum refusal refusal, struct out *body)
 {
     struct api_worker *worker = context;
     metrics_refuse(worker->metrics, (unsigned)refusal);
-    metrics_add(
-        worker->metrics,
-        refusal == REFUSAL_TIMEOUT ? METRIC_HTTP_TIMEOUTS_TOTAL : METRIC_HTTP_MALFORMED_TOTAL, 1);
     problem_body(body, &(struct refused){.refusal = refusal}, refusal_text(refusal)->retry,
                  refusal_text(refusal)->retry == RETRY_LATER ? RETRY_AFTER_MS : 0);
 }

@@ -87,6 +87,7 @@ struct api_worker {
     uint32_t waits_capacity; /* a power of two */
     uint32_t waits_head;
     uint32_t waits_count;
+    struct post *held_writes; /* committed, and no room to wait for durable_lsn; oldest first */
     /* connections that wait or watch */
     struct slot *slots;
     uint32_t slots_count;

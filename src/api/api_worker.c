@@ -242,22 +242,40 @@ enum http_outcome api_query_post(struct api_worker *worker, struct api_query *qu
     return HTTP_PENDING;
 }
 
+/* What the ledger has committed, oldest first. Where there is no room to wait for durability (answers
+ * whose connection has gone wait, too), writes are held until there is: an answer whose LSN is not
+ * durable is never sent. */
+static bool collect_writes(struct api_worker *worker)
+{
+    struct post **last = &worker->held_writes;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = (struct post *)ledger_writer_collect(worker->shared->ledger_writer, worker->loop);
+    bool any = false;
+    while (worker->held_writes != NULL) {
+        struct api_write *call = (struct api_write *)worker->held_writes;
+        struct post *next = worker->held_writes->next;
+        bool waits = call->write.error == 0 && !api_durable(worker, call->write.lsn);
+        if (waits && !api_after_durable(worker, call->write.lsn, call->exchange, call)) {
+            break;
+        }
+        worker->held_writes = next;
+        if (!waits) {
+            call_finish(worker, call);
+        }
+        any = true;
+    }
+    return any;
+}
+
 /* Everything other threads have finished for this loop. True if there was anything. */
 static bool collect(struct api_worker *worker)
 {
-    struct ledger_writer_op *ops =
-        ledger_writer_collect(worker->shared->ledger_writer, worker->loop);
+    bool any = collect_writes(worker);
     struct ledger_reader_query *queries =
         ledger_reader_collect(worker->shared->ledger_reader, worker->loop);
-    bool any = ops != NULL || queries != NULL;
-    while (ops != NULL) {
-        struct api_write *call = (struct api_write *)ops;
-        ops = (struct ledger_writer_op *)ops->post.next;
-        bool wait = call->write.error == 0 && !api_durable(worker, call->write.lsn);
-        if (!wait || !api_after_durable(worker, call->write.lsn, call->exchange, call)) {
-            call_finish(worker, call);
-        }
-    }
+    any = any || queries != NULL;
     while (queries != NULL) {
         struct api_query *query = (struct api_query *)queries;
         queries = (struct ledger_reader_query *)queries->post.next;
@@ -544,6 +562,15 @@ static int64_t flush_gate(struct api_worker *worker, int64_t sleep_us)
     return gate_us < sleep_us ? gate_us : sleep_us;
 }
 
+static void count_connections(struct api_worker *worker)
+{
+    struct http_counts counts = http_server_counts(worker->server);
+    metrics_set(worker->metrics, METRIC_HTTP_CONNECTIONS, http_server_connections(worker->server));
+    metrics_set(worker->metrics, METRIC_HTTP_MALFORMED_TOTAL, counts.malformed);
+    metrics_set(worker->metrics, METRIC_HTTP_TIMEOUTS_TOTAL, counts.timeouts);
+    metrics_set(worker->metrics, METRIC_HTTP_EVICTED_TOTAL, counts.evicted);
+}
+
 bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
 {
     struct net_event events[EVENTS_A_TURN];
@@ -570,7 +597,7 @@ bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
         0) { /* all that this turn asked, together; they do not wait for the next */
         (void)gate_flush(worker->gate, worker->loop);
     }
-    metrics_set(worker->metrics, METRIC_HTTP_CONNECTIONS, http_server_connections(worker->server));
+    count_connections(worker);
     if (atomic_load_explicit(&worker->shared->draining, memory_order_relaxed)) {
         return drain(worker);
     }

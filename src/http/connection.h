@@ -87,6 +87,7 @@ struct http_server {
     bool draining;
     uint32_t open;
     uint32_t busy;
+    struct http_counts counts;
     struct timer_list timers[TIMER_COUNT];
     struct connection *connections;
     struct http_buffers buffers;
@@ -150,8 +151,9 @@ void output_flush(struct http_server *s, struct connection *c);
 /* Sends what the socket did not take before. */
 void output_writable(struct http_server *s, struct connection *c);
 void output_release(struct http_server *s, struct connection *c);
-/* The problem answer of a refused request; the connection closes after it. */
-void output_refuse(struct http_server *s, struct connection *c, enum refusal refusal);
+/* The problem answer of a refused request; the connection closes after it, and is counted. */
+void output_refuse(struct http_server *s, struct connection *c, enum refusal refusal,
+                   uint64_t *count);
 /* Head of an answer into *head. length < 0: no Content-Length. */
 void output_head(struct http_server *s, const struct connection *c, struct out *head, int status,
                  const char *content_type, const char *headers, int64_t length);

@@ -40,7 +40,7 @@ static struct http_buffer *input_borrow(struct http_server *s, bool large)
     buffer = oldest->in;
     oldest->in = NULL;
     *buffer = (struct http_buffer){.at = buffer->data, .large = large};
-    output_refuse(s, oldest, REFUSAL_TIMEOUT);
+    output_refuse(s, oldest, REFUSAL_TIMEOUT, &s->counts.evicted);
     connection_settle(s, oldest);
     return buffer;
 }
@@ -138,7 +138,7 @@ static char *input_parse(struct http_server *s, struct connection *c, char *at, 
             break;
         case HTTP_STEP_REFUSED:
             input_note_head(c, at, *len);
-            output_refuse(s, c, s->parsed.refusal);
+            output_refuse(s, c, s->parsed.refusal, &s->counts.malformed);
             break;
         case HTTP_STEP_DONE:
             at += s->parsed.consumed;
@@ -186,7 +186,7 @@ static bool input_rest(struct http_server *s, struct connection *c, const char *
     }
     input_release(s, c);
     if (more) {
-        output_refuse(s, c, REFUSAL_OVERLOADED);
+        output_refuse(s, c, REFUSAL_OVERLOADED, &s->counts.evicted);
         return true;
     }
     /* Requests behind one whose answer is owed or unsent: they go unanswered, which the close tells

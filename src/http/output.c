@@ -417,8 +417,10 @@ bool http_answer_problem(struct http_server *s, struct http_exchange exchange, e
     return true;
 }
 
-void output_refuse(struct http_server *s, struct connection *c, enum refusal refusal)
+void output_refuse(struct http_server *s, struct connection *c, enum refusal refusal,
+                   uint64_t *count)
 {
+    (*count)++;
     bool later = refusal_text(refusal)->retry == RETRY_LATER;
     c->flags &= (uint16_t)~CONNECTION_KEEP_ALIVE;
     c->flags |= CONNECTION_DROPPED;

@@ -11,7 +11,7 @@
 
 size_t http_server_bytes(const struct http_options *options)
 {
-    size_t each = sizeof(struct connection) + sizeof(uint32_t);
+    size_t each = sizeof(struct connection) + 2 * sizeof(uint32_t); /* todo and todo_next */
     return sizeof(struct http_server) + options->connections_max * each +
            http_buffers_bytes(options->small_buffers, options->large_buffers);
 }
@@ -159,7 +159,7 @@ static void expire(struct http_server *s, struct connection *c)
     }
     http_buffers_return(&s->buffers, c->in);
     c->in = NULL;
-    output_refuse(s, c, REFUSAL_TIMEOUT);
+    output_refuse(s, c, REFUSAL_TIMEOUT, &s->counts.timeouts);
     connection_settle(s, c);
 }
 
@@ -198,6 +198,11 @@ void http_server_drain(struct http_server *s)
             connection_lose(s, c);
         }
     }
+}
+
+struct http_counts http_server_counts(const struct http_server *s)
+{
+    return s->counts;
 }
 
 uint32_t http_server_connections(const struct http_server *s)

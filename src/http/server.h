@@ -117,6 +117,13 @@ void http_server_timers(struct http_server *server, int64_t now_ms, int64_t *ret
 /* Draining: stop accepting, close idle connections, answer with Connection: close from now on. */
 void http_server_drain(struct http_server *server);
 /* Open connections, and those with an exchange in progress or unsent bytes. */
+/* Connections closed by the server, since its start, by why. */
+struct http_counts {
+    uint64_t malformed; /* the request's framing */
+    uint64_t timeouts;  /* the client was too slow */
+    uint64_t evicted;   /* no buffer was left: half-read requests that had to go, and newcomers */
+};
+struct http_counts http_server_counts(const struct http_server *server);
 uint32_t http_server_connections(const struct http_server *server);
 uint32_t http_server_busy(const struct http_server *server);
 

@@ -28,6 +28,8 @@
       "connections closed for malformed framing")                                                  \
     X(COUNTER, HTTP_TIMEOUTS_TOTAL, "sluice_http_timeouts_total",                                  \
       "connections closed because the client was too slow")                                        \
+    X(COUNTER, HTTP_EVICTED_TOTAL, "sluice_http_evicted_total",                                    \
+      "connections closed because no request buffer was left")                                     \
     X(GAUGE, HTTP_CONNECTIONS, "sluice_http_connections", "open connections")                      \
     X(GAUGE, HTTP_WATCHERS, "sluice_http_watchers", "event streams and long polls held open")      \
     X(COUNTER, TOKENS_REMEMBERED_TOTAL, "sluice_tokens_remembered_total",                          \

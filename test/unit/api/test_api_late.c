@@ -155,6 +155,35 @@ static void nothing_is_told_before_it_is_durable(void **state)
     expect_status(api_world_heard(&world, reader), 200);
 }
 
+/* The ring of waits can be full: answers whose connection has gone are in it, too. */
+static void a_committed_write_without_room_to_wait_is_held_until_it_is_durable(void **state)
+{
+    (void)state;
+    struct order_id id = api_world_buy(&world, 1, LEDGER_WRITER_FREE);
+    api_world_settle(&world);
+    struct http_exchange gone = {.connection = API_CONNECTIONS - 1, .generation = 1};
+    world.worker->waits_capacity = 1;
+    world.worker->waits_head = 0;
+    assert_true(api_after_durable(world.worker, UINT64_MAX - 1, gone, NULL));
+    uint32_t shop = api_world_connect(&world);
+    api_world_send_payment(&world, shop, id, "p-1", LEDGER_WRITER_CENTS);
+    for (int i = 0; i < 4; i++) { /* committed and applied to the gate, but not flushed */
+        (void)api_world_turn(&world);
+        (void)ledger_writer_world_turn(&world.ledger_writer);
+        (void)api_world_turn(&world);
+    }
+    assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_PAID);
+    assert_non_null(world.worker->held_writes);
+    assert_string_equal(api_world_heard(&world, shop), "");
+    ledger_writer_world_flush(&world.ledger_writer);
+    (void)api_world_turn(&world);
+    assert_null(world.worker->held_writes);
+    const char *heard = api_world_heard(&world, shop);
+    expect_status(heard, 200);
+    expect_text(heard, "\"status\":\"PAID\"");
+    world.worker->waits_count = 0;
+}
+
 static void when_all_asks_are_under_way_more_are_refused(void **state)
 {
     (void)state;
@@ -537,6 +566,7 @@ int main(void)
         TEST(a_buy_whose_connection_has_gone_is_decided_all_the_same),
         TEST(nothing_is_told_before_it_is_durable),
         TEST(when_all_asks_are_under_way_more_are_refused),
+        TEST(a_committed_write_without_room_to_wait_is_held_until_it_is_durable),
         TEST(a_front_that_drains_waits_for_its_asks),
         TEST(the_loop_sleeps_no_longer_than_the_gate_says),
         TEST(a_sale_that_the_gate_has_not_heard_of_is_asked_for_again),

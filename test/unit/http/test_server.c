@@ -244,6 +244,14 @@ static void test_the_largest_body_arrives_whole(void **state)
     expect_nothing_held(f);
 }
 
+static void expect_counts(const struct fixture *f, struct http_counts expected)
+{
+    struct http_counts counts = http_server_counts(f->server);
+    assert_int_equal(counts.malformed, expected.malformed);
+    assert_int_equal(counts.timeouts, expected.timeouts);
+    assert_int_equal(counts.evicted, expected.evicted);
+}
+
 static void test_without_large_buffers_the_oldest_half_read_has_to_go(void **state)
 {
     struct fixture *f = *state;
@@ -270,6 +278,7 @@ static void test_without_small_buffers_the_oldest_half_read_has_to_go(void **sta
         send_text(f, c[i], "GET /slow HTT");
     }
     expect_status(f, c[0], 408);
+    expect_counts(f, (struct http_counts){.evicted = 1});
     assert_true(memory_net_finished(f->net, c[0]));
     for (int i = 1; i < 9; i++) {
         send_text(f, c[i], "P/1.1\r\n" H "\r\n");
@@ -466,6 +475,7 @@ static void test_a_slow_request_gets_408_however_it_drips(void **state)
     settle(f);
     struct span got = memory_net_take(f->net, c);
     assert_memory_equal(got.at, "HTTP/1.1 408 ", 13);
+    expect_counts(f, (struct http_counts){.timeouts = 1});
     assert_non_null(strstr(got.at, "Retry-After: 1\r\n"));
     assert_true(memory_net_finished(f->net, c));
     f->now_ms += HTTP_LINGER_MS;
