@@ -73,7 +73,7 @@ elseif barred ~= '0' then
     return refuse(REFUSAL_BARRED)
 end
 local left, qty, holds = item[1] - ARGV[5], ARGV[5] + 0, held + ARGV[5]
-if ended ~= '0' and ended + 0 >= BUYER_ENDED_MAX or limit ~= '0' and holds > limit + 0 then
+if ended ~= '0' and ended + 0 >= BUYER_FAILED_ATTEMPTS_MAX or limit ~= '0' and holds > limit + 0 then
     return refuse(REFUSAL_LIMIT_REACHED)
 elseif left < 0 then
     return refuse(REFUSAL_SOLD_OUT)

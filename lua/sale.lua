@@ -43,6 +43,8 @@ end
 if kind == GATE_LOAD_ITEM then
     if call('EXISTS', KEYS[4]) == 1 then
         return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
+    elseif tonumber(ARGV[12]) > STOCK_MAX then
+        return refuse(REFUSAL_BAD_REQUEST)
     elseif tonumber(left[1]) <= 0 then
         return refuse(REFUSAL_OVERLOADED)
     end

@@ -271,7 +271,7 @@ static enum refusal ticket_refusal(const struct gate_request *request, int64_t n
     if (view->available == 0 && !request->has_order) {
         return REFUSAL_SOLD_OUT;
     }
-    return request->attempt >= BUYER_ENDED_MAX ? REFUSAL_LIMIT_REACHED : REFUSAL_NONE;
+    return request->attempt >= BUYER_FAILED_ATTEMPTS_MAX ? REFUSAL_LIMIT_REACHED : REFUSAL_NONE;
 }
 
 static enum http_outcome give_ticket(struct api_request *req, const struct gate_request *request)

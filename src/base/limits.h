@@ -29,7 +29,7 @@
 
 /* Orders of one buyer for one item that ended unsold: each stays on the board, and a loop of buying
  * and cancelling must not fill it. */
-#define BUYER_ENDED_MAX 100U
+#define BUYER_FAILED_ATTEMPTS_MAX 100U
 
 /* Texts an operator gives. UTF-8 bytes. */
 #define NAME_MAX_BYTES 200

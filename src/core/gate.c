@@ -348,7 +348,7 @@ static bool id_fits(const struct gate_command *command, const struct gate_item *
 {
     if (order_id_kind(command->id) == ORDER_ONCE) {
         return item->limit == 1 && order_id_user(command->id) == command->user &&
-               order_id_attempt(command->id) == (buyer != NULL ? buyer->ended : 0);
+               order_id_attempt(command->id) == (buyer != NULL ? buyer->failed_attempts : 0);
     }
     return item->limit != 1;
 }
@@ -409,7 +409,7 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     if (buyer != NULL && buyer->barred) {
         return refuse(effects, REFUSAL_BARRED);
     }
-    if (buyer != NULL && buyer->ended >= BUYER_ENDED_MAX) {
+    if (buyer != NULL && buyer->failed_attempts >= BUYER_FAILED_ATTEMPTS_MAX) {
         return refuse(effects, REFUSAL_LIMIT_REACHED);
     }
     if (item->limit > 0 && (uint64_t)effects->held + command->qty > item->limit) {
@@ -436,7 +436,7 @@ static void buyer_lets_go(struct gate *gate, const struct gate_order *order, boo
     if (bar) {
         buyer->barred = 1;
     } else {
-        buyer->ended++;
+        buyer->failed_attempts++;
     }
 }
 
@@ -547,6 +547,9 @@ static enum verdict step_load_item(struct gate *gate, const struct gate_command 
     }
     if (gate_find_item(gate, command->item) != GATE_NONE) {
         return VERDICT_ALREADY_APPLIED;
+    }
+    if (command->amount > STOCK_MAX) {
+        return refuse(effects, REFUSAL_BAD_REQUEST);
     }
     if (pool_full(&gate->item_pool)) {
         return refuse(effects, REFUSAL_OVERLOADED);

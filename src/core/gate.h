@@ -129,7 +129,8 @@ struct gate_buyer {
     uint64_t user;
     uint32_t item_slot;
     uint32_t held;
-    uint32_t ended; /* orders that ended unsold: the attempt number of the next ORDER_ONCE id */
+    uint32_t
+        failed_attempts; /* orders that ended unsold: the attempt number of the next ORDER_ONCE id */
     uint32_t barred;
     uint32_t next_hash;
     uint32_t next_item;

@@ -131,7 +131,7 @@ static void ask_ticket(const struct embedded_gate *engine, struct gate_request *
     const struct gate_buyer *buyer = gate_find_buyer(gate, slot, request->user);
     if (buyer != NULL) {
         request->held = buyer->held;
-        request->attempt = buyer->ended;
+        request->attempt = buyer->failed_attempts;
         request->barred = buyer->barred != 0;
     }
     if (gate->items[slot].limit == 1 && request->attempt <= ORDER_ATTEMPT_MAX) {

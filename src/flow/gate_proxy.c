@@ -46,7 +46,7 @@ uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale)
 static struct order_id memory_id(const struct gate_request *request)
 {
     return request->kind == GATE_REQUEST_TICKET
-               ? order_id_once(request->item, request->user, BUYER_ENDED_MAX + 1)
+               ? order_id_once(request->item, request->user, BUYER_FAILED_ATTEMPTS_MAX + 1)
                : request->id;
 }
 

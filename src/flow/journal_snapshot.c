@@ -46,7 +46,7 @@ enum {
 #define SALE_FIELDS                                                                                \
     W64(id) W64(starts_at_ms) W64(ends_at_ms) W32(bar_unpaid) W8(state) W8(forgetting)
 #define ITEM_FIELDS W64(id) W64(total) W64(available) W64(locked) W64(sold) W64(version) W32(limit)
-#define BUYER_FIELDS W64(user) W32(held) W32(ended) W32(barred)
+#define BUYER_FIELDS W64(user) W32(held) W32(failed_attempts) W32(barred)
 #define ORDER_FIELDS                                                                               \
     W64(id.hi)                                                                                     \
     W64(id.lo)                                                                                     \

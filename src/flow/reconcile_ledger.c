@@ -266,9 +266,10 @@ static void compare_buyers(struct reconcile *reconcile, const struct segment_sna
             query.after = row->user;
             known += buyer != NULL;
             reconcile->result.buyers++;
-            if (buyer != NULL ? row->held != buyer->held || row->ended != buyer->ended ||
-                                    row->barred != buyer->barred
-                              : row->held != 0) {
+            if (buyer != NULL
+                    ? row->held != buyer->held || row->failed_attempts != buyer->failed_attempts ||
+                          row->barred != buyer->barred
+                    : row->held != 0) {
                 reconcile_found(reconcile,
                                 (struct difference){.kind = DIFFERENCE_BUYER,
                                                     .segment = snapshot->segment,

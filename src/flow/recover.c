@@ -342,7 +342,7 @@ static void fill_gate(struct recover *recover, struct job *job,
                                        .item = buyer->item,
                                        .user = buyer->user,
                                        .held = buyer->held,
-                                       .ended = buyer->ended,
+                                       .failed_attempts = buyer->failed_attempts,
                                        .barred = buyer->barred});
     }
     for (size_t i = 0; i < snapshot->orders_count && !job->failed; i++) {

@@ -378,7 +378,7 @@ static int count_buyers(struct segment_snapshot *snapshot)
         snapshot->buyers[i] = (struct segment_snapshot_buyer){.item = order->item,
                                                               .user = order->user,
                                                               .held = alive ? order->qty : 0,
-                                                              .ended = !alive && !bars,
+                                                              .failed_attempts = !alive && !bars,
                                                               .barred = bars};
     }
     qsort(snapshot->buyers, snapshot->orders_count, sizeof(*snapshot->buyers), compare_buyers);
@@ -390,7 +390,7 @@ static int count_buyers(struct segment_snapshot *snapshot)
             continue;
         }
         snapshot->buyers[last].held += next->held;
-        snapshot->buyers[last].ended += next->ended;
+        snapshot->buyers[last].failed_attempts += next->failed_attempts;
         snapshot->buyers[last].barred |= next->barred;
     }
     snapshot->buyers_count = last + 1;

@@ -50,7 +50,7 @@ struct segment_snapshot_buyer {
     uint64_t item;
     uint64_t user;
     uint32_t held;
-    uint32_t ended;
+    uint32_t failed_attempts;
     bool barred;
 };
 

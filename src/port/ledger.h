@@ -297,7 +297,7 @@ struct buyer_row {
     uint64_t item;
     uint64_t user;
     uint32_t held; /* units in LOCKED and PAID orders */
-    uint32_t ended;
+    uint32_t failed_attempts;
     bool barred;
 };
 

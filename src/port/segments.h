@@ -90,22 +90,22 @@ struct segment_state {
 enum segment_step_kind { STEP_BEGIN, STEP_SALE, STEP_ITEM, STEP_BUYER, STEP_ORDER, STEP_OPEN };
 struct segment_step {
     enum segment_step_kind kind;
-    uint64_t event;            /* BEGIN: applied, as what follows shows it */
-    int64_t highest_ms;        /* BEGIN */
-    struct gate_sizes sizes;   /* BEGIN */
-    uint64_t sale;             /* SALE, ITEM */
-    int64_t starts_at_ms;      /* SALE */
-    int64_t ends_at_ms;        /* SALE */
-    enum sale_state state;     /* SALE */
-    bool bar_unpaid;           /* SALE */
-    uint64_t item;             /* ITEM, BUYER, ORDER */
-    uint64_t total, available; /* ITEM */
-    uint64_t locked, sold;     /* ITEM */
-    uint32_t limit;            /* ITEM */
-    uint64_t user;             /* BUYER */
-    uint32_t held, ended;      /* BUYER */
-    bool barred;               /* BUYER */
-    struct order_view order;   /* ORDER */
+    uint64_t event;                 /* BEGIN: applied, as what follows shows it */
+    int64_t highest_ms;             /* BEGIN */
+    struct gate_sizes sizes;        /* BEGIN */
+    uint64_t sale;                  /* SALE, ITEM */
+    int64_t starts_at_ms;           /* SALE */
+    int64_t ends_at_ms;             /* SALE */
+    enum sale_state state;          /* SALE */
+    bool bar_unpaid;                /* SALE */
+    uint64_t item;                  /* ITEM, BUYER, ORDER */
+    uint64_t total, available;      /* ITEM */
+    uint64_t locked, sold;          /* ITEM */
+    uint32_t limit;                 /* ITEM */
+    uint64_t user;                  /* BUYER */
+    uint32_t held, failed_attempts; /* BUYER */
+    bool barred;                    /* BUYER */
+    struct order_view order;        /* ORDER */
 };
 
 /* A decision on its way: what the outbox holds of it. */

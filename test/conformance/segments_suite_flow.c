@@ -260,6 +260,11 @@ void suite_fronts_hear_what_happens(void **state)
     suite_apply_done(load);
     assert_int_equal(2, hear(NEWS_SALE)->sale);
     heard_count = 0;
+    load = suite_event(GATE_LOAD_ITEM, suite_fresh(22, 1));
+    load.command.sale = 2;
+    load.command.amount = STOCK_MAX + 1;
+    assert_int_equal(SEGMENT_DONE, suite_apply(&load));
+    assert_int_equal(VERDICT_REFUSED, load.verdict);
     load = suite_event(GATE_LOAD_ITEM, suite_fresh(21, 1));
     load.command.sale = 2;
     suite_apply_done(load);

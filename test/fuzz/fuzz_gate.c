@@ -58,7 +58,7 @@ static void draw_reserve(struct fuzz_input *in, struct gate_command *c)
     c->ticket_expires_ms = (uint64_t)now_ms + (how % 8);
     const struct model_item *item = item_of(c->item);
     const struct model_buyer *buyer = buyer_of(c->item, c->user);
-    uint32_t attempt = buyer != NULL ? (uint32_t)buyer->ended : 0;
+    uint32_t attempt = buyer != NULL ? (uint32_t)buyer->failed_attempts : 0;
     bool once = item != NULL && item->limit == 1;
     switch (fuzz_below(in, 16)) {
     case 0:

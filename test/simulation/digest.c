@@ -44,7 +44,7 @@ uint64_t gate_digest(const struct gate *gate)
         for (uint32_t link = item->buyers; link != 0;) {
             const struct gate_buyer *buyer = &gate->buyers[link - 1];
             uint64_t hash = mix(mix(4, buyer->user), item->id);
-            sum += mix(mix(mix(hash, buyer->held), buyer->ended), buyer->barred);
+            sum += mix(mix(mix(hash, buyer->held), buyer->failed_attempts), buyer->barred);
             link = buyer->next_item;
         }
     }

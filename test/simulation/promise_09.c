@@ -119,7 +119,7 @@ static uint64_t may_hold(const struct ref_order *order, uint64_t since)
 static bool was_at_limit(const struct case_of *c)
 {
     uint64_t held = 0;
-    if (c->buyer->ended >= BUYER_ENDED_MAX) {
+    if (c->buyer->failed_attempts >= BUYER_FAILED_ATTEMPTS_MAX) {
         return true;
     }
     if (c->request->call != CALL_BUY || c->item->limit == 0) {

@@ -131,7 +131,7 @@ static void apply_end(struct referee *r, struct ref_order *order, enum ledger_ev
     if (kind == EVENT_ORDER_EXPIRED && order->item->sale->bar_unpaid) {
         buyer->barred = true;
     } else {
-        buyer->ended++;
+        buyer->failed_attempts++;
     }
 }
 
@@ -319,16 +319,17 @@ static void compare_buyer(struct referee *r, const struct ref_buyer *buyer)
     const struct gate_buyer *at_gate =
         slot == GATE_NONE ? NULL : gate_find_buyer(gate, slot, buyer->pair.a);
     uint64_t held = at_gate != NULL ? at_gate->held : 0;
-    uint32_t ended = at_gate != NULL ? at_gate->ended : 0;
+    uint32_t failed_attempts = at_gate != NULL ? at_gate->failed_attempts : 0;
     bool barred = at_gate != NULL && at_gate->barred != 0;
-    if (held != buyer->held || ended != buyer->ended || barred != buyer->barred) {
+    if (held != buyer->held || failed_attempts != buyer->failed_attempts ||
+        barred != buyer->barred) {
         sim_broken(
             r->sim, 5,
             "user %llu holds %llu of item %llu in the gate (%u ended, barred %d); his orders "
             "say %llu (%u ended, barred %d)",
             (unsigned long long)buyer->pair.a, (unsigned long long)held,
-            (unsigned long long)item->pair.a, ended, barred, (unsigned long long)buyer->held,
-            buyer->ended, buyer->barred);
+            (unsigned long long)item->pair.a, failed_attempts, barred,
+            (unsigned long long)buyer->held, buyer->failed_attempts, buyer->barred);
     }
 }
 
@@ -467,7 +468,7 @@ static void forget_gate(struct referee *r)
     for (uint32_t i = 0; i < r->buyers.count; i++) {
         struct ref_buyer *buyer = r->buyers.entries[i];
         buyer->held = 0;
-        buyer->ended = 0;
+        buyer->failed_attempts = 0;
         buyer->barred = false;
     }
     for (uint32_t i = 0; i < r->items.count; i++) {

@@ -122,7 +122,7 @@ struct ref_buyer {
     uint64_t alive;           /* truth: units in LOCKED and PAID orders */
     uint64_t told;            /* units told of whose orders are not in the truth yet */
     uint64_t held;            /* gate */
-    uint32_t ended;
+    uint32_t failed_attempts;
     bool barred;
 };
 

@@ -172,7 +172,7 @@ struct order_id world_id(struct world *w, uint64_t item, uint64_t user)
     }
     const struct gate_buyer *buyer =
         gate_find_buyer(&w->gate, gate_find_item(&w->gate, item), user);
-    return order_id_once(item, user, buyer != NULL ? buyer->ended : 0);
+    return order_id_once(item, user, buyer != NULL ? buyer->failed_attempts : 0);
 }
 
 /* ---- the server ---- */

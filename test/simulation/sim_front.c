@@ -38,7 +38,7 @@ static void answer_item(const struct gate *gate, struct gate_request *gate_reque
     const struct gate_buyer *buyer = gate_find_buyer(gate, slot, gate_request->user);
     if (buyer != NULL) {
         gate_request->held = buyer->held;
-        gate_request->attempt = buyer->ended;
+        gate_request->attempt = buyer->failed_attempts;
         gate_request->barred = buyer->barred != 0;
     }
     if (gate->items[slot].limit == 1 && gate_request->attempt <= ORDER_ATTEMPT_MAX) {

@@ -225,7 +225,7 @@ static bool note_failed(struct gate *gate, const struct gate_command *command,
         there != NULL
             ? (uint32_t)(there - gate->buyers)
             : gate_add_buyer(gate, &(struct gate_buyer){.user = command->user, .item_slot = item});
-    gate->buyers[slot].ended++;
+    gate->buyers[slot].failed_attempts++;
     slot = gate_add_order(gate, &(struct gate_order){.id = command->id,
                                                      .user = command->user,
                                                      .item_slot = item,
@@ -365,7 +365,7 @@ static void fill_buyer(struct gate *gate, uint32_t item, const struct segment_st
     }
     struct gate_buyer *buyer = &gate->buyers[there - gate->buyers];
     buyer->held = step->held;
-    buyer->ended = step->ended;
+    buyer->failed_attempts = step->failed_attempts;
     buyer->barred = step->barred;
 }
 

@@ -123,7 +123,7 @@ static int take_buyers(struct maria *s, struct ledger_query *q, uint64_t item, b
         q->buyers[q->count++] = (struct buyer_row){.item = item,
                                                    .user = (uint64_t)cell_int(row, 0),
                                                    .held = (uint32_t)cell_int(row, 1),
-                                                   .ended = (uint32_t)cell_int(row, 2),
+                                                   .failed_attempts = (uint32_t)cell_int(row, 2),
                                                    .barred = cell_int(row, 3) != 0};
         err = maria_next(s, row);
     }

@@ -411,7 +411,7 @@ void codec_row(struct redis_words *words, const struct segment_step *step)
         out_char(&out, 'b');
         row_numbers(&out,
                     (uint64_t[]){step->user % REDIS_BUCKETS, step->item, step->user, step->held,
-                                 step->ended, step->barred},
+                                 step->failed_attempts, step->barred},
                     6);
         break;
     case STEP_ORDER:

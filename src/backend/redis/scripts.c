@@ -27,7 +27,7 @@ static const struct {
                      REFUSALS(X) ORDER_STATES(X) SALE_STATES(X) GATE_COMMANDS(X)
 #undef X
                          NAME(GATE_REQUEST_BUY) NAME(GATE_REQUEST_TICKET) NAME(GATE_REQUEST_ORDER)
-                             NAME(GATE_REQUEST_ITEM) NAME(STOCK_MAX) NAME(BUYER_ENDED_MAX)
+                             NAME(GATE_REQUEST_ITEM) NAME(STOCK_MAX) NAME(BUYER_FAILED_ATTEMPTS_MAX)
                                  NAME(UINT32_MAX) NAME(REDIS_BUCKETS) NAME(SEGMENT_CLOCK_OFF_MS)};
 
 static bool is_name(char c)

@@ -601,7 +601,7 @@ static void test_what_a_buyer_has_behind_him(void **state)
     assert_int_equal(row.item, ITEM);
     assert_int_equal(row.user, 5);
     assert_int_equal(row.held, 2 + 3 + 4);
-    assert_int_equal(row.ended, 2);
+    assert_int_equal(row.failed_attempts, 2);
     assert_false(row.barred);
 }
 

@@ -253,7 +253,7 @@ static void compare_buyers(struct twins *t, int32_t segment)
             assert_int_equal(rows[0][i].item, rows[1][i].item);
             assert_int_equal(rows[0][i].user, rows[1][i].user);
             assert_int_equal(rows[0][i].held, rows[1][i].held);
-            assert_int_equal(rows[0][i].ended, rows[1][i].ended);
+            assert_int_equal(rows[0][i].failed_attempts, rows[1][i].failed_attempts);
             assert_int_equal(rows[0][i].barred, rows[1][i].barred);
             a.after_item = rows[0][i].item;
             a.after = rows[0][i].user;

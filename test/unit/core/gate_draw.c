@@ -70,7 +70,7 @@ static void draw_reserve(struct gate_command *c)
     const struct model_item *item = item_of(c->item);
     const struct model_buyer *buyer = buyer_of(c->item, c->user);
     bool once = item != NULL && item->limit == 1;
-    uint32_t attempt = buyer != NULL ? (uint32_t)buyer->ended : 0;
+    uint32_t attempt = buyer != NULL ? (uint32_t)buyer->failed_attempts : 0;
     switch (draw(40)) {
     case 0: /* the wrong kind of id */
         once = !once;
@@ -111,6 +111,9 @@ static void draw_sale_command(struct gate_command *c)
     c->sale = draw_id(SALES);
     c->item = c->kind == GATE_LOAD_ITEM ? draw_id(ITEMS) : 0;
     c->amount = c->kind == GATE_LOAD_ITEM ? draw(30) : 0;
+    if (c->kind == GATE_LOAD_ITEM && draw(40) == 0) {
+        c->amount = STOCK_MAX + draw(2);
+    }
     c->limit = c->kind == GATE_LOAD_ITEM ? limits[draw(5)] : 0;
     if (c->kind == GATE_LOAD_SALE || c->kind == GATE_OPEN) {
         c->starts_at_ms = (uint64_t)now_ms + draw(20) - draw(20);

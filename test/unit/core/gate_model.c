@@ -78,7 +78,8 @@ static bool model_id_fits(const struct gate_command *c, const struct model_item 
         return item->limit != 1 && !once;
     }
     return order_id_equal(
-        c->id, order_id_once(c->item, c->user, buyer != NULL ? (uint32_t)buyer->ended : 0));
+        c->id,
+        order_id_once(c->item, c->user, buyer != NULL ? (uint32_t)buyer->failed_attempts : 0));
 }
 
 /* The refusal of a new order, in the order of the public contract. */
@@ -100,7 +101,7 @@ static enum refusal model_reserve_refusal(const struct gate_command *c,
     if (buyer != NULL && buyer->barred) {
         return REFUSAL_BARRED;
     }
-    bool too_often = buyer != NULL && buyer->ended >= BUYER_ENDED_MAX;
+    bool too_often = buyer != NULL && buyer->failed_attempts >= BUYER_FAILED_ATTEMPTS_MAX;
     if (too_often || (item->limit != 0 && held + c->qty > item->limit)) {
         return REFUSAL_LIMIT_REACHED;
     }
@@ -191,7 +192,7 @@ static struct answer model_move(const struct gate_command *c, enum order_state f
     if (to == ORDER_EXPIRED && sale_of(item->sale)->bars) {
         buyer->barred = true;
     } else {
-        buyer->ended++;
+        buyer->failed_attempts++;
     }
     return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, order};
 }
@@ -241,6 +242,9 @@ static struct answer model_load(const struct gate_command *c)
     }
     if (item_of(c->item) != NULL) {
         return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
+    }
+    if (c->amount > STOCK_MAX) {
+        return no(REFUSAL_BAD_REQUEST, 0);
     }
     if (model.items_count == model.sizes.items) {
         return no(REFUSAL_OVERLOADED, 0);
@@ -449,7 +453,8 @@ void model_compare(const struct gate *gate)
         const struct model_buyer *buyer = &model.buyers[i];
         const struct gate_buyer *found =
             gate_find_buyer(gate, gate_find_item(gate, buyer->item), buyer->user);
-        CHECK(found != NULL && found->held == buyer->held && found->ended == buyer->ended);
+        CHECK(found != NULL && found->held == buyer->held &&
+              found->failed_attempts == buyer->failed_attempts);
         CHECK((found->barred != 0) == buyer->barred);
     }
     for (size_t i = 0; i < model.orders_count; i++) {

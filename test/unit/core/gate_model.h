@@ -29,7 +29,7 @@ struct model_buyer {
     uint64_t item;
     uint64_t user;
     uint64_t held;
-    uint64_t ended;
+    uint64_t failed_attempts;
     bool barred;
 };
 

@@ -166,13 +166,13 @@ static void a_sale_opened_for_later_is_too_early(void **state)
 static void orders_that_end_unsold_are_counted_and_then_enough(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < BUYER_ENDED_MAX; i++) {
+    for (uint32_t i = 0; i < BUYER_FAILED_ATTEMPTS_MAX; i++) {
         struct order_id id = order_id_once(ONCE, 7, i);
         done(buy(id, 7, 1));
         done(of_order(GATE_CONFIRM, id));
         done(of_order(GATE_CANCEL, id));
     }
-    refused(buy(order_id_once(ONCE, 7, BUYER_ENDED_MAX), 7, 1), REFUSAL_LIMIT_REACHED);
+    refused(buy(order_id_once(ONCE, 7, BUYER_FAILED_ATTEMPTS_MAX), 7, 1), REFUSAL_LIMIT_REACHED);
     done(buy(order_id_once(ONCE, 8, 0), 8, 1));
 }
 
@@ -229,6 +229,12 @@ static void stock_has_a_bound(void **state)
     assert_int_equal(effects.available, STOCK_MAX);
     restock.item = 99;
     refused(restock, REFUSAL_NO_SUCH_ITEM);
+    struct gate_command load = {
+        .kind = GATE_LOAD_ITEM, .sale = SALE, .item = 98, .amount = STOCK_MAX + 1};
+    refused(load, REFUSAL_BAD_REQUEST);
+    load.amount = STOCK_MAX;
+    done(load);
+    assert_int_equal(effects.available, STOCK_MAX);
 }
 
 static void loading_again_changes_nothing(void **state)

@@ -151,7 +151,7 @@ static void who_lets_go_too_often_is_at_his_limit(void **state)
     c = (struct gate_command){
         .kind = GATE_LOAD_ITEM, .sale = 1, .item = 1, .amount = 9, .limit = 3, .event = ++event};
     assert_int_equal(pair_step(c), VERDICT_DONE);
-    for (uint32_t i = 0; i <= BUYER_ENDED_MAX; i++) {
+    for (uint32_t i = 0; i <= BUYER_FAILED_ATTEMPTS_MAX; i++) {
         struct order_id id = order_id_fresh(1, 1, i);
         c = (struct gate_command){.kind = GATE_RESERVE,
                                   .now_ms = 5,
@@ -160,7 +160,7 @@ static void who_lets_go_too_often_is_at_his_limit(void **state)
                                   .item = 1,
                                   .qty = 1,
                                   .ticket_expires_ms = 99};
-        bool may = i < BUYER_ENDED_MAX;
+        bool may = i < BUYER_FAILED_ATTEMPTS_MAX;
         assert_int_equal(pair_step(c), may ? VERDICT_DONE : VERDICT_REFUSED);
         c = (struct gate_command){.kind = GATE_CONFIRM, .id = id, .item = 1, .event = ++event};
         assert_int_equal(pair_step(c), may ? VERDICT_DONE : VERDICT_REFUSED);

@@ -40,7 +40,8 @@ static bool same_buyers(const struct gate *a, uint32_t item_a, const struct gate
     for (uint32_t link = a->items[item_a].buyers; link != 0; link = a->buyers[link - 1].next_item) {
         const struct gate_buyer *x = &a->buyers[link - 1];
         const struct gate_buyer *y = gate_find_buyer(b, item_b, x->user);
-        if (y == NULL || x->held != y->held || x->ended != y->ended || x->barred != y->barred) {
+        if (y == NULL || x->held != y->held || x->failed_attempts != y->failed_attempts ||
+            x->barred != y->barred) {
             return false;
         }
     }

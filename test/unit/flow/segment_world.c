@@ -544,7 +544,8 @@ static void agree_on_buyers(const struct segment_world *world, uint32_t segment)
     for (uint32_t i = 0; i < query.count; i++) {
         const struct gate_buyer *buyer =
             gate_find_buyer(gate, gate_find_item(gate, rows[i].item), rows[i].user);
-        CHECK(buyer != NULL && buyer->held == rows[i].held && buyer->ended == rows[i].ended &&
+        CHECK(buyer != NULL && buyer->held == rows[i].held &&
+              buyer->failed_attempts == rows[i].failed_attempts &&
               (buyer->barred != 0) == rows[i].barred);
     }
     CHECK(gate->buyer_pool.used == query.count);

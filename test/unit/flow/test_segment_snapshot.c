@@ -162,7 +162,7 @@ static void check_buyers(const struct segment_snapshot *snapshot)
     uint64_t over = 0;
     for (size_t i = 0; i < snapshot->buyers_count; i++) {
         held += snapshot->buyers[i].held;
-        ended += snapshot->buyers[i].ended;
+        ended += snapshot->buyers[i].failed_attempts;
         CHECK(i == 0 || snapshot->buyers[i - 1].item < snapshot->buyers[i].item ||
               snapshot->buyers[i - 1].user < snapshot->buyers[i].user);
     }

@@ -95,7 +95,7 @@ static void mirror_buyers(struct gate *gate, uint64_t item, const redisReply *ha
     for (size_t i = 0; i + 1 < hash->elements; i += 2) {
         struct gate_buyer buyer = {.user = strtoull(hash->element[i]->str, NULL, 10),
                                    .item_slot = gate_find_item(gate, item)};
-        CHECK(sscanf(hash->element[i + 1]->str, "%u %u %u", &buyer.held, &buyer.ended,
+        CHECK(sscanf(hash->element[i + 1]->str, "%u %u %u", &buyer.held, &buyer.failed_attempts,
                      &buyer.barred) == 3);
         (void)gate_add_buyer(gate, &buyer);
     }
@@ -214,12 +214,13 @@ static void compare_views(struct world *world)
             .kind = GATE_REQUEST_TICKET, .user = buyer->user, .item = buyer->item};
         world_ask(world, &request);
         CHECK(request.refusal == REFUSAL_NONE && request.held == buyer->held);
-        CHECK(request.attempt == buyer->ended && request.barred == buyer->barred);
+        CHECK(request.attempt == buyer->failed_attempts && request.barred == buyer->barred);
         CHECK(request.view.item == item->id && request.view.sale == item->sale);
         CHECK(request.view.available == item->available && request.view.total == item->total);
         CHECK(request.view.version == item->version);
-        bool has = item->limit == 1 && order_of(order_id_once(buyer->item, buyer->user,
-                                                              (uint32_t)buyer->ended)) != NULL;
+        bool has =
+            item->limit == 1 && order_of(order_id_once(buyer->item, buyer->user,
+                                                       (uint32_t)buyer->failed_attempts)) != NULL;
         CHECK(request.has_order == has);
     }
     if (model.orders_count > 0) {
