@@ -1,15 +1,16 @@
 /*
- * The front: one per loop. It turns requests into asks of the gate, ops of the ledger writer and queries
- * of the ledger reader, and their outcomes into answers. Handlers are one file per family of calls; the
- * routes are one table (routes.c).
+ * The API of one event loop. It turns HTTP requests into requests to the gate, writes for the ledger
+ * writer and queries for the ledger reader, and their outcomes into answers. Each family of calls is
+ * one file of handlers; routes.c is the table of all calls.
  *
- * A handler gets a struct asking (who, what, where) and either answers with the front_* functions
- * and returns HTTP_ANSWERED, or arranges for a later answer and returns HTTP_PENDING:
- *   api_gate_request(ask)     when the gate has answered, which may be at once
- *   api_after_durable(lsn)   when an LSN is durable
- *   api_write_post(op)    when the ledger writer has committed an op (and it is durable at the gate)
- *   api_query(query) when the ledger reader has read
- * A connection that goes away in between is simply not answered; what was committed stays so.
+ * A handler gets a struct api_request. It either answers with the api_* functions below and returns
+ * HTTP_ANSWERED, or arranges a later answer and returns HTTP_PENDING:
+ *   api_gate_request()    answers when the gate has, which may be at once
+ *   api_after_durable()   answers when an LSN is durable
+ *   api_write_post()      answers when the ledger has committed a write and the gate's record of it is
+ *                         durable
+ *   api_query_post()      answers when the ledger has been read
+ * If the connection closes meanwhile, nothing is sent. What was committed stays committed.
  *
  * Everything runs on the loop's thread.
  */
@@ -52,10 +53,10 @@ struct api_settings {
 
 struct page_cache;
 
-/* What all fronts share; made by app, outlives them. */
+/* What all workers of the process share. app makes it, and it outlives them. */
 struct api_shared {
     struct embedded_gate *engine;
-    struct gate_port *gate; /* whom the fronts ask; NULL: the engine's own */
+    struct gate_port *gate; /* what the workers ask; NULL: the embedded gate */
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;
     struct reconciler *reconciler;         /* NULL: nobody reconciles here */
@@ -75,7 +76,7 @@ struct api_shared {
     _Atomic bool cut_off;            /* drained long enough: loops end at once */
     _Atomic uint32_t fresh_sequence; /* of ORDER_FRESH ids; starts at random */
     bool demo;
-    bool health_only;           /* a process that is no front: nothing else is served */
+    bool health_only;           /* a process without the role front: nothing else is served */
     bool private_health;        /* /metrics, /livez and /readyz are served by the last loop alone */
     uint32_t tokens_remembered; /* per loop */
     uint32_t loops;
@@ -119,12 +120,12 @@ struct route {
 extern const struct route routes[];
 extern const size_t routes_count;
 
-/* What a front gives its handlers. */
+/* What a worker gives its handlers. */
 struct api_shared *api_shared(struct api_worker *worker);
 struct api_settings *api_settings(struct api_worker *worker);
 struct http_server *api_server(struct api_worker *worker);
 uint32_t api_loop(const struct api_worker *worker);
-/* Scratch for an answer's body, one per front; whole again with each call. At least
+/* Scratch for an answer's body, one per worker; whole again with each call. At least
  * API_SCRATCH_BYTES. */
 #define API_SCRATCH_BYTES HTTP_ANSWER_MAX
 struct out api_scratch(struct api_worker *worker);
@@ -245,6 +246,9 @@ static inline bool api_gate_request_blind(const struct api_gate_request *request
 }
 /* The numbers of an item, at once; false: the gate does not know it. */
 bool api_item(struct api_worker *worker, uint64_t item, struct item_view *ret_view);
+/* The same for a caller that holds the catalog's lock. A thread that waits to write the catalog keeps
+ * new readers out, so a second lock of the same thread would never be granted. */
+bool api_item_locked(struct api_worker *worker, uint64_t item, struct item_view *ret_view);
 
 /* Live streams (item events, the dashboard): see watch.h. */
 

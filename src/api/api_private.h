@@ -1,5 +1,5 @@
 /*
- * The inside of a front, shared by front.c, gate_requests.c, watch.c and the two hot families of calls.
+ * The inside of a worker, shared by api_worker.c, gate_requests.c, watch.c, buyer.c and orders.c.
  * Handlers of other families see api.h only.
  */
 #ifndef SLUICE_API_API_PRIVATE_H
@@ -65,7 +65,7 @@ struct tally_known {
     int64_t at_ms;
 };
 
-#define WHEEL_SEGMENT_TABLE 1024
+#define WHEEL_SLOTS 1024
 #define WHEEL_STEP_MS 32
 
 struct api_worker {
@@ -93,7 +93,7 @@ struct api_worker {
     uint32_t slots_count;
     uint32_t *keys; /* buckets of watched orders */
     uint32_t keys_mask;
-    uint32_t wheel[WHEEL_SEGMENT_TABLE];
+    uint32_t wheel[WHEEL_SLOTS];
     int64_t wheel_ms; /* everything before this was run */
     uint32_t watchers;
     uint32_t items_first; /* streams of items and of the dashboard */

@@ -491,9 +491,8 @@ static void finished(void *context, struct http_exchange exchange)
     watch_finished(context, exchange);
 }
 
-static void gone(void *context, struct http_exchange exchange, uint64_t tag)
+static void gone(void *context, struct http_exchange exchange)
 {
-    (void)tag;
     watch_gone(context, exchange);
 }
 

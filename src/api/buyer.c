@@ -32,7 +32,7 @@ static bool put_item(struct api_worker *worker, struct out *out, const struct sa
                      const struct item_row *item, int64_t now_ms)
 {
     struct item_view view;
-    if (!api_item(worker, item->id, &view)) {
+    if (!api_item_locked(worker, item->id, &view)) {
         return false;
     }
     json_item(out, sale, item, &view, now_ms);

@@ -6,7 +6,7 @@
  * gate on another machine the ask stays where it is until gate_collect brings it back: it is the
  * gate's meanwhile, whatever becomes of the connection.
  *
- * What stays true: an ask is put back exactly once, after it came back; a front ends only when all
+ * What stays true: a request is put back exactly once, after it came back; a worker ends only when all
  * have (draining waits for them).
  */
 #include <sys/mman.h>
@@ -112,13 +112,27 @@ bool gate_requests_collect(struct api_worker *worker)
     return any;
 }
 
-bool api_item(struct api_worker *worker, uint64_t item, struct item_view *ret_view)
+static bool look_up_item(struct api_worker *worker, uint64_t item, bool catalog_locked,
+                         struct item_view *ret_view)
 {
-    struct gate_request request = {.kind = GATE_REQUEST_ITEM, .loop = worker->loop, .item = item};
+    struct gate_request request = {.kind = GATE_REQUEST_ITEM,
+                                   .loop = worker->loop,
+                                   .item = item,
+                                   .catalog_locked = catalog_locked};
     CHECK(gate_submit(worker->gate, &request) == GATE_ANSWERED);
     if (request.refusal != REFUSAL_NONE) {
         return false;
     }
     *ret_view = request.view;
     return true;
+}
+
+bool api_item(struct api_worker *worker, uint64_t item, struct item_view *ret_view)
+{
+    return look_up_item(worker, item, false, ret_view);
+}
+
+bool api_item_locked(struct api_worker *worker, uint64_t item, struct item_view *ret_view)
+{
+    return look_up_item(worker, item, true, ret_view);
 }

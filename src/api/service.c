@@ -235,7 +235,7 @@ static void put_live_item(struct api_worker *worker, struct out *out, const stru
                           int64_t now_ms)
 {
     struct item_view view;
-    if (!api_item(worker, item->id, &view)) {
+    if (!api_item_locked(worker, item->id, &view)) {
         return;
     }
     if (out->at[out->len - 1] != '[') {

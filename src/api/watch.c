@@ -53,9 +53,9 @@ static void key_unlink(struct api_worker *worker, uint32_t connection)
 static void wheel_link(struct api_worker *worker, uint32_t connection, int64_t due_ms)
 {
     struct slot *slot = &worker->slots[connection];
-    int64_t last = worker->wheel_ms + (int64_t)(WHEEL_SEGMENT_TABLE - 1) * WHEEL_STEP_MS;
+    int64_t last = worker->wheel_ms + (int64_t)(WHEEL_SLOTS - 1) * WHEEL_STEP_MS;
     int64_t at = due_ms < worker->wheel_ms ? worker->wheel_ms : due_ms > last ? last : due_ms;
-    uint32_t place = (uint32_t)(at / WHEEL_STEP_MS) % WHEEL_SEGMENT_TABLE;
+    uint32_t place = (uint32_t)(at / WHEEL_STEP_MS) % WHEEL_SLOTS;
     slot->wake_ms = due_ms;
     slot->wheel_place = place;
     slot->wheel_previous = 0;
@@ -142,7 +142,6 @@ static struct slot *watch_add(struct api_worker *worker, struct http_exchange ex
     }
     worker->watchers++;
     metrics_add(worker->metrics, METRIC_HTTP_WATCHERS, 1);
-    http_tag(worker->server, exchange, 1);
     return slot;
 }
 
@@ -603,7 +602,7 @@ static void fire(struct api_worker *worker, uint32_t connection)
 static void run_wheel(struct api_worker *worker)
 {
     while (worker->wheel_ms + WHEEL_STEP_MS <= worker->now_ms) {
-        uint32_t place = (uint32_t)(worker->wheel_ms / WHEEL_STEP_MS) % WHEEL_SEGMENT_TABLE;
+        uint32_t place = (uint32_t)(worker->wheel_ms / WHEEL_STEP_MS) % WHEEL_SLOTS;
         worker->wheel_ms += WHEEL_STEP_MS;
         uint32_t link = worker->wheel[place];
         while (link != 0) {

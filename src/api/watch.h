@@ -39,7 +39,7 @@ void watch_lost(struct api_worker *worker, struct http_exchange exchange);
 void watch_finished(struct api_worker *worker, struct http_exchange exchange);
 /* A quarter of the connections is kept for requests that end by themselves. */
 bool watch_full(const struct api_worker *worker);
-/* Timers and streams. When to come back at the latest; front->now_ms for "at once". */
+/* Timers and streams. When to come back at the latest; worker->now_ms for "at once". */
 int64_t watch_tick(struct api_worker *worker);
 /* Draining: long polls are answered, streams end. */
 void watch_drain(struct api_worker *worker);

@@ -6,17 +6,17 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* Tickets, and buyers who have none, that a loop remembers to have met "sold out": 1.5 MiB. A power of
- * two. */
+/* Tickets that met "sold out", and buyers without an order, that each loop
+ * remembers: 1.5 MiB. A power of two. */
 #define REFUSED_MAX 65536U
 
-/* How long an ask waits for a reading of the sales, and how many of a loop wait at once: who makes
- * ids up must not use up the loop's asks. */
+/* How long a request waits for a reading of the sales, and how many requests of a loop may wait at
+ * once. Clients that make up ids must not use up the loop's requests. */
 #define READING_US 2000000
 #define READING_MAX 256U
 
-/* A ticket that was refused while its item was sold out, or a buyer who has no order of it, and how
- * often it had been refilled. */
+/* A ticket that was refused while its item was sold out, or a buyer without an order of the item,
+ * and the item's refill count at that time. */
 struct refused {
     struct order_id id;
     uint64_t refills;
@@ -31,8 +31,8 @@ struct gate_proxy {
     struct spool *spool;
     struct gate_proxy_options options;
     struct refused *refused;                 /* REFUSED_MAX for each loop */
-    struct gate_request *waiting[LOOPS_MAX]; /* for a refill or a reading, to be asked again */
-    uint32_t readers[LOOPS_MAX];             /* of these, for a reading */
+    struct gate_request *waiting[LOOPS_MAX]; /* for a refill or a reading, to be retried */
+    uint32_t readers[LOOPS_MAX];             /* how many of them wait for a reading */
 };
 
 uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale)
@@ -42,7 +42,7 @@ uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale)
                : order_id_segment(id);
 }
 
-/* Of a buyer who asks for a ticket: an id that no ticket has. */
+/* A buyer who asks for a ticket is remembered under an id that no ticket has. */
 static struct order_id memory_id(const struct gate_request *request)
 {
     return request->kind == GATE_REQUEST_TICKET
@@ -65,7 +65,7 @@ static void remember(struct gate_proxy *proxy, const struct gate_request *reques
     }
 }
 
-/* It met "sold out" here, and nothing has come back since. */
+/* True if it met "sold out" here and no unit has come back since. */
 static bool is_remembered(struct gate_proxy *proxy, const struct gate_request *request,
                           struct stock_cache_item *ret_item)
 {
@@ -87,13 +87,13 @@ static void reserve_of(const struct gate_request *request, int64_t now_ms,
                                          .ticket_expires_ms = (uint64_t)request->ticket_expires_ms};
 }
 
-/* ---- what is known here ---- */
+/* ---- local knowledge ---- */
 
-/* A warmed sale's item as the ledger has it; false: there is none. */
-static bool find_item(struct gate_proxy *proxy, uint64_t item, struct stock_cache_item *ret_item)
+/* Finds the item of a warmed sale as the ledger has it. False: there is none. */
+static bool find_item_locked(struct gate_proxy *proxy, uint64_t item,
+                             struct stock_cache_item *ret_item)
 {
     const struct sale_row *sale = NULL;
-    catalog_lock(proxy->catalog);
     const struct item_row *row = catalog_item(proxy->catalog, item, &sale);
     bool found = row != NULL && sale->homes > 0;
     if (found) {
@@ -109,13 +109,20 @@ static bool find_item(struct gate_proxy *proxy, uint64_t item, struct stock_cach
                                                        .ends_at_ms = sale->ends_at_ms},
                                               .homes = sale->homes};
     }
+    return found;
+}
+
+static bool find_item(struct gate_proxy *proxy, uint64_t item, struct stock_cache_item *ret_item)
+{
+    catalog_lock(proxy->catalog);
+    bool found = find_item_locked(proxy, item, ret_item);
     catalog_unlock(proxy->catalog);
     return found;
 }
 
 /* ---- in line ---- */
 
-/* An order that stands in line, as its buyer sees it. */
+/* Shows an order that waits in line as its buyer sees it. */
 static void show_in_line(const struct spool_entry *entry, struct gate_request *request)
 {
     const struct gate_command *command = &entry->command;
@@ -135,9 +142,12 @@ static void show_in_line(const struct spool_entry *entry, struct gate_request *r
     request->lsn = entry->lsn;
 }
 
-/* What this front has promised itself it can tell without the gate: of who stands in line here. What
- * was decided may have been booked since, and told by another front or before a restart of this one;
- * unless the gate has just said that it knows no such order (is_unknown). */
+/*
+ * Answers from this front's own promises without the gate: only for a buyer who waits in line here.
+ * A decided order may have been booked since, and another front, or this one before a restart, may
+ * have said so. is_unknown: the gate has just said that it does not know the order; then a decided
+ * one is answered, too.
+ */
 static bool tell_own(struct gate_proxy *proxy, struct gate_request *request, bool is_unknown)
 {
     struct spool_entry entry;
@@ -158,7 +168,7 @@ static bool tell_own(struct gate_proxy *proxy, struct gate_request *request, boo
     return true;
 }
 
-/* What the clock, and the sale as the ledger has it, say of a buy, before stock is looked at. */
+/* What the clock and the ledger's view of the sale say about a buy, before stock is checked. */
 static enum refusal window_refusal(const struct item_view *view, const struct gate_request *request)
 {
     if (request->now_ms >= request->ticket_expires_ms) {
@@ -173,8 +183,8 @@ static enum refusal window_refusal(const struct item_view *view, const struct ga
     return request->now_ms < view->starts_at_ms ? REFUSAL_TOO_EARLY : REFUSAL_NONE;
 }
 
-/* Whether a buy may wait for a gate that is away, or behind others (gate_is_there): everything that
- * can be known here says yes. */
+/* Whether a buy may wait in line, for a gate that is away or, with gate_is_there, behind others. It
+ * may if nothing known here speaks against it. */
 static enum refusal may_stand_in_line(struct gate_proxy *proxy, struct gate_request *request,
                                       bool gate_is_there)
 {
@@ -191,7 +201,7 @@ static enum refusal may_stand_in_line(struct gate_proxy *proxy, struct gate_requ
         item = known;
         item.sold_out = known.view.available == 0;
     }
-    /* The ledger's word on the sale: the stock cache stands still while the gate is away. */
+    /* Take the sale from the ledger: the stock cache does not change while the gate is away. */
     const struct item_view *view = &known.view;
     enum refusal refusal = window_refusal(view, request);
     if (refusal != REFUSAL_NONE) {
@@ -236,8 +246,8 @@ static void stand_in_line(struct gate_proxy *proxy, struct gate_request *request
     show_in_line(&entry, request);
 }
 
-/* Others stand before this segment's gate. Whether there is such an order is asked all the same,
- * with a ticket that is over: an order is answered whatever else, and nothing is taken. */
+/* Others wait in line at this segment. The gate is asked all the same whether the order exists,
+ * with an expired ticket: an existing order is answered in any case, and nothing is taken. */
 static void look_first(struct gate_request *request)
 {
     request->looks_first = true;
@@ -245,7 +255,7 @@ static void look_first(struct gate_request *request)
     request->ticket_expires_ms = 0;
 }
 
-/* True: there is no such order, and the buy has joined the line, or was refused. */
+/* True: there is no such order, and the buy joined the line or was refused. */
 static bool looked(struct gate_proxy *proxy, struct gate_request *request)
 {
     request->looks_first = false;
@@ -257,7 +267,7 @@ static bool looked(struct gate_proxy *proxy, struct gate_request *request)
     return true;
 }
 
-/* ---- asked again ---- */
+/* ---- retries ---- */
 
 #define ASK_AGAIN_US 20000
 
@@ -268,7 +278,7 @@ static void wait_here(struct gate_proxy *proxy, struct gate_request *request, in
     proxy->waiting[request->loop] = request;
 }
 
-/* No sale in the catalog has the item. True: it waits for a reading that may bring it. */
+/* No sale in the catalog has the item. True: the request waits for a reading that may bring it. */
 static bool waits_for_reading(struct gate_proxy *proxy, struct gate_request *request)
 {
     int64_t now_us = clock_boot_us(proxy->options.clock);
@@ -291,14 +301,15 @@ static bool waits_for_reading(struct gate_proxy *proxy, struct gate_request *req
     return true;
 }
 
-/* Units may be elsewhere than at the buyer's home: there are other segments, or, of one that was added
- * since this process began, units that no segment it asks has. */
+/* True if units may be outside the buyer's home: there are other segments, or a segment that was
+ * added since this process started has units that no segment known here has. */
 static bool may_be_elsewhere(const struct gate_proxy *proxy, const struct stock_cache_item *item)
 {
     return proxy->segment_table->count > 1 || item->view.available > item->most;
 }
 
-/* The home has too little. True: other segments have, or may have, enough; the ask waits. */
+/* The home has too few units. True: other segments have, or may have,
+ * enough, and the request waits. */
 static bool waits_for_refill(struct gate_proxy *proxy, struct gate_request *request)
 {
     struct stock_cache_item item = {0};
@@ -349,9 +360,9 @@ static void show_all_segments(struct gate_proxy *proxy, struct gate_request *req
     }
 }
 
-/* ---- answers of the gate ---- */
+/* ---- the gate's answers ---- */
 
-/* A win, or an order that waits for its booking: in this front's journal before its 202. */
+/* Journals a win, or an order that waits for its booking, before its 202. */
 static void keep(struct gate_proxy *proxy, struct gate_request *request)
 {
     struct gate_command command;
@@ -364,8 +375,8 @@ static void keep(struct gate_proxy *proxy, struct gate_request *request)
     }
 }
 
-/* False: the gate does not know the order, and that may be because its buyer stands in another front's
- * line, not decided yet. */
+/* False: the gate does not know the order, but its buyer may wait
+ * undecided in another front's line. */
 static bool is_certain(struct gate_proxy *proxy, const struct gate_request *request)
 {
     return request->refusal != REFUSAL_NOT_FOUND ||
@@ -373,7 +384,7 @@ static bool is_certain(struct gate_proxy *proxy, const struct gate_request *requ
                                  clock_boot_us(proxy->options.clock) / 1000);
 }
 
-/* False: it is not answered after all, and waits. */
+/* False: it is not answered yet, and waits. */
 static bool answered(struct gate_proxy *proxy, struct gate_request *request)
 {
     if (request->looks_first && looked(proxy, request)) {
@@ -388,7 +399,7 @@ static bool answered(struct gate_proxy *proxy, struct gate_request *request)
     }
     if (request->kind != GATE_REQUEST_TICKET && request->refusal == REFUSAL_NONE &&
         request->has_order && request->order.state != ORDER_QUEUED) {
-        /* The ledger said so first; from here on nobody is told less here. */
+        /* The ledger knew it first. From now on this front reports no earlier state. */
         spool_resolve(proxy->spool, request->order.id);
     }
     switch (request->kind) {
@@ -410,8 +421,8 @@ static bool answered(struct gate_proxy *proxy, struct gate_request *request)
                        request->refusal == REFUSAL_OVERLOADED ||
                        request->refusal == REFUSAL_UNKNOWN_OUTCOME;
         bool forgotten = request->refusal == REFUSAL_NOT_FOUND;
-        /* Promised here. What the gate had decided when it could be asked last may have been booked
-         * since, and another front may have told so: then nothing is told. */
+        /* Promised by this front. The gate's last known decision may have been booked since, and
+         * another front may have reported that. Then the promise is not shown. */
         if ((unknown || forgotten) && spool_find(proxy->spool, request->id, &entry) &&
             (forgotten || entry.epoch == 0)) {
             show_in_line(&entry, request);
@@ -435,14 +446,15 @@ static bool answered(struct gate_proxy *proxy, struct gate_request *request)
     return true;
 }
 
-/* ---- asks ---- */
+/* ---- requests ---- */
 
 static enum gate_submitted ask_item(struct gate_proxy *proxy, struct gate_request *request)
 {
     struct stock_cache_item item;
-    /* Just warmed, and not looked at yet: as the ledger has it. */
+    /* Just warmed and not refreshed yet: use the ledger's numbers. */
     if (stock_cache_find(proxy->stock_cache, request->item, &item) ||
-        find_item(proxy, request->item, &item)) {
+        (request->catalog_locked ? find_item_locked(proxy, request->item, &item)
+                                 : find_item(proxy, request->item, &item))) {
         request->view = item.view;
         return GATE_ANSWERED;
     }
@@ -450,7 +462,7 @@ static enum gate_submitted ask_item(struct gate_proxy *proxy, struct gate_reques
     return request->may_wait && waits_for_reading(proxy, request) ? GATE_PENDING : GATE_ANSWERED;
 }
 
-/* The segment to be asked, and how many its sale has as homes. False: no sale here has the item. */
+/* Finds the segment to ask and the number of the sale's homes. False: no sale here has the item. */
 static bool find_home(struct gate_proxy *proxy, struct gate_request *request, uint32_t *ret_homes)
 {
     const struct sale_row *sale = NULL;
@@ -467,11 +479,11 @@ static bool find_home(struct gate_proxy *proxy, struct gate_request *request, ui
     return found;
 }
 
-/* True: it is to be asked, at ask->segment. */
+/* True: send it to request->segment. */
 static bool find_segment(struct gate_proxy *proxy, struct gate_request *request, uint32_t homes)
 {
     if (request->segment >= proxy->segment_table->count) {
-        /* Of an id that somebody made up; or of a segment that was added since this process began. */
+        /* A made-up id, or a segment that was added since this process started. */
         request->refusal = request->segment < homes              ? REFUSAL_DEGRADED
                            : request->kind == GATE_REQUEST_ORDER ? REFUSAL_NOT_FOUND
                                                                  : REFUSAL_NO_SUCH_ITEM;
@@ -481,8 +493,9 @@ static bool find_segment(struct gate_proxy *proxy, struct gate_request *request,
     return true;
 }
 
-/* What goes before "sold out" may have changed: the ticket's time and the sale's; and another loop may
- * have won with it. Then the gate is asked. */
+/* True if a remembered "sold out" still holds. Conditions that rank before it may have
+ * changed: the ticket's expiry and the sale's times. Another loop may also have won with this
+ * ticket. Then the gate is asked. */
 static bool is_still_refused(struct gate_proxy *proxy, const struct gate_request *request,
                              struct stock_cache_item *ret_item)
 {
@@ -494,8 +507,8 @@ static bool is_still_refused(struct gate_proxy *proxy, const struct gate_request
            !spool_is_known(proxy->spool, request->id);
 }
 
-/* A ticket for what is sold out: refused, unless its buyer has an order to be shown, as he may where
- * one is all he can have. Who has none is asked for once. */
+/* A ticket for a sold-out item is refused here, unless its buyer may have an order to show, which
+ * is possible if the limit is one. The gate is asked once for a buyer who has none. */
 static bool ticket_is_answered(struct gate_proxy *proxy, struct gate_request *request)
 {
     struct stock_cache_item item;
@@ -508,7 +521,7 @@ static bool ticket_is_answered(struct gate_proxy *proxy, struct gate_request *re
     return true;
 }
 
-/* A buy that can be answered without the gate. */
+/* Answers a buy without the gate, if that is possible. */
 static bool buy_is_answered(struct gate_proxy *proxy, struct gate_request *request)
 {
     struct stock_cache_item item;
@@ -527,7 +540,7 @@ static bool buy_is_answered(struct gate_proxy *proxy, struct gate_request *reque
     return false;
 }
 
-/* From the beginning, for the first time or after a reading of the sales. */
+/* Starts a request, for the first time or after a reading of the sales. */
 static enum gate_submitted begin(struct gate_proxy *proxy, struct gate_request *request)
 {
     uint32_t homes = 0;
@@ -536,7 +549,7 @@ static enum gate_submitted begin(struct gate_proxy *proxy, struct gate_request *
     }
     bool found = find_home(proxy, request, &homes);
     if (!found || !find_segment(proxy, request, homes)) {
-        /* In line here, whatever is in the catalog. */
+        /* It waits in line here, whatever the catalog says. */
         if (request->kind != GATE_REQUEST_TICKET && tell_own(proxy, request, false)) {
             return GATE_ANSWERED;
         }
@@ -582,7 +595,8 @@ static bool is_answered_again(struct gate_proxy *proxy, struct gate_request *req
     return gate_submit(proxy->gate, request) == GATE_ANSWERED && answered(proxy, request);
 }
 
-/* Asks those again whose time has come; the ones that were answered at once are put before `first`. */
+/* Retries the requests that are due. Those that are answered at once are put in front of
+ * `first`. */
 static struct gate_request *ask_again(struct gate_proxy *proxy, uint32_t loop,
                                       struct gate_request *first)
 {

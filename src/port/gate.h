@@ -19,7 +19,8 @@ enum gate_request_kind {
     GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
     GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
     GATE_REQUEST_ORDER, /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
-    GATE_REQUEST_ITEM, /* item, may_wait -> view; at once, or when it is certain that there is none */
+    GATE_REQUEST_ITEM, /* item, may_wait, catalog_locked -> view; at once, or when it is certain that
+                        * there is none */
 };
 
 struct gate_request {
@@ -33,8 +34,10 @@ struct gate_request {
     int64_t now_ms;
     bool watch;
     bool may_wait;
-    uint32_t segment; /* where it is asked, with a gate of several ... */
-    uint64_t epoch;   /* ... and under which epoch, at least */
+    bool
+        catalog_locked; /* ITEM: the caller holds the catalog's lock, which cannot be taken twice */
+    uint32_t segment;   /* where it is asked, with a gate of several ... */
+    uint64_t epoch;     /* ... and under which epoch, at least */
     /* out */
     enum refusal refusal; /* REFUSAL_NONE: answered as asked */
     bool existed;         /* BUY: decided before */
