@@ -9,27 +9,27 @@
 #include "flow/event_effects.h"
 #include "obs/log.h"
 
-/* Shares of one batch: loops' ops first, they have somebody waiting. As many as a booker brings at
- * once (BOOKING_CHANNEL_MAX): what it brings is one transaction. */
+/* Shares of one batch. Posted ops come first, because somebody waits for them. POSTED_MAX is what a
+ * booker posts at once (BOOKING_CHANNEL_MAX), so that its bookings share one transaction. */
 #define POSTED_MAX 2048
 #define MOVES_MAX 32
 #define DUE_MAX 1024
-/* A cursor that only moved over records without decisions is written at most this often. */
+/* If only records without decisions were passed, the cursor is written at most this often. */
 #define CURSOR_EVERY_US 1000000
 #define BACKOFF_FIRST_US 50000
 #define BACKOFF_MAX_US 5000000
 #define SLEW_EVERY_US 1000000
 #define HELD_LOOK_US 50000
-/* An order that is not due yet by the database's clock is tried again after this. */
+/* An order that is not due yet by the database's clock is retried after this. */
 #define KEPT_MS 50
 
-/* What the gate can still take. */
+/* What still fits into the gate. */
 struct room {
     uint32_t sales;
     uint32_t items;
 };
 
-/* ---- applying what is committed ---- */
+/* ---- applying committed events ---- */
 
 static int apply_event(struct ledger_writer *writer, const struct ledger_event *event,
                        int64_t now_ms)
@@ -43,8 +43,8 @@ static int apply_event(struct ledger_writer *writer, const struct ledger_event *
     return error;
 }
 
-/* The same for a batch whose events go to other machines: together. What the keeper has to know he
- * reads from the ledger, with what other ledger writers have booked. */
+/* The same for a batch whose events go to other machines, all at once. The keeper reads what it
+ * needs from the ledger, together with what other ledger writers have booked. */
 static int apply_shared(struct ledger_writer *writer, const struct ledger_batch *batch)
 {
     for (size_t i = 0; i < batch->events_count; i++) { /* before anyone can hear of them */
@@ -55,7 +55,7 @@ static int apply_shared(struct ledger_writer *writer, const struct ledger_batch 
                                           batch->now_ms);
 }
 
-/* Reads the ledger's events from where the gate stands, and applies them. */
+/* Reads the ledger's events after the last one the gate applied, and applies them. */
 static int catch_up(struct ledger_writer *writer, uint64_t *ret_applied)
 {
     struct ledger_event *events = malloc(LEDGER_WRITER_PAGE * sizeof(*events));
@@ -89,8 +89,8 @@ static int catch_up(struct ledger_writer *writer, uint64_t *ret_applied)
 
 /* ---- a batch ---- */
 
-/* Whether the gate has room for what a move would load; what is full is refused, before the ledger
- * says yes. room shrinks with every move of the batch that loads. */
+/* Whether the gate has room for what a move would load. If not, the op is refused before the ledger
+ * commits it. `room` shrinks with every move of the batch that loads. */
 static bool has_room(struct ledger_writer *writer, const struct ledger_op *op, struct room *room)
 {
     bool loads =
@@ -113,7 +113,7 @@ static bool has_room(struct ledger_writer *writer, const struct ledger_op *op, s
     return true;
 }
 
-/* One posted op answered without the ledger. */
+/* Answers one posted op without the ledger. */
 static void turn_down(struct ledger_writer *writer, struct post *post, enum refusal refusal)
 {
     struct ledger_writer_op *op = (struct ledger_writer_op *)post;
@@ -151,7 +151,7 @@ static void gather_posted(struct ledger_writer *writer, size_t *count)
     }
 }
 
-/* An operator's call in this batch is about this sale. */
+/* True if an operator's call in this batch concerns this sale. */
 static bool is_in_hand(const struct ledger_writer *writer, size_t posted, uint64_t sale)
 {
     for (size_t i = 0; i < posted; i++) {
@@ -162,9 +162,9 @@ static bool is_in_hand(const struct ledger_writer *writer, size_t posted, uint64
     return false;
 }
 
-/* What the keeper wants moved. Not a sale that an operator is just changing, for the keeper knows
- * it as it was before: an end that is being moved has not come. And a sale is forgotten only when
- * nothing of it is on its way. */
+/* Gathers the sale moves that are due. It skips a sale that an operator is changing in this batch,
+ * because the deadline scheduler knows it only as it was: an end that is being moved has not come.
+ * A sale is forgotten only when nothing of it is in flight. */
 static size_t gather_moves(struct ledger_writer *writer, size_t posted, int64_t now_ms)
 {
     size_t kept = 0;
@@ -181,7 +181,7 @@ static size_t gather_moves(struct ledger_writer *writer, size_t posted, int64_t 
     return kept;
 }
 
-/* The catalog learns of a sale before the gate can show its items. */
+/* Updates the catalog before the gate can show the items. */
 static int catalog_follow(struct ledger_writer *writer)
 {
     int error = 0;
@@ -234,7 +234,7 @@ static void batch_failed(struct ledger_writer *writer, int error)
     free_own(writer);
 }
 
-static void note_booking_channel(struct ledger_writer *writer)
+static void note_bookings(struct ledger_writer *writer)
 {
     for (size_t i = 0; i < writer->own_count; i++) {
         const struct ledger_op *op = &writer->own[i];
@@ -245,7 +245,7 @@ static void note_booking_channel(struct ledger_writer *writer)
         metrics_observe_us(writer->metrics, HIST_BUY_BOOKED,
                            since_ms > 0 ? (uint64_t)since_ms * 1000 : 0);
         if (op->refusal != REFUSAL_NONE) {
-            /* Not even a FAILED row: gate and ledger are not of one piece. */
+            /* Not even a FAILED row: gate and ledger do not belong together. */
             log_event(LOG_ERROR, "booking_reader.refused", LOG_U64("lsn", op->lsn),
                       LOG_U64("item", op->command.item),
                       LOG_STR("refusal", refusal_text(op->refusal)->code));
@@ -253,8 +253,8 @@ static void note_booking_channel(struct ledger_writer *writer)
     }
 }
 
-/* Somebody else holds the keeper's lease by now: nothing was changed, and nothing more is kept here
- * until this process holds it again. That is no trouble with the ledger. */
+/* Another process holds the keeper's lease by now. Nothing was changed, and nothing more is kept
+ * here until this process holds it again. This is not a ledger error. */
 static void lease_lost(struct ledger_writer *writer)
 {
     uint64_t token = writer->kept_token;
@@ -264,7 +264,8 @@ static void lease_lost(struct ledger_writer *writer)
     free_own(writer);
 }
 
-/* Deadlines are compared with the database's clock: what has not come by that is kept. */
+/* The database's clock decides whether a deadline has passed. Orders that
+ * are not due by it are put back. */
 static void keep_again(struct ledger_writer *writer)
 {
     for (size_t i = writer->own_count; i > 0; i--) {
@@ -293,8 +294,8 @@ static void batch_finished(struct ledger_writer *writer)
     writer->retry_at_us = 0;
     int error = catalog_follow(writer);
     if (writer->options.shared) {
-        /* Whether or not the sales could be read again: who waits for these events must know that the
-         * segments lack them. */
+        /* Even if the sales could not be read again: those who wait for these events must know that
+         * the segments lack them. */
         int applied = apply_shared(writer, batch);
         error = error != 0 ? error : applied;
         keep_again(writer);
@@ -307,7 +308,7 @@ static void batch_finished(struct ledger_writer *writer)
         log_event(LOG_ERROR, "gate.cannot_follow", LOG_ERR("error", error));
         writer->lost_track = true;
     }
-    note_booking_channel(writer);
+    note_bookings(writer);
     if (!writer->options.shared) {
         booking_reader_commit(&writer->bookings, batch->booked_lsn);
     }
@@ -320,14 +321,15 @@ static void batch_finished(struct ledger_writer *writer)
         metrics_set(writer->metrics, METRIC_LEDGER_LAG,
                     journal_durable_lsn(embedded_gate_journal(writer->engine)) -
                         writer->bookings.booked_lsn);
-        /* Everything told about these ops is in the journal by now, whoever's event it was. */
+        /* All that these ops' answers show is in the journal by now, whoever committed the
+         * events. */
         ledger_writer_answer_posted(writer, error,
                                     journal_last_lsn(embedded_gate_journal(writer->engine)));
     }
     free_own(writer);
 }
 
-/* What time brings, on every tick. */
+/* Gathers what is due, on every tick. */
 static void gather_due(struct ledger_writer *writer, size_t posted, int64_t now_ms)
 {
     if (now_ms < writer->tick_at_ms) {
@@ -343,8 +345,8 @@ static void gather_due(struct ledger_writer *writer, size_t posted, int64_t now_
     }
 }
 
-/* One of several ledger writers: what was posted, or, in a batch of its own under the lease, what time
- * brings; in turn where there is both. */
+/* Shared: gathers posted ops, or, in a separate batch under the lease, what is due. If there is
+ * both, they take turns. */
 static bool gather_shared(struct ledger_writer *writer, int64_t now_ms)
 {
     size_t count = 0;
@@ -367,7 +369,7 @@ static bool gather_shared(struct ledger_writer *writer, int64_t now_ms)
     return count > 0;
 }
 
-/* Fills the batch; false when there is nothing worth a transaction. */
+/* Fills the batch. False: there is nothing worth a transaction. */
 static bool gather(struct ledger_writer *writer, int64_t now_ms)
 {
     if (writer->options.shared) {
@@ -384,7 +386,7 @@ static bool gather(struct ledger_writer *writer, int64_t now_ms)
         static struct log_limit limit;
         log_event_limited(&limit, 10000, LOG_ERROR, "booking_reader.cannot_read",
                           LOG_ERR("error", error), LOG_U64("lsn", writer->bookings.read_lsn));
-        /* What was read before the error is read again; the cursor must not pass it. */
+        /* Records read before the error are read again, so the cursor must not pass them. */
         booked = 0;
         writer->must_rewind = true;
     }
@@ -402,12 +404,13 @@ static bool gather(struct ledger_writer *writer, int64_t now_ms)
     writer->batch = (struct ledger_batch){
         .ops = writer->ops,
         .count = count,
-        .now_ms = now_ms,
+        /* Read after the decisions were: a deadline counts from a time that is not before them. */
+        .now_ms = inside_time_ms(writer->time),
         .booked_lsn = writer->must_rewind ? read_before : writer->bookings.read_lsn};
     return true;
 }
 
-/* ---- the turn ---- */
+/* ---- an iteration ---- */
 
 static int64_t sleep_us(struct ledger_writer *writer, int64_t now_ms)
 {
@@ -419,7 +422,7 @@ static int64_t sleep_us(struct ledger_writer *writer, int64_t now_ms)
     return (wait_ms > 1000 ? 1000 : wait_ms) * 1000;
 }
 
-/* Moves newly posted ops behind those that wait. */
+/* Appends newly posted ops to those that wait. */
 static void take_posts(struct ledger_writer *writer)
 {
     struct post **last = &writer->waiting;
@@ -429,7 +432,7 @@ static void take_posts(struct ledger_writer *writer)
     *last = mailbox_take(&writer->inbox);
 }
 
-/* Refuses what waits: nothing can be written now. */
+/* Refuses the waiting ops: nothing can be written now. */
 static void turn_away(struct ledger_writer *writer, int error)
 {
     writer->posted = writer->waiting;
@@ -437,7 +440,7 @@ static void turn_away(struct ledger_writer *writer, int error)
     ledger_writer_answer_posted(writer, error, 0);
 }
 
-/* Puts right what a failed batch, or a lack of memory, left behind. */
+/* Repairs what a failed batch or a lack of memory left behind. */
 static int mend(struct ledger_writer *writer)
 {
     int error = 0;
@@ -473,7 +476,7 @@ static int mend(struct ledger_writer *writer)
     return error;
 }
 
-/* True when a write may be tried in this turn. */
+/* True if this iteration may try to write. */
 static bool may_write(struct ledger_writer *writer, int64_t *ret_sleep_us)
 {
     if (!writer->options.shared && journal_failed(embedded_gate_journal(writer->engine))) {
