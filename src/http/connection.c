@@ -89,7 +89,6 @@ void connection_open(struct http_server *s, struct connection *c)
     CHECK(c->state == CONNECTION_FREE);
     c->state = CONNECTION_IDLE;
     c->flags &= CONNECTION_QUEUED;
-    c->tag = 0;
     c->blanks = 0;
     c->watched = NET_READABLE;
     c->timer = TIMER_NONE;
@@ -117,10 +116,9 @@ void connection_lose(struct http_server *s, struct connection *c)
     CHECK(c->state != CONNECTION_FREE && c->state != CONNECTION_HANDLING);
     bool owed = c->state == CONNECTION_PENDING || c->state == CONNECTION_STREAM;
     struct http_exchange exchange = connection_exchange(s, c);
-    uint64_t tag = c->tag;
     connection_close(s, c);
     if (owed) {
-        s->app.gone(s->app.context, exchange, tag);
+        s->app.gone(s->app.context, exchange);
     }
 }
 

@@ -48,7 +48,6 @@ enum timer_kind { TIMER_IDLE, TIMER_HEADER, TIMER_WRITE, TIMER_LINGER, TIMER_COU
 struct connection {
     struct http_buffer *in;
     struct http_buffer *out;
-    uint64_t tag;
     int64_t since_ms; /* when its timer began */
     uint32_t next;    /* on the list of its timer */
     uint32_t previous;

@@ -297,7 +297,6 @@ void output_answered(struct http_server *s, struct connection *c)
 {
     bool stays = connection_is(c, CONNECTION_KEEP_ALIVE) && !s->draining;
     c->state = stays ? CONNECTION_IDLE : CONNECTION_CLOSING;
-    c->tag = 0;
     c->flags |= CONNECTION_PROGRESS;
     if (c == s->current) {
         return; /* input.c goes on with it */

@@ -215,14 +215,6 @@ uint32_t http_server_busy(const struct http_server *s)
     return s->busy;
 }
 
-void http_tag(struct http_server *s, struct http_exchange exchange, uint64_t tag)
-{
-    struct connection *c = connection_of(s, exchange);
-    if (c != NULL) {
-        c->tag = tag;
-    }
-}
-
 bool http_alive(struct http_server *s, struct http_exchange exchange)
 {
     return connection_of(s, exchange) != NULL;

@@ -47,8 +47,8 @@ enum http_method {
     X(webhook_signature, "webhook-signature")                                                      \
     X(access_control_request_method, "access-control-request-method")                              \
     HTTP_LIST_HEADERS(X)
-/* Lists of refill requests, which a client may send in several lines. Two lines count as none: what is sent
- * to those who refill request for nothing suits everybody. */
+/* Lists of preferences, which a client may send in several lines. Two lines count as none: the answer
+ * for a client without preferences suits everybody. */
 #define HTTP_LIST_HEADERS(X)                                                                       \
     X(accept, "accept")                                                                            \
     X(accept_encoding, "accept-encoding")
@@ -86,8 +86,8 @@ struct http_app {
     void (*problem)(void *context, enum refusal refusal, struct out *body);
     /* The peer of a pending exchange will send no more; it may still read the answer, or be gone. */
     void (*finished)(void *context, struct http_exchange exchange);
-    /* The connection of a pending exchange or of a stream went away; tag is what http_tag set. */
-    void (*gone)(void *context, struct http_exchange exchange, uint64_t tag);
+    /* The connection of a pending exchange or of a stream went away. */
+    void (*gone)(void *context, struct http_exchange exchange);
 };
 
 struct http_options {
@@ -182,8 +182,6 @@ bool http_stream_ready(struct http_server *server, struct http_exchange exchange
 /* Sends what is left, then closes. */
 void http_stream_end(struct http_server *server, struct http_exchange exchange);
 
-/* A number the application keeps with the connection; 0 after accept and after each answer. */
-void http_tag(struct http_server *server, struct http_exchange exchange, uint64_t tag);
 bool http_alive(struct http_server *server, struct http_exchange exchange);
 struct net_address http_peer(struct http_server *server, struct http_exchange exchange);
 

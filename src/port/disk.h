@@ -32,14 +32,14 @@ struct disk_ops {
     /* File data and size are durable. */
     int (*sync)(struct disk *disk, struct disk_file *file);
     int (*truncate)(struct disk *disk, struct disk_file *file, uint64_t size);
-    /* Namespace: rename within the folder, remove; durable only after DISK_SYNC_NAMES. */
-    int (*name)(struct disk *disk, int what, const char *from, const char *to);
+    /* Names, within the folder: durable only after sync_names. */
+    int (*rename)(struct disk *disk, const char *from, const char *to);
+    int (*remove)(struct disk *disk, const char *name);
+    int (*sync_names)(struct disk *disk);
     /* Calls each(name, size) for every file of the folder, sorted by name. */
     int (*list)(struct disk *disk, void (*each)(void *context, const char *name, uint64_t size),
                 void *context);
 };
-
-enum { DISK_RENAME, DISK_REMOVE, DISK_SYNC_NAMES };
 
 struct disk {
     const struct disk_ops *ops;
@@ -74,15 +74,15 @@ static inline int disk_truncate(struct disk *d, struct disk_file *file, uint64_t
 }
 static inline int disk_rename(struct disk *d, const char *from, const char *to)
 {
-    return d->ops->name(d, DISK_RENAME, from, to);
+    return d->ops->rename(d, from, to);
 }
 static inline int disk_remove(struct disk *d, const char *name)
 {
-    return d->ops->name(d, DISK_REMOVE, name, NULL);
+    return d->ops->remove(d, name);
 }
 static inline int disk_sync_names(struct disk *d)
 {
-    return d->ops->name(d, DISK_SYNC_NAMES, NULL, NULL);
+    return d->ops->sync_names(d);
 }
 static inline int disk_list(struct disk *d,
                             void (*each)(void *context, const char *name, uint64_t size),

@@ -37,10 +37,11 @@ struct net_ops {
     size_t (*poll)(struct net *net, struct net_event *ret_events, size_t max, int64_t timeout_us);
     /* Bytes read; 0: the peer closed; ERR_AGAIN; ERR_IO: gone. */
     int64_t (*read)(struct net *net, uint32_t connection, void *bytes, size_t n);
-    /* Bytes taken, maybe fewer than given; ERR_AGAIN; ERR_IO: gone. A count of 0 says that nothing
-     * more will be written: the peer sees the end, and what it still sends can be read. */
+    /* Bytes taken, maybe fewer than given; ERR_AGAIN; ERR_IO: gone. */
     int64_t (*write)(struct net *net, uint32_t connection, const struct net_piece *pieces,
                      size_t count);
+    /* Nothing more will be written: the peer sees the end, and what it still sends can be read. */
+    void (*finish)(struct net *net, uint32_t connection);
     /* What net_poll should report: NET_READABLE and/or NET_WRITABLE, or 0 (hang-ups only). */
     void (*watch)(struct net *net, uint32_t connection, uint32_t what);
     void (*close)(struct net *net, uint32_t connection);
@@ -70,7 +71,7 @@ static inline int64_t net_write(struct net *n, uint32_t connection, const struct
 }
 static inline void net_finish(struct net *n, uint32_t connection)
 {
-    (void)n->ops->write(n, connection, NULL, 0);
+    n->ops->finish(n, connection);
 }
 static inline void net_watch(struct net *n, uint32_t connection, uint32_t what)
 {

@@ -39,7 +39,7 @@ struct loop_net {
     struct net net;
     size_t pipeline;
     char bytes[16 * sizeof(buy)];
-    char event_sink[65536];
+    char sink[65536];
 };
 
 static int64_t net_read_buy(struct net *net, uint32_t connection, void *bytes, size_t n)
@@ -59,7 +59,7 @@ static int64_t net_write_all(struct net *net, uint32_t connection, const struct 
     (void)connection;
     size_t total = 0;
     for (size_t i = 0; i < count; i++) {
-        memcpy(l->event_sink + total, pieces[i].at, pieces[i].len);
+        memcpy(l->sink + total, pieces[i].at, pieces[i].len);
         total += pieces[i].len;
     }
     return (int64_t)total;

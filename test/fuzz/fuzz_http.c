@@ -134,10 +134,10 @@ static void on_problem(void *context, enum refusal refusal, struct out *body)
     out_text(body, refusal_text(refusal)->code);
 }
 
-static void on_gone(void *context, struct http_exchange exchange, uint64_t tag)
+static void on_gone(void *context, struct http_exchange exchange)
 {
     (void)context;
-    CHECK(tag == 0 && (run.pending || run.streaming));
+    CHECK(run.pending || run.streaming);
     CHECK(exchange.generation == run.kept.generation);
     run.pending = run.streaming = false;
 }

@@ -134,13 +134,7 @@ static int64_t op_write(struct net *net, uint32_t connection, const struct net_p
     struct sim *sim = loop->sim;
     struct wire *wire = wire_of(net, connection);
     uint32_t handle = loop->number * SIM_WIRES_MAX + connection;
-    CHECK(!wire->finished);
-    if (count == 0) {
-        wire->finished = true;
-        (void)sim_after(sim, down_delay(sim, wire), "server's end arrives", deliver_end, handle,
-                        wire->generation);
-        return 0;
-    }
+    CHECK(!wire->finished && count > 0);
     if (wire->reset) {
         return ERR_IO;
     }
@@ -164,6 +158,16 @@ static int64_t op_write(struct net *net, uint32_t connection, const struct net_p
                         (uint64_t)wire->generation << 32 | taken);
     }
     return (int64_t)taken;
+}
+
+static void op_finish(struct net *net, uint32_t connection)
+{
+    struct sim_loop *loop = (struct sim_loop *)net;
+    struct wire *wire = wire_of(net, connection);
+    CHECK(!wire->finished);
+    wire->finished = true;
+    (void)sim_after(loop->sim, down_delay(loop->sim, wire), "server's end arrives", deliver_end,
+                    loop->number * SIM_WIRES_MAX + connection, wire->generation);
 }
 
 static void op_watch(struct net *net, uint32_t connection, uint32_t what)
@@ -360,6 +364,7 @@ void sim_net_init(struct sim *sim)
         .poll = op_poll,
         .read = op_read,
         .write = op_write,
+        .finish = op_finish,
         .watch = op_watch,
         .close = op_close,
         .accepting = op_accepting,

@@ -207,41 +207,60 @@ static int tap_truncate(struct disk *disk, struct disk_file *file, uint64_t size
     return error;
 }
 
-static void record_name(struct tap_disk *tap, int what, const char *from, const char *to)
+static void record_name(struct tap_disk *tap, enum tap_kind kind, const char *from, const char *to)
 {
-    struct tap_op *op = record(tap, what == DISK_RENAME   ? TAP_RENAME
-                                    : what == DISK_REMOVE ? TAP_REMOVE
-                                                          : TAP_SYNC_NAMES);
-    if (what == DISK_SYNC_NAMES) {
+    struct tap_op *op = record(tap, kind);
+    if (kind == TAP_SYNC_NAMES) {
         return;
     }
     op->inode = name_inode(tap, from);
     (void)snprintf(op->from, sizeof(op->from), "%s", from);
     name_drop(tap, from);
-    if (what == DISK_RENAME) {
+    if (kind == TAP_RENAME) {
         (void)snprintf(op->to, sizeof(op->to), "%s", to);
         name_set(tap, to, op->inode);
     }
 }
 
-static int tap_name(struct disk *disk, int what, const char *from, const char *to)
+static int name_below(struct disk *under, enum tap_kind kind, const char *from, const char *to)
+{
+    return kind == TAP_RENAME   ? disk_rename(under, from, to)
+           : kind == TAP_REMOVE ? disk_remove(under, from)
+                                : disk_sync_names(under);
+}
+
+static int tap_name(struct disk *disk, enum tap_kind kind, enum fault_kind fault, const char *from,
+                    const char *to)
 {
     struct tap_disk *tap = tap_of(disk);
-    bool strikes = fault_strikes(what == DISK_RENAME   ? FAULT_RENAME
-                                 : what == DISK_REMOVE ? FAULT_REMOVE
-                                                       : FAULT_SYNC_NAMES);
+    bool strikes = fault_strikes(fault);
     bool inside = fault_leave();
     before(tap);
     int error = 0;
     if (!strikes || fault_done() == FAULT_ALL) {
-        error = tap->under->ops->name(tap->under, what, from, to);
+        error = name_below(tap->under, kind, from, to);
     }
     error = strikes ? fault_code() : error;
     if (error == 0) {
-        record_name(tap, what, from, to);
+        record_name(tap, kind, from, to);
     }
     fault_back(inside);
     return error;
+}
+
+static int tap_rename(struct disk *disk, const char *from, const char *to)
+{
+    return tap_name(disk, TAP_RENAME, FAULT_RENAME, from, to);
+}
+
+static int tap_remove(struct disk *disk, const char *name)
+{
+    return tap_name(disk, TAP_REMOVE, FAULT_REMOVE, name, NULL);
+}
+
+static int tap_sync_names(struct disk *disk)
+{
+    return tap_name(disk, TAP_SYNC_NAMES, FAULT_SYNC_NAMES, NULL, NULL);
 }
 
 struct listing {
@@ -276,7 +295,9 @@ static const struct disk_ops tap_ops = {
     .write = tap_write,
     .sync = tap_sync,
     .truncate = tap_truncate,
-    .name = tap_name,
+    .rename = tap_rename,
+    .remove = tap_remove,
+    .sync_names = tap_sync_names,
     .list = tap_list,
 };
 

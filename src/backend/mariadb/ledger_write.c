@@ -100,7 +100,7 @@ static void op_clear_answer(struct ledger_op *op)
     op->order = (struct order_row){0};
 }
 
-static bool only_booking_channel(struct ledger_op *const *ops, size_t count)
+static bool only_bookings(struct ledger_op *const *ops, size_t count)
 {
     size_t i = 0;
     while (i < count && ops[i]->kind == LEDGER_BOOK) {
@@ -113,7 +113,7 @@ static bool only_booking_channel(struct ledger_op *const *ops, size_t count)
  * looks like a refusal may be an order that is booked long since. */
 static int run_planned(struct maria_write *w, struct ledger_op **ops, size_t count)
 {
-    bool blind = w->care == CARE_NONE && only_booking_channel(ops, count);
+    bool blind = w->care == CARE_NONE && only_bookings(ops, count);
     int err = blind ? maria_plan_expect_new(w, ops, count) : maria_plan_load(w, ops, count);
     for (size_t i = 0; i < count && err == 0; i++) {
         op_clear_answer(ops[i]);

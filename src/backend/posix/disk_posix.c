@@ -160,22 +160,20 @@ static int posix_truncate(struct disk *disk, struct disk_file *file, uint64_t si
     return ftruncate(file->fd, (off_t)size) != 0 ? error_of(errno) : 0;
 }
 
-static int posix_name(struct disk *disk, int what, const char *from, const char *to)
+static int posix_rename(struct disk *disk, const char *from, const char *to)
 {
     int folder = posix_of(disk)->folder;
-    int failed;
-    switch (what) {
-    case DISK_RENAME:
-        failed = renameat(folder, from, folder, to);
-        break;
-    case DISK_REMOVE:
-        failed = unlinkat(folder, from, 0);
-        break;
-    default:
-        failed = fsync(folder);
-        break;
-    }
-    return failed != 0 ? error_of(errno) : 0;
+    return renameat(folder, from, folder, to) != 0 ? error_of(errno) : 0;
+}
+
+static int posix_remove(struct disk *disk, const char *name)
+{
+    return unlinkat(posix_of(disk)->folder, name, 0) != 0 ? error_of(errno) : 0;
+}
+
+static int posix_sync_names(struct disk *disk)
+{
+    return fsync(posix_of(disk)->folder) != 0 ? error_of(errno) : 0;
 }
 
 static int compare_names(const struct dirent **a, const struct dirent **b)
@@ -215,7 +213,9 @@ static const struct disk_ops posix_ops = {
     .write = posix_write,
     .sync = posix_sync,
     .truncate = posix_truncate,
-    .name = posix_name,
+    .rename = posix_rename,
+    .remove = posix_remove,
+    .sync_names = posix_sync_names,
     .list = posix_list,
 };
 

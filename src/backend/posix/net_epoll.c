@@ -522,9 +522,6 @@ static int64_t op_write(struct net *net, uint32_t connection, const struct net_p
 {
     int fd = fd_of(self(net), connection);
     ssize_t n;
-    if (count == 0) {
-        return shutdown(fd, SHUT_WR) == 0 ? 0 : ERR_IO;
-    }
     if (count == 1) {
         n = send(fd, pieces[0].at, pieces[0].len, MSG_NOSIGNAL);
     } else {
@@ -540,6 +537,11 @@ static int64_t op_write(struct net *net, uint32_t connection, const struct net_p
         return n;
     }
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? ERR_AGAIN : ERR_IO;
+}
+
+static void op_finish(struct net *net, uint32_t connection)
+{
+    (void)shutdown(fd_of(self(net), connection), SHUT_WR);
 }
 
 static void op_watch(struct net *net, uint32_t connection, uint32_t what)
@@ -604,6 +606,7 @@ static const struct net_ops ops = {
     .poll = op_poll,
     .read = op_read,
     .write = op_write,
+    .finish = op_finish,
     .watch = op_watch,
     .close = op_close,
     .accepting = op_accepting,

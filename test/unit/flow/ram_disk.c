@@ -12,7 +12,6 @@
 #include "base/err.h"
 
 #define SECTOR 4096U
-enum { RAM_CREATED = 100 };
 
 struct ram_inode {
     struct ram_inode *next;
@@ -123,7 +122,7 @@ static void apply_change(struct ram_names *names, const struct ram_change *chang
 {
     if (change->what == RAM_CREATED) {
         link_name(names, change->from, change->inode);
-    } else if (change->what == DISK_REMOVE) {
+    } else if (change->what == RAM_REMOVED) {
         unlink_name(names, change->from);
     } else if (change->inode != NULL) { /* a rename is one step: the new name has the file */
         size_t from = find(names, change->from);
@@ -134,8 +133,8 @@ static void apply_change(struct ram_names *names, const struct ram_change *chang
     }
 }
 
-static void change_names(struct ram_disk *ram, int what, const char *from, const char *to,
-                         struct ram_inode *inode)
+static void change_names(struct ram_disk *ram, enum ram_change_kind what, const char *from,
+                         const char *to, struct ram_inode *inode)
 {
     CHECK(ram->pending_count < RAM_PENDING);
     struct ram_change *change = &ram->pending[ram->pending_count++];
@@ -285,23 +284,42 @@ static int ram_truncate(struct disk *disk, struct disk_file *file, uint64_t size
     return error;
 }
 
-static int ram_name(struct disk *disk, int what, const char *from, const char *to)
+static int change_name(struct disk *disk, enum ram_change_kind kind, const char *from,
+                       const char *to)
 {
     struct ram_disk *ram = ram_of(disk);
     bool last;
     int error = begin(ram, RAM_OP_NAME, &last);
-    if (what == DISK_SYNC_NAMES) {
-        if (error == 0 && !ram->sync_is_lie) {
-            copy_names(&ram->durable, &ram->now);
-            ram->pending_count = 0;
-        }
-    } else if (error == 0 || last) {
+    if (error == 0 || last) {
         size_t i = find(&ram->now, from);
         if (i == SIZE_MAX) {
             error = error == 0 ? ERR_NOTFOUND : error;
         } else {
-            change_names(ram, what, from, to, ram->now.entries[i].inode);
+            change_names(ram, kind, from, to, ram->now.entries[i].inode);
         }
+    }
+    pthread_mutex_unlock(&ram->lock);
+    return error;
+}
+
+static int ram_rename(struct disk *disk, const char *from, const char *to)
+{
+    return change_name(disk, RAM_RENAMED, from, to);
+}
+
+static int ram_remove(struct disk *disk, const char *name)
+{
+    return change_name(disk, RAM_REMOVED, name, NULL);
+}
+
+static int ram_sync_names(struct disk *disk)
+{
+    struct ram_disk *ram = ram_of(disk);
+    bool last;
+    int error = begin(ram, RAM_OP_NAME, &last);
+    if (error == 0 && !ram->sync_is_lie) {
+        copy_names(&ram->durable, &ram->now);
+        ram->pending_count = 0;
     }
     pthread_mutex_unlock(&ram->lock);
     return error;
@@ -338,7 +356,9 @@ static const struct disk_ops ram_ops = {
     .write = ram_write,
     .sync = ram_sync,
     .truncate = ram_truncate,
-    .name = ram_name,
+    .rename = ram_rename,
+    .remove = ram_remove,
+    .sync_names = ram_sync_names,
     .list = ram_list,
 };
 

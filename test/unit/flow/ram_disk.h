@@ -26,8 +26,10 @@ struct ram_names {
     size_t count;
 };
 
+enum ram_change_kind { RAM_CREATED, RAM_RENAMED, RAM_REMOVED };
+
 struct ram_change {
-    int what; /* DISK_RENAME, DISK_REMOVE, or RAM_CREATED */
+    enum ram_change_kind what;
     char from[40];
     char to[40];
     struct ram_inode *inode;

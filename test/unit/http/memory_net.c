@@ -115,11 +115,7 @@ static int64_t op_write(struct net *net, uint32_t connection, const struct net_p
                         size_t count)
 {
     struct line *line = used_line(net, connection);
-    CHECK(!line->finished);
-    if (count == 0) {
-        line->finished = true;
-        return 0;
-    }
+    CHECK(!line->finished && count > 0);
     self(net)->counts.writes++;
     if (line->reset) {
         return ERR_IO;
@@ -132,6 +128,13 @@ static int64_t op_write(struct net *net, uint32_t connection, const struct net_p
         taken += n;
     }
     return taken == 0 ? ERR_AGAIN : (int64_t)taken;
+}
+
+static void op_finish(struct net *net, uint32_t connection)
+{
+    struct line *line = used_line(net, connection);
+    CHECK(!line->finished);
+    line->finished = true;
 }
 
 static void op_watch(struct net *net, uint32_t connection, uint32_t what)
@@ -169,6 +172,7 @@ struct net *memory_net_new(uint32_t connections_max)
         .poll = op_poll,
         .read = op_read,
         .write = op_write,
+        .finish = op_finish,
         .watch = op_watch,
         .close = op_close,
         .accepting = op_accepting,

@@ -11,14 +11,12 @@ static enum http_outcome app_handle(void *context, struct http_exchange exchange
     struct http_server *s = f->server;
     f->handled++;
     if (span_is(request->path, "/wait")) {
-        http_tag(s, exchange, 40 + f->kept_count);
         f->kept[f->kept_count++] = exchange;
         return HTTP_PENDING;
     }
     if (span_is(request->path, "/events")) {
         f->begun = http_stream_begin(s, exchange, "Cache-Control: no-store\r\n");
         if (f->begun) {
-            http_tag(s, exchange, 90);
             f->kept[f->kept_count++] = exchange;
             assert_true(http_stream_send(s, exchange, span_of("data: 0\n\n")));
         }
@@ -56,12 +54,11 @@ static void app_problem(void *context, enum refusal refusal, struct out *body)
     out_format(body, "%s", refusal_text(refusal)->code);
 }
 
-static void app_gone(void *context, struct http_exchange exchange, uint64_t tag)
+static void app_gone(void *context, struct http_exchange exchange)
 {
     struct fixture *f = context;
     assert_false(http_alive(f->server, exchange));
-    f->gone[f->gone_count] = exchange;
-    f->gone_tag[f->gone_count++] = tag;
+    f->gone[f->gone_count++] = exchange;
 }
 
 static void app_finished(void *context, struct http_exchange exchange)

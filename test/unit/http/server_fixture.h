@@ -43,7 +43,6 @@ struct fixture {
     struct http_exchange kept[64];
     size_t kept_count;
     struct http_exchange gone[64];
-    uint64_t gone_tag[64];
     size_t gone_count;
     size_t handled;
     bool begun;
