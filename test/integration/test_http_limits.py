@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import sluicelib
 from sluicelib import GUARD_S, Server, Shop, eventually, framing_refusal, problem, request_bytes
 
 GET_TIME = b"GET /v1/time HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -329,6 +330,7 @@ def resident_kib(server):
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
 
 
+@pytest.mark.skipif("/asan/" in sluicelib.BINARY, reason="the sanitizer's memory is not the server's")
 def test_ten_thousand_idle_connections_cost_little_memory(make_server):
     """Under 10 MB together, each after a request of its own: they keep a slot, no buffer."""
     count = 10_000
