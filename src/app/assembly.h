@@ -5,7 +5,7 @@
  * the simulator runs the same on its own ports.
  *
  * In the distributed engine the journal is the spool's, and the gate is a port that the caller makes
- * between open and join (options.gate, options.ledger writer.sink).
+ * between open and join (options.gate, options.ledger_writer.event_sink).
  *
  * An error is logged with what to do; then assembly_free, as after any run.
  */

@@ -52,154 +52,157 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
 /* clang-format off */
 #define CONFIG(X)                                                                                  \
     X(server, listen, ADDRESS, 1, 100, "127.0.0.1:8080", "", RESTART,                              \
-      "The address buyers, the shop and operators are served on.")                                 \
+      "Address and port that serve buyers, the shop and operators.")                               \
     X(server, private_listen, ADDRESS, 0, 100, "", "", RESTART,                                    \
-      "A second address for /metrics, /livez and /readyz, which are then gone from the first. "    \
-      "Empty: they stay there.")                                                                   \
+      "A second address for /metrics, /livez and /readyz; the first then no longer serves "        \
+      "them. Empty: the first address serves them.")                                               \
     X(server, threads, NUMBER, 0, LOOPS_MAX, 0, "event loops", RESTART,                            \
-      "Threads that serve connections. 0: one for each core.")                                     \
+      "Event loops, one thread each. 0: one per core.")                                            \
     X(server, connections, NUMBER, 16, 1000000, 16384, "connections", RESTART,                     \
-      "Connections each event loop may hold; fewer where the limit of open files says so.")        \
+      "Connections per event loop; fewer if the limit on open files is lower.")                    \
     X(server, drain_ms, NUMBER, 0, 60000, 5000, "ms", RELOAD,                                      \
-      "After SIGTERM, how long requests under way may take to finish.")                            \
+      "After SIGTERM, wait this long for requests in progress.")                                   \
     X(server, roles, ROLES, 1, 64, "front,relay,booker,keeper", "", RESTART,                       \
-      "What this process does in the distributed engine (redis.url). One that is no front serves " \
-      "/metrics, /livez and /readyz alone.")                                                       \
+      "Roles of this process in the distributed engine (redis.url). A process without the "        \
+      "role front serves only /metrics, /livez and /readyz.")                                      \
     X(data, dir, PATH, 1, 900, "./var", "", RESTART,                                               \
-      "The data folder: secrets, journal, ledger. One server at a time.")                          \
+      "Data folder: secrets, journal, ledger. One server at a time uses it.")                      \
     X(gate, orders, NUMBER, 1, GATE_ORDERS_MAX, GATE_ORDERS_DEFAULT, "orders", RESTART,            \
-      "Orders on the board at one time; beyond it buyers are refused. Fixed memory.")              \
+      "Orders that the gate holds at one time. When it is full, buyers are refused. The "          \
+      "memory is reserved at start.")                                                              \
     X(gate, buyers, NUMBER, 1, GATE_BUYERS_MAX, GATE_BUYERS_DEFAULT, "buyers", RESTART,            \
-      "Pairs of buyer and item with an order, that is, winners. Fixed memory.")                    \
+      "Pairs of buyer and item with an order. The memory is reserved at start.")                   \
     X(gate, items, NUMBER, 1, GATE_ITEMS_MAX, GATE_ITEMS_DEFAULT, "items", RESTART,                \
       "Items of all warm, open, paused and recently closed sales together.")                       \
     X(gate, sales, NUMBER, 1, GATE_SALES_MAX, GATE_SALES_DEFAULT, "sales", RESTART,                \
       "Warm, open, paused and recently closed sales.")                                             \
     X(journal, segment_mib, NUMBER, 1, 1024, JOURNAL_SEGMENT_DEFAULT_MIB, "MiB", RESTART,          \
-      "Size of one journal file. Snapshots are taken, and old files removed, file by file.")       \
+      "Size of one journal file. Snapshots and trimming work file by file.")                       \
     X(ledger, batch, NUMBER, 1, 100000, 4000, "orders", RESTART,                                   \
-      "Orders booked in one transaction, at most.")                                                \
+      "Maximum number of orders booked in one transaction.")                                       \
     X(ledger, url, DATABASE, 0, 700, "", "", RESTART,                                              \
-      "The ledger as a database of a MariaDB server, made for it alone. Empty: SQLite in the "     \
-      "data folder.")                                                                              \
+      "A MariaDB database for the ledger, used by Sluice alone. Empty: SQLite in the data "        \
+      "folder.")                                                                                   \
     X(ledger, password_file, PATH, 0, 900, "", "", RESTART,                                        \
-      "A file whose first line is the password of ledger.url. Empty: the one in the URL.")         \
+      "A file whose first line is the password for ledger.url. Empty: use the one in the URL.")    \
     X(ledger, timeout_s, NUMBER, 1, 300, 10, "s", RESTART,                                         \
-      "How long a MariaDB server may take to answer before it counts as gone.")                    \
+      "If MariaDB does not answer for this long, treat the connection as lost.")                   \
     X(spool, promises, NUMBER, 1000, 10000000, 262144, "orders", RESTART,                          \
-      "Distributed: orders this front has promised and the ledger has not confirmed yet; beyond "  \
-      "it nothing new is promised. Fixed memory.")                                                 \
+      "Distributed: orders that this front has promised and the ledger has not confirmed. "        \
+      "When it is full, the front promises nothing new. The memory is reserved at start.")         \
     X(spool, line, NUMBER, 0, 10000000, 20000, "buyers", RELOAD,                                   \
-      "Distributed: buyers who may stand in line here while the gate is away. 0: none.")           \
+      "Distributed: buyers that may wait in line at this front while Redis is away. 0: none.")     \
     X(spool, line_s, NUMBER, 1, 86400, 60, "s", RELOAD,                                            \
-      "Distributed: how long a buyer may stand in line before the order fails.")                   \
+      "Distributed: an order fails after waiting in line for this long.")                          \
     X(relay, window, NUMBER, 16, 65536, 4096, "decisions", RESTART,                                \
-      "Distributed: decisions under way from the outboxes to the queue.")                          \
+      "Distributed: decisions in flight from the outboxes to the queue.")                          \
     X(relay, direct_after_s, NUMBER, 0, 1000000000, 10, "s", RELOAD,                               \
-      "Distributed: how long the queue may be away before decisions go straight to the ledger.")   \
+      "Distributed: when the queue has been away for this long, book decisions directly in "       \
+      "the ledger.")                                                                               \
     X(relay, direct_outbox, NUMBER, 0, 100000000, 100000, "decisions", RELOAD,                     \
-      "Distributed: with more decisions than this in one outbox they go there sooner, while the "  \
-      "queue is away. 0: no sooner.")                                                              \
+      "Distributed: while the queue is away, book directly as soon as one outbox holds more "      \
+      "decisions than this. 0: wait for direct_after_s.")                                          \
     X(relay, direct_rate, NUMBER, 0, 1000000, 5000, "decisions a second", RELOAD,                  \
-      "Distributed: how fast one relay brings them to the ledger while the queue is away. 0: as "  \
-      "fast as it can.")                                                                           \
+      "Distributed: maximum rate of direct booking per relay. 0: no limit.")                       \
     X(relay, stale_s, NUMBER, 0, 1000000, 0, "s", RELOAD,                                          \
-      "Distributed: an order that is not booked so long after its buyer asked fails (overloaded), " \
-      "and its units are sold again. Longer than spool.line_s, unless spool.line is 0. 0: never, it " \
-      "waits.")                                                                                    \
+      "Distributed: fail an order (overloaded) that is not booked this long after the buyer's "    \
+      "request, and sell its units again. Must be longer than spool.line_s unless spool.line "     \
+      "is 0. 0: never; the order waits.")                                                          \
     X(redis, url, REDIS, 0, 1000, "", "", RESTART,                                                 \
-      "Redis as the gate of a shop of several machines: one server, a master that Sentinels know " \
-      "(the login is the master's), or a Cluster. It needs ledger.url. Empty: the gate is in this " \
+      "Redis as the gate of several machines: one server, a master behind Sentinels (the "         \
+      "login is the master's), or a Cluster. Needs ledger.url. Empty: the gate is in this "        \
       "process.")                                                                                  \
     X(redis, password_file, PATH, 0, 900, "", "", RESTART,                                         \
-      "A file whose first line is the password of redis.url. Empty: the one in the URL.")          \
+      "A file whose first line is the password for redis.url. Empty: use the one in the URL.")     \
     X(redis, sentinel_password_file, PATH, 0, 900, "", "", RESTART,                                \
-      "A file whose first line is the password of the Sentinels themselves. Empty: none.")         \
+      "A file whose first line is the password of the Sentinels. Empty: none.")                    \
     X(redis, prefix, NAME, 1, 64, "sluice", "", RESTART,                                           \
-      "What every key begins with: several shops may share a server.")                             \
+      "Prefix of every key, so that several shops can share a server.")                            \
     X(redis, segments, NUMBER, 0, 64, 0, "segments", RESTART,                                      \
-      "Shares of the stock, each with its buyers, on one master each. 0: as many as masters.")     \
+      "Number of stock segments; each has its own buyers and lives on one master. 0: one per "     \
+      "master.")                                                                                   \
     X(redis, regions, REGIONS, 0, REGIONS_TEXT_MAX, "", "", RESTART,                               \
-      "Homes of buyers by ranges of their ids, for sales warmed from now on: like \"eu "           \
-      "1-1999999999 0,1; us 2000000000- 2\". Empty: all segments are one region.")                 \
+      "Home segments by ranges of user ids, for sales warmed from now on, such as \"eu "           \
+      "1-1999999999 0,1; us 2000000000- 2\". Empty: all segments form one region.")                \
     X(redis, timeout_ms, NUMBER, 10, 60000, 1000, "ms", RESTART,                                   \
-      "How long a Redis server may take to answer before its connection counts as lost.")          \
+      "If a Redis server does not answer for this long, treat the connection as lost.")            \
     X(redis, in_flight, NUMBER, 1, 100000, 4096, "calls", RESTART,                                 \
-      "Calls under way of one event loop to one server; beyond it buyers are refused.")            \
+      "Calls in flight from one event loop to one server. When it is reached, buyers are "         \
+      "refused.")                                                                                  \
     X(redis, outbox, NUMBER, 1000, 100000000, 1000000, "decisions", RESTART,                       \
-      "Decisions of one segment that may wait to be carried on; beyond it buyers are refused.")    \
+      "Decisions in the outbox of one segment. When it is full, buyers are refused.")              \
     X(redis, wait_replicas, NUMBER, 0, 16, 0, "replicas", RESTART,                                 \
-      "A buy is answered when so many replicas have it. It makes losing one less likely, not "     \
-      "impossible. 0: at once.")                                                                   \
+      "Answer a buy when this many replicas have it. This makes losing it less likely, not "       \
+      "impossible. 0: do not wait.")                                                               \
     X(redis, wait_timeout_ms, NUMBER, 1, 60000, 200, "ms", RESTART,                                \
-      "How long to wait for them; then the buyer is told to ask again with the same ticket.")      \
+      "Wait this long for replicas; then the buyer must ask again with the same ticket.")          \
     X(amqp, url, BROKER, 0, 700, "", "", RESTART,                                                  \
-      "RabbitMQ, which carries decisions from the gate to the ledger. Empty: the relay brings "    \
-      "them straight to the ledger.")                                                              \
+      "RabbitMQ, which carries decisions from the gate to the ledger. Empty: the relay books "     \
+      "directly.")                                                                                 \
     X(amqp, password_file, PATH, 0, 900, "", "", RESTART,                                          \
-      "A file whose first line is the password of amqp.url. Empty: the one in the URL.")           \
+      "A file whose first line is the password for amqp.url. Empty: use the one in the URL.")      \
     X(amqp, queue, NAME, 1, 64, "sluice.orders", "", RESTART,                                      \
-      "The exchange and the queue, and what the names of the other queues begin with.")            \
+      "Name of the exchange and the queue, and prefix of the other queues.")                       \
     X(amqp, quorum, NUMBER, 0, 1, 1, "", RESTART,                                                  \
-      "1: quorum queues, kept on several nodes of a cluster. 0: classic queues, on one.")          \
+      "1: quorum queues, replicated over the nodes of a cluster. 0: classic queues, on one "       \
+      "node.")                                                                                     \
     X(amqp, window, NUMBER, 1, 65536, 1024, "messages", RESTART,                                   \
-      "Messages that the broker has not confirmed yet, at most.")                                  \
+      "Maximum number of messages that the broker has not confirmed.")                             \
     X(amqp, payments, NAME, 0, 64, "", "", RESTART,                                                \
-      "A queue from which bookers take payments; whoever may publish there says that orders are "  \
-      "paid. Empty: none.")                                                                        \
+      "A queue from which bookers take payments. Everyone who may publish there can mark "         \
+      "orders as paid. Empty: none.")                                                              \
     X(amqp, prefetch, NUMBER, 1, 65535, 2048, "messages", RESTART,                                 \
       "Messages that a booker may hold before they are booked.")                                   \
     X(amqp, redrive_s, NUMBER, 0, 604800, 3600, "s", RESTART,                                      \
-      "How often the keeper sends parked messages round again by itself. 0: only when asked.")     \
+      "How often the keeper sends parked messages again. 0: only on request.")                     \
     X(amqp, events, NAME, 0, 200, "", "", RESTART,                                                 \
-      "The exchange that events go out to as CloudEvents (docs/EVENTS.md); in the embedded "       \
-      "engine, too. Empty: none go out.")                                                          \
+      "The exchange that receives events as CloudEvents (docs/EVENTS.md), in both engines. "       \
+      "Empty: no events are published.")                                                           \
     X(amqp, events_source, URL, 1, 255, "/sluice", "", RESTART,                                    \
-      "Who those events are from, in their member source: each shop on a broker its own.")         \
+      "The source of those events; give each shop on a broker its own.")                           \
     X(keeper, tick_ms, NUMBER, 1, 60000, 50, "ms", RESTART,                                        \
-      "How often deadlines, starts and ends are looked at.")                                       \
+      "How often deadlines, starts and ends are checked.")                                         \
     X(reconcile, every_s, NUMBER, 0, 86400, 60, "s", RESTART,                                      \
-      "Distributed: how often the keeper compares gate, queue and ledger by itself. 0: never.")    \
+      "Distributed: how often the keeper compares gate, queue and ledger. 0: never.")              \
     X(reconcile, bound_s, NUMBER, 1, 3600, 10, "s", RESTART,                                       \
-      "A difference counts when it has stood for so long: longer than anything is on its way.")    \
+      "Report a difference that lasts this long. Longer than any message is in flight.")           \
     X(board, keep_s, NUMBER, 0, 31536000, 86400, "s", RESTART,                                     \
-      "How long orders stay on the board after their sale's end and their own deadline.")          \
+      "Keep an order in memory this long after its sale's end and its own deadline.")              \
     X(ticket, ttl_s, NUMBER, 1, 86400, 300, "s", RELOAD,                                           \
-      "How long a ticket may be used.")                                                            \
+      "Lifetime of a ticket.")                                                                     \
     X(ticket, window_s, NUMBER, 0, 604800, 60, "s", RELOAD,                                        \
-      "How long before a sale's start tickets are given out.")                                     \
+      "Give out tickets this long before a sale starts.")                                          \
     X(auth, leeway_s, NUMBER, 0, 3600, 0, "s", RELOAD,                                             \
-      "How long after its exp a buyer's token is still taken, for clocks that differ.")            \
-    X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                 \
-      "Verified tokens each event loop remembers, so that a signature is checked once.")           \
+      "Accept a buyer's token this long after its exp, for clocks that differ.")                   \
+    X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                \
+      "Verified tokens remembered per event loop, so that a signature is checked once.")           \
     X(webhook, window_s, NUMBER, 1, 86400, 300, "s", RELOAD,                                       \
-      "How far the timestamp of a payment notice may be from now.")                                \
+      "Maximum difference between the timestamp of a payment notice and now.")                     \
     X(cors, origins, ORIGINS, 0, 1000, "", "", RELOAD,                                             \
-      "Pages of these origins may call from a browser. Empty: none but our own.")                  \
+      "Origins whose pages may call the API from a browser. Empty: only this server's own.")       \
     X(page, login_url, URL, 0, URL_MAX_BYTES, "", "", RELOAD,                                      \
-      "Where the page sends a buyer who has no token. Empty: nowhere.")                            \
+      "Where the page sends a buyer without a token. Empty: nowhere.")                             \
     X(pages, memory_mib, NUMBER, 1, 65536, PAGES_MEMORY_DEFAULT_MIB, "MiB", RESTART,               \
-      "Memory for the pages of the storefront; items beyond it have none.")                        \
+      "Memory for storefront pages. Items beyond it have no page.")                                \
     X(pages, base_url, ORIGIN, 0, 255, "", "", RESTART,                                            \
-      "Where buyers see the pages, for the URLs that the purge hook is told of. Empty: it is "     \
-      "told of paths.")                                                                            \
+      "Public origin of the pages, for the URLs sent to the purge hook. Empty: send paths.")       \
     X(pages, purge_url, HOOK, 0, URL_MAX_BYTES, "", "", RESTART,                                   \
-      "Where pages that have changed are POSTed, as {\"urls\":[...]}, for a CDN to drop them; "    \
-      "CDNs may then keep pages for a day instead of a minute (docs/PAGES.md). Empty: nowhere.")   \
+      "POST changed pages here as {\"urls\":[...]} so that a CDN drops them; the CDN may then "    \
+      "keep pages for a day instead of a minute (docs/PAGES.md). Empty: no hook.")                 \
     X(pages, purge_token_file, PATH, 0, 900, "", "", RESTART,                                      \
-      "A file whose first line goes with it as Authorization: Bearer. Empty: none.")               \
+      "A file whose first line is sent to the hook as Authorization: Bearer. Empty: none.")        \
     X(http, header_timeout_ms, NUMBER, 10, 3600000, 10000, "ms", RELOAD,                           \
-      "From the first byte of a request to its last.")                                             \
+      "Request timeout: from the first byte of a request to its last.")                            \
     X(http, idle_timeout_ms, NUMBER, 10, 3600000, 60000, "ms", RELOAD,                             \
-      "How long a connection may be quiet between requests.")                                      \
+      "Idle timeout: close a connection that is quiet between requests for this long.")            \
     X(http, write_timeout_ms, NUMBER, 10, 3600000, 15000, "ms", RELOAD,                            \
-      "How long a client may take no byte of its answer.")                                         \
-    X(http, small_buffers, NUMBER, 1, 1 << 20, 16384, "buffers", RESTART,                           \
-      "Buffers of 4 KiB for half-read requests and half-sent answers, for each event loop.")       \
+      "Write timeout: close the connection if the client reads nothing for this long.")            \
+    X(http, small_buffers, NUMBER, 1, 1 << 20, 16384, "buffers", RESTART,                          \
+      "Buffers of 4 KiB per event loop, for half-read requests and half-sent answers.")            \
     X(http, large_buffers, NUMBER, 1, 1 << 16, 32, "buffers", RESTART,                             \
-      "Buffers of 471 KiB for large requests and answers, for each event loop.")                   \
+      "Buffers of 471 KiB per event loop, for large requests and answers.")                        \
     X(log, level, LEVEL, 1, 8, "info", "", RELOAD,                                                 \
-      "The least important events that are logged: debug, info, warn or error.")
+      "Lowest level that is logged.")
 /* clang-format on */
 
 /* The values: config.server_threads and so on. Plain memory, copied freely. */

@@ -61,9 +61,9 @@ void config_print(const struct config *config, FILE *out)
     struct config standard;
     config_defaults(&standard);
     comment_print(out, "# ",
-                  "Settings of sluice serve. Everything may be left out: then the default counts. "
-                  "The command line (--set section.name=value) wins over the file. A value may "
-                  "hold ${NAME}, which stands for the environment variable.");
+                  "Settings of sluice serve. Every setting is optional. The command line "
+                  "(--set section.name=value) overrides the file. ${NAME} in a value is replaced "
+                  "by that environment variable.");
     const char *section = "";
     for (size_t i = 0; i < config_settings_count; i++) {
         const struct config_setting *setting = &config_settings[i];

@@ -23,7 +23,7 @@ int distributed_open(const struct config *config, uint32_t loops, struct clock_p
                      struct distributed **ret_distributed);
 uint32_t distributed_segments(const struct distributed *distributed);
 struct spool *distributed_spool(struct distributed *distributed);
-/* Into parts->options: gate, ledger writer.sink, ledger writer.shared, ledger writer.mailboxes. */
+/* Into parts->options: gate, and of ledger_writer event_sink, shared and mailboxes. */
 int distributed_join(struct distributed *distributed, struct assembly *parts,
                      struct ledger_backends *ledger_backends);
 /* Readable when the loop has something to collect. */

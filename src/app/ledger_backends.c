@@ -86,7 +86,7 @@ static int open_sqlite(struct ledger_backends *ledger_backends, const struct con
         error = ledger_sqlite_open(path, READ_ONLY, &ledger_backends->comparer);
     }
     if (error == 0 && exchange_wanted(config)) {
-        error = ledger_sqlite_open(path, READ_ONLY, &ledger_backends->payment_consumer);
+        error = ledger_sqlite_open(path, READ_ONLY, &ledger_backends->event_reader);
     }
     return error == 0 ? 0
                       : assembly_fail("cannot open the ledger", error, ledger_sqlite_error(NULL));
@@ -115,7 +115,7 @@ static int open_mariadb(struct ledger_backends *ledger_backends, const struct co
         error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->comparer);
     }
     if (error == 0 && segments == 0 && exchange_wanted(config)) {
-        error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->payment_consumer);
+        error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->event_reader);
     }
     if (error != 0) {
         return assembly_fail("cannot open the ledger", error, ledger_mariadb_error(NULL));
@@ -142,7 +142,7 @@ void ledger_backends_close(struct ledger_backends *ledger_backends)
 {
     void (*close_one)(struct ledger *) =
         ledger_backends->on_mariadb ? ledger_mariadb_close : ledger_sqlite_close;
-    close_one(ledger_backends->payment_consumer);
+    close_one(ledger_backends->event_reader);
     close_one(ledger_backends->comparer);
     close_one(ledger_backends->reader);
     close_one(ledger_backends->writer);

@@ -12,8 +12,8 @@ struct ledger_backends {
     struct ledger *writer;
     struct ledger *reader;
     struct ledger *comparer; /* a second reader, for the reconciler of the embedded engine */
-    struct ledger *
-        payment_consumer; /* another, for the event publisher of the embedded engine; NULL: it has none */
+    /* Another reader, for the event publisher of the embedded engine; NULL: it has none. */
+    struct ledger *event_reader;
     bool on_mariadb;
 };
 

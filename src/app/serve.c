@@ -459,8 +459,8 @@ static int start_threads(struct server *server)
     }
     if (error == 0 && server->distributed == NULL && exchange_wanted(&server->config)) {
         error = event_publisher_thread_start(&server->parts, &server->config,
-                                             server->ledger_backends.payment_consumer, NULL, NULL,
-                                             NULL, &server->event_publisher_thread);
+                                             server->ledger_backends.event_reader, NULL, NULL, NULL,
+                                             &server->event_publisher_thread);
     }
     if (error == 0 && server->page_builder_thread != NULL) {
         error = page_builder_thread_start(server->page_builder_thread, &server->config);
@@ -666,16 +666,16 @@ static void say_where(const struct server *server)
     uint16_t port = net_listener_port(server->listener);
     log_event(LOG_INFO, "server.ready", LOG_STR("listen", listen), LOG_U64("port", port),
               LOG_U64("threads", server->loops_count), LOG_STR("data", server->config.data_dir));
-    static const char *const segment_table[][2] = {{"the page", "/"},
-                                                   {"the console", "/console"},
-                                                   {"the contract", "/openapi.json"},
-                                                   {"metrics", "/metrics"},
-                                                   {"readiness", "/readyz"}};
+    static const char *const addresses[][2] = {{"the page", "/"},
+                                               {"the console", "/console"},
+                                               {"the contract", "/openapi.json"},
+                                               {"metrics", "/metrics"},
+                                               {"readiness", "/readyz"}};
     bool pages = !server->parts.shared.health_only; /* a process that is no front has none */
     printf("Sluice serves http://%.*s:%u/\n", address_len, listen, port);
     for (size_t i = pages ? 0 : 3; i < (pages ? 4 : 5); i++) {
-        printf("  %-13s http://%.*s:%u%s\n", segment_table[i][0], address_len, listen, port,
-               segment_table[i][1]);
+        printf("  %-13s http://%.*s:%u%s\n", addresses[i][0], address_len, listen, port,
+               addresses[i][1]);
     }
     if (pages) {
         printf("  admin token   %s/admin.token   (sluice token --admin --data %s)\n",
