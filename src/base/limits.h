@@ -87,7 +87,7 @@
 #define PARKED_MESSAGES_SENT_MAX 100000U
 
 /* How the engine's parts are (flow/cluster_status.h), one copy in a process: 64 segments of 144 B and 16
- * leases (there are three kinds) come to 12 KiB. */
+ * leases come to 12 KiB. */
 #define CLUSTER_STATUS_ADDRESS_MAX 80U
 #define CLUSTER_STATUS_LEASES_MAX 16U
 

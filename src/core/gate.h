@@ -67,8 +67,9 @@ struct gate_command {
     uint32_t qty; /* units; for FORGET: how many orders at most */
     uint64_t ticket_expires_ms;
     uint64_t time_ms; /* CONFIRM: pay_by */
-    uint32_t reason;  /* REFUSE: enum refusal; NO_STOCK writes the units off, others return them */
-    uint64_t amount;  /* units of RESTOCK, LOAD_ITEM, TRANSFER_* */
+    uint32_t
+        reason; /* FAIL_ORDER: enum refusal; NO_STOCK writes the units off, others return them */
+    uint64_t amount; /* units of RESTOCK, LOAD_ITEM, TRANSFER_* */
     uint64_t starts_at_ms;
     uint64_t ends_at_ms;
     uint32_t bar_unpaid;

@@ -9,9 +9,9 @@
 #include "obs/log.h"
 
 #define LEASE "balance"
-#define OPEN_MAX 256            /* transfers read in a round; more wait for the next */
+#define OPEN_MAX 256            /* open transfers read in one round; more wait for the next */
 #define REFILL_REQUESTS_MAX 256 /* 32 bytes each */
-#define MOVES_MAX 1024          /* remembered, the oldest goes: a bound on the rate only */
+#define MOVES_MAX 1024          /* moves remembered; the oldest is dropped. Only bounds the rate. */
 #define SALES_PAGE 64
 
 struct refill {
@@ -35,30 +35,30 @@ struct item_spread {
     uint64_t available[SEGMENTS_MAX];
     uint64_t total;
     const struct regions *regions;
-    uint64_t fair[SEGMENTS_MAX]; /* the share that a home keeps; others: none */
-    uint32_t moves;              /* begun in this round */
+    uint64_t fair[SEGMENTS_MAX]; /* the share that a home keeps; 0 if it is no home */
+    uint32_t moves;              /* started in this round */
 };
 
 struct balance {
     struct balance_ports ports;
     struct balance_options options;
-    pthread_mutex_t lock; /* of refill requests */
+    pthread_mutex_t lock; /* guards refill_requests */
     struct refill refill_requests[REFILL_REQUESTS_MAX];
-    struct refill seen[REFILL_REQUESTS_MAX]; /* the round's own */
+    struct refill seen[REFILL_REQUESTS_MAX]; /* this round's copy */
     struct move moves[MOVES_MAX];
     uint32_t moves_next;
     struct transfer_row open[OPEN_MAX];
     uint32_t open_count;
     uint64_t token;
     uint64_t epochs[SEGMENTS_MAX];
-    bool outgrown; /* the ledger has segments that were added since this process began */
+    bool outgrown; /* the ledger has segments added since this process started */
     uint32_t sequence;
     struct gate_request requests[SEGMENTS_MAX];
 };
 
 /* ---- how often ---- */
 
-/* Units of the item went there lately: they may still be on their way, or wait for who asked. */
+/* True if units of the item moved there lately: they may be in transit or wait for their buyer. */
 static bool moved_lately(const struct balance *balance, uint64_t item, uint32_t to, bool to_any)
 {
     int64_t since_ms = blocking_now(&balance->ports.blocking) - balance->options.pause_ms;
@@ -90,7 +90,7 @@ static bool is_open(const struct balance *balance, uint64_t item, uint32_t from,
 
 /* ---- one transfer ---- */
 
-/* The gate knows a transfer by 128 bits: those its key spells. */
+/* The gate knows a transfer by the 128 bits that its key spells. */
 static bool transfer_id(const struct transfer_row *row, struct order_id *ret_id)
 {
     return order_id_parse(span_of(row->key), ret_id) == 0;
@@ -113,12 +113,12 @@ static bool take_out(struct balance *balance, const struct transfer_row *row, ui
     if (call.outcome != SEGMENT_DONE) {
         return false;
     }
-    /* Refused: the source does not have the item (any more); nothing left it. */
+    /* Refused: the source does not have the item (any more). Nothing left it. */
     *ret_taken = call.verdict == VERDICT_REFUSED ? 0 : call.taken;
     return true;
 }
 
-/* Out, and written down. 0; ERR_AGAIN: later; else the ledger's error. */
+/* Takes the units out and records the result. 0; ERR_AGAIN: later; else the ledger's error. */
 static int finish(struct balance *balance, const struct transfer_row *row, uint64_t *ret_units)
 {
     const struct balance_ports *ports = &balance->ports;
@@ -174,7 +174,7 @@ static int finish_open(struct balance *balance, struct balance_round *round)
     uint32_t left = 0;
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         struct transfer_row row = balance->open[i];
-        /* From a segment that was added since this process began: another one's to finish. */
+        /* From a segment added since this process started: another process finishes it. */
         error = row.segment < balance->options.segments ? finish(balance, &row, &round->units)
                                                         : ERR_AGAIN;
         if (error == ERR_AGAIN) { /* its pair stays taken */
@@ -196,7 +196,8 @@ static int begin(struct balance *balance, struct item_spread *spread, uint32_t f
 {
     const struct balance_ports *ports = &balance->ports;
     int64_t now_ms = blocking_now(&ports->blocking);
-    /* A paused holder and its successor may number the same moment: the token tells them apart. */
+    /* A paused holder and its successor may use the same time and
+     * sequence. The token tells them apart. */
     uint32_t sequence = (uint32_t)(balance->token << 12 ^ ++balance->sequence) & 0x7fffffffU;
     struct order_id id = order_id_fresh(spread->item, now_ms, sequence);
     struct transfer_row row = {.item = spread->item,
@@ -234,7 +235,7 @@ static int begin(struct balance *balance, struct item_spread *spread, uint32_t f
     return 0;
 }
 
-/* Who has most above what it keeps, of those among; SEGMENTS_MAX: nobody. */
+/* The segment of the set `among` with the most units above what it keeps; SEGMENTS_MAX: none. */
 static uint32_t richest(const struct balance *balance, const struct item_spread *spread,
                         uint32_t to, bool keeps_fair, uint64_t among)
 {
@@ -254,7 +255,8 @@ static uint32_t richest(const struct balance *balance, const struct item_spread 
     return best;
 }
 
-/* Brings up to `units` to a segment, from its own region first; others may keep their fair share. */
+/* Moves up to `units` to a segment, from its own region first. keeps_fair: the
+ * sources keep their fair share. */
 static int gather(struct balance *balance, struct item_spread *spread, uint32_t to, uint64_t units,
                   bool keeps_fair, struct balance_round *round)
 {
@@ -276,7 +278,7 @@ static int gather(struct balance *balance, struct item_spread *spread, uint32_t 
     return error;
 }
 
-/* ---- what is asked for ---- */
+/* ---- refill requests ---- */
 
 void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units)
 {
@@ -298,7 +300,7 @@ void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint6
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
 
-/* The refill requests of this round; those too old are forgotten. */
+/* Copies the refill requests for this round and forgets those that are too old. */
 static void see_refill_requests(struct balance *balance)
 {
     int64_t now_ms = blocking_now(&balance->ports.blocking);
@@ -315,7 +317,7 @@ static void see_refill_requests(struct balance *balance)
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
 
-static void forget_wish(struct balance *balance, uint32_t at)
+static void forget_refill(struct balance *balance, uint32_t at)
 {
     const struct refill *seen = &balance->seen[at];
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
@@ -327,8 +329,8 @@ static void forget_wish(struct balance *balance, uint32_t at)
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
 
-static int serve_wish(struct balance *balance, struct item_spread *spread, uint32_t at,
-                      struct balance_round *round)
+static int serve_refill(struct balance *balance, struct item_spread *spread, uint32_t at,
+                        struct balance_round *round)
 {
     const struct refill *refill = &balance->seen[at];
     uint32_t to = refill->segment;
@@ -337,7 +339,7 @@ static int serve_wish(struct balance *balance, struct item_spread *spread, uint3
         return 0;
     }
     if (has >= refill->units || spread->total < refill->units) {
-        forget_wish(balance, at); /* it is there, or there are not so many anywhere */
+        forget_refill(balance, at); /* it is there, or there are not so many anywhere */
         return 0;
     }
     bool last_units = spread->total < spread->homes;
@@ -391,7 +393,7 @@ static int balance_item(struct balance *balance, uint64_t item, uint32_t homes,
     look_at(balance, &spread);
     for (uint32_t i = 0; error == 0 && i < REFILL_REQUESTS_MAX; i++) {
         if (balance->seen[i].units != 0 && balance->seen[i].item == item) {
-            error = serve_wish(balance, &spread, i, round);
+            error = serve_refill(balance, &spread, i, round);
         }
     }
     bool wished = spread.moves > 0; /* what was asked for is not taken back at once */

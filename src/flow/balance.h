@@ -1,35 +1,40 @@
 /*
- * Balancing: units go where buyers ask for them. Homes are fixed, so one segment runs dry while
- * another still has units; a transfer moves some.
+ * Balancing moves units to the segments where buyers want them. A buyer's home segment is fixed, so
+ * one segment can run dry while another still has units. A transfer moves some of them.
  *
- * Happy path of a transfer: noted in the ledger (TRANSFER); taken out at the source (TRANSFER_OUT,
- * known there by the transfer's id); what was really taken is written down (TRANSFERRED), with the
- * event that brings it to its destination. Units are at one place or the other, or in transit.
+ * Happy path of a transfer: it is noted in the ledger (TRANSFER). The source segment gives the
+ * units up (TRANSFER_OUT) and remembers the transfer by its id. The ledger records how many units
+ * were really taken (TRANSFERRED), together with the event that adds them to the destination. At
+ * any time a unit is at the source, at the destination or in transit.
  *
- * What can go wrong: whoever moved them dies between two steps. The next round, of whoever holds the
- * lease then, finishes what is open: each step done again is done once. If the source is rebuilt in
- * between, its epoch is raised, the transfer is void and the units are the source's again; a step of
- * such a transfer is refused by gate and ledger alike. If either of the two was rebuilt between the look
- * that a move follows from and its note in the ledger, the note is refused, and the next round looks
- * again. So a transfer needs no fence at the gate: its
- * id, its epoch and the lease on its two ledger writes are enough.
+ * What can go wrong:
+ * - The process dies between two steps. The next holder of the lease finishes the open transfers in
+ *   its next round. Every step is idempotent.
+ * - The source is rebuilt in between. Its epoch is raised, the transfer is void, and the units
+ *   belong to the source again. Gate and ledger both refuse any later step of a void transfer.
+ * - The source or the destination is rebuilt after this round read their stock and before the
+ *   transfer is noted. The ledger refuses the note, and the next round reads the stock again.
+ * So a transfer needs no fence at the gate. Its id, its epoch and the lease on its two ledger
+ * writes are enough.
  *
- * Who gets units (the fair share is by the sale's regions, and units come from the same region where
- * it has them): a home with less than a quarter of the fair share gets what it lacks of that share,
- * from those that have more than theirs; segments that are nobody's home (added since the sale was
- * warmed) give all they have, and get nothing. With fewer units left than homes nothing moves by itself. A segment that asks for a number of units
- * (balance_ask, or a transfer noted in the ledger by anybody) gets them if all segments together have
- * that many; others keep their fair share if that is enough.
+ * Which segment gets units: the fair share of a home follows the sale's regions, and units come
+ * from the same region first. A home with less than a quarter of its fair share is filled up to
+ * that share, from segments that have more than theirs. A segment that is nobody's home (added
+ * after the sale was warmed) gives away all it has and gets nothing. If a sale has no regions and
+ * fewer units are left than it has homes, nothing moves by itself. A refill request (balance_ask)
+ * is served if all segments together have that many units. The other segments keep their fair share
+ * if the rest is enough. A transfer that somebody else noted in the ledger is finished as noted.
  *
- * Units are not sent to and fro: who got some of an item within pause_ms gives none away and gets no
- * more by itself, and an item's last units move once in that time. One transfer for each item and
- * pair of segments at a time, moves_max for an item in a round: the segment that still has units is
- * not emptied by a crowd of dry ones.
+ * Units do not move back and forth. For pause_ms after a segment received units of an item, no
+ * round starts a transfer of that item from it or to it. When fewer units are left than homes, a
+ * refill request waits until no unit of the item has moved for pause_ms. There is one open transfer
+ * for each item and pair of segments, and at most moves_max transfers of an item in a round. So a
+ * crowd of dry segments does not empty the one that still has units.
  *
- * A process that began before a segment was added does not see it: after each of its rounds it gives
- * the lease up, for one that does.
+ * A process that started before a segment was added does not see that segment. It drops the lease
+ * after each round, so that a process that does see it can take over.
  *
- * One thread runs the rounds, under the lease "balance"; balance_ask is any thread's.
+ * Threads: one thread runs the rounds, under the lease "balance". Any thread may call balance_ask.
  */
 #ifndef SLUICE_FLOW_BALANCE_H
 #define SLUICE_FLOW_BALANCE_H
@@ -40,11 +45,11 @@
 
 struct balance_options {
     uint32_t segments;
-    uint32_t loop;      /* the gate's connection set of this thread */
-    uint32_t moves_max; /* of one item in one round */
+    uint32_t loop;      /* this thread's connection set at the gate */
+    uint32_t moves_max; /* transfers of one item in one round, at most */
     int64_t lease_ms;
-    int64_t pause_ms;  /* between two moves of an item to one segment; of the last units: to any */
-    int64_t refill_ms; /* how long an ask is remembered */
+    int64_t pause_ms;  /* between two moves of an item to one segment; of its last units: to any */
+    int64_t refill_ms; /* a refill request is forgotten after this */
 };
 
 struct balance_ports {
@@ -56,24 +61,26 @@ struct balance_ports {
 };
 
 struct balance_round {
-    uint32_t finished; /* transfers that an earlier round left, or somebody noted */
-    uint32_t moved;    /* begun here and brought to their end */
-    uint64_t units;    /* that moved, of both */
-    uint32_t open;     /* left for the next round */
+    uint32_t finished; /* transfers left open by an earlier round or noted by others */
+    uint32_t moved;    /* transfers started and finished in this round */
+    uint64_t units;    /* units moved by both kinds */
+    uint32_t open;     /* transfers left for the next round */
 };
 
 struct balance;
 
-/* Ports outlive it. ERR_NOMEM. */
+/* The ports must outlive it. ERR_NOMEM. */
 int balance_new(struct balance_ports ports, struct balance_options options,
                 struct balance **ret_balance);
 void balance_free(struct balance *balance);
-/* ERR_BUSY: somebody else balances. Else the ledger's error; what was begun is finished later. */
+/* ERR_BUSY: another process balances. Otherwise the ledger's error; a later round
+ * finishes what this one started. */
 int balance_round(struct balance *balance, struct balance_round *ret_round);
-/* After the last round: gives the lease up, so that the next process need not wait for its end. */
+/* Call after the last round. Drops the lease, so that the next process
+ * need not wait for it to expire. */
 void balance_end(struct balance *balance);
-/* Any thread: a buyer at this home wants so many. Asks beyond a bound are forgotten: buyers ask
- * again. */
+/* Any thread: a buyer whose home is this segment wants this many units. Requests beyond a fixed
+ * bound are dropped; buyers ask again. */
 void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units);
 
 #endif

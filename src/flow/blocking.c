@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 
-/* Between two looks at something under way: small beside a round trip that waits for a disk. */
+/* Between two checks of a pending call. Small compared with a round trip that waits for a disk. */
 #define POLL_MS 1
 
 int blocking_read(const struct blocking *blocking, struct ledger *ledger,

@@ -1,7 +1,8 @@
 /*
- * Waiting, for the threads that may: recovery, balancing and reconciling run on threads of their
- * own and read better as one story. Time passes only through sleep_ms, so that a simulator's does,
- * too. The ledger and the gate's connection set are this thread's alone.
+ * Blocking calls for threads that may wait. Recovery, balancing and reconciliation run on threads
+ * of their own and read better as straight-line code. Time passes only inside sleep_ms, so a
+ * simulator controls it. The ledger and the connection set at the gate belong to the calling thread
+ * alone.
  */
 #ifndef SLUICE_FLOW_BLOCKING_H
 #define SLUICE_FLOW_BLOCKING_H
@@ -24,14 +25,15 @@ static inline int64_t blocking_now(const struct blocking *blocking)
     return blocking->now_ms(blocking->context);
 }
 
-/* The query with its answer; its error. */
+/* Runs the query and waits for its answer. Returns the query's error. */
 int blocking_read(const struct blocking *blocking, struct ledger *ledger,
                   struct ledger_query *query);
-/* One op in a transaction of its own, under a lease (NULL: none). The batch's error. */
+/* Runs one op in its own transaction, under a lease (NULL: none). Returns the batch's error. */
 int blocking_write(const struct blocking *blocking, struct ledger *ledger, struct ledger_op *op,
                    const char *lease, uint64_t token);
-/* Asks with their answers; their loop is this thread's connection set, and nothing else is under way on it.
- * All come back: the gate gives up by itself. */
+/* Submits the requests and waits for all answers. All requests use this thread's
+ * connection set as their loop, and nothing else is in flight on it. Every request comes
+ * back: the gate has its own timeouts. */
 void blocking_gate_requests(const struct blocking *blocking, struct gate_port *gate,
                             struct gate_request *requests, size_t count);
 

@@ -55,7 +55,8 @@ static void take_back(struct booking_channel *booking_channel)
     }
 }
 
-/* Posts the ops and waits for them. The ledger writer answers everything, also that it cannot. */
+/* Posts the ops and waits for them. The ledger writer answers every op, also when it cannot
+ * write. */
 static void post_all(struct booking_channel *booking_channel, size_t count)
 {
     CHECK(booking_channel->posted == 0);
@@ -101,7 +102,7 @@ static bool is_marked(const struct decision *decision)
     return decision->booking == BOOKING_POISON && decision->reason != REFUSAL_NONE;
 }
 
-/* FAILED rows for those that are marked: POISON, with a reason. */
+/* Writes FAILED rows for the marked ones: POISON, with a reason. */
 static void fail_marked(struct booking_channel *booking_channel, struct decision *decisions,
                         size_t count)
 {
@@ -131,7 +132,7 @@ void booking_channel_fail(struct booking_channel *booking_channel, struct decisi
     fail_marked(booking_channel, decisions, count);
 }
 
-/* A refusal that is not about the order but about the gate's own state. */
+/* True if the call was refused because of the gate's state, not because of the order. */
 static bool is_for_now(const struct segment_call *call)
 {
     return call->outcome != SEGMENT_DONE ||
@@ -139,8 +140,8 @@ static bool is_for_now(const struct segment_call *call)
             (call->refusal == REFUSAL_OVERLOADED || call->refusal == REFUSAL_NO_SUCH_ITEM));
 }
 
-/* An item that the gate has not got: it is being filled, or the sale was forgotten, long after its
- * end. Nobody will ever decide it again. */
+/* True if the gate lacks the item because the sale was forgotten, long after its end, and not
+ * because the gate is being filled. Nobody will ever decide this order again. */
 static bool is_of_forgotten_sale(struct booking_channel *booking_channel,
                                  const struct decision *decision, const struct segment_call *call)
 {
@@ -170,7 +171,7 @@ static void again(struct booking_channel *booking_channel, struct decision *deci
         decision->booking = BOOKING_SETTLED; /* taken, or known: it is in the outbox, or booked */
         return;
     }
-    /* Not NO_STOCK: should the gate have taken it meanwhile after all, the unit goes back. */
+    /* Not NO_STOCK: if the gate accepted it after all, the unit goes back. */
     decision->reason = call->refusal;
     decision->booking = BOOKING_POISON;
 }
@@ -202,7 +203,7 @@ void booking_channel_again(struct booking_channel *booking_channel, struct decis
     fail_marked(booking_channel, decisions, count);
 }
 
-/* Those that have waited too long are not to be booked but to fail. */
+/* Turns BOOK ops of decisions that have waited too long into FAIL ops. */
 static void fail_stale(struct booking_channel *booking_channel, size_t count)
 {
     static struct log_limit limit;
@@ -224,8 +225,8 @@ static void fail_stale(struct booking_channel *booking_channel, size_t count)
     }
 }
 
-/* Those without an epoch, many together: after a segment was rebuilt it may be all that its queue
- * holds, and whoever carries them must not be kept for a round trip and a transaction each. */
+/* Decides those without an epoch again, many in one call. After a segment was rebuilt that may be
+ * all of its messages, and a round trip and a transaction for each would delay the caller. */
 static void again_marked(struct booking_channel *booking_channel, struct decision *decisions,
                          size_t count)
 {
@@ -260,7 +261,7 @@ void booking_channel_run(struct booking_channel *booking_channel, struct decisio
         if (booking_channel->ops[i].error == 0 &&
             booking_channel->ops[i].op.refusal == REFUSAL_STALE_EPOCH) {
             decisions[i].booking = BOOKING_LATER;
-            /* Marked for the second round: the ops are used again in it. */
+            /* Mark it for the second step, which reuses the ops. */
             decisions[i].epoch = 0;
         }
     }

@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 
-/* Records looked at in one call: most are not decisions, and the ledger writer has other work too. */
+/* Records read in one call. Most are no decisions, and the ledger writer has other work. */
 #define LOOK_MAX 65536
 
 int booking_reader_init(struct booking_reader *ret_reader, struct journal *journal,
@@ -16,7 +16,7 @@ int booking_reader_init(struct booking_reader *ret_reader, struct journal *journ
     if (error != 0) {
         return error;
     }
-    /* One look, so that a journal that begins after the cursor is refused before anything is sold. */
+    /* One read, to refuse a journal that begins after the cursor before anything is sold. */
     uint64_t lsn = 0;
     int64_t batch_ms = 0;
     struct gate_command command;

@@ -1,7 +1,7 @@
 /*
- * The booker reads the gate's decisions back from the journal and makes BOOK ops of them. In the
- * embedded engine the journal is the queue: what is durable there is on its way, and what the
- * ledger's cursor has not passed is delivered again. ledger writer's thread only.
+ * The booking reader reads the gate's decisions back from the journal and turns them into BOOK ops.
+ * In the embedded engine the journal is the queue: every durable decision will be booked, and
+ * decisions that the ledger's cursor has not passed are read again. Ledger writer's thread only.
  */
 #ifndef SLUICE_FLOW_BOOKING_READER_H
 #define SLUICE_FLOW_BOOKING_READER_H
@@ -20,10 +20,11 @@ struct booking_reader {
 int booking_reader_init(struct booking_reader *ret_reader, struct journal *journal,
                         uint64_t booked_lsn);
 void booking_reader_done(struct booking_reader *reader);
-/* Up to max durable decisions into BOOK ops; read_lsn moves. 0 or a journal error. */
+/* Turns up to max durable decisions into BOOK ops and advances read_lsn. 0 or a journal error. */
 int booking_reader_take(struct booking_reader *reader, struct ledger_op *ret_ops, size_t max,
                         size_t *ret_count);
-/* The batch that booked up to read_lsn is committed, or failed: then read it again. */
+/* Commit: the batch that booked up to booked_lsn is committed. Rewind: it failed, so read it
+ * again. */
 void booking_reader_commit(struct booking_reader *reader, uint64_t booked_lsn);
 int booking_reader_rewind(struct booking_reader *reader);
 

@@ -1,6 +1,7 @@
 /*
- * Two sorted arrays behind a read-write lock: sales by id, items by id. Changes are rare (an
- * operator's), so an insert may move everything; look-ups are a binary search.
+ * Two sorted arrays behind a read-write lock: sales by id and items by id. Changes are rare (an
+ * operator's call, a sale's move, a reading of the ledger), so an insert may move everything. A
+ * lookup is a binary search.
  */
 #define _GNU_SOURCE /* PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP */
 #include "flow/catalog.h"
@@ -36,7 +37,7 @@ struct catalog *catalog_new(void)
 {
     struct catalog *catalog = calloc(1, sizeof(*catalog));
     if (catalog != NULL) {
-        /* Readers come without a pause in a rush; the writer must get in between. */
+        /* In a rush readers come without a pause. The writer must get in between. */
         pthread_rwlockattr_t attr;
         CHECK(pthread_rwlockattr_init(&attr) == 0);
         CHECK(pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP) ==
@@ -61,7 +62,7 @@ void catalog_free(struct catalog *catalog)
     free(catalog);
 }
 
-/* Index of the first sale whose id is not below. */
+/* Index of the first sale whose id is not below `sale`. */
 static size_t sale_place(const struct catalog *catalog, uint64_t sale)
 {
     size_t low = 0;
@@ -84,7 +85,8 @@ static int entry_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Makes the item array anew from the sales. The memory was taken before anything changed. */
+/* Rebuilds the item array from the sales. The caller allocated the
+ * memory before it changed anything. */
 static void index_items(struct catalog *catalog, struct entry *entries)
 {
     size_t n = 0;
@@ -137,7 +139,7 @@ static bool item_says_same(const struct item_row *a, const struct item_row *b)
            strcmp(a->sku, b->sku) == 0 && strcmp(a->image_url, b->image_url) == 0;
 }
 
-/* A shared ledger is read again and again: most of it is what was known. */
+/* A shared ledger is read again and again, and most rows have not changed. */
 static bool says_same(const struct sale_row *a, const struct sale_row *b)
 {
     bool same = a->state == b->state && a->starts_at_ms == b->starts_at_ms &&

@@ -1,5 +1,5 @@
-/* See cloudevent.h. What an order becomes later (its state, its payment) is never taken from its row:
- * the event says what it was then. */
+/* See cloudevent.h. Members of an order that change later (its state, its payment) are never taken
+ * from its row. The event says what they were. */
 #include "flow/cloudevent.h"
 
 #include <stdio.h>
@@ -172,7 +172,7 @@ struct span cloudevent_write(char *memory, const char *source, const struct ledg
     }
     out_char(&out, '"');
     put_rfc3339(&out, event->at_ms);
-    /* The extension of that name: it sorts as text. */
+    /* The CloudEvents extension `sequence`: it sorts as text. */
     out_format(&out, ",\"sequence\":\"%020llu%s\"", (unsigned long long)event->number,
                sold_out ? ".1" : "");
     out_lit(&out, ",\"datacontenttype\":\"application/json\"");

@@ -65,7 +65,7 @@ static void look_at_segments(struct cluster_status *cluster_status, int64_t now_
 {
     uint32_t count = cluster_status->segment_table->count;
     for (uint32_t s = 0; s < count; s++) {
-        /* Nobody else writes: what is there is what was seen last. */
+        /* Only this thread writes, so the stored state is what it saw last. */
         struct cluster_status_segment segment = cluster_status->sample.segments[s];
         look_at(cluster_status, s, &segment);
         locked_copy(cluster_status, &cluster_status->sample.segments[s], &segment, sizeof(segment));

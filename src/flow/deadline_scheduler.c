@@ -12,14 +12,14 @@ struct deadline {
     int64_t pay_by_ms;
 };
 
-/* A ring that grows by doubling; growing happens when orders are booked, on the ledger writer's thread. */
+/* A ring that grows by doubling, when an order is booked, on the ledger writer's thread. */
 struct fifo {
     uint64_t sale;
     struct deadline *ring;
     size_t capacity; /* a power of two, or 0 */
     size_t head;
     size_t count;
-    int64_t last_pay_by_ms; /* of the newest ever added: the sale stays on the board until then */
+    int64_t last_pay_by_ms; /* latest ever added: the sale stays on the board until then */
     bool unsorted;
 };
 
@@ -27,7 +27,7 @@ struct deadline_scheduler {
     int64_t board_keep_ms;
     struct fifo *fifos;
     size_t fifos_count;
-    size_t last; /* the one found last is nearly always the one wanted next */
+    size_t last; /* index of the FIFO found last: nearly always wanted next */
     size_t pending;
 };
 
@@ -129,14 +129,15 @@ static int deadline_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Bookings come in the order they fall due; only what is loaded from the ledger at a start does
- * not, and is sorted once. */
+/* Bookings arrive in the order they fall due. Deadlines loaded from the
+ * ledger do not and are sorted once. */
 static void fifo_sort(struct fifo *fifo)
 {
     if (!fifo->unsorted) {
         return;
     }
-    /* Turn the ring until it starts at 0: what was in use stands at both ends of it. */
+    /* Rotate the ring to start at 0. It may wrap around, with entries at both ends of the
+     * memory. */
     size_t tail =
         fifo->head + fifo->count > fifo->capacity ? fifo->head + fifo->count - fifo->capacity : 0;
     if (tail > 0 || fifo->head > 0) {
@@ -193,7 +194,7 @@ void deadline_scheduler_return(struct deadline_scheduler *scheduler, uint64_t sa
     *fifo_at(fifo, 0) = (struct deadline){id, pay_by_ms};
 }
 
-/* When the sale wants its next move, and which; INT64_MAX: none. */
+/* Returns when the sale's next move is due, and which one; INT64_MAX: none. */
 static int64_t next_move(struct deadline_scheduler *scheduler, const struct sale_row *sale,
                          struct ledger_op *ret_op)
 {
@@ -213,7 +214,7 @@ static int64_t next_move(struct deadline_scheduler *scheduler, const struct sale
         return sale->ends_at_ms;
     case SALE_CLOSED: {
         const struct fifo *fifo = find_fifo(scheduler, sale->id);
-        /* No order was booked much after the end; those that were are in the FIFO. */
+        /* Orders booked late, after the end, are in the FIFO with their own deadlines. */
         int64_t last = sale->ends_at_ms + (int64_t)sale->pay_within_s * 1000;
         last = fifo != NULL && fifo->last_pay_by_ms > last ? fifo->last_pay_by_ms : last;
         ret_op->kind = LEDGER_SALE_FORGET;
@@ -236,7 +237,7 @@ size_t deadline_scheduler_moves(struct deadline_scheduler *scheduler, struct cat
         if (next_move(scheduler, sales[i], &op) > now_ms) {
             continue;
         }
-        /* Past its end it is closed at once, open or not. */
+        /* A sale past its end is closed at once, open or not. */
         if (op.kind == LEDGER_SALE_MOVE && now_ms >= sales[i]->ends_at_ms) {
             op.target = SALE_CLOSED;
         }

@@ -1,5 +1,5 @@
-/* See embedded_gate.h. Locks: engine->lock, and inside it the journal's; notices have their own, taken
- * last. */
+/* See embedded_gate.h. Lock order: engine->lock, then the journal's; the
+ * lock of the notices is taken last. */
 #include "flow/embedded_gate.h"
 
 #include <pthread.h>
@@ -9,13 +9,13 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* Watched orders that may change between two turns of a loop before it has to look at all it
- * watches: 4096 * 16 bytes; of a remote gate their views: 4096 * 72. */
+/* Watched orders that may change between two iterations of a loop before it has to look up all it
+ * watches: 4096 * 16 bytes; for a remote gate, their views: 4096 * 72. */
 #define NOTICES_MAX 4096
-/* Of a remote gate: counters of what a loop watches, by a hash. With as many watchers as a process
- * has files (20,000) three of four orders that nobody watches are told to nobody. 4 bytes each. */
-#define WATCHED_SEGMENT_TABLE 65536U
-/* Orders that are looked up while the engine's lock is held once: about a microsecond. */
+/* Remote gate: counters of the orders a loop watches, by hash. With 20,000 watchers (as many as a
+ * process has files) three of four unwatched orders still cause no notice. 4 bytes each. */
+#define WATCHED_BUCKETS 65536U
+/* Orders looked up in one hold of the engine's lock: about a microsecond. */
 #define NOTICES_A_LOCK 16
 
 struct notices {
@@ -23,15 +23,15 @@ struct notices {
     size_t count;
     bool all;
     struct order_id ids[NOTICES_MAX];
-    struct order_view *views;  /* of a remote gate: NOTICES_MAX, as they were told */
-    _Atomic uint32_t *watched; /* of a remote gate: WATCHED_SEGMENT_TABLE */
+    struct order_view *views;  /* remote gate: NOTICES_MAX, as received */
+    _Atomic uint32_t *watched; /* remote gate: WATCHED_BUCKETS */
 };
 
 struct embedded_gate {
     struct gate_port port;
-    struct gate_port *proxy; /* NULL: the gate is here */
+    struct gate_port *proxy; /* NULL: the gate is in this process */
     pthread_mutex_t lock;
-    struct gate *gate; /* NULL: remote */
+    struct gate *gate; /* NULL: the gate is remote */
     struct journal *journal;
     uint32_t loops;
     struct waker wakers[LOOPS_MAX];
@@ -50,9 +50,9 @@ static void unlock(pthread_mutex_t *mutex)
     CHECK(pthread_mutex_unlock(mutex) == 0);
 }
 
-/* ---- asks ---- */
+/* ---- requests ---- */
 
-/* Nothing can be decided now. An order that exists is answered all the same. */
+/* Nothing can be decided now. An existing order is still answered. */
 static void buy_without_journal(struct embedded_gate *engine, struct gate_request *request,
                                 bool failed)
 {
@@ -107,8 +107,8 @@ static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
     }
     struct gate_order *order = &gate->orders[effects.slot];
     if (verdict == VERDICT_DONE) {
-        /* There was room and we hold the lock; a latch since then leaves the order undurable, and
-         * whoever waits for it is told that the outcome is not known. */
+        /* There was room, and we hold the lock. If the journal failed since then, the order never
+         * becomes durable, and its waiters learn that the outcome is unknown. */
         uint64_t lsn = UINT64_MAX;
         (void)journal_append(engine->journal, &command, &lsn);
         order->lsn = lsn;
@@ -213,9 +213,9 @@ static void embedded_gate_place(struct gate_port *port, uint32_t segment, uint64
 static const struct gate_ops embedded_gate_ops = {embedded_gate_submit, embedded_gate_collect,
                                                   embedded_gate_flush, embedded_gate_place};
 
-/* ---- what the ledger committed ---- */
+/* ---- ledger events ---- */
 
-/* Leaves a note for every loop that watches the order. The engine's lock is held. */
+/* Leaves a notice for every loop that watches the order. The caller holds the engine's lock. */
 static uint64_t notify(struct embedded_gate *engine, struct gate_order *order)
 {
     uint64_t watching = order->watch;
@@ -306,7 +306,7 @@ bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale)
     return idle;
 }
 
-/* Takes up to max ids out; the engine's lock is not needed for that. */
+/* Takes out up to max ids. Does not need the engine's lock. */
 static size_t take_notices(struct notices *notices, struct order_id *ret_ids, size_t max, bool *all)
 {
     lock(&notices->lock);
@@ -334,29 +334,29 @@ static size_t remote_notices(struct notices *notices, struct order_view *ret_vie
     return n;
 }
 
-static uint32_t watched_place(struct order_id id)
+static uint32_t watched_bucket(struct order_id id)
 {
     uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return (uint32_t)(h >> 32) % WATCHED_SEGMENT_TABLE;
+    return (uint32_t)(h >> 32) % WATCHED_BUCKETS;
 }
 
 void embedded_gate_watch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
 {
     if (engine->gate == NULL) {
-        (void)atomic_fetch_add(&engine->notices[loop].watched[watched_place(id)], 1);
+        (void)atomic_fetch_add(&engine->notices[loop].watched[watched_bucket(id)], 1);
     }
 }
 
 void embedded_gate_unwatch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
 {
     if (engine->gate == NULL) {
-        CHECK(atomic_fetch_sub(&engine->notices[loop].watched[watched_place(id)], 1) > 0);
+        CHECK(atomic_fetch_sub(&engine->notices[loop].watched[watched_bucket(id)], 1) > 0);
     }
 }
 
 void embedded_gate_tell(struct embedded_gate *engine, const struct order_view *view)
 {
-    uint32_t place = watched_place(view->id);
+    uint32_t place = watched_bucket(view->id);
     for (uint32_t i = 0; i < engine->loops; i++) {
         struct notices *notices = &engine->notices[i];
         if (atomic_load(&notices->watched[place]) == 0) {
@@ -405,7 +405,7 @@ size_t embedded_gate_notices(struct embedded_gate *engine, uint32_t loop,
             if (slot == GATE_NONE) {
                 continue; /* it has left the board since */
             }
-            /* What changes from here on is not in the view, so it is news again. */
+            /* Later changes are not in this view, so they must cause a notice again. */
             engine->gate->orders[slot].watch |= 1ULL << loop;
             gate_view_order(engine->gate, slot, &ret_views[count++]);
         }
@@ -430,7 +430,7 @@ void embedded_gate_count(struct embedded_gate *engine, struct embedded_gate_numb
 
 /* ---- life ---- */
 
-/* Journal thread: durable_lsn moved, or the journal failed (then everyone has to know). */
+/* Journal thread: durable_lsn moved, or the journal failed (then every loop must know). */
 static void durable_moved(void *context)
 {
     struct embedded_gate *engine = context;
@@ -461,7 +461,7 @@ int embedded_gate_new_remote(struct gate_port *port, struct journal *journal, ui
     for (uint32_t i = 0; i < loops; i++) {
         struct notices *notices = &engine->notices[i];
         notices->views = calloc(NOTICES_MAX, sizeof(*notices->views));
-        notices->watched = calloc(WATCHED_SEGMENT_TABLE, sizeof(*notices->watched));
+        notices->watched = calloc(WATCHED_BUCKETS, sizeof(*notices->watched));
         if (notices->views == NULL || notices->watched == NULL) {
             embedded_gate_free(engine);
             return ERR_NOMEM;

@@ -1,9 +1,9 @@
-/* See event_effects.h. Pure but for the log. */
+/* See event_effects.h. Pure, except for the log. */
 #include "flow/event_effects.h"
 
 #include "obs/log.h"
 
-/* Orders and buyers freed under one hold of the gate's lock: about a millisecond. */
+/* Orders and buyers freed in one hold of the gate's lock: about a millisecond. */
 #define FORGET_STEP 4096
 
 static enum gate_kind command_kind(enum ledger_event_kind kind)
@@ -130,7 +130,7 @@ void event_effects_log(const struct ledger_event *event)
         log_event(LOG_INFO, name, LOG_U64("sale", event->sale), LOG_U64("event", event->number));
         break;
     case EVENT_ORDER_FAILED: {
-        /* The ledger refused what the gate had accepted: never a buyer's doing. */
+        /* The ledger refused what the gate had accepted. That is never the buyer's fault. */
         char id[ORDER_ID_TEXT];
         order_id_text(event->id, id);
         log_event(LOG_WARN, name, LOG_SPAN("order", ((struct span){id, sizeof(id)})),

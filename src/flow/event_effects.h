@@ -1,4 +1,4 @@
-/* From a ledger event to what follows from it: the gate's command, a count, a line in the log. */
+/* What follows from a ledger event: a gate command, a metric, a log line. */
 #ifndef SLUICE_FLOW_EVENT_EFFECTS_H
 #define SLUICE_FLOW_EVENT_EFFECTS_H
 
@@ -7,10 +7,10 @@
 
 void event_effects_command(const struct ledger_event *event, int64_t now_ms,
                            struct gate_command *ret_command);
-/* The event changes what the catalog shows of its sale. */
+/* True if the event changes what the catalog shows of its sale. */
 bool event_effects_catalog(enum ledger_event_kind kind);
 void event_effects_count(struct metrics_slot *metrics, const struct ledger_event *event);
-/* A line for what operators want to know: sales and stock, not single orders. */
+/* Logs what operators want to know: sales and stock, not single orders. */
 void event_effects_log(const struct ledger_event *event);
 
 #endif

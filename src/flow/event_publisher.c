@@ -1,7 +1,7 @@
 /*
- * See event_publisher.h. Messages under way stand in a ring, in order, each under a number that is never used
- * again: an outcome that comes after the event publisher went back, or lost its lease, finds no message. The
- * cursor may move up to the first message that is not confirmed.
+ * See event_publisher.h. Unconfirmed messages are kept in a ring, in order. Their numbers are never
+ * reused, so an outcome that arrives after the publisher went back or lost its lease matches no
+ * message. The cursor may move up to the first unconfirmed message.
  */
 #include "flow/event_publisher.h"
 
@@ -16,18 +16,19 @@
 
 #define READ_MAX 256
 #define HEAR_MAX 256
-#define LOOK_MS 50  /* between looks at a ledger that had nothing new */
-#define LAG_MS 1000 /* how often it is counted what is still to be announced */
+#define LOOK_MS 50  /* between two reads of a ledger that had nothing new */
+#define LAG_MS 1000 /* how often the unpublished events are counted */
 #define KEEPS_A_LEASE 6
 #define SALES_MAX 16
-/* At the end confirms are waited for, so often and so long: what has none is announced again. */
+/* At the end it waits for confirms this often, this long. Unconfirmed messages are published again
+ * by the next publisher. */
 #define GOODBYES 10
 #define GOODBYE_MS 50
 
-/* One message, or an event that is none: that one is confirmed by itself. */
+/* One message. An event that gives no message has one entry, too, which is confirmed at once. */
 struct message {
     uint64_t event;
-    bool last; /* of its event */
+    bool last; /* the last of its event */
     bool confirmed;
 };
 
@@ -38,31 +39,31 @@ struct event_publisher {
     /* the lease */
     bool holds;
     uint64_t token;
-    int64_t lease_due_ms;   /* when it is to be kept */
+    int64_t lease_due_ms;   /* when to renew it */
     int64_t lease_until_ms; /* by our own clock */
-    /* where it stands */
-    bool placed;        /* the cursor was read since the lease was taken */
+    /* position */
+    bool placed;        /* the cursor was read under this lease */
     uint64_t saved;     /* the cursor in the ledger */
-    uint64_t confirmed; /* all events up to here */
+    uint64_t confirmed; /* all events up to this one are confirmed */
     uint64_t read;      /* the last event that was read */
     int64_t look_ms;
     int64_t save_due_ms;
     int64_t lag_due_ms;
     struct backoff ledger_backoff;
-    struct backoff again; /* after something was not confirmed */
-    /* read and not yet announced: from `at` on, in its event from `part` on */
+    struct backoff again; /* after a message was not confirmed */
+    /* read and not yet published: from `at` on, and of that event from `part` on */
     struct ledger_event *events;
     struct order_row *orders;
     uint32_t events_count;
     uint32_t at;
     uint32_t part;
-    /* under way */
+    /* published */
     struct message *ring;
-    uint64_t first;   /* number of the oldest in the ring */
+    uint64_t first;   /* number of the oldest message in the ring */
     uint64_t next;    /* number of the next message */
-    int64_t heard_ms; /* when the exchange was last seen to work, or had nothing to do */
+    int64_t heard_ms; /* when the exchange last confirmed, or had nothing to do */
     bool away;
-    struct sale_row *sales[SALES_MAX]; /* what of them is told never changes: see sale_of() */
+    struct sale_row *sales[SALES_MAX]; /* copies never get stale: see sale_of() */
     uint32_t sales_next;
     char body[CLOUDEVENT_MAX];
 };
@@ -102,7 +103,7 @@ static int write_cursor(struct event_publisher *event_publisher)
     return batch.error != 0 || op.refusal == REFUSAL_NONE ? batch.error : ERR_INVALID;
 }
 
-/* How far all is confirmed becomes known to whoever comes next. */
+/* Saves the cursor for the next publisher. */
 static void save(struct event_publisher *event_publisher, int64_t now_ms)
 {
     if (event_publisher->confirmed == event_publisher->saved ||
@@ -127,8 +128,8 @@ static void save(struct event_publisher *event_publisher, int64_t now_ms)
     event_publisher->save_due_ms = now_ms + event_publisher->options.save_ms;
 }
 
-/* What is told of a sale and its items is fixed when it is warmed, so a copy never gets old. NULL:
- * not to be had now. */
+/* Published fields of a sale and its items are fixed when it is warmed, so a copy never gets stale.
+ * NULL: not available now. */
 static const struct sale_row *sale_of(struct event_publisher *event_publisher, uint64_t id)
 {
     for (uint32_t i = 0; i < SALES_MAX; i++) {
@@ -147,9 +148,9 @@ static const struct sale_row *sale_of(struct event_publisher *event_publisher, u
     return sale;
 }
 
-/* ---- the place ---- */
+/* ---- the position ---- */
 
-/* Goes on behind what is confirmed; of what is under way nothing counts any more. */
+/* Continues after the last confirmed event. Outcomes of published messages no longer count. */
 static void go_back(struct event_publisher *event_publisher)
 {
     event_publisher->first = event_publisher->next;
@@ -203,7 +204,8 @@ static bool keep_lease(struct event_publisher *event_publisher, int64_t now_ms)
         event_publisher->lease_until_ms = now_ms + event_publisher->options.lease_ms;
         return true;
     }
-    /* Nobody knows: what is announced may be announced by another, too, but only for so long. */
+    /* It is unknown whether the lease is still ours. Another process may publish, too, but only
+     * until our lease ends by our own clock. */
     if (error == ERR_IO && event_publisher->holds && now_ms < event_publisher->lease_until_ms) {
         return true;
     }
@@ -218,7 +220,7 @@ static bool keep_lease(struct event_publisher *event_publisher, int64_t now_ms)
     return event_publisher->holds;
 }
 
-/* Another process may reach the exchange. */
+/* Lets another process try, which may reach the exchange. */
 static void give_up_lease(struct event_publisher *event_publisher, int64_t now_ms)
 {
     save(event_publisher, now_ms);
@@ -234,7 +236,7 @@ static bool is_public(const struct ledger_event *event)
     return cloudevent_count(event) > 0;
 }
 
-/* The orders of those that were read, for all that are announced. */
+/* Reads the orders of the events that will be published. */
 static int read_orders(struct event_publisher *event_publisher)
 {
     struct order_id ids[READ_MAX];
@@ -305,7 +307,7 @@ static void count_lag(struct event_publisher *event_publisher, int64_t now_ms)
     }
 }
 
-/* ---- announcing ---- */
+/* ---- publishing ---- */
 
 static struct message *message_at(struct event_publisher *event_publisher, uint64_t number)
 {
@@ -317,7 +319,7 @@ static bool has_room(const struct event_publisher *event_publisher)
     return event_publisher->next - event_publisher->first < event_publisher->options.window;
 }
 
-/* Moves what is known to be confirmed over the ring's oldest. */
+/* Drops confirmed messages from the front of the ring and advances `confirmed`. */
 static void settle(struct event_publisher *event_publisher)
 {
     while (event_publisher->first < event_publisher->next &&
@@ -327,7 +329,7 @@ static void settle(struct event_publisher *event_publisher)
     }
 }
 
-/* The next message of the event at hand. False: not now. */
+/* Publishes the next message of the current event. False: not now. */
 static bool announce_one(struct event_publisher *event_publisher)
 {
     const struct ledger_event *event = &event_publisher->events[event_publisher->at];
@@ -359,7 +361,7 @@ static bool announce_one(struct event_publisher *event_publisher)
     return true;
 }
 
-/* True: there is more, and no reason to wait. */
+/* True: there is more to do, and no reason to wait. */
 static bool announce(struct event_publisher *event_publisher, int64_t now_ms)
 {
     if (!backoff_is_over(&event_publisher->again, now_ms)) {
@@ -375,7 +377,7 @@ static bool announce(struct event_publisher *event_publisher, int64_t now_ms)
     return now_ms >= event_publisher->look_ms;
 }
 
-/* ---- hearing ---- */
+/* ---- confirms ---- */
 
 static void heard(struct event_publisher *event_publisher, const struct queue_outcome *outcome,
                   int64_t now_ms)
@@ -417,7 +419,7 @@ static void hear(struct event_publisher *event_publisher, int64_t now_ms, int64_
     }
 }
 
-/* Nothing was confirmed for long, though there was something to confirm. */
+/* Detects that nothing was confirmed for long although something was published. */
 static void look_at_exchange(struct event_publisher *event_publisher, int64_t now_ms)
 {
     if (event_publisher->first == event_publisher->next &&
@@ -437,9 +439,9 @@ static void look_at_exchange(struct event_publisher *event_publisher, int64_t no
     }
 }
 
-/* ---- the turn ---- */
+/* ---- an iteration ---- */
 
-/* Until the ledger may have more; or, where there is more than the exchange takes, until it does. */
+/* Time until the ledger may have more events. If the exchange is the bottleneck: wait_ms. */
 static int64_t pause_ms(const struct event_publisher *event_publisher, int64_t now_ms,
                         int64_t wait_ms)
 {

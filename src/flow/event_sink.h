@@ -1,6 +1,7 @@
 /*
- * Where the ledger writer brings what the ledger has committed: the gate in this process (gate_event_sink), or
- * the segments of a gate on other machines (segment_event_sink.h). One thread, the ledger writer's.
+ * The event sink receives the events that the ledger writer has committed. It is the gate in this
+ * process (gate_event_sink.h) or the segments of a gate on other machines (segment_event_sink.h).
+ * Ledger writer's thread only.
  */
 #ifndef SLUICE_FLOW_EVENT_SINK_H
 #define SLUICE_FLOW_EVENT_SINK_H
@@ -10,22 +11,24 @@
 struct event_sink;
 struct event_sink_ops {
     /*
-     * Applies events of one committed batch, in order. 0: they are applied, or will be: a sink may
-     * bring a part of them later, from the ledger, in its turns. Any error: what was applied is not
-     * known here; the ledger writer catches up.
+     * Applies the events of one committed batch, in order. 0: they are applied or will be; a sink
+     * may apply some of them later, in `turn`, from the ledger. On any error it is unknown which
+     * events were applied, and the ledger writer catches up.
      */
     int (*apply)(struct event_sink *event_sink, const struct ledger_event *events, size_t count,
                  int64_t now_ms);
-    /* The last event that has been applied; an ledger writer that alone writes reads on from it. */
+    /* The last applied event. A ledger writer that is the only one reads the ledger from there. */
     uint64_t (*applied)(struct event_sink *event_sink);
-    /* A part of what is left behind. In how many ms it is worth to be called again; 0: at once;
-     * INT64_MAX: nothing is left. hurry: somebody has just written to the ledger beside the ledger writer. */
+    /* Applies some of the events that were left behind. Returns in how many ms to call it again; 0:
+     * at once; INT64_MAX: nothing is left. hurry: somebody else has just written to the ledger. */
     int64_t (*turn)(struct event_sink *event_sink, int64_t now_ms, bool hurry);
-    /* Whether this segment (SEGMENT_ALL: any) lacks something that this ledger writer has committed, or may. */
+    /* True if this segment (SEGMENT_ALL: any) lacks, or may lack, events
+     * that this ledger writer committed. */
     bool (*is_behind)(struct event_sink *event_sink, int32_t segment);
-    /* How many more sales and items there is room for. */
+    /* How many more sales and items fit. */
     void (*room)(struct event_sink *event_sink, uint32_t *ret_sales, uint32_t *ret_items);
-    /* No unit of the sale is locked: nothing of it is still to be booked, paid or expired. */
+    /* True if no order of the sale is left to book. The gate in this process also checks that none
+     * is left to pay or expire; a shared ledger checks that itself. */
     bool (*is_idle)(struct event_sink *event_sink, uint64_t sale);
 };
 struct event_sink {

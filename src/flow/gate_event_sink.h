@@ -1,5 +1,5 @@
-/* The gate in this process as the ledger writer's sink. What the gate refuses is logged and skipped, or
- * nothing would ever move on. */
+/* The gate in this process as the ledger writer's event sink. An event that the gate refuses is
+ * logged and skipped; otherwise no later event could be applied. */
 #ifndef SLUICE_FLOW_GATE_EVENT_SINK_H
 #define SLUICE_FLOW_GATE_EVENT_SINK_H
 
@@ -7,7 +7,7 @@
 #include "flow/event_sink.h"
 
 struct gate_event_sink {
-    struct event_sink event_sink; /* first */
+    struct event_sink event_sink; /* must be first */
     struct embedded_gate *engine;
 };
 void gate_event_sink_init(struct gate_event_sink *ret_event_sink, struct embedded_gate *engine);

@@ -1,6 +1,5 @@
 /*
- * Memory for a gate: reserved address space, zeroed, touched only as it is used, so that untouched
- * capacity costs nothing.
+ * Memory for a gate: reserved, zeroed address space. Pages that are never used cost nothing.
  */
 #ifndef SLUICE_FLOW_GATE_MEMORY_H
 #define SLUICE_FLOW_GATE_MEMORY_H

@@ -9,21 +9,21 @@
 
 #define NEWS_MAX 256
 #define REFRESH_EVERY_US 250000
-/* After news of an item; in a rush they never end. */
+/* Least time between two refreshes after news about items, which never ends in a rush. */
 #define REFRESH_SOONEST_US 25000
-/* Questions about items under way at one time. */
+/* Item requests in flight at one time. */
 #define ASKS_MAX 1024
 
-/* What one segment has of all items. */
+/* A segment's stock over all items. */
 struct stock_sum {
     uint64_t available, locked, sold;
-    bool untold; /* it did not tell of one */
+    bool untold; /* it did not answer for at least one item */
 };
 
 struct gate_subscriber {
     struct gate_subscriber_parts parts;
-    int64_t refresh_us; /* when next */
-    int64_t soonest_us; /* not before this, whatever is heard */
+    int64_t refresh_us; /* next refresh */
+    int64_t soonest_us; /* earliest refresh, whatever news arrives */
     uint32_t mark;
     struct gate_request requests[ASKS_MAX];
     struct segment_news news[NEWS_MAX];
@@ -66,7 +66,7 @@ static void hear(struct gate_subscriber *gate_subscriber, const struct segment_n
     }
 }
 
-/* Waits for news, at most so long. */
+/* Waits for news, at most wait_ms. */
 static void listen(struct gate_subscriber *gate_subscriber, int64_t wait_ms)
 {
     size_t count = 0;
@@ -81,15 +81,15 @@ static void listen(struct gate_subscriber *gate_subscriber, int64_t wait_ms)
 
 /* ---- the stock cache ---- */
 
-/* An item of the catalog that is to be looked at. */
+/* An item of the catalog to be refreshed. */
 struct known {
     uint64_t item;
     uint64_t total;
     uint32_t homes;
 };
 
-/* Asks for the items of one piece at every segment, and waits for all answers: each comes, be it
- * that none came from the segment. */
+/* Requests these items from every segment and waits for all answers. Every request comes back, also
+ * if its segment does not answer. */
 static void ask_all(struct gate_subscriber *gate_subscriber, const struct known *known,
                     size_t count)
 {
@@ -119,10 +119,10 @@ static void ask_all(struct gate_subscriber *gate_subscriber, const struct known 
 }
 
 /*
- * The item's numbers over all segments; false where a home did not tell. What the ledger has given to
- * the segments and none of them has is on its way between two; or it is at one that was added since
- * the sale was warmed and does not tell, or that this process does not know: nothing is sold there,
- * so all it has is available.
+ * Sums an item's numbers over all segments. False: a home did not answer. Units that the ledger
+ * gave to the segments and that none of them reports are in transit; or they are at a segment that
+ * was added after the sale was warmed and does not answer or is unknown to this process. Nothing is
+ * sold there, so all of them count as available.
  */
 static bool add_up(const struct gate_request *requests, uint32_t segments, uint64_t ledger_total,
                    struct stock_cache_item *ret_item)
@@ -163,7 +163,7 @@ static bool add_up(const struct gate_request *requests, uint32_t segments, uint6
     return true;
 }
 
-/* An item that a segment did not tell of keeps its numbers, and its place on the stock cache. */
+/* If a segment did not answer, the item keeps its numbers and its place in the stock cache. */
 static void keep_on_stock_cache(struct gate_subscriber *gate_subscriber, uint64_t item)
 {
     struct stock_cache_item old;
@@ -173,8 +173,8 @@ static void keep_on_stock_cache(struct gate_subscriber *gate_subscriber, uint64_
     }
 }
 
-/* What each segment has of everything, for whoever watches. One that did not tell of an item keeps its
- * last numbers. */
+/* Adds up each segment's stock over all items, for display. A segment that did not answer for an
+ * item keeps its last numbers. */
 static void add_stock(struct gate_subscriber *gate_subscriber, size_t count)
 {
     uint32_t segments = gate_subscriber->parts.segment_table->count;
@@ -220,7 +220,7 @@ static void refresh_piece(struct gate_subscriber *gate_subscriber, const struct 
             continue;
         }
         if (known[i].total > 0 && item.view.total > known[i].total) {
-            /* Restocked since the catalog was read; and perhaps a segment that is not asked. */
+            /* Restocked since the catalog was read; perhaps also a segment that is not asked. */
             gate_subscriber->parts.sales_changed(gate_subscriber->parts.context);
         }
         (void)stock_cache_put(gate_subscriber->parts.stock_cache,
@@ -228,7 +228,7 @@ static void refresh_piece(struct gate_subscriber *gate_subscriber, const struct 
     }
 }
 
-/* The items of warmed sales from the catalog, from a place in it on: at most max. */
+/* Lists items of warmed sales from the catalog, from a position on: at most max. */
 static size_t list_items(struct catalog *catalog, uint64_t *sale, uint32_t *position,
                          struct known *ret_known, size_t max)
 {
@@ -282,7 +282,7 @@ void gate_subscriber_iterate(struct gate_subscriber *gate_subscriber, int64_t wa
     int64_t left_ms = (gate_subscriber->refresh_us - now_us + 999) / 1000;
     wait_ms = left_ms < wait_ms ? left_ms : wait_ms;
     listen(gate_subscriber, wait_ms > 0 ? wait_ms : 0);
-    /* Connections are made, and given up, when answers are collected. */
+    /* Connections are opened and dropped while answers are collected. */
     (void)gate_collect(gate_subscriber->parts.gate, gate_subscriber->parts.connection_set);
     (void)gate_flush(gate_subscriber->parts.gate, gate_subscriber->parts.connection_set);
 }

@@ -1,12 +1,12 @@
 /*
- * The gate subscriber keeps a front's picture of the gate on other machines: it hears what happened to
- * orders and tells the loops, so that they push it to whoever waits, and it looks at the numbers of
- * all items several times a second and puts them on the stock cache.
+ * The gate subscriber keeps a front's view of a remote gate up to date. It receives news about
+ * orders and passes it to the loops, which push it to waiting clients. Several times a second it
+ * reads the stock of all items and stores it in the stock cache.
  *
- * What can go wrong: news are lost (then every watcher looks for itself), or a segment does not
- * answer (then its items keep their last numbers, and the stock cache grows old).
+ * What can go wrong: news is lost. Then every watcher looks its order up. Or a segment does not
+ * answer. Then its items keep their last numbers, and the stock cache grows stale.
  *
- * One thread, with a connection set of its own at the gate.
+ * One thread, with its own connection set at the gate.
  */
 #ifndef SLUICE_FLOW_GATE_SUBSCRIBER_H
 #define SLUICE_FLOW_GATE_SUBSCRIBER_H
@@ -19,16 +19,16 @@
 #include "port/clock.h"
 
 struct gate_subscriber_parts {
-    struct segments *segments; /* this thread's */
-    struct gate_port *gate;    /* the one on other machines */
-    uint32_t connection_set;   /* of this thread there */
+    struct segments *segments; /* of this thread */
+    struct gate_port *gate;    /* the remote gate */
+    uint32_t connection_set;   /* this thread's connection set at the gate */
     struct embedded_gate *engine;
     struct segment_table *segment_table;
     struct stock_cache *stock_cache;
     struct spool *spool;
     struct catalog *catalog;
     struct clock_port *clock;
-    void (*sales_changed)(void *context); /* the catalog is to be read again */
+    void (*sales_changed)(void *context); /* asks for a new reading of the catalog */
     void *context;
 };
 
@@ -37,7 +37,7 @@ struct gate_subscriber;
 int gate_subscriber_new(const struct gate_subscriber_parts *parts,
                         struct gate_subscriber **ret_gate_subscriber);
 void gate_subscriber_free(struct gate_subscriber *gate_subscriber);
-/* One round; waits at most wait_ms for news. */
+/* One iteration. Waits at most wait_ms for news. */
 void gate_subscriber_iterate(struct gate_subscriber *gate_subscriber, int64_t wait_ms);
 
 #endif

@@ -5,7 +5,7 @@
 #include "flow/gate_memory.h"
 #include "obs/log.h"
 
-/* However fast files fill: replaying one costs the same core that sells. */
+/* Least time between two snapshots, however fast files fill: a replay uses the core that sells. */
 #define SNAPSHOT_PAUSE_US 5000000
 
 static void take_snapshot(struct janitor *janitor)

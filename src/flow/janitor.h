@@ -1,7 +1,7 @@
 /*
- * The janitor keeps the journal's folder in order, behind everybody's back: the next file is ready
- * before it is needed, closed files become snapshots, and what neither a restart nor the ledger
- * needs is removed. One thread; a turn may wait for the disk as long as it likes.
+ * The janitor maintains the journal's folder in the background. It prepares the next file before it
+ * is needed, turns closed files into snapshots, and removes files that neither a restart nor the
+ * ledger needs. One thread; an iteration may wait for the disk as long as it takes.
  */
 #ifndef SLUICE_FLOW_JANITOR_H
 #define SLUICE_FLOW_JANITOR_H
@@ -14,10 +14,11 @@
 struct janitor {
     struct journal *journal;
     struct ledger_writer *ledger_writer;
-    struct spool *spool; /* the journal is its list: no snapshots, trimmed as promises are kept */
+    /* If set, the journal is the spool's list: no snapshots, trimmed as promises are kept. */
+    struct spool *spool;
     struct clock_port *clock;
     struct metrics_slot *metrics;
-    struct gate_sizes sizes; /* of the gate, and of the second one that snapshots replay into */
+    struct gate_sizes sizes; /* of the gate, and of the second gate used for snapshots */
     uint64_t hash_key;
     int64_t snapshot_after_us;
 };

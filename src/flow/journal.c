@@ -2,17 +2,17 @@
  * The running journal: append, group commit, roll-over, trimming. See journal.h for who may call
  * what, journal_private.h for the locks.
  *
- * Happy path of a record: journal_append encodes it straight into the open buffer, behind the space
- * of the batch's header; journal_flush swaps the buffers, fills in the header, and writes buffer
- * and padding with one durable write into zeros that were allocated long ago; then durable_lsn
+ * Happy path of a record: journal_append encodes it directly into the open buffer, after the space
+ * for the batch's header. journal_flush swaps the buffers, fills in the header, and writes buffer
+ * and padding with one durable write into zeros that were allocated long before. Then durable_lsn
  * moves.
  *
- * What can go wrong: any failure of journal_flush fails. Nothing is repeated: after a failed sync
- * nobody knows what the disk has, so the next start looks.
+ * What can go wrong: any error in journal_flush fails the journal. Nothing is retried: after a
+ * failed sync nobody knows what the disk holds, so the next start looks.
  *
- * What stays true: batch n + 1 is written only after batch n is durable; a segment's header is
- * durable, and its file at full size, before the file gets its name, and that name is durable
- * before the first batch in it is written; files are removed oldest first, each removal durable
+ * What stays true: batch n + 1 is written only after batch n is durable. A segment's header is
+ * durable and its file has its full size before the file gets its name, and the name is durable
+ * before the first batch is written to it. Files are removed oldest first, each removal durable
  * before the next.
  */
 #include "flow/journal_private.h"
@@ -172,7 +172,7 @@ bool journal_failed(const struct journal *journal)
 
 /* ---- segments ---- */
 
-/* A file of zeros at full size, durable but for its name. Under next_lock. */
+/* Makes a file of zeros at full size, durable except for its name. Under next_lock. */
 static int make_next(struct journal *journal)
 {
     struct disk *disk = journal->disk;
@@ -327,7 +327,7 @@ int journal_flush(struct journal *journal, bool *ret_wrote)
     buffer->fill = JOURNAL_HEAD_BYTES;
     buffer->records = 0;
     if (error != 0) {
-        /* Under the lock: an append sees either room before the latch, or the latch. */
+        /* Under the lock: an append sees either room before the failure, or the failure. */
         pthread_mutex_lock(&journal->lock);
         atomic_store_explicit(&journal->failed, true, memory_order_release);
         pthread_mutex_unlock(&journal->lock);
@@ -348,11 +348,11 @@ static int remove_file(struct journal *journal, uint64_t number, const char *suf
     char name[JOURNAL_NAME_BYTES];
     journal_name(number, suffix, name);
     int error = disk_remove(journal->disk, name);
-    /* Gone already: an earlier call removed it and could not make that durable. */
+    /* Already gone: an earlier call removed it but could not make that durable. */
     return error == 0 || error == ERR_NOTFOUND ? disk_sync_names(journal->disk) : error;
 }
 
-/* Snapshots below `floor`, and damaged ones below the newest. */
+/* Removes snapshots below `floor`, and damaged ones below the newest. */
 static int trim_snapshots(struct journal *journal, uint64_t floor, uint64_t newest)
 {
     struct journal_catalog *catalog = &journal->catalog;
@@ -374,7 +374,7 @@ static int trim_snapshots(struct journal *journal, uint64_t floor, uint64_t newe
     return 0;
 }
 
-/* The oldest segment's first batch where all its records lie at or below floor; else 0. */
+/* The first batch of the oldest segment, if all its records are at or below floor; else 0. */
 static uint64_t segment_below(struct journal *journal, uint64_t floor)
 {
     pthread_mutex_lock(&journal->catalog_lock);
@@ -395,8 +395,8 @@ int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_rem
     bool is_list = journal->options.each != NULL;
     uint32_t removed = 0;
     if (previous != SIZE_MAX || is_list) {
-        /* The one before the newest stays, with all segments after it: should the newest turn out
-         * to be damaged, the next start goes on from there. */
+        /* The snapshot before the newest stays, with all segments after it: if the newest turns out
+         * to be damaged, the next start uses that one. */
         uint64_t floor = is_list ? booked_lsn : catalog->snapshots[previous].lsn;
         int error = is_list ? 0 : trim_snapshots(journal, floor, catalog->snapshots[newest].lsn);
         if (error != 0) {

@@ -1,7 +1,7 @@
 /*
  * Encoding, decoding and reading of journal files. A header's CRC covers its 48 bytes with the CRC
- * field as zero; a batch's covers the payload, too. Padding is written as zeros and never looked
- * at. Little-endian throughout.
+ * field as zero; a batch's CRC also covers the payload. Padding is written as zeros and never
+ * checked. All integers are little-endian.
  */
 #include "flow/journal_file.h"
 
@@ -56,7 +56,7 @@ bool journal_name_parse(const char *name, const char *suffix, uint64_t *ret_numb
     return true;
 }
 
-/* CRC of a header, its CRC field taken as zero, and of n bytes that follow it. */
+/* CRC of a header, with its CRC field as zero, and of the n bytes after it. */
 static uint32_t head_crc(const uint8_t *bytes, size_t n)
 {
     static const uint8_t zero[4];

@@ -1,15 +1,15 @@
 /*
- * Reading the journal back while it is written: what the booker and the snapshots do.
+ * Reads the journal back while it is written. The booking reader and snapshots use it.
  *
- * Happy path: from the catalogue the reader learns its segment and how much of it is durable, reads
- * big pieces up to there, checks each batch once, and hands out its records one by one. At the end
- * of a segment that has a successor it goes on there.
+ * Happy path: the reader learns from the catalogue which segment to read and how much of it is
+ * durable. It reads large pieces up to there, checks each batch once, and returns its records one
+ * by one. At the end of a segment it continues with the next one, if there is one.
  *
- * What can go wrong: ERR_NOTFOUND where the segment was trimmed away, ERR_CORRUPT where a durable
- * batch does not read back. Both stay: the reader is of no use any more.
+ * What can go wrong: ERR_NOTFOUND if the segment was trimmed away, ERR_CORRUPT if a durable batch
+ * does not read back. Both are final: the reader cannot be used any more.
  *
- * What stays true: no byte beyond the durable end is ever read, so nothing is ever read that was
- * half written. One thread per reader; any number of readers.
+ * What stays true: it never reads a byte beyond the durable end, and so never a half-written batch.
+ * One thread per reader; any number of readers.
  */
 #include <stdlib.h>
 
@@ -18,14 +18,14 @@
 
 struct journal_reader {
     struct journal *journal;
-    uint64_t after_lsn; /* records up to here are not handed out */
+    uint64_t after_lsn; /* records up to this one are skipped */
     uint64_t next_lsn;
-    uint64_t next_batch; /* 0: not yet at any */
+    uint64_t next_batch; /* 0: no batch read yet */
     struct disk_file *file;
     uint64_t first_batch; /* of the segment of `file` */
-    uint64_t at;          /* of the next batch in it */
+    uint64_t at;          /* offset of the next batch in it */
     struct journal_window window;
-    struct journal_records records; /* left of the present batch */
+    struct journal_records records; /* what is left of the current batch */
     int64_t batch_ms;
 };
 
@@ -54,7 +54,7 @@ void journal_reader_free(struct journal_reader *reader)
     free(reader);
 }
 
-/* The segment that holds the batch the reader wants next, or, at the beginning, the record. */
+/* Finds the segment that holds the reader's next batch, or, at the start, its first record. */
 static int find_segment(struct journal_reader *reader, struct journal_segment *ret_segment)
 {
     struct journal *journal = reader->journal;
@@ -95,7 +95,7 @@ static int enter_segment(struct journal_reader *reader, const struct journal_seg
     return 0;
 }
 
-/* Makes the next durable batch the present one. ERR_AGAIN where there is none yet. */
+/* Loads the next durable batch. ERR_AGAIN: there is none yet. */
 static int next_batch(struct journal_reader *reader)
 {
     struct journal_segment segment;

@@ -1,19 +1,19 @@
 /*
- * Opening a journal, and looking at one without changing it.
+ * Opening a journal, and inspecting one without changing it.
  *
- * Happy path: list the folder, read every segment's header, take the newest good snapshot that the
- * segments reach back to, walk all batches of all segments in order, apply the records past the
- * snapshot, find zeros behind the last batch, go on writing there.
+ * Happy path: list the folder, read every segment's header, pick the newest good snapshot that the
+ * segments reach back to, walk all batches of all segments in order, apply the records after the
+ * snapshot, find zeros after the last batch, continue writing there.
  *
- * What can go wrong, and how it is told apart. Batch n + 1, and the header of a later segment, are
- * written only after batch n is durable. So a batch that is not whole and has nothing behind it is
- * one that was being written: a torn tail, nobody was told of it, it is cut (zeroed, so that no
- * later start can take leftovers for data). One that has a whole later batch or a later segment
- * behind it was durable once: damage, and the start is refused with file and offset.
+ * What can go wrong, and how the cases are told apart. Batch n + 1, and the header of a later
+ * segment, are written only after batch n is durable. So an incomplete batch with nothing after it
+ * was just being written. That is a torn tail: nobody was told of its records. It is cut (zeroed,
+ * so that no later start takes leftovers for data). An incomplete batch with a whole batch or a
+ * segment after it was durable once. That is damage: the start is refused, with file and offset.
  *
- * What stays true: the last segment and the names of the folder are synced before they are read,
- * for what an earlier process wrote and did not sync is visible now and must not vanish after
- * something is built on it. journal_scan() writes nothing.
+ * What stays true: the last segment and the names in the folder are synced before they are read. An
+ * earlier process may have written bytes that it did not sync; they are visible now and must not
+ * vanish after something is built on them. journal_scan() writes nothing.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,8 +27,8 @@
 
 struct recovery {
     struct disk *disk;
-    const struct journal_options *options; /* NULL: look only, change nothing */
-    struct gate *gate;                     /* NULL: look only, or a list */
+    const struct journal_options *options; /* NULL: inspect, change nothing */
+    struct gate *gate;                     /* NULL: inspect, or a list */
     const struct journal_scan_ops *ops;
     void *context;
     struct journal_catalog catalog;
@@ -36,13 +36,13 @@ struct recovery {
     struct journal_snapshot_info base; /* lsn 0: no snapshot */
     size_t base_index;
     struct journal_window window;
-    struct disk_file *file; /* of the segment being walked; at the end, of the last one */
+    struct disk_file *file; /* of the segment being walked; at the end, the last one */
     uint64_t next_batch;
     uint64_t next_lsn;
-    int error; /* of the listing callback */
+    int error; /* from the listing callback */
 };
 
-/* Says where and why. Returns code, so that callers can return it. */
+/* Records where and why. Returns code, so that callers can return it. */
 static int found_bad(struct recovery *recovery, int code, const char *name, uint64_t offset,
                      const char *why)
 {
@@ -100,7 +100,7 @@ static int open_segment(struct recovery *recovery, size_t index, enum disk_open 
     journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
     int error = disk_open(recovery->disk, name, how, &recovery->file);
     if (error == 0) {
-        /* A file that is longer than its header says is looked through to its end. */
+        /* If a file is longer than its header says, look through it to its end. */
         uint64_t limit =
             segment->bytes > segment->file_bytes ? segment->bytes : segment->file_bytes;
         journal_window_show(&recovery->window, recovery->file, limit);
@@ -151,7 +151,7 @@ static int read_head(struct recovery *recovery, size_t index)
 
 /* ---- the snapshot ---- */
 
-/* Reads a snapshot without loading it; sets base. ERR_CORRUPT: an older one may do. */
+/* Checks a snapshot without loading it and sets base. ERR_CORRUPT: try an older one. */
 static int check_base(struct recovery *recovery, size_t index)
 {
     struct journal_snapshot_file *file = &recovery->catalog.snapshots[index];
@@ -194,7 +194,8 @@ static int load_base(struct recovery *recovery)
     return 0;
 }
 
-/* The newest good snapshot to which the segments reach back; without one they begin with lsn 1. */
+/* Picks the newest good snapshot that the segments reach back to.
+ * Without one they must start at LSN 1. */
 static int choose_base(struct recovery *recovery)
 {
     const struct journal_catalog *catalog = &recovery->catalog;
@@ -293,7 +294,7 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
     return 0;
 }
 
-/* All batches of one segment; its `end` is where no whole batch is found any more. */
+/* Walks all batches of one segment. Its `end` is the first offset without a whole batch. */
 static int walk_batches(struct recovery *recovery, size_t index)
 {
     struct journal_segment *segment = &recovery->catalog.segments[index];
@@ -313,7 +314,7 @@ static int walk_batches(struct recovery *recovery, size_t index)
             return error;
         }
         if (segment->end + journal_batch_bytes(head.length) > segment->bytes) {
-            return 0; /* it reaches into what the file is too long by: nothing that is kept is there */
+            return 0; /* it reaches beyond the file's proper size: nothing there is kept */
         }
         if (head.number != recovery->next_batch || head.first_lsn != recovery->next_lsn) {
             return found_in_segment(recovery, ERR_CORRUPT, index, segment->end,
@@ -328,8 +329,8 @@ static int walk_batches(struct recovery *recovery, size_t index)
     }
 }
 
-/* What lies behind the last whole batch of the last segment: *ret_torn bytes that are not all
- * zeros, or ERR_CORRUPT, for a whole batch among them says that the one before it was durable. */
+/* Checks what follows the last whole batch of the last segment. *ret_torn counts bytes up to the
+ * last non-zero one. ERR_CORRUPT: a whole batch follows, so the one before it was durable once. */
 static int look_behind(struct recovery *recovery, size_t index, uint64_t *ret_torn)
 {
     struct journal_window *window = &recovery->window;
@@ -364,7 +365,7 @@ static int look_behind(struct recovery *recovery, size_t index, uint64_t *ret_to
     return 0;
 }
 
-/* Cuts what is torn and gives the file its full size again. */
+/* Cuts a torn tail and restores the file's full size. */
 static int heal_segment(struct recovery *recovery, const struct journal_segment *segment,
                         uint64_t torn)
 {
@@ -491,7 +492,7 @@ int journal_scan(struct disk *disk, const struct journal_scan_ops *ops, void *co
 
 /* ---- opening ---- */
 
-/* What a killed process left half made; then every name in the folder is there to stay. */
+/* Removes half-made files of a killed process, then makes every name in the folder durable. */
 static int tidy_folder(struct disk *disk)
 {
     int error = disk_remove(disk, JOURNAL_NEXT_NAME);

@@ -1,18 +1,19 @@
 /*
- * Snapshots: the whole gate as of one LSN, in a file of its own, so that a start need not replay
- * everything and old segments can go.
+ * Snapshots: the whole gate as of one LSN, in its own file, so that a start need not replay
+ * everything and old segments can be removed.
  *
- * Happy path of making one: load the last good snapshot into the second gate, replay the closed
- * segments after it, write everything to snapshot.tmp in chunks, sync, rename, sync the names.
- * The live gate is never touched.
+ * Happy path of taking one: load the last good snapshot into the second gate, replay the closed
+ * segments after it, write everything to snapshot.tmp in chunks, sync, rename, sync the names. The
+ * live gate is never touched.
  *
- * A chunk is a header of 32 bytes (magic, version, index, length, lsn, flags, CRC32C over header
- * and payload) and its payload. Chunk 0 says what is to come; the others carry entries, each a tag
- * and the fields listed below, little-endian: all sales, then each item with its buyers and its
- * orders in the order of its chains. The last chunk is flagged, and the file ends with it.
+ * A chunk is a 32-byte header (magic, version, index, length, lsn, flags, CRC32C over header and
+ * payload) and a payload. Chunk 0 announces the counts of what follows. The others carry entries: a
+ * tag and the fields listed below, little-endian. All sales come first, then each item with its
+ * buyers and its orders in the order of its chains. The last chunk is flagged, and the file ends
+ * with it.
  *
- * What can go wrong: a failed write leaves snapshot.tmp, which the next attempt or start removes.
- * A snapshot that does not read back whole is never used (ERR_CORRUPT).
+ * What can go wrong: a failed write leaves snapshot.tmp, which the next attempt or start removes. A
+ * snapshot that does not read back whole is never used (ERR_CORRUPT).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 #include "flow/journal_private.h"
 
 #define CHUNK_HEAD_BYTES 32U
-#define CHUNK_MAX_BYTES 65536U /* header and payload; the bound of a reader's trust in `length` */
+#define CHUNK_MAX_BYTES 65536U /* header and payload; a reader trusts `length` up to this */
 #define CHUNK_LAST 1U
 
 static const char chunk_magic[4] = "SLSN";
@@ -39,7 +40,7 @@ enum {
     CHUNK_CRC = 28,
 };
 
-/* What each kind of entry carries: the one list that writer and reader are made from. */
+/* The fields of each kind of entry. Writer and reader are both generated from this one list. */
 #define INFO_FIELDS                                                                                \
     W64(lsn)                                                                                       \
     W64(batch) W64(applied_event) W64(highest_ms) W32(sales) W32(items) W32(buyers) W32(orders)
@@ -60,7 +61,7 @@ enum {
     X(buyer, gate_buyer, BUYER_FIELDS)                                                             \
     X(order, gate_order, ORDER_FIELDS)
 
-/* An entry's first byte. An item's is followed by its sale's id, then by its fields. */
+/* An entry's first byte. In an item's entry the sale's id follows, then the fields. */
 enum { TAG_SALE = 1, TAG_ITEM, TAG_BUYER, TAG_ORDER };
 
 #define W64(field) +8
@@ -100,7 +101,7 @@ ENTRIES(X)
 #undef W16
 #undef W8
 
-/* Conversions to the field's own type: the writer took them from it. */
+/* Converts to the field's own type. The writer took the value from that type. */
 #define W64(field)                                                                                 \
     entry.field = (__typeof__(entry.field))load_le64(at);                                          \
     at += 8;
@@ -134,7 +135,7 @@ struct writer {
     uint64_t at; /* in the file */
     uint32_t index;
     uint32_t fill; /* of the chunk, its header included */
-    int error;     /* the first one; nothing is written after it */
+    int error;     /* the first error; nothing is written after it */
     uint8_t *chunk;
 };
 
@@ -164,7 +165,7 @@ static void end_chunk(struct writer *writer, uint32_t flags)
     writer->fill = CHUNK_HEAD_BYTES;
 }
 
-/* Room for one entry of n bytes behind its tag. */
+/* Makes room for one entry of n bytes after its tag. */
 static uint8_t *begin_entry(struct writer *writer, uint8_t tag, size_t n)
 {
     if (writer->fill + 1 + n > CHUNK_MAX_BYTES) {
@@ -264,14 +265,14 @@ static int write_snapshot(struct disk *disk, const struct gate *gate, uint64_t l
 struct loader {
     struct journal_window window;
     const struct journal_snapshot_file *file;
-    struct gate_restore restore; /* restore.gate NULL: only checking */
+    struct gate_restore restore; /* restore.gate NULL: check only */
     uint64_t at;
     uint32_t index;
     struct journal_snapshot_info info;
-    struct journal_snapshot_info seen; /* the counts that came */
+    struct journal_snapshot_info seen; /* the counts found */
 };
 
-/* The chunk at loader->at: its payload, checked. */
+/* Loads and checks the chunk at loader->at and returns its payload. */
 static int next_chunk(struct loader *loader, const uint8_t **ret_payload, uint32_t *ret_length,
                       bool *ret_last)
 {
@@ -430,7 +431,7 @@ int journal_snapshot_load(struct disk *disk, const struct journal_snapshot_file 
 
 /* ---- in the background of a running journal ---- */
 
-/* The last record and batch of the closed segments; lsn 0 where none lies past the snapshots. */
+/* The last record and batch of the closed segments; LSN 0 if none lies past the snapshots. */
 static void find_target(struct journal *journal, uint64_t *ret_lsn, uint64_t *ret_batch)
 {
     pthread_mutex_lock(&journal->catalog_lock);
@@ -452,8 +453,8 @@ bool journal_snapshot_due(const struct journal *journal)
     return lsn != 0;
 }
 
-/* The newest good snapshot into the gate; lsn 0 where there is none. Only this thread changes the
- * catalogue's snapshots, so it may read them without the lock. */
+/* Loads the newest good snapshot into the gate; LSN 0 if there is none. Only this thread changes
+ * the catalogue's snapshots, so it may read them without the lock. */
 static int load_newest(struct journal *journal, struct gate *gate, uint64_t *ret_lsn)
 {
     struct journal_catalog *catalog = &journal->catalog;

@@ -1,5 +1,6 @@
-/* The ledger writer's answers to what was posted. In a shared ledger writer what somebody will look for at the gate is
- * answered when the gate shows it, or after a moment. See ledger_writer.h. */
+/* The ledger writer's answers to posted ops. A shared ledger writer holds the answer to an op
+ * whose result somebody will look up at the gate, until the gate shows it or a bounded time
+ * has passed. See ledger_writer.h. */
 #include "base/err.h"
 #include "flow/ledger_writer_private.h"
 
@@ -33,8 +34,8 @@ void ledger_writer_answer_posted(struct ledger_writer *writer, int error, uint64
     answer(writer, post, error, lsn);
 }
 
-/* An operator who opened a sale expects it to be open; a buyer who was told that his order is cancelled
- * must not find it unpaid the next moment. Nobody looks for a booking. */
+/* An operator who opened a sale expects to see it open. A buyer who was told that his order is
+ * cancelled must not find it unpaid a moment later. Nobody looks a booking up. */
 static bool is_looked_for(const struct ledger_op *op)
 {
     return op->refusal == REFUSAL_NONE &&
@@ -100,6 +101,7 @@ void ledger_writer_answer_held(struct ledger_writer *writer, int64_t now_ms)
     }
     writer->held = lists[0];
     answer(writer, lists[1], 0, 0);
-    /* It is done, but whoever asks next would see the order unpaid: asked again, it tells. */
+    /* It is committed, but the next look at the gate would show the order unpaid. A repeated
+     * request tells the outcome. */
     answer(writer, lists[2], ERR_UNKNOWN, 0);
 }

@@ -1,5 +1,6 @@
-/* The ledger writer's reading of the ledger: sales into the catalog, deadlines to the keeper, and, with the
- * keeper's lease, what other ledger writers have committed. See ledger_writer.h. */
+/* How the ledger writer reads the ledger: sales into the catalog, deadlines into the deadline
+ * scheduler, and, with the keeper's lease, the events that other ledger writers have
+ * committed. See ledger_writer.h. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -7,17 +8,19 @@
 #include "flow/ledger_writer_private.h"
 #include "obs/log.h"
 
-/* Sales are read again not more often, a longer reading more seldom, and not less. */
+/* Time between two readings of the sales. At least REFRESH_SHARE times the duration of the last
+ * one, within REFRESH_LEAST_MS and REFRESH_LEAST_MAX_MS; at most REFRESH_MOST_MS. */
 #define REFRESH_LEAST_MS 200
 #define REFRESH_LEAST_MAX_MS 800
 #define REFRESH_SHARE 4
 #define REFRESH_MOST_MS 5000
-/* Clocks of this process and of whoever sold may differ by so much: more, and they do not sell. */
+/* The clocks of this process and of a front that sold differ by less than this;
+ * otherwise they would not sell. */
 #define CLOCKS_APART_MS 1000
-/* Pages of events in one turn. */
+/* Pages of events read in one iteration. */
 #define FOLLOW_PAGES_MAX 64
 
-/* What the keeper has to know of an event. */
+/* Passes an event on to the deadline scheduler and the catalog. */
 void ledger_writer_keep_event(struct ledger_writer *writer, const struct ledger_event *event)
 {
     if (event->kind == EVENT_ORDER_LOCKED &&
@@ -30,7 +33,7 @@ void ledger_writer_keep_event(struct ledger_writer *writer, const struct ledger_
     }
 }
 
-/* Synchronous read: at start, and after trouble. */
+/* Synchronous read: at start, after an error, and to follow the ledger. */
 int ledger_writer_read_now(struct ledger_writer *writer, struct ledger_query *query)
 {
     if (ledger_read(writer->ledger, query) == LEDGER_PENDING) {
@@ -114,7 +117,7 @@ int ledger_writer_refresh_sales(struct ledger_writer *writer, int64_t now_ms)
                  false); /* before the reading: what changes meanwhile asks again */
     writer->refreshed_ms = now_ms;
     int error = ledger_writer_load_sales(writer, &count);
-    /* Whoever asks for what there is not makes it read: that must not become its main work. */
+    /* Requests for unknown items trigger readings. Reading must not become the main work. */
     int64_t least_ms = (inside_time_ms(writer->time) - now_ms) * REFRESH_SHARE;
     writer->refresh_least_ms = least_ms < REFRESH_LEAST_MS       ? REFRESH_LEAST_MS
                                : least_ms > REFRESH_LEAST_MAX_MS ? REFRESH_LEAST_MAX_MS
@@ -155,8 +158,8 @@ int ledger_writer_reload_deadlines(struct ledger_writer *writer)
     return load_deadlines(writer);
 }
 
-/* A page of what all ledger writers have committed since the last time: the holder of the keeper's lease
- * has to know it. */
+/* Reads one page of the events that all ledger writers have committed since the last call, for the
+ * holder of the keeper's lease. */
 static int follow_page(struct ledger_writer *writer, struct ledger_event *events, bool *ret_more)
 {
     struct ledger_query query = {.kind = QUERY_EVENTS,
@@ -178,7 +181,7 @@ static int follow_page(struct ledger_writer *writer, struct ledger_event *events
     return error;
 }
 
-/* An ledger writer with little to do has few turns: it must not fall behind those that book. */
+/* An idle ledger writer iterates rarely, but must not fall behind those that book. */
 static int follow(struct ledger_writer *writer)
 {
     struct ledger_event *events = malloc(LEDGER_WRITER_PAGE * sizeof(*events));
@@ -195,7 +198,7 @@ static int follow(struct ledger_writer *writer)
     return error;
 }
 
-/* Takes the keeper's lease up, or lays it down. */
+/* Takes over the keeper's lease, or gives it up. */
 int ledger_writer_follow_lease(struct ledger_writer *writer)
 {
     uint64_t token = atomic_load(&writer->keeper_token);

@@ -26,7 +26,7 @@ struct span message_write(char ret_text[MESSAGE_MAX], const struct decision *dec
     return out_span(&out);
 }
 
-/* The next word and the space behind it; false where there is none. */
+/* Takes the next word and the space after it. False: there is none. */
 static bool next_word(struct span *text, struct span *ret_word)
 {
     size_t len = 0;
@@ -45,7 +45,7 @@ static int next_number(struct span *text, uint64_t max, uint64_t *ret_number)
     return next_word(text, &word) && span_parse_u64(word, max, ret_number) == 0 ? 0 : ERR_INVALID;
 }
 
-/* The id names what it is for: the item, and the buyer where it is a function of him. */
+/* True if the id fits the command: an id names its item, and an ORDER_ONCE id also its buyer. */
 static bool is_of(const struct gate_command *command)
 {
     return command->user != 0 && command->item == order_id_item(command->id) &&

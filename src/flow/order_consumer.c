@@ -8,8 +8,8 @@
 #include "flow/message.h"
 #include "obs/log.h"
 
-#define HELD_MAX BOOKING_CHANNEL_MAX /* they are booked together */
-/* Of them, those whose segment cannot decide now. */
+#define HELD_MAX BOOKING_CHANNEL_MAX /* they are booked in one batch */
+/* The most of them whose segment cannot decide now. */
 #define WAITING_MAX 128
 
 struct order_consumer {
@@ -17,16 +17,16 @@ struct order_consumer {
     struct booking_channel *booking_channel;
     struct inside_time *time;
     struct metrics_slot *metrics;
-    /* taken and not settled, in step */
+    /* taken and not settled; parallel arrays */
     struct queue_message *messages;
-    struct backoff *backoffs; /* of each: one that has to wait holds up no other */
+    struct backoff *backoffs; /* of each: one that waits does not delay the others */
     bool *waits;              /* of each: its segment could not decide */
     size_t held;
     struct decision *decisions; /* those that are being booked */
-    size_t *at;                 /* which of the held ones they are */
+    size_t *at;                 /* their indexes among the held ones */
 };
 
-/* A message is settled, one way or another; one of an earlier connection comes again by itself. */
+/* Settles a message. One of an earlier connection is redelivered anyway. */
 static void let_go(struct order_consumer *order_consumer, const struct queue_message *message,
                    int how)
 {
@@ -38,7 +38,7 @@ static void let_go(struct order_consumer *order_consumer, const struct queue_mes
     }
 }
 
-/* As many as there is room for; with none it keeps the connection alive. */
+/* Takes as many messages as there is room for. With no room it keeps the connection alive. */
 static void take(struct order_consumer *order_consumer, int64_t wait_ms)
 {
     size_t count = 0;
@@ -63,7 +63,7 @@ static void take(struct order_consumer *order_consumer, int64_t wait_ms)
     }
 }
 
-/* How long until one of those it holds is to be tried. */
+/* Time until a held message is to be retried. */
 static int64_t pause_ms(const struct order_consumer *order_consumer, int64_t wait_ms)
 {
     int64_t now_ms = inside_time_ms(order_consumer->time);
@@ -74,7 +74,8 @@ static int64_t pause_ms(const struct order_consumer *order_consumer, int64_t wai
     return wait_ms > 0 ? wait_ms : 0;
 }
 
-/* Those whose time has come, each as its message says: a round before may have changed it. */
+/* Collects the messages that are due, each parsed anew, because an earlier attempt
+ * may have changed its decision. */
 static size_t gather(struct order_consumer *order_consumer)
 {
     int64_t now_ms = inside_time_ms(order_consumer->time);
@@ -90,10 +91,12 @@ static size_t gather(struct order_consumer *order_consumer)
     return count;
 }
 
-/* Whether it is held until it is tried again. While the ledger is away there is nothing better to
- * take instead. Messages of a segment that is away must not keep out those of the others: a few are
- * held for a moment, the rest go back to the queue for its pauses, and so do those that have been
- * there already. */
+/*
+ * Whether a message is held until its retry. While the ledger is away there is nothing better to
+ * take. Messages of a segment that is away must not block those of other segments: a few are held
+ * for a moment, and the rest go back to the queue for its pauses, as do those that have been there
+ * before.
+ */
 static bool is_held(const struct order_consumer *order_consumer, size_t i, bool gate_away,
                     size_t waiting)
 {

@@ -1,13 +1,16 @@
 /*
- * The order consumer brings decisions from the queue to the ledger writer: taken, booked, and only then
- * acknowledged. Several order consumers may run; what one holds when it dies is delivered to another, and
- * what was booked already is known by its id.
+ * The order consumer takes decisions from the queue, has them booked by the ledger writer, and only
+ * then acknowledges them. Several order consumers may run. If one dies, the queue delivers its
+ * unacknowledged messages to another; an order that is already booked is known by its id.
  *
- * What can go wrong: the ledger is away: the messages are held, and tried again with growing pauses.
- * A segment is away that has to decide some of them again: a bounded number is held for a moment,
- * the others go back to the queue for its pauses, so that messages of other segments are not kept
- * out; they come again until it is back. A message that cannot be read is parked; one that the ledger takes in no form goes round
- * through the queue's pauses and is parked after the last.
+ * What can go wrong:
+ * - The ledger is away. The messages are held and retried with growing pauses.
+ * - A segment that has to decide some messages again is away. A bounded number of them is held for
+ *   a moment. The others go back to the queue, which delivers them again after its pauses until the
+ *   segment is back. So they do not block messages of other segments.
+ * - A message cannot be parsed. It is parked.
+ * - The ledger accepts a message in no form. It goes through the queue's retry pauses and is parked
+ *   after the last one.
  *
  * One thread.
  */
@@ -24,7 +27,7 @@ int order_consumer_new(struct queue *queue, struct booking_channel *booking_chan
                        struct inside_time *time, struct metrics_slot *metrics,
                        struct order_consumer **ret_order_consumer);
 void order_consumer_free(struct order_consumer *order_consumer);
-/* One round; waits at most wait_ms for something to do. */
+/* One iteration. Waits at most wait_ms for something to do. */
 void order_consumer_iterate(struct order_consumer *order_consumer, int64_t wait_ms);
 
 #endif

@@ -14,13 +14,14 @@
 
 #define HELD_MAX 256
 #define WAIT_US 100000
-/* An order that neither gate nor ledger has may be one that both are about to learn of: a gate that
- * was replaced, a catalog that was read before the sale. After so many looks there is none. */
+/* An order that neither gate nor ledger has may be one that both are about to learn
+ * of: the gate was replaced, or the catalog was read before the sale existed. After
+ * this many attempts there is none. */
 #define LOOKS 2
 
 struct held {
     struct queue_message message;
-    struct backoff backoff; /* one that has to wait holds up no other */
+    struct backoff backoff; /* one that waits does not delay the others */
     struct ledger_writer_op op;
     bool tried;
 };
@@ -29,12 +30,12 @@ struct payment_consumer {
     struct payment_consumer_parts parts;
     struct held *held; /* taken and not settled: HELD_MAX */
     size_t count;
-    size_t posted; /* ops that are the ledger writer's now */
+    size_t posted; /* ops now owned by the ledger writer */
 };
 
 /* ---- settling ---- */
 
-/* A message of an earlier connection comes again by itself. */
+/* Settles a message. One of an earlier connection is redelivered anyway. */
 static void let_go(struct payment_consumer *payment_consumer, const struct queue_message *message,
                    int how)
 {
@@ -71,7 +72,7 @@ static int64_t pause_ms(const struct payment_consumer *payment_consumer, int64_t
     return wait_ms > 0 ? wait_ms : 0;
 }
 
-/* As many as there is room for; with none it keeps the connection alive. */
+/* Takes as many messages as there is room for. With no room it keeps the connection alive. */
 static void take(struct payment_consumer *payment_consumer, int64_t wait_ms)
 {
     struct queue_message messages[16];
@@ -112,7 +113,8 @@ static void take_back(struct payment_consumer *payment_consumer)
     }
 }
 
-/* Those whose time has come. The ledger writer answers everything, also that it cannot. */
+/* Posts the payments that are due and waits for them. The ledger writer answers every
+ * op, also when it cannot write. */
 static void post_due(struct payment_consumer *payment_consumer)
 {
     const struct payment_consumer_parts *parts = &payment_consumer->parts;
@@ -141,7 +143,7 @@ static void post_due(struct payment_consumer *payment_consumer)
 
 /* ---- the gate ---- */
 
-/* The ledger has no such order. True: the gate has, or cannot say. */
+/* The ledger has no such order. True: the gate has it, or cannot tell. */
 static bool is_on_its_way(struct payment_consumer *payment_consumer, struct order_id id)
 {
     const struct payment_consumer_parts *parts = &payment_consumer->parts;
@@ -165,14 +167,14 @@ static bool is_on_its_way(struct payment_consumer *payment_consumer, struct orde
     return request.refusal != REFUSAL_NOT_FOUND;
 }
 
-/* ---- a round ---- */
+/* ---- an iteration ---- */
 
-/* What becomes of a payment that was tried; false: it is held, and tried again. */
+/* Settles a payment after an attempt. False: it is held and retried. */
 static bool settle(struct payment_consumer *payment_consumer, struct held *held)
 {
     enum refusal refusal = held->op.op.refusal;
     if (held->op.error != 0 || refusal == REFUSAL_OVERLOADED) {
-        return false; /* nothing is known to have changed; if it has, the ledger knows the payment */
+        return false; /* it may have been paid after all; then the ledger knows the payment */
     }
     if (refusal == REFUSAL_NONE) {
         let_go(payment_consumer, &held->message, QUEUE_ACK);

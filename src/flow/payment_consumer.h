@@ -1,18 +1,21 @@
 /*
- * The payment consumer takes payments from a queue and brings them to the ledger writer: the same operation as
- * POST /v1/payments, for shops whose payment system speaks to a message broker. Who may put messages
- * there is the broker's to say; there is no signature.
+ * The payment consumer takes payments from a queue and passes them to the ledger writer. It is the
+ * same operation as POST /v1/payments, for shops whose payment system uses a message broker. The
+ * broker controls who may publish there; messages carry no signature.
  *
- * Happy path: taken, read, posted to the ledger writer; the ledger has committed; acknowledged. A payment
- * is known by its id: one that comes twice, or again because its ack was lost, is paid once.
+ * Happy path: take a message, parse it, post it to the ledger writer, wait for the commit,
+ * acknowledge. A payment is known by its id: a duplicate, or a redelivery after a lost ack, is paid
+ * once.
  *
- * What can go wrong: the ledger is away: messages are held and tried again with growing pauses. The
- * order is still on its way to the ledger, or nobody can say: later, through the queue's pauses, as
- * often as it takes. What no time will change (wrong amount, expired, another payment's order, no
- * such order, no payment at all) is parked with the refusal's code as its reason, logged and
- * counted: there the shop finds what to refund.
+ * What can go wrong:
+ * - The ledger is away. Messages are held and retried with growing pauses.
+ * - The order has not reached the ledger yet, or nobody can tell. The message goes back for the
+ *   queue's pauses, as often as needed.
+ * - The payment can never succeed (wrong amount, expired, another payment's order, no such order,
+ *   not a payment). It is parked with the refusal's code as its reason, logged and counted. The
+ *   shop finds there what to refund.
  *
- * One thread. The mailbox of the ledger writer and the connection set of the gate are its own.
+ * One thread. It has its own mailbox at the ledger writer and its own connection set at the gate.
  */
 #ifndef SLUICE_FLOW_PAYMENT_CONSUMER_H
 #define SLUICE_FLOW_PAYMENT_CONSUMER_H
@@ -26,7 +29,7 @@
 
 struct payment_consumer;
 
-/* All of them stay the caller's. */
+/* The caller owns all of them. */
 struct payment_consumer_parts {
     struct queue *queue; /* a consumer */
     struct ledger_writer *ledger_writer;
@@ -34,7 +37,7 @@ struct payment_consumer_parts {
     uint32_t mailbox;
     struct gate_port *gate;
     uint32_t connection_set;
-    struct blocking blocking; /* for the gate's answers */
+    struct blocking blocking; /* waits for the gate's answers */
     struct segment_table *segment_table;
     struct catalog *catalog;
     struct inside_time *time;
@@ -44,7 +47,7 @@ struct payment_consumer_parts {
 int payment_consumer_new(const struct payment_consumer_parts *parts,
                          struct payment_consumer **ret_payment_consumer);
 void payment_consumer_free(struct payment_consumer *payment_consumer);
-/* One round; waits at most wait_ms for something to do. */
+/* One iteration. Waits at most wait_ms for something to do. */
 void payment_consumer_iterate(struct payment_consumer *payment_consumer, int64_t wait_ms);
 
 #endif

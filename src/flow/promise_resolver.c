@@ -8,17 +8,18 @@
 #include "obs/log.h"
 
 #define LOOK_EVERY_MS 1000
-/* A promise is looked for this long after it was made, and then again as often. */
+/* A promise is looked up this long after it was made, and then again at this interval. */
 #define PROMISE_EVERY_MS 1000
 #define PAGE 256
 #define PAGES_A_TURN 16
-/* Of one segment's line: short ones, mostly, for it is to end though new buyers join it. */
+/* Pages served of one segment's line in an iteration, mostly short ones. Many, so that the line
+ * ends although new buyers join it. */
 #define LINE_PAGES_A_TURN 256
-/* A refill request that was granted is not granted again for so long: the units are on their way. */
-#define WISH_PAUSE_MS 150
+/* A granted refill request is not granted again for this long: the units are in transit. */
+#define REFILL_PAUSE_MS 150
 #define GRANTED_MAX 64
-/* The richest home draws on others in every second of such times only: two homes that want what both
- * have together must not exchange it for ever. */
+/* The segment with the most units draws on others only in every second period of this length.
+ * Otherwise two homes that each want what both have together would exchange units for ever. */
 #define RICHEST_TURN_MS 500
 
 struct granted {
@@ -32,16 +33,16 @@ struct promise_resolver {
     size_t granted_next;
     int64_t look_ms;
     uint64_t open;       /* a bit for each segment that lets fronts in */
-    uint64_t serves;     /* and for each that did so when it was last asked anything */
-    uint64_t clocks_off; /* a bit for each segment whose server's time is not ours */
-    uint64_t away;       /* a bit for each segment that did not answer the last look */
-    uint64_t closed;     /* and for each that did, but lets nobody in */
-    uint64_t looked;     /* and for each that has been looked at, ever */
-    uint64_t placed;     /* and for each that had an epoch, ever */
-    uint64_t answered;   /* and for each that answered then */
+    uint64_t serves;     /* for each that was open when last asked anything */
+    uint64_t clocks_off; /* for each whose server's clock differs from ours */
+    uint64_t away;       /* for each that did not answer its last check */
+    uint64_t closed;     /* for each that answered it, but lets nobody in */
+    uint64_t looked;     /* for each that was ever checked */
+    uint64_t placed;     /* for each that ever had an epoch */
+    uint64_t answered;   /* for each that ever answered */
     uint64_t outboxes[SEGMENTS_MAX];
-    uint64_t oldest_ms[SEGMENTS_MAX]; /* how long its oldest decision had waited */
-    int64_t numbers_ms;               /* the next look while the ledger is away */
+    uint64_t oldest_ms[SEGMENTS_MAX]; /* age of its oldest decision */
+    int64_t numbers_ms;               /* the next check while the ledger is away */
     bool ledger_asked;
     bool ledger_away; /* the last read failed */
     _Atomic bool ready;
@@ -65,12 +66,13 @@ static int read_now(struct promise_resolver *promise_resolver, struct ledger_que
 
 /* ---- segments ---- */
 
-/* The segments may be on several servers: one that disagrees is enough. */
+/* Segments may be on several servers. One server that disagrees is enough. */
 static void check_clock(struct promise_resolver *promise_resolver, uint32_t segment,
                         const struct segment_state *state, int64_t before_ms, int64_t after_ms)
 {
     struct segment_table *segment_table = promise_resolver->parts.segment_table;
-    /* It was asked somewhere between the two: from the middle, half of the way there and back. */
+    /* The server read its clock between the two. From the middle it is at most half the round
+     * trip. */
     int64_t slack = SEGMENT_CLOCK_OFF_MS + (after_ms - before_ms) / 2;
     int64_t off = state->server_ms - (before_ms + after_ms) / 2;
     uint64_t bit = 1ULL << segment;
@@ -88,7 +90,7 @@ static void check_clock(struct promise_resolver *promise_resolver, uint32_t segm
     }
 }
 
-/* What this process may call the segment by. */
+/* Sets the epoch under which this process may call the segment. */
 static void place(struct promise_resolver *promise_resolver, uint32_t segment, uint64_t epoch,
                   bool open)
 {
@@ -118,7 +120,8 @@ static void place(struct promise_resolver *promise_resolver, uint32_t segment, u
     }
 }
 
-/* For whoever watches. What is away keeps its last numbers. */
+/* Notes the state for metrics. A segment that is away keeps its last
+ * numbers. Returns whether it is away. */
 static bool note(struct promise_resolver *promise_resolver, uint32_t segment,
                  const struct segment_state *state)
 {
@@ -159,8 +162,8 @@ static void look(struct promise_resolver *promise_resolver, uint32_t segment, ui
     promise_resolver->serves |= (uint64_t)open << segment;
 }
 
-/* The ledger is away: what they are called by stays as it is, and so do the doubts. But whether one
- * that did not answer is back can be seen without it, and its line need not wait for the ledger, too. */
+/* The ledger is away: epochs and doubts stay as they are. But whether a segment answers again can
+ * be seen without the ledger, and its line need not wait for the ledger, too. */
 static void look_who_is_back(struct promise_resolver *promise_resolver, uint64_t doubts)
 {
     struct segment_table *segment_table = promise_resolver->parts.segment_table;
@@ -179,7 +182,7 @@ static void look_who_is_back(struct promise_resolver *promise_resolver, uint64_t
     }
 }
 
-/* Whether Redis is there is not for the ledger to say. */
+/* The state of Redis is known without the ledger. */
 static void look_for_numbers(struct promise_resolver *promise_resolver, int64_t now_ms)
 {
     if (now_ms < promise_resolver->numbers_ms) {
@@ -227,7 +230,7 @@ static void look_at_segments(struct promise_resolver *promise_resolver, int64_t 
 
 /* ---- promises ---- */
 
-/* Lets go of those that have a row; the others are left in entries. ERR_IO: nothing is known. */
+/* Removes promises that have a row; the others stay in `entries`. ERR_IO: nothing is known. */
 static int drop_known(struct promise_resolver *promise_resolver, size_t *count)
 {
     size_t kept = 0;
@@ -253,7 +256,7 @@ static int drop_known(struct promise_resolver *promise_resolver, size_t *count)
     return 0;
 }
 
-/* The segment of a promise; false where its sale is not known here. */
+/* The segment of a promise. False: its sale is not known here. */
 static bool segment_of(struct promise_resolver *promise_resolver,
                        const struct gate_command *command, uint32_t *ret_segment,
                        int64_t *ret_ends_ms)
@@ -270,7 +273,7 @@ static bool segment_of(struct promise_resolver *promise_resolver,
     return known;
 }
 
-/* What is to be done about a promise that the ledger does not have. */
+/* What to do about a promise that the ledger does not have. */
 enum deed { DEED_NOTHING, DEED_AGAIN, DEED_FAIL };
 
 static enum deed deed_of(struct promise_resolver *promise_resolver, const struct spool_entry *entry,
@@ -330,7 +333,8 @@ static void give_up(struct promise_resolver *promise_resolver, size_t count)
     }
 }
 
-/* What came of those that were decided again or given up: whether the gate could be asked for all. */
+/* Stores the outcome of those that were decided again or given up. False: the gate could not be
+ * asked for all of them. */
 static bool decided(struct promise_resolver *promise_resolver, enum deed deed,
                     const uint64_t *epochs, size_t count)
 {
@@ -341,8 +345,8 @@ static bool decided(struct promise_resolver *promise_resolver, enum deed deed,
         if (decision->booking == BOOKING_SETTLED && deed == DEED_AGAIN) {
             spool_decided(spool, decision->command.id, epochs[i]);
         } else if (decision->booking == BOOKING_SETTLED || decision->reason != REFUSAL_NONE) {
-            /* Refused or given up; while the ledger cannot note it, it is no one else's turn to
-             * wait for that. */
+            /* Refused or given up. If the ledger cannot record that now, the
+             * buyers behind it do not wait for it. */
             spool_served(spool, decision->command.id);
         } else {
             all = false;
@@ -351,8 +355,9 @@ static bool decided(struct promise_resolver *promise_resolver, enum deed deed,
     return all;
 }
 
-/* Decides a page of them again, or gives them up: all of one kind together. in_line: only those who
- * are, or are not; whose time is over is given up in any case. False: some could not be asked for. */
+/* Decides a page of promises again, or gives them up. in_line selects those that wait
+ * in line, or those that do not; expired ones are given up in any case. False: the
+ * gate could not be asked for some. */
 static bool decide(struct promise_resolver *promise_resolver, enum deed deed, bool in_line,
                    size_t count, int64_t now_ms)
 {
@@ -378,7 +383,7 @@ static bool decide(struct promise_resolver *promise_resolver, enum deed deed, bo
 
 /* ---- the line ---- */
 
-/* After a restart nobody knows where they stood, until their sales have been read. */
+/* After a restart the segment of a buyer in line is unknown until the sales have been read. */
 static bool place_in_line(struct promise_resolver *promise_resolver,
                           const struct gate_command *command)
 {
@@ -411,7 +416,8 @@ static void place_line(struct promise_resolver *promise_resolver)
     }
 }
 
-/* The first of a segment's line. False: nobody stands there, or it cannot be asked now. */
+/* Serves the first page of a segment's line. False: it is empty, or the gate cannot be asked
+ * now. */
 static bool serve_page(struct promise_resolver *promise_resolver, uint32_t segment)
 {
     int64_t now_ms = inside_time_ms(promise_resolver->parts.time);
@@ -437,7 +443,8 @@ static bool serve_page(struct promise_resolver *promise_resolver, uint32_t segme
     return asked;
 }
 
-/* Before new buys, which join it as long as it is there: so until nobody is left. */
+/* Lines are served before new buys, which join a line while it exists,
+ * so they are served until empty. */
 static void serve_line(struct promise_resolver *promise_resolver)
 {
     place_line(promise_resolver);
@@ -491,8 +498,9 @@ static bool is_granted(const struct promise_resolver *promise_resolver, const st
     return false;
 }
 
-/* From whom, and how many: from the richest; if that is the home itself, and it has too few all the
- * same, what it lacks from the next. False: nobody, or not now. */
+/* Which segment to take units from, and how many: the one with the most units. If
+ * that is the home itself and it still has too few, the missing units come from the
+ * next one. False: none, or not now. */
 static bool find_source(const struct stock_cache_item *item, const struct refill *refill,
                         int64_t now_ms, uint32_t *ret_from, uint64_t *ret_units)
 {
@@ -529,7 +537,7 @@ static void grant_refill_requests(struct promise_resolver *promise_resolver, int
         booking_channel_transfer(promise_resolver->parts.booking_channel, refill->item, from,
                                  refill->segment, units);
         promise_resolver->granted[promise_resolver->granted_next++ % GRANTED_MAX] =
-            (struct granted){*refill, now_ms + WISH_PAUSE_MS};
+            (struct granted){*refill, now_ms + REFILL_PAUSE_MS};
     }
 }
 
@@ -564,7 +572,7 @@ static void tell_numbers(struct promise_resolver *promise_resolver)
     }
 }
 
-/* ---- the turn ---- */
+/* ---- an iteration ---- */
 
 void promise_resolver_iterate(struct promise_resolver *promise_resolver)
 {
@@ -606,7 +614,7 @@ int promise_resolver_new(const struct promise_resolver_parts *parts,
         return ERR_NOMEM;
     }
     promise_resolver->parts = *parts;
-    /* What happened before this process began nobody has told it: somebody may stand in a line. */
+    /* The past is unknown to a new process: buyers may wait in line for any segment. */
     for (uint32_t s = 0; s < parts->segment_table->count; s++) {
         segment_table_away(parts->segment_table, s, clock_boot_us(parts->time->clock) / 1000);
     }

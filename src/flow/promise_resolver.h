@@ -1,18 +1,26 @@
 /*
- * The promise resolver of a process of the distributed engine, beside its loops: which epoch each segment has (and
- * whether ledger and segment agree on it), and what became of the promises in the spool.
+ * The promise resolver runs beside the loops in a process of the distributed engine. It tracks the
+ * epoch of each segment (and whether ledger and segment agree on it), and it resolves the promises
+ * in the spool.
  *
- * A promise is looked for in the ledger; found, it is let go. One that the gate that decided it has
- * forgotten (another epoch), or that no gate has decided (the buyer stands in line), is decided
- * again; refused, too old, or of a sale that was forgotten meanwhile, it gets its FAILED row. Those
- * who stand in line are decided as soon as their segment is seen to be open, first come, first
- * served; new buys wait behind them (gate_proxy.h).
- * One that nobody has booked for too long (runtime limits.stale_ms) gets its FAILED row, too, wherever it got
- * stuck: the first row wins, and the unit goes back when the gate hears of it.
+ * Happy path: it looks a promise up in the ledger and removes it from the spool when the ledger has
+ * a row for it.
  *
- * It also asks for transfers where buyers' homes lack units that others have.
+ * Other outcomes of a promise:
+ * - The gate that decided it has forgotten it (another epoch), or no gate has decided it (the buyer
+ *   waits in line): it is decided again.
+ * - The gate refuses it, it is undecided after runtime_limits.line_ms or at its sale's end, or its
+ *   sale was forgotten in the meantime: it gets a FAILED row.
+ * - It was decided but not booked for longer than runtime_limits.stale_ms: it gets a FAILED row,
+ *   too, wherever it got stuck. The first row wins, and the unit goes back when the gate applies
+ *   the event.
  *
- * What can go wrong: ledger or gate are away: everything stays as it is, and is tried again.
+ * Buyers in line are decided as soon as their segment is seen open, first come, first served. New
+ * buys wait behind them (gate_proxy.h).
+ *
+ * It also asks for transfers when a buyer's home lacks units that other segments have.
+ *
+ * What can go wrong: the ledger or the gate is away. Everything stays as it is and is retried.
  *
  * One thread.
  */
@@ -29,10 +37,10 @@
 #include "port/gate.h"
 
 struct promise_resolver_parts {
-    struct segments *segments;               /* this thread's */
-    struct ledger *ledger;                   /* this thread's, for reading */
-    struct gate_port *gate;                  /* whose asks carry the epochs */
-    struct booking_channel *booking_channel; /* this thread's mailbox */
+    struct segments *segments;               /* of this thread */
+    struct ledger *ledger;                   /* of this thread, for reading */
+    struct gate_port *gate;                  /* its requests carry the epochs */
+    struct booking_channel *booking_channel; /* of this thread */
     struct segment_table *segment_table;
     struct catalog *catalog;
     struct spool *spool;
@@ -41,8 +49,8 @@ struct promise_resolver_parts {
     struct inside_time *time;
     struct metrics_slot *metrics;
     const struct runtime_limits *runtime_limits; /* line_ms, stale_ms */
-    /* Hands a refill request to whoever balances, if that is in this process. NULL, false: it is not, and the
-     * refill request is noted in the ledger. */
+    /* Passes a refill request to the balancer if it runs in this process. If this is NULL or
+     * returns false, it does not, and the request is noted in the ledger. */
     bool (*refill)(void *context, const struct refill *refill);
     void *context;
 };
@@ -52,13 +60,13 @@ struct promise_resolver;
 int promise_resolver_new(const struct promise_resolver_parts *parts,
                          struct promise_resolver **ret_promise_resolver);
 void promise_resolver_free(struct promise_resolver *promise_resolver);
-/* One round. */
+/* One iteration. */
 void promise_resolver_iterate(struct promise_resolver *promise_resolver);
-/* Its thread only: a bit for each segment that did not answer its last look; whether the ledger's last
- * read failed. */
+/* Its own thread only. A bit for each segment that did not answer its last check; true if the last
+ * read of the ledger failed. */
 uint64_t promise_resolver_away(const struct promise_resolver *promise_resolver);
 bool promise_resolver_ledger_away(const struct promise_resolver *promise_resolver);
-/* Every segment has been seen open: buyers can be served. */
+/* True once every segment has been seen open: buyers can be served. It stays true. */
 bool promise_resolver_is_ready(const struct promise_resolver *promise_resolver);
 
 #endif

@@ -128,8 +128,8 @@ static bool is_unsure(const struct reconcile *reconcile, const struct difference
     return false;
 }
 
-/* What this pass saw keeps the time it was first seen; what it could not look at stays as it was,
- * and does not count now. */
+/* A difference that this pass saw keeps the time it was first seen. One that it could not check
+ * stays as it was and does not count now. */
 static void merge(struct reconcile *reconcile, int64_t began_ms)
 {
     struct difference_list now = {0};
@@ -177,8 +177,8 @@ static void look_at_parked(struct reconcile *reconcile)
                                                  RECONCILE_PAGE, false, &reconcile->parked_count);
 }
 
-/* Whether units may be noted at the gate because of what is parked. What cannot be read is about no
- * order, and lies there until somebody takes it away: it must not keep everything else in doubt. */
+/* Whether parked messages may explain units at the gate. A message that cannot be parsed belongs to
+ * no order and stays until somebody removes it, so it must not put everything else in doubt. */
 static bool parked_flows(const struct reconcile *reconcile, uint64_t parked)
 {
     bool flows = reconcile->parked_error != 0 || reconcile->parked_count < parked;
@@ -200,7 +200,7 @@ static void check_depths(struct reconcile *reconcile)
     }
 }
 
-/* States of the orders in the ledger; QUEUED: none. False: the pass has failed. */
+/* Reads the states of the orders in the ledger; QUEUED: no row. False: the pass has failed. */
 static bool read_known(struct reconcile *reconcile, const struct decision *decisions, size_t count,
                        struct order_row *ret_rows)
 {
@@ -240,7 +240,7 @@ static void check_parked(struct reconcile *reconcile, struct order_row *rows)
     }
     for (size_t i = 0; i < reconcile->parked_count; i++) {
         struct decision decision;
-        /* Nothing tells those that cannot be read apart: they are counted. */
+        /* Unparseable messages cannot be told apart, so they are numbered. */
         struct difference difference = {.segment = DIFFERENCE_NO_SEGMENT, .mark = unreadable};
         if (message_read((struct span){messages[i].body, messages[i].len}, &decision) == 0) {
             if (!read_known(reconcile, &decision, 1, rows)) {
@@ -359,8 +359,9 @@ int reconcile_now(struct reconcile *reconcile, struct reconcile_result *ret_resu
 
 /* ---- repairs ---- */
 
-/* Decided again: a gate that does not have it decides, and its outbox carries it on; one that has it
- * has lost its message, and it is booked straight away; one that refuses it lets it fail. */
+/* Decides again. A gate that does not know the order decides it, and its outbox carries it
+ * on. If the gate knows the order, its message was lost, and it is booked directly. If the
+ * gate refuses the order, it fails. */
 static bool settle(struct reconcile *reconcile, const struct difference *difference)
 {
     struct segment_call call = {.segment = difference->segment,
@@ -398,8 +399,8 @@ static bool redrive(struct reconcile *reconcile)
                                                      RECONCILE_PAGE, true, &count) == 0;
 }
 
-/* Telling may be lost: that it is known there is seen there. One that has been rebuilt since is past
- * this difference. */
+/* The news may be lost, so the segment's own state shows whether it arrived. A segment that was
+ * rebuilt since no longer has this difference. */
 static bool have_rebuilt(struct reconcile *reconcile, const struct difference *difference)
 {
     struct segment_state state;

@@ -15,7 +15,7 @@ struct reconcile_local {
     size_t found;
     size_t room;
     struct difference *differences;
-    int error; /* there is no room for one */
+    int error; /* no memory for a difference */
     uint64_t items;
 };
 
@@ -24,7 +24,7 @@ struct moment {
     uint64_t event;
 };
 
-/* False: something is still to be booked. */
+/* False: some records are not booked yet. */
 static bool is_quiet(const struct reconcile_local *local, struct moment *ret_moment)
 {
     struct embedded_gate_numbers numbers;
@@ -104,7 +104,7 @@ static int compare_sales(struct reconcile_local *local)
     return 0;
 }
 
-/* One look at everything. *ret_sure: nothing moved from before it to behind it. */
+/* Compares everything once. *ret_sure: nothing moved from start to end. */
 static int look(struct reconcile_local *local, bool *ret_sure)
 {
     struct moment before;

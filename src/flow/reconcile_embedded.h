@@ -1,11 +1,12 @@
 /*
- * Reconciling where the gate is in this process: its numbers of every item against the ledger's.
+ * Reconciliation for the gate in this process: compares the numbers of every item with the
+ * ledger's.
  *
- * There is one journal and one ledger, so nothing has to be guessed: when the last record of the
- * journal is booked and the last event of the ledger is applied, before and after both were read,
- * gate and ledger are of the same moment, and must agree. While they move it looks again, for a
- * bounded time; then it says that it is not sure. Nothing is repaired: a restart makes the gate anew
- * from the journal.
+ * There is one journal and one ledger, so nothing has to be guessed. If the last journal record is
+ * booked and the last ledger event is applied, both before and after the two were read, then gate
+ * and ledger show the same moment and must agree. While they move, it looks again for a bounded
+ * time, and then reports that it is unsure. It repairs nothing: a restart rebuilds the gate from
+ * the journal.
  *
  * One thread.
  */
@@ -19,9 +20,9 @@
 struct reconcile_local_parts {
     struct embedded_gate *engine;
     struct ledger_writer *ledger_writer;
-    struct ledger *ledger; /* this thread's reader */
+    struct ledger *ledger; /* read by this thread */
     struct blocking blocking;
-    int64_t bound_ms; /* how long it may wait for a quiet moment */
+    int64_t bound_ms; /* how long to wait for a quiet moment */
 };
 
 struct reconcile_local;

@@ -1,21 +1,21 @@
-/* A segment's gate against the ledger. See reconcile.h. */
+/* Compares a segment's gate with the ledger. See reconcile.h. */
 #include <stdlib.h>
 
 #include "base/err.h"
 #include "flow/reconcile_private.h"
 
-/* How often the gate's numbers are asked for until two looks around them show the same event. */
+/* How often the gate's numbers are read until the checks before and after show the same event. */
 #define TRIES_MAX 5
 
 #define GATE_NUMBERS                                                                               \
     (KIND(DIFFERENCE_GATE_TOTAL) | KIND(DIFFERENCE_GATE_SHORT) | KIND(DIFFERENCE_GATE_STUCK))
 
-/* What of an item the gate has, and what the events behind the gate's cursor change. */
+/* An item's numbers at the gate, and how the events after the gate's cursor change them. */
 struct gate_numbers {
     uint64_t item;
     bool known;
     struct item_view view;
-    int64_t alive_later; /* of the ledger, by events the gate has not applied */
+    int64_t alive_later; /* change in the ledger by events the gate has not applied */
     int64_t share_later;
     bool transfers; /* units of it may be leaving */
 };
@@ -27,7 +27,7 @@ struct looking {
     struct segment_state state;
     struct gate_numbers *numbers; /* by item */
     size_t count;
-    uint64_t target; /* the segment's last event in the picture */
+    uint64_t target; /* the segment's last event in the snapshot */
 };
 
 static struct gate_numbers *find_numbers(const struct looking *looking, uint64_t item)
@@ -64,7 +64,8 @@ static void ask_items(struct looking *looking, size_t from, size_t count)
     }
 }
 
-/* All items, between two looks that show the same event; looking->state is the second. */
+/* Reads all items between two checks that show the same event; looking->state is the second
+ * check. */
 static bool ask_all(struct looking *looking)
 {
     struct segments *segments = looking->reconcile->ports.segments;
@@ -86,7 +87,7 @@ static bool ask_all(struct looking *looking)
     return false;
 }
 
-/* ---- between the gate's cursor and the picture ---- */
+/* ---- between the gate's cursor and the snapshot ---- */
 
 static void add_event(struct looking *looking, const struct ledger_event *event)
 {
@@ -112,7 +113,7 @@ static void add_event(struct looking *looking, const struct ledger_event *event)
     }
 }
 
-/* Events in (after, until]: the segment's own, or all for transfers that left it. */
+/* Reads the events in (after, until]: the segment's own, or all, for transfers that left it. */
 static bool read_events(struct looking *looking, uint64_t after, uint64_t until, bool own)
 {
     struct reconcile *reconcile = looking->reconcile;
@@ -219,7 +220,8 @@ static void compare_numbers(const struct looking *looking, const struct segment_
 
 /* ---- orders ---- */
 
-/* The gate applies what the picture shows, within the bound; else it is behind. */
+/* Waits, within the bound, until the gate has applied what the snapshot shows. Else it is
+ * behind. */
 static bool wait_for_gate(struct looking *looking)
 {
     struct reconcile *reconcile = looking->reconcile;

@@ -1,4 +1,4 @@
-/* The ledger against itself: stock, shares and buyers against orders. See reconcile.h. */
+/* Compares the ledger with itself: stock, shares and buyers with orders. See reconcile.h. */
 #include <stdlib.h>
 
 #include "flow/reconcile_private.h"
@@ -105,7 +105,7 @@ static void read_shares(struct reconcile *reconcile, uint32_t segment)
     } while (query.count == RECONCILE_PAGE);
 }
 
-/* Items that an event behind `after` is about have moved while they were read. */
+/* Marks items with an event after `after`: they moved while they were read. */
 static void mark_moved(struct reconcile *reconcile, uint64_t after)
 {
     struct ledger_query query = {.kind = QUERY_EVENTS,
@@ -170,7 +170,7 @@ void reconcile_ledger(struct reconcile *reconcile)
         return;
     }
     read_stocks(reconcile);
-    /* Those that were added since this process began, too: they hold stock. */
+    /* Segments added since this process started, too: they hold stock. */
     for (uint32_t i = 0; reconcile->error == 0 && i < SEGMENTS_MAX; i++) {
         if (i < reconcile->options.segments || reconcile->epochs[i] != 0) {
             read_shares(reconcile, i);
@@ -209,7 +209,7 @@ static void compare_share(struct reconcile *reconcile, const struct segment_snap
     }
 }
 
-/* Items of the segment that moved behind the picture: what is read now does not belong to it. */
+/* Marks items of the segment that moved after the snapshot: what is read now does not match it. */
 static void mark_behind(struct reconcile *reconcile, const struct segment_snapshot *snapshot)
 {
     struct ledger_query query = {.kind = QUERY_EVENTS,

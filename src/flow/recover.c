@@ -11,18 +11,18 @@
 #include "obs/log.h"
 
 #define STEPS_MAX 256
-/* A gate that is ahead of its ledger (which came from a backup): how far it is followed at once. */
+/* How far a gate that is ahead of its ledger (restored from a backup) is followed at once. */
 #define RAISES_MAX 1000
 
-/* A segment in need. */
+/* A segment that needs recovery. */
 struct job {
     uint32_t segment;
     char lease[LEASE_NAME_MAX];
     uint64_t token;
     int64_t kept_ms; /* when the lease was last taken */
     uint64_t gate_epoch;
-    uint64_t epoch; /* the ledger's; once raised, the new one */
-    bool first;     /* the ledger has never had one: nothing can be on its way */
+    uint64_t epoch; /* the ledger's epoch; the new one once it is raised */
+    bool first;     /* the ledger has never had one: nothing can be in flight */
     bool failed;
 };
 
@@ -35,7 +35,7 @@ struct recover {
     size_t steps_count;
 };
 
-/* Why it was rebuilt: for the log. */
+/* Why the segment needs recovery, for the log. NULL: it does not. */
 static const char *need_of(const struct segment_state *state, uint64_t ledger_epoch)
 {
     if (ledger_epoch == 0) {
@@ -69,7 +69,7 @@ static const char *outcome_text(enum segment_outcome outcome)
     return texts[outcome];
 }
 
-/* Takes the lease again when a third of it has passed. False: it is no longer ours, or may not be. */
+/* Renews the lease when a third of it has passed. False: it is no longer ours, or may not be. */
 static bool keep_lease(struct recover *recover, struct job *job, const char *step)
 {
     uint64_t token = 0;
@@ -86,7 +86,7 @@ static bool keep_lease(struct recover *recover, struct job *job, const char *ste
     return false;
 }
 
-/* Whatever takes long for one segment, those that wait for it stay ours, too. */
+/* Renews the leases of all segments, because each waits while another is worked on. */
 static void keep_leases(struct recover *recover, const char *step)
 {
     for (uint32_t i = 0; i < recover->jobs_count; i++) {
@@ -96,7 +96,7 @@ static void keep_leases(struct recover *recover, const char *step)
     }
 }
 
-/* ---- who is in need ---- */
+/* ---- segments in need ---- */
 
 static int read_epochs(struct recover *recover, uint64_t *ret_epochs)
 {
@@ -123,7 +123,8 @@ static bool is_away(const struct segment_state *state)
     return state->outcome != SEGMENT_DONE && state->outcome != SEGMENT_STALE;
 }
 
-/* Under its lease a segment in need is looked at again: somebody may just have finished with it. */
+/* Takes the lease of a segment in need and checks it again: another
+ * process may just have rebuilt it. */
 static int take_job(struct recover *recover, uint32_t segment, struct recover_round *round)
 {
     struct job *job = &recover->jobs[recover->jobs_count];
@@ -155,7 +156,7 @@ static int take_job(struct recover *recover, uint32_t segment, struct recover_ro
     job->epoch = epochs[segment];
     job->first = epochs[segment] == 0;
     recover->jobs_count++;
-    /* A segment that never was is made, not mended. */
+    /* A new segment is made, not repaired. */
     log_event(job->first ? LOG_INFO : LOG_WARN, "recover.begins", LOG_U64("segment", segment),
               LOG_U64("epoch", job->epoch), LOG_STR("need", need));
     return 0;
@@ -211,7 +212,7 @@ static bool is_all_first(const struct recover *recover)
     return all;
 }
 
-/* Until `ends` says so, at most for_ms; leases are kept meanwhile. */
+/* Waits until `ends` returns true, at most for_ms, and keeps the leases meanwhile. */
 static void wait(struct recover *recover, int64_t for_ms, bool (*ends)(const struct recover *),
                  const char *step)
 {
@@ -224,7 +225,8 @@ static void wait(struct recover *recover, int64_t for_ms, bool (*ends)(const str
 
 /* ---- the epoch ---- */
 
-/* Above the ledger's and the gate's. A raise whose answer was lost is one that nobody fills. */
+/* Raises the epoch above the ledger's and the gate's. If the answer to a raise is
+ * lost, nobody fills that epoch. */
 static void raise_epoch(struct recover *recover, struct job *job)
 {
     const struct recover_ports *ports = &recover->ports;
@@ -247,8 +249,8 @@ static void raise_epoch(struct recover *recover, struct job *job)
 
 /* ---- filling ---- */
 
-/* Sends what has gathered. Asking again after an answer that was lost could write over what came
- * since: anything but DONE ends the attempt. */
+/* Sends the gathered steps. Repeating them after a lost answer could overwrite newer data, so any
+ * outcome but DONE ends the attempt. */
 static void send_steps(struct recover *recover, struct job *job)
 {
     keep_leases(recover, "fill");
@@ -273,7 +275,7 @@ static void add_step(struct recover *recover, struct job *job, struct segment_st
     }
 }
 
-/* How often an order in this state has changed: a buyer's view never goes back. */
+/* How often an order in this state has changed. A buyer's view never goes back. */
 static uint16_t version_of(enum order_state state)
 {
     return state == ORDER_LOCKED || state == ORDER_FAILED ? 2 : 3;
@@ -314,8 +316,8 @@ static struct segment_step item_step(const struct job *job,
                                  .limit = item->limit};
 }
 
-/* Items come last: until an item is there, whoever replays too early is told NO_SUCH_ITEM and has
- * changed nothing. */
+/* Items come last. Until an item is there, a replay that comes too early gets
+ * NO_SUCH_ITEM and changes nothing. */
 static void fill_gate(struct recover *recover, struct job *job,
                       const struct segment_snapshot *snapshot)
 {
@@ -354,30 +356,30 @@ static void fill_gate(struct recover *recover, struct job *job,
     send_steps(recover, job);
 }
 
-struct read_cluster_status {
+struct read_heartbeat {
     struct recover *recover;
     const struct job *job;
 };
 
 static bool read_goes_on(void *context)
 {
-    struct read_cluster_status *cluster_status = context;
-    keep_leases(cluster_status->recover, "read");
-    return !cluster_status->job->failed;
+    struct read_heartbeat *heartbeat = context;
+    keep_leases(heartbeat->recover, "read");
+    return !heartbeat->job->failed;
 }
 
 static void make_anew(struct recover *recover, struct job *job)
 {
     const struct recover_ports *ports = &recover->ports;
-    struct read_cluster_status cluster_status = {recover, job};
+    struct read_heartbeat heartbeat = {recover, job};
     struct segment_snapshot snapshot;
     raise_epoch(recover, job);
     if (job->failed) {
         return;
     }
-    int error = segment_snapshot_read(&ports->blocking, ports->ledger, job->segment,
-                                      &(struct image_cluster_status){read_goes_on, &cluster_status},
-                                      &snapshot);
+    int error = segment_snapshot_read(
+        &ports->blocking, ports->ledger, job->segment,
+        &(struct segment_snapshot_heartbeat){read_goes_on, &heartbeat}, &snapshot);
     if (error != 0 && !job->failed) {
         fail(recover, job, "read", err_text(error));
     }
@@ -394,7 +396,7 @@ static void make_anew(struct recover *recover, struct job *job)
     segment_snapshot_done(&snapshot);
 }
 
-/* An answer that was lost is asked for again: opening twice is opening once. */
+/* Repeats the call after a lost answer: opening is idempotent. */
 static void open_gate(struct recover *recover, struct job *job)
 {
     struct segment_step step = {.kind = STEP_OPEN};

@@ -1,25 +1,29 @@
 /*
- * Recovery of segments. A segment that is on another server than it was made for, was emptied, says
- * it is broken, or is of another epoch than the ledger's is made anew from the ledger under a higher
- * epoch; a segment the ledger has never seen is made for the first time.
+ * Recovery rebuilds segments. A segment needs it if it is on another server than it was made for,
+ * was emptied, is marked broken, is closed, or has another epoch than the ledger's. It is rebuilt
+ * from the ledger under a higher epoch. A segment that the ledger has never seen is made for the
+ * first time.
  *
- * Happy path of a round: look at every segment. For those in need, each under its lease: fronts are
- * told that it is lost; what is still on its way to the ledger may arrive, for a bounded time; the
- * epoch is raised in the ledger, and from then on nothing decided before is booked; the ledger is
- * read (flow/segment_snapshot.h); the gate is filled; fronts hear of the new epoch and make the decisions of
- * their journals that the ledger lacks again, for a bounded time; it opens. Several segments share
- * the two waits.
+ * Happy path of a round: check every segment. For each one in need, under its lease:
+ * - Tell the fronts that the segment is lost.
+ * - Wait, for a bounded time, for decisions in flight to reach the ledger.
+ * - Raise the epoch in the ledger. From then on nothing decided earlier is booked.
+ * - Read the ledger (flow/segment_snapshot.h) and fill the gate.
+ * - Tell the fronts the new epoch. For a bounded time they replay the decisions of their journals
+ *   that the ledger lacks.
+ * - Open the segment.
+ * Several segments share the two waits.
  *
- * What can go wrong: anything, anywhere. A round that stops leaves a segment that is stale, of an
- * older epoch than the ledger's, or closed; each of these is a need, and the next round, here or in
- * another process, begins again with a higher epoch. Nothing is ever finished that another began:
- * every epoch is filled by the one who raised it, from one picture, or not at all. Two at once: the
- * lease lets one work; one that was paused past its lease's end is refused by the ledger (a higher
- * token was given out) and by the gate (its fence, or a higher epoch).
+ * What can go wrong: anything, at any step. A round that stops leaves a segment that is stale, of
+ * an older epoch than the ledger's, or closed. Each of these is a need. The next round, here or in
+ * another process, starts over with a higher epoch. No round finishes what another began: an epoch
+ * is filled by the process that raised it, from one snapshot, or not at all. If two processes try
+ * at once, the lease admits one. A process that was paused past the end of its lease is refused by
+ * the ledger (a higher token was issued) and by the gate (its fence, or a higher epoch).
  *
- * While the server cannot be asked, or the ledger cannot, there is nothing to do.
+ * While the segment's server or the ledger does not answer, there is nothing to do.
  *
- * Decisions that were made and not booked (QUEUED) are not in the ledger. They come back from
+ * Decisions that were made but not booked (QUEUED) are not in the ledger. They come back from the
  * fronts' journals, and from messages of the old epoch, which are decided again and never booked
  * directly.
  *
@@ -34,12 +38,12 @@
 
 struct recover_options {
     uint32_t segments;
-    struct gate_sizes sizes; /* of each */
-    int64_t lease_ms;        /* leases are kept for so long at a time; above three polls */
-    int64_t poll_ms;         /* between two looks while waiting */
-    int64_t drain_ms;        /* at most, for what is on its way to the ledger */
-    int64_t replay_ms;       /* for fronts' journals */
-    /* Decisions of the segment that are still on their way; NULL: nobody knows, drain_ms passes. */
+    struct gate_sizes sizes; /* of each segment */
+    int64_t lease_ms;        /* how long a lease is taken for; more than three times poll_ms */
+    int64_t poll_ms;         /* between two checks while waiting */
+    int64_t drain_ms;        /* longest wait for decisions in flight to the ledger */
+    int64_t replay_ms;       /* wait for the fronts to replay their journals */
+    /* Decisions of the segment that are still in flight. NULL: unknown, wait for drain_ms. */
     uint64_t (*pending)(void *context, uint32_t segment);
     void *context;
 };
@@ -51,23 +55,23 @@ struct recover_ports {
     struct blocking blocking;
 };
 
-/* What a round met; each segment is counted once. */
+/* What a round found. Each segment is counted once. */
 struct recover_round {
     uint32_t whole;
-    uint32_t away;    /* could not be asked */
-    uint32_t busy;    /* somebody else's lease */
-    uint32_t rebuilt; /* and open */
-    uint32_t failed;  /* to be tried again; the log says why */
+    uint32_t away;    /* did not answer */
+    uint32_t busy;    /* another process holds its lease */
+    uint32_t rebuilt; /* rebuilt and open */
+    uint32_t failed;  /* retried in the next round; the log says why */
 };
 
 struct recover;
 
-/* Ports outlive it. ERR_NOMEM. */
+/* The ports must outlive it. ERR_NOMEM. */
 int recover_new(struct recover_ports ports, struct recover_options options,
                 struct recover **ret_recover);
 void recover_free(struct recover *recover);
-/* One round; waits as the options say if a segment is in need. The ledger's error; then nothing was
- * looked at. */
+/* One round. Waits as the options say if a segment needs recovery. On the
+ * ledger's error nothing was rebuilt. */
 int recover_round(struct recover *recover, struct recover_round *ret_round);
 
 #endif

@@ -1,11 +1,13 @@
 /*
- * What was put aside in the queue is sent round again by itself, every so often: a decision that lies
- * there is an order nobody was told the end of, and whatever kept it from being booked may be mended.
- * Whoever holds the keeper's lease does it; the others only keep the time, so that the lease may pass
- * from one to another without a round being lost or made twice in a row.
+ * The redriver sends parked messages again at a fixed interval. A parked decision is an order whose
+ * buyer has no outcome yet, and the reason it could not be booked may be gone. The process that
+ * holds the keeper's lease does it. The other processes only keep track of time, so that the lease
+ * can move without a round being lost or done twice in a row.
  *
- * What can go wrong: the broker is away: the next turn tries again. What cannot be booked at all comes
- * back after its retries and waits for the next round.
+ * What can go wrong:
+ * - The broker is away. The next iteration tries again.
+ * - A message cannot be booked at all. It comes back after its retries and waits for the next
+ *   round.
  *
  * One thread, the one that may use the queue.
  */
@@ -18,24 +20,24 @@
 #include "port/queue.h"
 
 /*
- * Sends what lies aside now round again, `most` messages at most; what is put aside again meanwhile
- * waits for the next time. The broker counts late, so one batch is looked for whatever it says.
- * *ret_sent is set in any case. stopping (NULL: it is never ended) is looked at between batches:
- * ERR_CLOSED. ERR_AGAIN: no connection.
+ * Sends the messages that are parked now again, at most `most` of them. Messages that are parked
+ * again in the meantime wait for the next call. The broker's count lags, so one batch is tried
+ * whatever it says. *ret_sent is set in every case. `stopping` (NULL: never) is checked between
+ * batches: ERR_CLOSED. ERR_AGAIN: no connection.
  */
 int redrive(struct queue *queue, uint64_t most, const _Atomic bool *stopping, uint64_t *ret_sent);
 
 struct redriver {
-    struct queue *queue; /* a consumer's; NULL: there is none */
+    struct queue *queue; /* a consumer; NULL: there is no queue */
     struct clock_port *clock;
     int64_t every_ms; /* 0: never */
     int64_t next_ms;
-    const _Atomic bool *stopping; /* as of redrive */
+    const _Atomic bool *stopping; /* as in redrive */
 };
 
 void redriver_init(struct redriver *ret_redriver, struct queue *queue, struct clock_port *clock,
                    int64_t every_ms);
-/* may: this process holds the lease. How many messages were sent round. */
+/* may: this process holds the lease. Returns how many messages were sent. */
 uint64_t redriver_iterate(struct redriver *redriver, bool may);
 
 #endif

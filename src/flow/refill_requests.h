@@ -1,7 +1,8 @@
 /*
- * What buyers want and their home segment does not have, though others do: loops note it, promise resolver
- * takes it and asks for a transfer. A refill request for an item at a segment is one refill request, of the largest
- * number wanted; beyond a bound they are forgotten, buyers ask again. Any thread.
+ * Refill requests: units that buyers want and their home segment lacks, although other segments
+ * have them. The loops add requests; the promise resolver takes them and asks for transfers. There
+ * is one request for each item and segment, for the largest number of units wanted. Requests beyond
+ * REFILL_REQUESTS_MAX are dropped; buyers ask again. Any thread.
  */
 #ifndef SLUICE_FLOW_REFILL_REQUESTS_H
 #define SLUICE_FLOW_REFILL_REQUESTS_H
@@ -28,7 +29,7 @@ void refill_requests_init(struct refill_requests *ret_refill_requests);
 void refill_requests_done(struct refill_requests *refill_requests);
 void refill_requests_add(struct refill_requests *refill_requests, uint32_t segment, uint64_t item,
                          uint64_t units);
-/* All of them, at most REFILL_REQUESTS_MAX; none are left. */
+/* Takes all requests, at most REFILL_REQUESTS_MAX, and leaves none. */
 size_t refill_requests_take(struct refill_requests *refill_requests, struct refill *ret_list);
 
 #endif

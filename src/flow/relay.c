@@ -1,5 +1,6 @@
-/* See relay.h. Decisions under way stand in slots; a message's number is its slot and how often that
- * was used before: a decision that was booked meanwhile may leave its slot before the queue answers. */
+/* See relay.h. Decisions in flight are kept in slots. A message's number is its slot
+ * and that slot's use count, because a decision that was booked directly may leave its
+ * slot before the queue answers. */
 #include "flow/relay.h"
 
 #include <stdlib.h>
@@ -12,9 +13,10 @@
 
 #define TAKE_MAX BOOKING_CHANNEL_MAX
 #define DONE_MAX 128
-/* How long the queue may confirm nothing before the outboxes are looked at, and how often then. */
+/* How long the queue may confirm nothing before the outboxes are
+ * checked, and how often they are then. */
 #define CROWD_AFTER_MS 1000
-/* Of a rate: so much of a second may come at once. */
+/* The most that a rate may save up, as a part of a second. */
 #define BURST_MS 100
 
 enum slot_state { SLOT_FREE, SLOT_WAITING, SLOT_SENT, SLOT_SAFE };
@@ -23,7 +25,7 @@ struct slot {
     struct outbox_entry entry;
     enum slot_state state;
     uint32_t use;           /* grows each time it becomes free */
-    struct backoff backoff; /* of its booking: one that cannot be booked holds up no other */
+    struct backoff backoff; /* of its booking: it delays no other decision */
 };
 
 struct relay {
@@ -39,15 +41,15 @@ struct relay {
     uint32_t safe;    /* confirmed or booked, and not yet marked done */
     struct outbox_entry *taken;
     struct decision *decisions;
-    int64_t confirmed_ms; /* when the queue was last seen to work */
+    int64_t confirmed_ms; /* when the queue last confirmed something */
     bool direct;
-    bool probing;   /* direct: one message is under way, to see whether the queue is back */
+    bool probing;   /* direct: one message is in flight, to see if the queue is back */
     uint64_t probe; /* its number */
-    bool crowded;   /* the queue is away, and an outbox is as full as it may get without it */
+    bool crowded;   /* the queue is away, and an outbox exceeds direct_outbox */
     int64_t look_ms;
-    int64_t credit;    /* thousandths of decisions that may go straight to the ledger ... */
-    int64_t credit_ms; /* ... as of then */
-    uint32_t book_at;  /* the slot that is looked at first */
+    int64_t credit;    /* thousandths of decisions that may be booked directly ... */
+    int64_t credit_ms; /* ... as of this time */
+    uint32_t book_at;  /* the slot to check first */
 };
 
 static void set_state(struct relay *relay, struct slot *slot, enum slot_state state)
@@ -109,7 +111,7 @@ static void take(struct relay *relay, int64_t wait_ms)
 
 /* ---- to the queue ---- */
 
-/* At most so many. */
+/* Publishes at most max. */
 static void publish(struct relay *relay, uint32_t max)
 {
     for (uint32_t i = 0; i < relay->options.window && relay->waiting > 0 && max > 0; i++) {
@@ -152,7 +154,7 @@ static void hear(struct relay *relay, int64_t wait_ms)
     }
 }
 
-/* ---- straight to the ledger writer ---- */
+/* ---- directly to the ledger writer ---- */
 
 static void booked(struct relay *relay, struct slot *slot, const struct decision *decision)
 {
@@ -184,7 +186,7 @@ static bool has_rate(const struct relay *relay)
     return relay->queue != NULL && atomic_load(&relay->options.runtime_limits->direct_rate) > 0;
 }
 
-/* How many may be brought to the ledger now. */
+/* How many decisions may be booked directly now. */
 static size_t may_book(struct relay *relay, int64_t now_ms)
 {
     int64_t rate = atomic_load(&relay->options.runtime_limits->direct_rate);
@@ -201,8 +203,8 @@ static size_t may_book(struct relay *relay, int64_t now_ms)
     return relay->credit / 1000 < TAKE_MAX ? (size_t)(relay->credit / 1000) : TAKE_MAX;
 }
 
-/* Those that were sent, too: a queue that is there and confirms nothing would keep them. What comes
- * both ways is booked once. */
+/* Books published decisions, too: a queue that is reachable but confirms nothing would keep them. A
+ * decision that goes both ways is booked once. */
 static void book(struct relay *relay)
 {
     uint32_t at[TAKE_MAX];
@@ -229,7 +231,8 @@ static void book(struct relay *relay)
 
 /* ---- out of the slots ---- */
 
-/* A bit for each segment that did not hear it: told again in the next round. */
+/* Marks entries done. Returns a bit for each segment that failed; it is
+ * told again in the next iteration. */
 static uint64_t tell_done(struct relay *relay, const struct outbox_entry *entries, size_t count)
 {
     struct outbox_entry own[DONE_MAX];
@@ -275,10 +278,10 @@ static void mark_done(struct relay *relay)
     }
 }
 
-/* ---- the turn ---- */
+/* ---- an iteration ---- */
 
-/* While the queue confirms nothing: whether an outbox is fuller than it may get. Once it is, it stays
- * so until the queue is back. */
+/* While the queue confirms nothing: checks if an outbox exceeds its limit. If one does, `crowded`
+ * stays set until the queue is back. */
 static void look_at_outboxes(struct relay *relay, int64_t now_ms)
 {
     int64_t most = atomic_load(&relay->options.runtime_limits->direct_outbox);
@@ -298,7 +301,7 @@ static void look_at_outboxes(struct relay *relay, int64_t now_ms)
     }
 }
 
-/* The queue is away when nothing was confirmed for a while, and back when something is. */
+/* The queue is away if it confirmed nothing for a while, and back when it confirms again. */
 static void choose_way(struct relay *relay, int64_t now_ms)
 {
     if (relay->queue == NULL) {
@@ -320,7 +323,7 @@ static void choose_way(struct relay *relay, int64_t now_ms)
     }
 }
 
-/* How long it may wait for entries: while there is nothing else to do. */
+/* How long to wait for entries, if there is nothing else to do. */
 static int64_t pause_ms(struct relay *relay, int64_t now_ms, int64_t wait_ms)
 {
     int64_t credit_ms = 0; /* until there is some */

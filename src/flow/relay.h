@@ -1,12 +1,14 @@
 /*
- * The relay moves decisions from the segments' outboxes to the queue, at least once: taken, published,
- * confirmed, and only then marked done. Several relays may run, in several processes; each owns what
- * it has taken, and what a dead one held another claims.
+ * The relay moves decisions from the segments' outboxes to the queue, at least once: take, publish,
+ * wait for the confirm, and only then mark done. Several relays may run, in several processes. Each
+ * owns what it has taken; another relay claims what a dead one held.
  *
- * What can go wrong: the queue is away. Then the outboxes grow; after a while, or when one of them
- * is full enough (runtime limits), decisions go straight to the ledger writer, which books them in the same way, at
- * a limited rate: the ledger has other work. Always, and as fast as it can, where there is no queue.
- * What is neither confirmed nor booked is never marked done.
+ * What can go wrong: the queue is away, and the outboxes grow. After a while, or when an outbox is
+ * full enough (flow/runtime_limits.h), decisions go directly to the ledger writer, which books them
+ * the same way. The rate is limited, because the ledger has other work. Without a queue the relay
+ * always works like this, at full speed.
+ *
+ * What stays true: a decision is never marked done before it is confirmed or booked.
  *
  * One thread.
  */
@@ -21,19 +23,21 @@
 struct relay;
 
 struct relay_options {
-    uint32_t window;                             /* decisions under way to the queue at most */
-    const struct runtime_limits *runtime_limits; /* direct_*; stays the caller's */
-    /* What the outboxes' server says is wrong, for the log; NULL: nobody knows. */
+    /* The most decisions that are taken and not yet marked done. */
+    uint32_t window;
+    const struct runtime_limits *runtime_limits; /* direct_*; owned by the caller */
+    /* Returns what the outboxes' server says is wrong, for the log. NULL: unknown. */
     const char *(*words)(void *context);
     void *words_context;
 };
 
-/* All stay the caller's. queue NULL: straight to the ledger writer. bookings: this thread's mailbox. */
+/* The caller owns all of them. queue NULL: everything goes directly to the ledger writer.
+ * booking_channel: of this thread. */
 int relay_new(struct segments *segments, struct queue *queue,
               struct booking_channel *booking_channel, struct inside_time *time,
               struct metrics_slot *metrics, struct relay_options options, struct relay **ret_relay);
 void relay_free(struct relay *relay);
-/* One round; waits at most wait_ms for something to do. */
+/* One iteration. Waits at most wait_ms for something to do. */
 void relay_iterate(struct relay *relay, int64_t wait_ms);
 
 #endif

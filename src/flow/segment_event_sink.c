@@ -8,18 +8,19 @@
 #include "flow/event_effects.h"
 #include "obs/log.h"
 
-/* Events in one pipeline, and rows read at once. */
+/* Events in one pipeline, and rows per read. */
 #define PAGE 512
-/* How often an ledger writer looks whether others have left something behind. */
+/* How often a ledger writer checks if others have left events behind. */
 #define CHECK_EVERY_MS 300
-/* Another ledger writer has brought something in between: where the segment stands is read again. */
+/* Another ledger writer has applied events in between: read the segment's cursor again after
+ * this. */
 #define GAP_PAUSE_MS 1
 
 struct reach {
-    uint64_t at;    /* the segment's own cursor: the event it applied last */
+    uint64_t at;    /* the segment's own cursor: the last event it applied */
     uint64_t known; /* every event up to here that concerns it is applied */
-    bool behind;    /* it lacks something, or may: read its cursor and the ledger */
-    bool own;       /* ... of what this ledger writer has committed */
+    bool behind;    /* it lacks events, or may: read its cursor and the ledger */
+    bool own;       /* ... events that this ledger writer has committed */
     struct backoff backoff;
 };
 
@@ -56,9 +57,9 @@ static void fall_behind(struct segment_event_sink *segment_event_sink, uint32_t 
     }
 }
 
-/* What the segment refuses is logged and skipped, or it would never move on. Nothing to log is a
- * failed order that it never knew (it stood in line while the gate was away, or was forgotten), and
- * what it shows already. */
+/* Logs and skips an event that the segment refuses; otherwise the segment would never move on. It
+ * logs nothing for a failed order that the segment never knew (it waited in line while the gate was
+ * away, or was forgotten), and for an event that the segment already shows. */
 static void skip(struct segment_call *call, const struct ledger_event *event)
 {
     if (call->verdict == VERDICT_REFUSED &&
@@ -72,9 +73,9 @@ static void skip(struct segment_call *call, const struct ledger_event *event)
         .kind = GATE_SKIP, .now_ms = call->command.now_ms, .event = event->number};
 }
 
-/* Nothing changed, and perhaps not because it was applied before: the segment was rebuilt from what
- * showed it already, an order in this state, a sale that is loaded or forgotten. Then its cursor has
- * not moved. */
+/* Nothing changed, but perhaps not because the event was applied before. The segment may have been
+ * rebuilt from data that already showed it: an order in this state, a sale that is loaded or
+ * forgotten. Then its cursor has not moved. */
 static bool may_show_it(const struct segment_call *call)
 {
     enum gate_kind kind = call->command.kind;
@@ -83,7 +84,7 @@ static bool may_show_it(const struct segment_call *call)
             kind == GATE_FORGET);
 }
 
-/* Whichever process rebuilds finds it where everybody looks. */
+/* Marks the segment as broken where every process that rebuilds will see it. */
 static void tell_broken(struct segment_event_sink *segment_event_sink,
                         const struct segment_call *call)
 {
@@ -96,8 +97,8 @@ static void tell_broken(struct segment_event_sink *segment_event_sink,
                                                                        .epoch = call->epoch});
 }
 
-/* How many of the calls are settled; the first that is not is changed so that it can go again.
- * *ret_stuck: it cannot. */
+/* Returns how many calls are settled. The first unsettled one is changed so that it can be sent
+ * again. *ret_stuck: it cannot. */
 static size_t settle(struct segment_event_sink *segment_event_sink, struct segment_call *calls,
                      const struct ledger_event *const *events, size_t count, bool *ret_stuck)
 {
@@ -125,7 +126,7 @@ static size_t settle(struct segment_event_sink *segment_event_sink, struct segme
         }
         if (events[i]->kind == EVENT_ORDER_FAILED && events[i]->reason == REFUSAL_NO_STOCK &&
             call->verdict == VERDICT_DONE) {
-            /* It had accepted what the ledger has no unit for: it is wrong. */
+            /* The segment accepted an order for which the ledger has no unit: it is wrong. */
             tell_broken(segment_event_sink, call);
         }
         reach->at = events[i]->number;
@@ -133,7 +134,7 @@ static size_t settle(struct segment_event_sink *segment_event_sink, struct segme
     return count;
 }
 
-/* Brings events to one segment, in order, behind reach->at. False: it is left behind. */
+/* Applies events to one segment, in order, after reach->at. False: the segment is left behind. */
 static bool bring(struct segment_event_sink *segment_event_sink, uint32_t segment,
                   const struct ledger_event *const *events, size_t count, int64_t now_ms)
 {
@@ -143,7 +144,8 @@ static bool bring(struct segment_event_sink *segment_event_sink, uint32_t segmen
     for (size_t i = 0; i < count; i++) {
         struct segment_call *call = &segment_event_sink->calls[i];
         *call = (struct segment_call){.segment = segment, .epoch = epoch, .after = after};
-        /* With the ledger's time of it: this machine's may be wrong, and a gate never goes back. */
+        /* Use the ledger's time of the event: this machine's clock may be wrong, and
+         * a gate's time never goes back. */
         event_effects_command(events[i], events[i]->at_ms, &call->command);
         after = events[i]->number;
     }
@@ -166,9 +168,9 @@ static bool bring(struct segment_event_sink *segment_event_sink, uint32_t segmen
 /* ---- from the ledger ---- */
 
 /*
- * Whether another ledger writer is bringing what this one has not committed itself: the segment has moved
- * on by itself since this one looked last. Then it is left alone, for as long as it moves: of a storm
- * of events every ledger writer of a large shop would bring all, and all but one of them for nothing.
+ * True if another ledger writer is applying events that this one did not commit: the segment has
+ * moved by itself since the last check. It is then left alone as long as it moves. Otherwise, in a
+ * storm of events, every ledger writer would apply all of them, and all but one in vain.
  */
 static bool is_in_hand(struct segment_event_sink *segment_event_sink, uint32_t segment,
                        uint64_t event)
@@ -179,7 +181,7 @@ static bool is_in_hand(struct segment_event_sink *segment_event_sink, uint32_t s
     return moved && !reach->own;
 }
 
-/* One page of what the segment lacks. True: there may be more, at once. */
+/* Applies one page of the events that the segment lacks. True: there may be more, at once. */
 static bool catch_up(struct segment_event_sink *segment_event_sink, uint32_t segment,
                      int64_t now_ms)
 {
@@ -226,7 +228,7 @@ static bool catch_up(struct segment_event_sink *segment_event_sink, uint32_t seg
     return reach->behind;
 }
 
-/* An ledger writer that died, or is slow, may have committed what nobody has applied. */
+/* A ledger writer that died or is slow may have committed events that nobody has applied. */
 static void check(struct segment_event_sink *segment_event_sink, int64_t now_ms, bool hurry)
 {
     struct ledger_query total = {.kind = QUERY_STATE};
@@ -270,9 +272,9 @@ static int64_t turn(struct event_sink *event_sink, int64_t now_ms, bool hurry)
     return soonest_ms;
 }
 
-/* ---- straight on ---- */
+/* ---- own batches ---- */
 
-/* The events of the batch that concern a segment, in pieces of a page. */
+/* Applies the batch's events that concern a segment, one page at a time. */
 static bool bring_own(struct segment_event_sink *segment_event_sink, uint32_t segment,
                       const struct ledger_event *events, size_t count, int64_t now_ms)
 {
@@ -323,8 +325,8 @@ static uint64_t applied(struct event_sink *event_sink)
 static bool is_behind(struct event_sink *event_sink, int32_t segment)
 {
     const struct segment_event_sink *segment_event_sink = (struct segment_event_sink *)event_sink;
-    /* One that was added since this process began: another brings it everything, and when is not seen
-     * here. */
+    /* A segment added since this process started: another process applies its
+     * events, and when is not visible here. */
     bool behind =
         segment != SEGMENT_ALL && segment >= (int32_t)segment_event_sink->segment_table->count;
     for (uint32_t s = 0; s < segment_event_sink->segment_table->count; s++) {
@@ -334,7 +336,7 @@ static bool is_behind(struct event_sink *event_sink, int32_t segment)
     return behind;
 }
 
-/* ---- what there is room for ---- */
+/* ---- room ---- */
 
 static void room(struct event_sink *event_sink, uint32_t *ret_sales, uint32_t *ret_items)
 {
@@ -354,7 +356,7 @@ static void room(struct event_sink *event_sink, uint32_t *ret_sales, uint32_t *r
     *ret_items = items;
 }
 
-/* The gate has been given more segments since this process began: it cannot look at them all. */
+/* True if segments were added since this process started: it cannot check them all. */
 static bool is_outgrown(struct segment_event_sink *segment_event_sink)
 {
     struct segment_row rows[SEGMENTS_MAX];
@@ -367,8 +369,8 @@ static bool is_outgrown(struct segment_event_sink *segment_event_sink)
     return !known;
 }
 
-/* Nothing of any sale is on its way from the segments: a sale that ended long ago has nothing there
- * either. The ledger itself refuses to forget one with unpaid orders. */
+/* True if no decision is in flight from any segment; then a sale that ended long ago has none
+ * there, either. The ledger itself refuses to forget a sale with unpaid orders. */
 static bool is_idle(struct event_sink *event_sink, uint64_t sale)
 {
     struct segment_event_sink *segment_event_sink = (struct segment_event_sink *)event_sink;

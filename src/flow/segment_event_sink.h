@@ -1,17 +1,18 @@
 /*
- * The segments of a gate on other machines as the ledger writer's sink: every committed event is applied to
- * the segments it concerns, in the ledger's order, each right behind the one before it.
+ * The segments of a remote gate as the ledger writer's event sink. Every committed event is applied
+ * to the segments it concerns, in the ledger's order, each directly after the one before it.
  *
- * Several ledger writers write to one ledger, and each applies what it committed. An ledger writer whose batch
- * follows directly on what it knows sends it straight on; otherwise it asks the segment how far it
- * is and reads from there in the ledger. So whatever one ledger writer leaves behind, another brings, once
- * the segment has stood still between two looks; what is brought twice changes nothing.
+ * Several ledger writers write to one ledger, and each applies what it committed. If a batch
+ * follows directly on the last event the sink knows to be applied, the sink sends it at once.
+ * Otherwise it asks the segment for its cursor and reads the events after it from the ledger. So
+ * another ledger writer applies what one leaves behind, once the segment has not moved between two
+ * checks. Applying an event twice changes nothing.
  *
- * What can go wrong: a segment that does not answer is left behind and tried again, with growing
- * pauses; one that is stale or broken is reported, and left to recovery, which rebuilds it from the
- * ledger. Neither holds up the others, or the ledger writer.
+ * What can go wrong: a segment does not answer. It is left behind and retried with growing pauses.
+ * A segment that is stale or broken is reported and left to recovery, which rebuilds it from the
+ * ledger. Neither delays the other segments or the ledger writer.
  *
- * The ledger writer's thread only.
+ * Ledger writer's thread only.
  */
 #ifndef SLUICE_FLOW_SEGMENT_EVENT_SINK_H
 #define SLUICE_FLOW_SEGMENT_EVENT_SINK_H
@@ -23,7 +24,7 @@
 
 struct segment_event_sink;
 
-/* All stay the caller's. ledger: of the ledger writer's thread. ERR_NOMEM. */
+/* The caller owns all of them. ledger: of the ledger writer's thread. ERR_NOMEM. */
 int segment_event_sink_new(struct segments *segments, struct segment_table *segment_table,
                            struct ledger *ledger, struct catalog *catalog, struct gate_sizes sizes,
                            struct segment_event_sink **ret_segment_event_sink);

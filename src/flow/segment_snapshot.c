@@ -1,4 +1,4 @@
-/* See image.h. */
+/* See segment_snapshot.h. */
 #include "flow/segment_snapshot.h"
 
 #include <stdlib.h>
@@ -7,14 +7,14 @@
 #include "base/err.h"
 
 #define PAGE 512
-/* How often sales and shares are read before it is said that they do not hold still. */
+/* How often sales and shares are read before ERR_AGAIN. */
 #define TRIES_MAX 100
 
-/* What one reading needs. */
+/* State of one reading. */
 struct reading {
     const struct blocking *blocking;
     struct ledger *ledger;
-    const struct image_cluster_status *cluster_status;
+    const struct segment_snapshot_heartbeat *heartbeat;
     struct segment_snapshot *snapshot;
     union {
         struct order_row orders[PAGE];
@@ -32,8 +32,8 @@ static struct ledger_query query_of(const struct reading *reading, enum ledger_q
 
 static int read_page(struct reading *reading, struct ledger_query *query)
 {
-    const struct image_cluster_status *cluster_status = reading->cluster_status;
-    if (cluster_status != NULL && !cluster_status->goes_on(cluster_status->context)) {
+    const struct segment_snapshot_heartbeat *heartbeat = reading->heartbeat;
+    if (heartbeat != NULL && !heartbeat->goes_on(heartbeat->context)) {
         query->count = 0;
         return ERR_CLOSED;
     }
@@ -133,7 +133,8 @@ static int read_orders(struct reading *reading)
     return error;
 }
 
-/* A row that was made while pages were read: as the event has it, it may have moved on since. */
+/* Reads a row that was inserted while pages were read, in the state of its
+ * event; it may have moved since. */
 static int read_new_order(struct reading *reading, const struct ledger_event *event)
 {
     struct order_row row;
@@ -153,7 +154,7 @@ static int read_new_order(struct reading *reading, const struct ledger_event *ev
     return insert_order(reading->snapshot, order_place(reading->snapshot, event->id), &row);
 }
 
-/* ---- events behind what was read ---- */
+/* ---- events after the reading ---- */
 
 static struct segment_snapshot_item *find_item(const struct segment_snapshot *snapshot,
                                                uint64_t item)
@@ -203,7 +204,7 @@ static int move_order(struct reading *reading, const struct ledger_event *event)
     return 0;
 }
 
-/* Events in (after, until]. Whether one behind `still` changed sales or shares. */
+/* Applies the events in (after, until]. *ret_changed: one after `still` changed sales or shares. */
 static int read_events(struct reading *reading, uint64_t after, uint64_t until, uint64_t still,
                        bool *ret_changed)
 {
@@ -332,7 +333,7 @@ static const struct segment_snapshot_sale *find_sale(const struct segment_snapsh
                                                                           : NULL;
 }
 
-/* Shares of sales that are off the board, and orders of items that have no share: gone. */
+/* Drops shares of sales that are off the board, and orders of items that have no share. */
 static void drop_gone(struct segment_snapshot *snapshot)
 {
     size_t kept = 0;
@@ -359,7 +360,8 @@ static int compare_buyers(const void *a, const void *b)
     return by != 0 ? by : compare_u64(first->user, second->user);
 }
 
-/* One entry for each order, then one for each buyer: as the gate counts, see buyer_lets_go(). */
+/* Makes one entry for each order, then merges them into one for each buyer, counted as the gate
+ * does, see buyer_lets_go(). */
 static int count_buyers(struct segment_snapshot *snapshot)
 {
     if (snapshot->orders_count == 0) {
@@ -414,7 +416,8 @@ static int count_orders(struct segment_snapshot *snapshot)
 
 /* ---- reading ---- */
 
-/* Sales and shares, and the events behind `*after`. Whether they held still meanwhile. */
+/* Reads sales and shares, and the events after `*after`. *ret_still: they did not change
+ * meanwhile. */
 static int read_still(struct reading *reading, uint64_t *after, bool *ret_still)
 {
     uint64_t before = 0;
@@ -449,7 +452,7 @@ static int read_all(struct reading *reading)
 }
 
 int segment_snapshot_read(const struct blocking *blocking, struct ledger *ledger, uint32_t segment,
-                          const struct image_cluster_status *cluster_status,
+                          const struct segment_snapshot_heartbeat *heartbeat,
                           struct segment_snapshot *ret_snapshot)
 {
     struct reading *reading = malloc(sizeof(*reading));
@@ -459,7 +462,7 @@ int segment_snapshot_read(const struct blocking *blocking, struct ledger *ledger
     *ret_snapshot = (struct segment_snapshot){.segment = segment};
     reading->blocking = blocking;
     reading->ledger = ledger;
-    reading->cluster_status = cluster_status;
+    reading->heartbeat = heartbeat;
     reading->snapshot = ret_snapshot;
     int error = read_all(reading);
     free(reading);

@@ -1,7 +1,8 @@
 /*
- * Where the segments of the gate stand, as this process knows it: the epoch under which each may
- * decide. The promise resolver writes it; whoever meets a segment that does not answer, or answers that it is
- * another, says so with a doubt, and promise resolver looks. Any thread.
+ * What this process knows about the gate's segments, above all the epoch under which each one may
+ * decide. The promise resolver writes the epochs. A thread whose call got no answer, or an answer
+ * under another epoch, marks the segment with a doubt, and the promise resolver checks it. Any
+ * thread.
  */
 #ifndef SLUICE_FLOW_SEGMENT_TABLE_H
 #define SLUICE_FLOW_SEGMENT_TABLE_H
@@ -11,7 +12,7 @@
 
 #include "port/segments.h"
 
-/* The units of a segment over all items, as the gate subscriber saw them last. */
+/* Units of a segment over all items, as the gate subscriber last saw them. */
 struct segment_table_stock {
     _Atomic bool known;
     _Atomic uint64_t available, locked, sold;
@@ -19,11 +20,11 @@ struct segment_table_stock {
 
 struct segment_table {
     uint32_t count;
-    _Atomic uint64_t epochs[SEGMENTS_MAX]; /* 0: the ledger and the segment do not agree */
+    _Atomic uint64_t epochs[SEGMENTS_MAX]; /* 0: ledger and segment do not agree */
     _Atomic uint64_t doubts;               /* a bit for each segment */
-    _Atomic int64_t away_ms[SEGMENTS_MAX]; /* boot time when it last did not answer; 0: never */
-    struct segment_table_stock stock[SEGMENTS_MAX]; /* the gate subscriber's, for whoever watches */
-    _Atomic bool clock_is_off; /* this machine's time is not the gate's: sell nothing */
+    _Atomic int64_t away_ms[SEGMENTS_MAX]; /* boot time: no answer, or a new epoch; 0: never */
+    struct segment_table_stock stock[SEGMENTS_MAX]; /* of the gate subscriber, for display */
+    _Atomic bool clock_is_off; /* this machine's clock is not the gate's: sell nothing */
 };
 
 static inline uint64_t segment_table_epoch(struct segment_table *segment_table, uint32_t segment)
@@ -34,9 +35,11 @@ static inline void segment_table_doubt(struct segment_table *segment_table, uint
 {
     (void)atomic_fetch_or(&segment_table->doubts, 1ULL << segment);
 }
-/* While it was away, buyers of other fronts may have been put in line for it, and for so long after
- * it is back they may not have been decided: that it does not know an order says little. A process
- * that has just begun takes them all for away, for it does not know what was before. */
+/*
+ * While a segment was away, other fronts may have put buyers in line for it. For this long after it
+ * is back they may still be undecided, so it means little that the segment does not know an order.
+ * A process that has just started treats all segments as away, because it does not know their past.
+ */
 #define SEGMENT_TABLE_SETTLE_MS 5000
 static inline void segment_table_away(struct segment_table *segment_table, uint32_t segment,
                                       int64_t boot_ms)

@@ -1,6 +1,5 @@
-/* See spool.h. Entries are chained by hash; in the order of their LSNs; and in the order in which they
- * were looked at last; those who stand in line in a chain of their line besides. Links are index + 1,
- * and 0 ends a chain. */
+/* See spool.h. Entries are chained by hash, by LSN, and by the time of their last lookup; those in
+ * line also in the chain of their line. Links are index + 1; 0 ends a chain. */
 #include "flow/spool.h"
 
 #include <pthread.h>
@@ -11,9 +10,9 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* Buys that may be on their way to the gate while the table looks as if it had room. */
+/* Buys that may be in flight to the gate while the table still seems to have room. */
 #define SPARE 4096
-/* Outcomes that are remembered in one set, of 64 bytes. */
+/* Outcomes remembered in one set, of 64 bytes. */
 #define KNOWN_WAYS 4U
 
 struct slot {
@@ -21,7 +20,7 @@ struct slot {
     uint32_t next_hash; /* or of the free list */
     uint32_t next, previous;
     uint32_t look_next, look_previous;
-    uint32_t line; /* in_line: which, and its neighbours there */
+    uint32_t line; /* in_line: which one, and its neighbours there */
     uint32_t line_next, line_previous;
 };
 
@@ -36,17 +35,17 @@ struct spool {
     struct slot *slots;
     uint32_t *buckets;
     uint32_t mask;
-    struct order_id *known; /* by hash, mask + 1 of them: what had an outcome, see spool_is_known */
-    uint32_t capacity;      /* slots: more than `most` where the journal held more */
-    uint32_t most;          /* entries that are accepted */
-    uint32_t fresh;         /* slots never used begin here */
+    struct order_id *known; /* by hash, mask + 1 of them: ids with an outcome, see spool_is_known */
+    uint32_t capacity;      /* slots: more than `most` if the journal held more */
+    uint32_t most;          /* entries accepted */
+    uint32_t fresh;         /* index of the first slot never used */
     uint32_t free;
     uint32_t first, last;
     uint32_t look_first, look_last;
-    int64_t look_ms; /* when somebody last asked for what is to be looked at */
+    int64_t look_ms; /* the last time spool_stale was called */
     uint32_t count;
     uint32_t undecided;
-    bool overflowed; /* while the journal was read */
+    bool overflowed; /* no memory while the journal was read */
     struct line lines[SEGMENTS_MAX + 1];
 };
 
@@ -80,7 +79,8 @@ static struct slot *find(struct spool *spool, struct order_id id)
     return link == 0 ? NULL : &spool->slots[link - 1];
 }
 
-/* Puts it behind those who came before it: that is at the end, but for one that is placed late. */
+/* Inserts the entry behind those that came before it. That is the end of the
+ * line, unless it was placed late. */
 static void join_line(struct spool *spool, struct slot *slot, uint32_t segment)
 {
     struct line *line = &spool->lines[segment];
@@ -112,7 +112,7 @@ static void leave_line(struct spool *spool, struct slot *slot)
     (void)atomic_fetch_sub(&line->count, 1);
 }
 
-/* It has been looked at now, later than all others. */
+/* Appends it to the chain of lookups: it was looked up now, later than all others. */
 static void join_looks(struct spool *spool, struct slot *slot)
 {
     uint32_t link = (uint32_t)(slot - spool->slots) + 1;
@@ -132,7 +132,7 @@ static void leave_looks(struct spool *spool, struct slot *slot)
         slot->look_previous;
 }
 
-/* segment: whose line it joins if it is undecided. */
+/* segment: the line it joins if it is undecided. */
 static struct slot *add(struct spool *spool, const struct gate_command *command, uint64_t epoch,
                         uint32_t segment, uint64_t lsn)
 {
@@ -219,8 +219,8 @@ void spool_free(struct spool *spool)
     free(spool);
 }
 
-/* A journal may hold more than is accepted: whole files of it are trimmed, so what had its outcome
- * long ago stands before what has not, and nothing of it may be left out. False: no memory. */
+/* A journal may hold more entries than are accepted: it is trimmed by whole files, so resolved
+ * entries can stand before unresolved ones. None may be left out. False: no memory. */
 static bool grow(struct spool *spool)
 {
     uint32_t capacity = 2 * spool->capacity;
@@ -274,8 +274,8 @@ bool spool_has_room(struct spool *spool)
     return room && journal_has_room(spool->journal, 1);
 }
 
-/* Who stood in line has won: a restart must know it, or he might be given up as too late. Best effort:
- * deciding again is safe, too. */
+/* Journals that an entry in line was decided. After a restart it could otherwise be given up as too
+ * late. Best effort: deciding it again is safe, too. */
 static void note_decided(struct spool *spool, struct slot *slot, uint64_t epoch)
 {
     struct gate_command record = slot->entry.command;
@@ -305,7 +305,7 @@ static int accept(struct spool *spool, const struct gate_command *command, uint6
         uint64_t lsn = 0;
         struct gate_command record = *command;
         record.event = epoch; /* no event: a RESERVE has none of its own */
-        /* Under the lock: the list is in the journal's order. */
+        /* Under the lock, so that the list is in the journal's order. */
         error = journal_append(spool->journal, &record, &lsn);
         if (error == 0) {
             (void)add(spool, command, epoch, segment, lsn);
@@ -365,7 +365,8 @@ void spool_place(struct spool *spool, struct order_id id, uint32_t segment)
     lock(spool);
     struct slot *slot = find(spool, id);
     if (slot != NULL && slot->entry.in_line && slot->line == SPOOL_UNPLACED) {
-        /* Counted at the one before it is not at the other: no loop may see the way free. */
+        /* Count it in the new line before it leaves the old one, so that no loop sees the way
+         * free. */
         (void)atomic_fetch_add(&spool->lines[segment].count, 1);
         leave_line(spool, slot);
         join_line(spool, slot, segment);
@@ -379,7 +380,7 @@ static struct order_id *known_of(const struct spool *spool, struct order_id id)
     return &spool->known[hash_of(spool, id) & ~(KNOWN_WAYS - 1)];
 }
 
-/* The newest first; the oldest of its set is forgotten. */
+/* Puts the id first in its set; the oldest one is forgotten. */
 static void know(struct spool *spool, struct order_id id)
 {
     struct order_id *set = known_of(spool, id);
@@ -414,7 +415,7 @@ bool spool_is_known(struct spool *spool, struct order_id id)
     return known;
 }
 
-/* ---- what became of them ---- */
+/* ---- outcomes ---- */
 
 size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms,
                    struct spool_entry *ret_entries, size_t max)

@@ -1,4 +1,5 @@
-/* See stock_cache.h. Open addressing over a table that doubles; items are few and come by the sale. */
+/* See stock_cache.h. Open addressing in a table that doubles. Items
+ * are few and arrive sale by sale. */
 #include "flow/stock_cache.h"
 
 #include <pthread.h>
@@ -39,7 +40,7 @@ void stock_cache_free(struct stock_cache *stock_cache)
     free(stock_cache);
 }
 
-/* Its place, or the empty one where it belongs. */
+/* The item's place, or the empty place where it belongs. */
 static struct stock_cache_item *place_of(struct stock_cache_item *items, uint32_t capacity,
                                          uint64_t item)
 {
@@ -67,7 +68,7 @@ bool stock_cache_find(struct stock_cache *stock_cache, uint64_t item,
     return is_there;
 }
 
-/* Copies those that `mark` allows (0: all) into a table of this capacity. */
+/* Copies the items with this mark (0: all) into a table of this capacity. */
 static int rebuild(struct stock_cache *stock_cache, uint32_t capacity, uint32_t mark)
 {
     struct stock_cache_item *items = calloc(capacity, sizeof(*items));
@@ -112,7 +113,8 @@ int stock_cache_put(struct stock_cache *stock_cache, const struct stock_cache_it
         *item = *put;
         item->sold_out = put->view.available == 0;
         item->refills = old.refills + (old.sold_out && !item->sold_out);
-        /* Segments that are rebuilt count from one again; watchers want a number that grows. */
+        /* The versions of a rebuilt segment start from one again;
+         * watchers need a number that grows. */
         item->view.version = is_new                             ? 1
                              : same_view(&old.view, &put->view) ? old.view.version
                                                                 : old.view.version + 1;

@@ -1,9 +1,9 @@
 /*
- * What a front knows of the items of a gate on other machines, in memory: their numbers over all
- * segments, a moment old, and where their buyers' homes are. The gate subscriber refreshes it; the loops
- * answer pages and turn away the flood from it.
+ * The stock cache holds what a front knows of the items of a remote gate: their numbers over all
+ * segments, a moment old, and the number of home segments. The gate subscriber refreshes it. The
+ * loops use it to answer pages and to turn away the flood on sold-out items.
  *
- * What can go wrong: it gets old because the gate cannot be reached. Its numbers stay what they were.
+ * What can go wrong: the gate cannot be reached. The numbers stay as they were and grow stale.
  *
  * Any thread; readers do not wait for each other.
  */
@@ -17,13 +17,13 @@ struct stock_cache;
 struct stock_cache_item {
     struct item_view view; /* sums over all segments */
     uint32_t homes;
-    uint32_t richest; /* the segment that has most ... */
-    uint64_t most;    /* ... and how many */
-    uint32_t next;    /* the one that has most beside it ... */
+    uint32_t richest; /* the segment with the most units ... */
+    uint64_t most;    /* ... and how many it has */
+    uint32_t next;    /* the segment with the second most ... */
     uint64_t next_most;
-    bool sold_out;    /* no segment had a unit when it was looked at, and none was on its way */
-    uint64_t refills; /* grows when units come back: what was known of it sold out is old then */
-    uint32_t mark;    /* the owner's of stock_cache_put */
+    bool sold_out;    /* no segment had a unit, and none was in transit */
+    uint64_t refills; /* grows when units come back; an older "sold out" is then obsolete */
+    uint32_t mark;    /* for the caller of stock_cache_put */
 };
 
 struct stock_cache *stock_cache_new(void); /* NULL: no memory */
@@ -31,13 +31,13 @@ void stock_cache_free(struct stock_cache *stock_cache);
 
 bool stock_cache_find(struct stock_cache *stock_cache, uint64_t item,
                       struct stock_cache_item *ret_item);
-/* view (available with what is on its way), homes, richest, most, next and mark are taken. The view of an
- * item that changed since keeps its version growing. ERR_NOMEM. */
+/* Stores the item; view.available includes units in transit. It sets sold_out, refills and
+ * view.version itself; the version grows when the view changes. ERR_NOMEM. */
 int stock_cache_put(struct stock_cache *stock_cache, const struct stock_cache_item *item);
-/* Units of the item (0: of any) have come back somewhere: who met it sold out may ask again, also where
- * they are gone before anybody looks. */
+/* Units of the item (0: of any item) have come back somewhere. Buyers who met "sold out" may ask
+ * again, even if the units are gone before the next refresh. */
 void stock_cache_refilled(struct stock_cache *stock_cache, uint64_t item);
-/* Items with another mark have left the board. */
+/* Removes the items with another mark: they have left the board. */
 void stock_cache_sweep(struct stock_cache *stock_cache, uint32_t mark);
 
 #endif

@@ -2,9 +2,10 @@
  * How other threads wake an event loop, and only if it sleeps: waking a sleeping core costs more
  * than a whole request.
  *
- * The loop: waker_sleepy(), look once more for work, sleep, waker_awake(). Others: publish the
- * work, then waker_wake() (or waker_durable() when durable_lsn moved). Either the loop sees the
- * work in its last look, or the other thread sees that it sleeps.
+ * The loop calls waker_sleepy(), looks for work once more, sleeps, and calls waker_awake(). Other
+ * threads publish their work and then call waker_wake() (or waker_durable() when durable_lsn
+ * moved). Either the loop sees the work in its last look, or the other thread sees that the loop
+ * sleeps.
  */
 #ifndef SLUICE_FLOW_WAKER_H
 #define SLUICE_FLOW_WAKER_H
