@@ -83,7 +83,9 @@ class Disk:
         total = collections.Counter(self.earlier)
         if os.path.exists(self.stats_path):
             with open(self.stats_path) as file:
-                total.update({name: int(value) for name, value in map(str.split, file)})
+                lines = [line.split() for line in file.read().replace("\0", " ").splitlines()]
+            # A process killed at its very start has written only a part of its lines.
+            total.update({words[0]: int(words[1]) for words in lines if len(words) == 2})
         return total
 
     def discard(self):
