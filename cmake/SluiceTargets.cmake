@@ -102,7 +102,7 @@ function(sluice_objects out)
         string(REGEX REPLACE "[/.]" "_" target "object_${name}")
         if(NOT TARGET ${target})
             add_library(${target} OBJECT "${file}")
-            foreach(folder "" unit/core unit/flow unit/http unit/api unit/pages unit/backend/redis
+            foreach(folder "" lib unit/core unit/http unit/api unit/pages unit/backend/redis
                     conformance/ledger simulation)
                 target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/test/${folder}")
             endforeach()
@@ -147,7 +147,7 @@ function(sluice_tests)
         endif()
         add_executable(${target} "${source}" ${objects})
         target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
-        target_link_libraries(${target} PRIVATE ${tests_LINK} PkgConfig::CMOCKA sluice_flags
+        target_link_libraries(${target} PRIVATE test_lib ${tests_LINK} PkgConfig::CMOCKA sluice_flags
                               sluice_counted)
         add_test(NAME ${target} COMMAND ${target})
         set_tests_properties(${target} PROPERTIES TIMEOUT 900 LABELS "${labels}")

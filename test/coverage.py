@@ -27,11 +27,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "test/unreached.txt"
-FOLDERS = ["base", "core", "obs", "port", "flow", "http", "pages", "api", "backend/posix",
+FOLDERS = ["base", "core", "obs", "port", "journal", "ledger",
+           "embedded", "distributed", "http", "pages", "api", "backend/posix",
            "backend/sqlite", "app", "cli", "bench"]
-# Parts of a folder that get a row of their own.
-EXTRA_ROWS = {"flow": ("the journal", "src/flow/journal*")}
-STRICT = ["src/core/*.c", "src/core/*.h", "src/flow/journal*.c", "src/flow/journal*.h"]
+STRICT = ["src/core/*.c", "src/core/*.h", "src/journal/*.c", "src/journal/*.h"]
 ENTRY = re.compile(r"^(src/\S+) (\w+), (\d+) (?:branch|branches|calls)$")
 
 
@@ -213,9 +212,6 @@ def report(sources):
         inside = [source for name, source in sorted(sources.items())
                   if Path(name).parent.as_posix() == f"src/{folder}"]
         print_row(folder, inside)
-        if folder in EXTRA_ROWS:
-            title, pattern = EXTRA_ROWS[folder]
-            print_row(f"  {title}", [one for one in inside if fnmatch(one.name, pattern)])
     print_row("all", sources.values())
     print("Branches of a CHECK() are not counted: its failing side states what cannot be.")
 

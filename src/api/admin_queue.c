@@ -1,6 +1,6 @@
 /*
  * Operators: what is parked in the queue, and sending it round again. The broker is asked by
- * another thread (flow/parked_messages.h); an engine that has no queue says 404.
+ * another thread (distributed/parked_messages.h); an engine that has no queue says 404.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "api/form.h"
 #include "api/handlers.h"
 #include "base/err.h"
-#include "flow/message.h"
+#include "distributed/message.h"
 
 #define SHOWN_DEFAULT 50
 

@@ -9,7 +9,7 @@
 
 #include "api/api.h"
 #include "api/handlers.h"
-#include "flow/payment.h"
+#include "ledger/payment.h"
 
 static void payment_done(struct api_worker *worker, struct api_write *call)
 {

@@ -2,7 +2,7 @@
 #include "app/assembly.h"
 
 #include "base/err.h"
-#include "flow/gate_memory.h"
+#include "embedded/gate_memory.h"
 #include "obs/log.h"
 
 int assembly_fail(const char *what, int error, const char *more)

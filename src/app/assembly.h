@@ -13,7 +13,7 @@
 #define SLUICE_APP_ASSEMBLY_H
 
 #include "api/api.h"
-#include "flow/janitor.h"
+#include "journal/janitor.h"
 
 struct assembly_options {
     struct gate_sizes sizes;

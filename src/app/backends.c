@@ -15,8 +15,8 @@
 #include "base/check.h"
 #include "base/crypt.h"
 #include "base/err.h"
-#include "flow/balance.h"
-#include "flow/recover.h"
+#include "distributed/balance.h"
+#include "distributed/recover.h"
 #include "obs/log.h"
 
 #define RETRY_MIN_MS 50

@@ -9,8 +9,8 @@
 #include "app/assembly.h"
 #include "app/config.h"
 #include "app/ledger_backends.h"
-#include "flow/blocking.h"
-#include "flow/segment_table.h"
+#include "distributed/segment_table.h"
+#include "port/blocking.h"
 #include "port/lease.h"
 #include "port/queue.h"
 

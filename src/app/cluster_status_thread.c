@@ -10,8 +10,8 @@
 #include "backend/amqp/queue_amqp.h"
 #include "backend/redis/topology.h"
 #include "base/err.h"
-#include "flow/cluster_status.h"
-#include "flow/parked_messages.h"
+#include "distributed/cluster_status.h"
+#include "distributed/parked_messages.h"
 
 /* A lost connection is made again in steps, each when it is asked for. */
 #define CONNECT_MS 500

@@ -1,7 +1,7 @@
 /*
  * The thread of a front of the distributed engine that looks at servers for operators: how
- * segments, queue and leases are, once a second (flow/cluster_status.h), and what is parked, when asked
- * (flow/parked_messages.h). It has connections of its own, and whatever it waits for nobody else does.
+ * segments, queue and leases are, once a second (distributed/cluster_status.h), and what is parked, when asked
+ * (distributed/parked_messages.h). It has connections of its own, and whatever it waits for nobody else does.
  */
 #ifndef SLUICE_APP_CLUSTER_STATUS_THREAD_H
 #define SLUICE_APP_CLUSTER_STATUS_THREAD_H

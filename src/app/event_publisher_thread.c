@@ -10,7 +10,7 @@
 #include "app/outages.h"
 #include "backend/amqp/queue_amqp.h"
 #include "base/err.h"
-#include "flow/event_publisher.h"
+#include "ledger/event_publisher.h"
 
 #define TURN_MS 100
 #define LEASE_MS 6000

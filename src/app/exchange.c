@@ -4,7 +4,7 @@
 #include "app/assembly.h"
 #include "backend/amqp/queue_amqp.h"
 #include "base/err.h"
-#include "flow/cloudevent.h"
+#include "ledger/cloudevent.h"
 
 int exchange_open(const struct config *config, struct queue **ret_queue)
 {

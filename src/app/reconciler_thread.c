@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "flow/reconcile_embedded.h"
+#include "embedded/reconcile_embedded.h"
 
 struct reconciler_thread {
     struct assembly *parts;

@@ -10,7 +10,7 @@
 #include "api/api.h"
 #include "app/config.h"
 #include "app/secrets.h"
-#include "flow/runtime_limits.h"
+#include "distributed/runtime_limits.h"
 
 /* ERR_NOMEM: everything stays as it was. connections: of each loop, as the file limit allows. */
 int settings_publish(struct api_shared *shared, struct api_settings **newest,

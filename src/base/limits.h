@@ -78,7 +78,7 @@
 #define INCIDENT_LOG_MAX 512U
 #define INCIDENT_LOG_FILE_MAX (1L << 20)
 
-/* What is put aside in the queue (flow/parked_messages.h). A call shows 200 messages of 600 B each, 117
+/* What is put aside in the queue (distributed/parked_messages.h). A call shows 200 messages of 600 B each, 117
  * KiB, and a loop has 8 calls under way: below 1 MiB. One that sends them round has room for a
  * batch; how many it sends bounds its time, not its memory. */
 #define PARKED_MESSAGES_SHOWN_MAX 200U
@@ -86,7 +86,7 @@
 #define PARKED_MESSAGES_BATCH 256U
 #define PARKED_MESSAGES_SENT_MAX 100000U
 
-/* How the engine's parts are (flow/cluster_status.h), one copy in a process: 64 segments of 144 B and 16
+/* How the engine's parts are (distributed/cluster_status.h), one copy in a process: 64 segments of 144 B and 16
  * leases come to 12 KiB. */
 #define CLUSTER_STATUS_ADDRESS_MAX 80U
 #define CLUSTER_STATUS_LEASES_MAX 16U

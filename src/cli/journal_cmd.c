@@ -17,7 +17,7 @@
 #include "app/commands.h"
 #include "backend/posix/disk_posix.h"
 #include "base/err.h"
-#include "flow/journal.h"
+#include "journal/journal.h"
 
 static const char help[] =
     "Usage: sluice journal dump|verify [--data DIR] [--json]\n\n"

@@ -14,7 +14,7 @@
 #include "backend/amqp/queue_amqp.h"
 #include "base/err.h"
 #include "cli/print.h"
-#include "flow/message.h"
+#include "distributed/message.h"
 
 #define LIST_DEFAULT 50
 #define LIMIT_MAX 100000

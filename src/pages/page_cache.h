@@ -15,8 +15,8 @@
 #ifndef SLUICE_PAGES_PAGE_CACHE_H
 #define SLUICE_PAGES_PAGE_CACHE_H
 
-#include "flow/catalog.h"
 #include "http/server.h"
+#include "ledger/catalog.h"
 
 struct page_cache;
 

@@ -18,7 +18,7 @@
 #include "backend/posix/disk_posix.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "flow/journal.h"
+#include "journal/journal.h"
 
 #define ITEM 5
 #define FLUSHES_MAX 1000000

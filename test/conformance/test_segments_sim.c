@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
+#include "lib/fake_clock.h"
 #include "segments_suite.h"
 #include "simulation/sim_segments.h"
-#include "unit/flow/fake_clock.h"
 
 struct suite_world {
     struct fake_clock clock;

@@ -21,7 +21,7 @@
 
 #include "base/crc32c.h"
 #include "base/err.h"
-#include "flow/journal_private.h"
+#include "journal/journal_private.h"
 #include "journal_world.h"
 
 #define BATCHES_MAX 32

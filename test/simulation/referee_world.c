@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "flow/event_effects.h"
+#include "ledger/event_effects.h"
 
 int world_broken = -1;
 char world_what[400];

@@ -1,5 +1,5 @@
 /*
- * The server's disk: the RAM disk that forgets (test/unit/flow/ram_disk.c), whose operations fail
+ * The server's disk: the RAM disk that forgets (test/lib/ram_disk.c), whose operations fail
  * when a fault says so, die with the machine, and let other threads run meanwhile.
  */
 #include "base/err.h"

@@ -21,7 +21,7 @@
 #include "base/err.h"
 #include "crash_disk.h"
 #include "fault.h"
-#include "flow/journal_private.h"
+#include "journal/journal_private.h"
 #include "journal_world.h"
 
 #define RECORDS_MAX 400

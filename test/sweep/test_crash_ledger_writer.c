@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "crash_disk.h"
 #include "fault.h"
-#include "flow/journal_private.h"
+#include "journal/journal_private.h"
 #include "obs/log.h"
 #include "sweep_shop.h"
 

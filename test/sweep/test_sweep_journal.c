@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 #include "fault.h"
-#include "flow/journal_private.h"
+#include "journal/journal_private.h"
 #include "journal_world.h"
 #include "tap_disk.h"
 

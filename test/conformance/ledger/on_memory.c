@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "unit/flow/memory_ledger.h"
+#include "lib/memory_ledger.h"
 
 struct memory_world {
     struct memory_ledger ledger;

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "flow/journal_file.h"
+#include "journal/journal_file.h"
 #include "world.h"
 
 #define TURN_MS 100

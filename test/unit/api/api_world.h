@@ -7,7 +7,7 @@
 
 #include "api/api_private.h"
 #include "late_gate.h"
-#include "unit/flow/ledger_writer_world.h"
+#include "lib/ledger_writer_world.h"
 #include "unit/http/memory_net.h"
 
 #define API_CONNECTIONS 8

@@ -2,7 +2,7 @@
 #ifndef SLUICE_TEST_PAGE_SHOP_H
 #define SLUICE_TEST_PAGE_SHOP_H
 
-#include "flow/catalog.h"
+#include "ledger/catalog.h"
 #include "pages/assets.h"
 
 #define SHOP_ITEMS 3

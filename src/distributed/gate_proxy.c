@@ -1,0 +1,693 @@
+/* See gate_proxy.h. */
+#include "distributed/gate_proxy.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+/* Tickets that met "sold out", and buyers without an order, that each loop
+ * remembers: 1.5 MiB. A power of two. */
+#define REFUSED_MAX 65536U
+
+/* How long a request waits for a reading of the sales, and how many requests of a loop may wait at
+ * once. Clients that make up ids must not use up the loop's requests. */
+#define READING_US 2000000
+#define READING_MAX 256U
+
+/* A ticket that was refused while its item was sold out, or a buyer without an order of the item,
+ * and the item's refill count at that time. */
+struct refused {
+    struct order_id id;
+    uint64_t refills;
+};
+
+struct gate_proxy {
+    struct gate_port port;
+    struct gate_port *gate;
+    struct segment_table *segment_table;
+    struct catalog *catalog;
+    struct stock_cache *stock_cache;
+    struct spool *spool;
+    struct gate_proxy_options options;
+    struct refused *refused;                 /* REFUSED_MAX for each loop */
+    struct gate_request *waiting[LOOPS_MAX]; /* for a refill or a reading, to be retried */
+    uint32_t readers[LOOPS_MAX];             /* how many of them wait for a reading */
+};
+
+uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale)
+{
+    return order_id_kind(id) == ORDER_ONCE
+               ? regions_home(&sale->regions, order_id_user(id), sale->homes)
+               : order_id_segment(id);
+}
+
+/* A buyer who asks for a ticket is remembered under an id that no ticket has. */
+static struct order_id memory_id(const struct gate_request *request)
+{
+    return request->kind == GATE_REQUEST_TICKET
+               ? order_id_once(request->item, request->user, BUYER_FAILED_ATTEMPTS_MAX + 1)
+               : request->id;
+}
+
+static struct refused *refused_of(struct gate_proxy *proxy, const struct gate_request *request)
+{
+    struct order_id id = memory_id(request);
+    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    return &proxy->refused[(size_t)request->loop * REFUSED_MAX + ((h >> 32) & (REFUSED_MAX - 1))];
+}
+
+static void remember(struct gate_proxy *proxy, const struct gate_request *request)
+{
+    struct stock_cache_item item;
+    if (stock_cache_find(proxy->stock_cache, request->item, &item) && item.sold_out) {
+        *refused_of(proxy, request) = (struct refused){memory_id(request), item.refills};
+    }
+}
+
+/* True if it met "sold out" here and no unit has come back since. */
+static bool is_remembered(struct gate_proxy *proxy, const struct gate_request *request,
+                          struct stock_cache_item *ret_item)
+{
+    const struct refused *refused = refused_of(proxy, request);
+    return order_id_equal(refused->id, memory_id(request)) &&
+           stock_cache_find(proxy->stock_cache, request->item, ret_item) && ret_item->sold_out &&
+           refused->refills == ret_item->refills;
+}
+
+static void reserve_of(const struct gate_request *request, int64_t now_ms,
+                       struct gate_command *ret_command)
+{
+    *ret_command = (struct gate_command){.kind = GATE_RESERVE,
+                                         .now_ms = now_ms,
+                                         .id = request->id,
+                                         .user = request->user,
+                                         .item = request->item,
+                                         .qty = request->qty,
+                                         .ticket_expires_ms = (uint64_t)request->ticket_expires_ms};
+}
+
+/* ---- local knowledge ---- */
+
+/* Finds the item of a warmed sale as the ledger has it. False: there is none. */
+static bool find_item_locked(struct gate_proxy *proxy, uint64_t item,
+                             struct stock_cache_item *ret_item)
+{
+    const struct sale_row *sale = NULL;
+    const struct item_row *row = catalog_item(proxy->catalog, item, &sale);
+    bool found = row != NULL && sale->homes > 0;
+    if (found) {
+        *ret_item = (struct stock_cache_item){.view = {.item = item,
+                                                       .sale = sale->id,
+                                                       .total = row->total,
+                                                       .available = row->available,
+                                                       .locked = row->locked,
+                                                       .sold = row->sold,
+                                                       .limit_per_user = row->limit_per_user,
+                                                       .sale_state = (uint8_t)sale->state,
+                                                       .starts_at_ms = sale->starts_at_ms,
+                                                       .ends_at_ms = sale->ends_at_ms},
+                                              .homes = sale->homes};
+    }
+    return found;
+}
+
+static bool find_item(struct gate_proxy *proxy, uint64_t item, struct stock_cache_item *ret_item)
+{
+    catalog_lock(proxy->catalog);
+    bool found = find_item_locked(proxy, item, ret_item);
+    catalog_unlock(proxy->catalog);
+    return found;
+}
+
+/* ---- in line ---- */
+
+/* Shows an order that waits in line as its buyer sees it. */
+static void show_in_line(const struct spool_entry *entry, struct gate_request *request)
+{
+    const struct gate_command *command = &entry->command;
+    request->refusal = REFUSAL_NONE;
+    request->has_order = true;
+    request->order =
+        (struct order_view){.id = command->id,
+                            .user = command->user,
+                            .item = command->item,
+                            .qty = command->qty,
+                            .state = ORDER_QUEUED,
+                            .reason = entry->epoch == 0 ? REFUSAL_UNDECIDED : REFUSAL_NONE,
+                            .version = 1,
+                            .created_at_ms = command->now_ms,
+                            .lsn = entry->lsn};
+    request->held = command->qty;
+    request->lsn = entry->lsn;
+}
+
+/*
+ * Answers from this front's own promises without the gate: only for a buyer who waits in line here.
+ * A decided order may have been booked since, and another front, or this one before a restart, may
+ * have said so. is_unknown: the gate has just said that it does not know the order; then a decided
+ * one is answered, too.
+ */
+static bool tell_own(struct gate_proxy *proxy, struct gate_request *request, bool is_unknown)
+{
+    struct spool_entry entry;
+    if (!spool_find(proxy->spool, request->id, &entry)) {
+        return false;
+    }
+    if (request->kind == GATE_REQUEST_BUY && entry.command.user != request->user) {
+        request->refusal = REFUSAL_BAD_TICKET;
+    } else if (request->kind == GATE_REQUEST_BUY && entry.command.qty != request->qty) {
+        request->refusal = REFUSAL_DIFFERENT_REQUEST;
+    } else if (entry.epoch != 0 && !is_unknown) {
+        request->refusal =
+            request->kind == GATE_REQUEST_BUY ? REFUSAL_UNKNOWN_OUTCOME : REFUSAL_DEGRADED;
+    } else {
+        show_in_line(&entry, request);
+        request->existed = true;
+    }
+    return true;
+}
+
+/* What the clock and the ledger's view of the sale say about a buy, before stock is checked. */
+static enum refusal window_refusal(const struct item_view *view, const struct gate_request *request)
+{
+    if (request->now_ms >= request->ticket_expires_ms) {
+        return REFUSAL_BAD_TICKET;
+    }
+    if (view->sale_state == SALE_CLOSED || request->now_ms >= view->ends_at_ms) {
+        return REFUSAL_ENDED;
+    }
+    if (view->sale_state != SALE_WARM && view->sale_state != SALE_OPEN) {
+        return REFUSAL_NOT_OPEN;
+    }
+    return request->now_ms < view->starts_at_ms ? REFUSAL_TOO_EARLY : REFUSAL_NONE;
+}
+
+/* Whether a buy may wait in line, for a gate that is away or, with gate_is_there, behind others. It
+ * may if nothing known here speaks against it. */
+static enum refusal may_stand_in_line(struct gate_proxy *proxy, struct gate_request *request,
+                                      bool gate_is_there)
+{
+    struct stock_cache_item item;
+    struct stock_cache_item known;
+    struct spool_numbers numbers;
+    spool_count(proxy->spool, &numbers);
+    if (numbers.undecided >= atomic_load(&proxy->options.runtime_limits->line) ||
+        !spool_has_room(proxy->spool) || !find_item(proxy, request->item, &known)) {
+        return REFUSAL_DEGRADED;
+    }
+    if (!stock_cache_find(proxy->stock_cache, request->item,
+                          &item)) { /* nobody has looked since it was warmed */
+        item = known;
+        item.sold_out = known.view.available == 0;
+    }
+    /* Take the sale from the ledger: the stock cache does not change while the gate is away. */
+    const struct item_view *view = &known.view;
+    enum refusal refusal = window_refusal(view, request);
+    if (refusal != REFUSAL_NONE) {
+        return refusal;
+    }
+    if (item.sold_out && gate_is_there) {
+        request->available = 0;
+        request->locked = item.view.locked;
+        return REFUSAL_SOLD_OUT;
+    }
+    if (item.sold_out) {
+        return REFUSAL_DEGRADED; /* units may have come back since; the gate would know */
+    }
+    return view->limit_per_user != 0 && request->qty > view->limit_per_user ? REFUSAL_LIMIT_REACHED
+                                                                            : REFUSAL_NONE;
+}
+
+static void stand_in_line(struct gate_proxy *proxy, struct gate_request *request,
+                          bool gate_is_there)
+{
+    struct gate_command command;
+    uint64_t lsn = 0;
+    struct spool_entry entry;
+    if (tell_own(proxy, request, gate_is_there)) {
+        return;
+    }
+    if (spool_is_known(proxy->spool, request->id)) {
+        request->refusal =
+            REFUSAL_UNKNOWN_OUTCOME; /* its buyer has seen more than a place in line */
+        return;
+    }
+    request->refusal = may_stand_in_line(proxy, request, gate_is_there);
+    if (request->refusal != REFUSAL_NONE) {
+        return;
+    }
+    reserve_of(request, request->now_ms, &command);
+    if (spool_stand_in_line(proxy->spool, &command, request->segment, &lsn) != 0 ||
+        !spool_find(proxy->spool, request->id, &entry)) {
+        request->refusal = REFUSAL_DEGRADED;
+        return;
+    }
+    show_in_line(&entry, request);
+}
+
+/* Others wait in line at this segment. The gate is asked all the same whether the order exists,
+ * with an expired ticket: an existing order is answered in any case, and nothing is taken. */
+static void look_first(struct gate_request *request)
+{
+    request->looks_first = true;
+    request->expires_ms = request->ticket_expires_ms;
+    request->ticket_expires_ms = 0;
+}
+
+/* True: there is no such order, and the buy joined the line or was refused. */
+static bool looked(struct gate_proxy *proxy, struct gate_request *request)
+{
+    request->looks_first = false;
+    request->ticket_expires_ms = request->expires_ms;
+    if (request->refusal != REFUSAL_BAD_TICKET) {
+        return false;
+    }
+    stand_in_line(proxy, request, true);
+    return true;
+}
+
+/* ---- retries ---- */
+
+#define ASK_AGAIN_US 20000
+
+static void wait_here(struct gate_proxy *proxy, struct gate_request *request, int64_t now_us)
+{
+    request->again_us = now_us + ASK_AGAIN_US;
+    request->next = proxy->waiting[request->loop];
+    proxy->waiting[request->loop] = request;
+}
+
+/* No sale in the catalog has the item. True: the request waits for a reading that may bring it. */
+static bool waits_for_reading(struct gate_proxy *proxy, struct gate_request *request)
+{
+    int64_t now_us = clock_boot_us(proxy->options.clock);
+    if (request->reading == 0) {
+        request->reading = catalog_next_reading(proxy->catalog);
+        request->give_up_us = now_us + READING_US;
+        proxy->options.read_sales(proxy->options.context);
+    }
+    if (catalog_last_reading(proxy->catalog) >= request->reading) {
+        request->refusal =
+            request->kind == GATE_REQUEST_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM;
+        return false;
+    }
+    if (now_us >= request->give_up_us || proxy->readers[request->loop] >= READING_MAX) {
+        request->refusal = REFUSAL_DEGRADED;
+        return false;
+    }
+    proxy->readers[request->loop]++;
+    wait_here(proxy, request, now_us);
+    return true;
+}
+
+/* True if units may be outside the buyer's home: there are other segments, or a segment that was
+ * added since this process started has units that no segment known here has. */
+static bool may_be_elsewhere(const struct gate_proxy *proxy, const struct stock_cache_item *item)
+{
+    return proxy->segment_table->count > 1 || item->view.available > item->most;
+}
+
+/* The home has too few units. True: other segments have, or may have,
+ * enough, and the request waits. */
+static bool waits_for_refill(struct gate_proxy *proxy, struct gate_request *request)
+{
+    struct stock_cache_item item = {0};
+    int64_t now_us = clock_boot_us(proxy->options.clock);
+    bool known = stock_cache_find(proxy->stock_cache, request->item, &item);
+    if (!may_be_elsewhere(proxy, &item)) {
+        return false;
+    }
+    bool sold_out = known && item.view.available == 0; /* everywhere: that goes before the limit */
+    if (!sold_out && request->limit != 0 &&
+        (uint64_t)request->held + request->qty > request->limit) {
+        request->refusal = REFUSAL_LIMIT_REACHED; /* no unit is moved for who may not have it */
+        return false;
+    }
+    if (known) {
+        request->locked = item.view.locked > request->locked ? item.view.locked : request->locked;
+    }
+    if (known && item.view.available < request->qty) {
+        request->available =
+            item.view.available > request->available ? item.view.available : request->available;
+        return false;
+    }
+    if (request->give_up_us == 0) {
+        request->give_up_us = now_us + proxy->options.refill_ms * 1000;
+    }
+    if (now_us >= request->give_up_us) {
+        request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        return false;
+    }
+    refill_requests_add(proxy->options.refill_requests, request->segment, request->item,
+                        request->qty);
+    wait_here(proxy, request, now_us);
+    return true;
+}
+
+/* A ticket is given as long as any segment has a unit. */
+static void show_all_segments(struct gate_proxy *proxy, struct gate_request *request)
+{
+    struct stock_cache_item item = {0};
+    if (request->view.available > 0) {
+        return;
+    }
+    bool known = stock_cache_find(proxy->stock_cache, request->item, &item);
+    if (may_be_elsewhere(proxy, &item) && (known || find_item(proxy, request->item, &item))) {
+        request->view.available = item.view.available;
+        request->view.locked =
+            item.view.locked > request->view.locked ? item.view.locked : request->view.locked;
+    }
+}
+
+/* ---- the gate's answers ---- */
+
+/* Journals a win, or an order that waits for its booking, before its 202. */
+static void keep(struct gate_proxy *proxy, struct gate_request *request)
+{
+    struct gate_command command;
+    reserve_of(request, request->order.created_at_ms, &command);
+    if (request->order.state != ORDER_QUEUED) {
+        return;
+    }
+    if (spool_accept(proxy->spool, &command, request->epoch, &request->lsn) != 0) {
+        request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+    }
+}
+
+/* False: the gate does not know the order, but its buyer may wait
+ * undecided in another front's line. */
+static bool is_certain(struct gate_proxy *proxy, const struct gate_request *request)
+{
+    return request->refusal != REFUSAL_NOT_FOUND ||
+           segment_table_settled(proxy->segment_table, request->segment,
+                                 clock_boot_us(proxy->options.clock) / 1000);
+}
+
+/* False: it is not answered yet, and waits. */
+static bool answered(struct gate_proxy *proxy, struct gate_request *request)
+{
+    if (request->looks_first && looked(proxy, request)) {
+        return true;
+    }
+    if (request->refusal == REFUSAL_UNKNOWN_OUTCOME) {
+        segment_table_doubt(proxy->segment_table, request->segment);
+    }
+    if (request->refusal == REFUSAL_UNKNOWN_OUTCOME || request->refusal == REFUSAL_DEGRADED) {
+        segment_table_away(proxy->segment_table, request->segment,
+                           clock_boot_us(proxy->options.clock) / 1000);
+    }
+    if (request->kind != GATE_REQUEST_TICKET && request->refusal == REFUSAL_NONE &&
+        request->has_order && request->order.state != ORDER_QUEUED) {
+        /* The ledger knew it first. From now on this front reports no earlier state. */
+        spool_resolve(proxy->spool, request->order.id);
+    }
+    switch (request->kind) {
+    case GATE_REQUEST_BUY:
+        if (request->refusal == REFUSAL_NONE) {
+            keep(proxy, request);
+        } else if (request->refusal == REFUSAL_DEGRADED) {
+            segment_table_doubt(proxy->segment_table, request->segment);
+            stand_in_line(proxy, request, false);
+        } else if (request->refusal == REFUSAL_SOLD_OUT && waits_for_refill(proxy, request)) {
+            return false;
+        } else if (request->refusal == REFUSAL_SOLD_OUT && request->available == 0) {
+            remember(proxy, request);
+        }
+        break;
+    case GATE_REQUEST_ORDER: {
+        struct spool_entry entry;
+        bool unknown = request->refusal == REFUSAL_DEGRADED ||
+                       request->refusal == REFUSAL_OVERLOADED ||
+                       request->refusal == REFUSAL_UNKNOWN_OUTCOME;
+        bool forgotten = request->refusal == REFUSAL_NOT_FOUND;
+        /* Promised by this front. The gate's last known decision may have been booked since, and
+         * another front may have reported that. Then the promise is not shown. */
+        if ((unknown || forgotten) && spool_find(proxy->spool, request->id, &entry) &&
+            (forgotten || entry.epoch == 0)) {
+            show_in_line(&entry, request);
+        } else if (request->refusal == REFUSAL_UNKNOWN_OUTCOME || !is_certain(proxy, request)) {
+            request->refusal = REFUSAL_DEGRADED;
+        }
+        break;
+    }
+    case GATE_REQUEST_TICKET:
+        if (request->refusal == REFUSAL_NONE) {
+            show_all_segments(proxy, request);
+        }
+        if (request->refusal == REFUSAL_NONE && request->view.available == 0 &&
+            !request->has_order) {
+            remember(proxy, request);
+        }
+        break;
+    case GATE_REQUEST_ITEM:
+        break;
+    }
+    return true;
+}
+
+/* ---- requests ---- */
+
+static enum gate_submitted ask_item(struct gate_proxy *proxy, struct gate_request *request)
+{
+    struct stock_cache_item item;
+    /* Just warmed and not refreshed yet: use the ledger's numbers. */
+    if (stock_cache_find(proxy->stock_cache, request->item, &item) ||
+        (request->catalog_locked ? find_item_locked(proxy, request->item, &item)
+                                 : find_item(proxy, request->item, &item))) {
+        request->view = item.view;
+        return GATE_ANSWERED;
+    }
+    request->refusal = REFUSAL_NO_SUCH_ITEM;
+    return request->may_wait && waits_for_reading(proxy, request) ? GATE_PENDING : GATE_ANSWERED;
+}
+
+/* Finds the segment to ask and the number of the sale's homes. False: no sale here has the item. */
+static bool find_home(struct gate_proxy *proxy, struct gate_request *request, uint32_t *ret_homes)
+{
+    const struct sale_row *sale = NULL;
+    uint64_t id = request->kind == GATE_REQUEST_ORDER ? order_id_item(request->id) : request->item;
+    catalog_lock(proxy->catalog);
+    bool found = catalog_item(proxy->catalog, id, &sale) != NULL && sale->homes > 0;
+    if (found) {
+        request->segment = request->kind == GATE_REQUEST_TICKET
+                               ? regions_home(&sale->regions, request->user, sale->homes)
+                               : gate_proxy_segment(request->id, sale);
+        *ret_homes = sale->homes;
+    }
+    catalog_unlock(proxy->catalog);
+    return found;
+}
+
+/* True: send it to request->segment. */
+static bool find_segment(struct gate_proxy *proxy, struct gate_request *request, uint32_t homes)
+{
+    if (request->segment >= proxy->segment_table->count) {
+        /* A made-up id, or a segment that was added since this process started. */
+        request->refusal = request->segment < homes              ? REFUSAL_DEGRADED
+                           : request->kind == GATE_REQUEST_ORDER ? REFUSAL_NOT_FOUND
+                                                                 : REFUSAL_NO_SUCH_ITEM;
+        return false;
+    }
+    request->epoch = segment_table_epoch(proxy->segment_table, request->segment);
+    return true;
+}
+
+/* True if a remembered "sold out" still holds. Conditions that rank before it may have
+ * changed: the ticket's expiry and the sale's times. Another loop may also have won with this
+ * ticket. Then the gate is asked. */
+static bool is_still_refused(struct gate_proxy *proxy, const struct gate_request *request,
+                             struct stock_cache_item *ret_item)
+{
+    struct stock_cache_item known;
+    struct spool_entry entry;
+    return is_remembered(proxy, request, ret_item) && find_item(proxy, request->item, &known) &&
+           window_refusal(&known.view, request) == REFUSAL_NONE &&
+           !spool_find(proxy->spool, request->id, &entry) &&
+           !spool_is_known(proxy->spool, request->id);
+}
+
+/* A ticket for a sold-out item is refused here, unless its buyer may have an order to show, which
+ * is possible if the limit is one. The gate is asked once for a buyer who has none. */
+static bool ticket_is_answered(struct gate_proxy *proxy, struct gate_request *request)
+{
+    struct stock_cache_item item;
+    bool sold_out = stock_cache_find(proxy->stock_cache, request->item, &item) && item.sold_out;
+    if (!sold_out || (item.view.limit_per_user == 1 && !is_remembered(proxy, request, &item))) {
+        return false;
+    }
+    request->view = item.view;
+    request->limit = item.view.limit_per_user;
+    return true;
+}
+
+/* Answers a buy without the gate, if that is possible. */
+static bool buy_is_answered(struct gate_proxy *proxy, struct gate_request *request)
+{
+    struct stock_cache_item item;
+    if (is_still_refused(proxy, request, &item)) {
+        request->refusal = REFUSAL_SOLD_OUT;
+        request->available = 0;
+        request->locked = item.view.locked;
+        return true;
+    }
+    if (!spool_has_room(proxy->spool) || atomic_load(&proxy->segment_table->clock_is_off)) {
+        if (!tell_own(proxy, request, false)) {
+            request->refusal = REFUSAL_DEGRADED;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* Starts a request, for the first time or after a reading of the sales. */
+static enum gate_submitted begin(struct gate_proxy *proxy, struct gate_request *request)
+{
+    uint32_t homes = 0;
+    if (request->kind == GATE_REQUEST_ITEM) {
+        return ask_item(proxy, request);
+    }
+    bool found = find_home(proxy, request, &homes);
+    if (!found || !find_segment(proxy, request, homes)) {
+        /* It waits in line here, whatever the catalog says. */
+        if (request->kind != GATE_REQUEST_TICKET && tell_own(proxy, request, false)) {
+            return GATE_ANSWERED;
+        }
+        return !found && waits_for_reading(proxy, request) ? GATE_PENDING : GATE_ANSWERED;
+    }
+    request->reading = 0;
+    if ((request->kind == GATE_REQUEST_BUY && buy_is_answered(proxy, request)) ||
+        (request->kind == GATE_REQUEST_TICKET && ticket_is_answered(proxy, request))) {
+        return GATE_ANSWERED;
+    }
+    request->give_up_us = 0;
+    request->looks_first = false;
+    if (request->kind == GATE_REQUEST_BUY && spool_before(proxy->spool, request->segment) > 0) {
+        look_first(request);
+    }
+    if (gate_submit(proxy->gate, request) == GATE_PENDING || !answered(proxy, request)) {
+        return GATE_PENDING;
+    }
+    return GATE_ANSWERED;
+}
+
+static enum gate_submitted submit(struct gate_port *port, struct gate_request *request)
+{
+    struct gate_proxy *proxy = (struct gate_proxy *)port;
+    request->refusal = REFUSAL_NONE;
+    request->existed = false;
+    request->has_order = false;
+    request->held = 0;
+    request->attempt = 0;
+    request->barred = false;
+    request->lsn = 0;
+    request->reading = 0;
+    return begin(proxy, request);
+}
+
+static bool is_answered_again(struct gate_proxy *proxy, struct gate_request *request)
+{
+    request->refusal = REFUSAL_NONE;
+    if (request->reading != 0) {
+        proxy->readers[request->loop]--;
+        return begin(proxy, request) == GATE_ANSWERED;
+    }
+    return gate_submit(proxy->gate, request) == GATE_ANSWERED && answered(proxy, request);
+}
+
+/* Retries the requests that are due. Those that are answered at once are put in front of
+ * `first`. */
+static struct gate_request *ask_again(struct gate_proxy *proxy, uint32_t loop,
+                                      struct gate_request *first)
+{
+    struct gate_request *waiting = proxy->waiting[loop];
+    int64_t now_us = waiting != NULL ? clock_boot_us(proxy->options.clock) : 0;
+    proxy->waiting[loop] = NULL;
+    while (waiting != NULL) {
+        struct gate_request *request = waiting;
+        waiting = request->next;
+        if (request->again_us > now_us) {
+            request->next = proxy->waiting[loop];
+            proxy->waiting[loop] = request;
+        } else if (is_answered_again(proxy, request)) {
+            request->next = first;
+            first = request;
+        }
+    }
+    return first;
+}
+
+static struct gate_request *collect(struct gate_port *port, uint32_t loop)
+{
+    struct gate_proxy *proxy = (struct gate_proxy *)port;
+    struct gate_request *first = NULL;
+    struct gate_request **last = &first;
+    struct gate_request *request = gate_collect(proxy->gate, loop);
+    while (request != NULL) {
+        struct gate_request *next = request->next;
+        if (answered(proxy, request)) {
+            *last = request;
+            last = &request->next;
+        }
+        request = next;
+    }
+    *last = NULL;
+    return ask_again(proxy, loop, first);
+}
+
+static int64_t flush(struct gate_port *port, uint32_t loop)
+{
+    struct gate_proxy *proxy = (struct gate_proxy *)port;
+    int64_t next_us = gate_flush(proxy->gate, loop);
+    for (const struct gate_request *request = proxy->waiting[loop]; request != NULL;
+         request = request->next) {
+        next_us = request->again_us < next_us ? request->again_us : next_us;
+    }
+    return next_us;
+}
+
+static void place(struct gate_port *port, uint32_t segment, uint64_t epoch)
+{
+    gate_place(((struct gate_proxy *)port)->gate, segment, epoch);
+}
+
+static const struct gate_ops ops = {submit, collect, flush, place};
+
+/* ---- life ---- */
+
+int gate_proxy_new(struct gate_port *gate, struct segment_table *segment_table,
+                   struct catalog *catalog, struct stock_cache *stock_cache, struct spool *spool,
+                   struct gate_proxy_options options, struct gate_proxy **ret_remote)
+{
+    struct gate_proxy *proxy = calloc(1, sizeof(*proxy));
+    struct refused *refused = calloc((size_t)options.loops * REFUSED_MAX, sizeof(*refused));
+    if (proxy == NULL || refused == NULL) {
+        free(proxy);
+        free(refused);
+        return ERR_NOMEM;
+    }
+    proxy->port.ops = &ops;
+    proxy->gate = gate;
+    proxy->segment_table = segment_table;
+    proxy->catalog = catalog;
+    proxy->stock_cache = stock_cache;
+    proxy->spool = spool;
+    proxy->options = options;
+    proxy->refused = refused;
+    *ret_remote = proxy;
+    return 0;
+}
+
+void gate_proxy_free(struct gate_proxy *proxy)
+{
+    if (proxy == NULL) {
+        return;
+    }
+    free(proxy->refused);
+    free(proxy);
+}
+
+struct gate_port *gate_proxy_port(struct gate_proxy *proxy)
+{
+    return &proxy->port;
+}

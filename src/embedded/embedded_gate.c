@@ -1,0 +1,537 @@
+/* See embedded_gate.h. Lock order: engine->lock, then the journal's; the
+ * lock of the notices is taken last. */
+#include "embedded/embedded_gate.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+/* Watched orders that may change between two iterations of a loop before it has to look up all it
+ * watches: 4096 * 16 bytes; for a remote gate, their views: 4096 * 72. */
+#define NOTICES_MAX 4096
+/* Remote gate: counters of the orders a loop watches, by hash. With 20,000 watchers (as many as a
+ * process has files) three of four unwatched orders still cause no notice. 4 bytes each. */
+#define WATCHED_BUCKETS 65536U
+/* Orders looked up in one hold of the engine's lock: about a microsecond. */
+#define NOTICES_A_LOCK 16
+
+struct notices {
+    pthread_mutex_t lock;
+    size_t count;
+    bool all;
+    struct order_id ids[NOTICES_MAX];
+    struct order_view *views;  /* remote gate: NOTICES_MAX, as received */
+    _Atomic uint32_t *watched; /* remote gate: WATCHED_BUCKETS */
+};
+
+struct embedded_gate {
+    struct gate_port port;
+    struct gate_port *proxy; /* NULL: the gate is in this process */
+    pthread_mutex_t lock;
+    struct gate *gate; /* NULL: the gate is remote */
+    struct journal *journal;
+    uint32_t loops;
+    struct waker wakers[LOOPS_MAX];
+    struct notices *notices; /* one per loop */
+    void (*on_durable)(void *context);
+    void *on_durable_context;
+};
+
+static void lock(pthread_mutex_t *mutex)
+{
+    CHECK(pthread_mutex_lock(mutex) == 0);
+}
+
+static void unlock(pthread_mutex_t *mutex)
+{
+    CHECK(pthread_mutex_unlock(mutex) == 0);
+}
+
+/* ---- requests ---- */
+
+/* Nothing can be decided now. An existing order is still answered. */
+static void buy_without_journal(struct embedded_gate *engine, struct gate_request *request,
+                                bool failed)
+{
+    uint32_t slot = gate_find_order(engine->gate, request->id);
+    if (slot == GATE_NONE) {
+        request->refusal = failed ? REFUSAL_DEGRADED : REFUSAL_OVERLOADED;
+        return;
+    }
+    const struct gate_order *order = &engine->gate->orders[slot];
+    if (order->user != request->user) {
+        request->refusal = REFUSAL_BAD_TICKET;
+    } else if (order->qty != request->qty) {
+        request->refusal = REFUSAL_DIFFERENT_REQUEST;
+    } else {
+        const struct gate_buyer *buyer =
+            gate_find_buyer(engine->gate, order->item_slot, order->user);
+        request->existed = true;
+        request->held = buyer != NULL ? buyer->held : 0;
+        gate_view_order(engine->gate, slot, &request->order);
+        request->has_order = true;
+        request->lsn = order->lsn;
+    }
+}
+
+static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
+{
+    struct gate *gate = engine->gate;
+    bool failed = journal_failed(engine->journal);
+    if (failed || !journal_has_room(engine->journal, 1)) {
+        buy_without_journal(engine, request, failed);
+        return;
+    }
+    struct gate_command command = {
+        .kind = GATE_RESERVE,
+        /* Never decide with a time below one that is in the journal. */
+        .now_ms = request->now_ms > gate->highest_ms ? request->now_ms : gate->highest_ms,
+        .id = request->id,
+        .user = request->user,
+        .item = request->item,
+        .qty = request->qty,
+        .ticket_expires_ms = (uint64_t)request->ticket_expires_ms,
+    };
+    struct gate_effects effects;
+    enum verdict verdict = gate_step(gate, &command, &effects);
+    request->held = effects.held;
+    request->limit = effects.limit;
+    request->available = effects.available;
+    request->locked = effects.locked;
+    if (verdict == VERDICT_REFUSED) {
+        request->refusal = effects.refusal;
+        return;
+    }
+    struct gate_order *order = &gate->orders[effects.slot];
+    if (verdict == VERDICT_DONE) {
+        /* There was room, and we hold the lock. If the journal failed since then, the order never
+         * becomes durable, and its waiters learn that the outcome is unknown. */
+        uint64_t lsn = UINT64_MAX;
+        (void)journal_append(engine->journal, &command, &lsn);
+        order->lsn = lsn;
+    }
+    request->existed = verdict == VERDICT_ALREADY_APPLIED;
+    request->has_order = true;
+    gate_view_order(gate, effects.slot, &request->order);
+    request->lsn = order->lsn;
+}
+
+static void ask_ticket(const struct embedded_gate *engine, struct gate_request *request)
+{
+    const struct gate *gate = engine->gate;
+    uint32_t slot = gate_find_item(gate, request->item);
+    if (slot == GATE_NONE) {
+        request->refusal = REFUSAL_NO_SUCH_ITEM;
+        return;
+    }
+    gate_view_item(gate, slot, &request->view);
+    const struct gate_buyer *buyer = gate_find_buyer(gate, slot, request->user);
+    if (buyer != NULL) {
+        request->held = buyer->held;
+        request->attempt = buyer->failed_attempts;
+        request->barred = buyer->barred != 0;
+    }
+    if (gate->items[slot].limit == 1 && request->attempt <= ORDER_ATTEMPT_MAX) {
+        uint32_t order =
+            gate_find_order(gate, order_id_once(request->item, request->user, request->attempt));
+        request->has_order = order != GATE_NONE;
+    }
+}
+
+static void ask_order(struct embedded_gate *engine, struct gate_request *request)
+{
+    uint32_t slot = gate_find_order(engine->gate, request->id);
+    if (slot == GATE_NONE) {
+        request->refusal = REFUSAL_NOT_FOUND;
+        return;
+    }
+    if (request->watch) {
+        engine->gate->orders[slot].watch |= 1ULL << request->loop;
+    }
+    request->has_order = true;
+    gate_view_order(engine->gate, slot, &request->order);
+    request->lsn = request->order.lsn;
+}
+
+static void ask_item(const struct embedded_gate *engine, struct gate_request *request)
+{
+    uint32_t slot = gate_find_item(engine->gate, request->item);
+    if (slot == GATE_NONE) {
+        request->refusal = REFUSAL_NO_SUCH_ITEM;
+        return;
+    }
+    gate_view_item(engine->gate, slot, &request->view);
+}
+
+static enum gate_submitted embedded_gate_submit(struct gate_port *port,
+                                                struct gate_request *request)
+{
+    struct embedded_gate *engine = (struct embedded_gate *)port;
+    lock(&engine->lock);
+    switch (request->kind) {
+    case GATE_REQUEST_BUY:
+        ask_buy(engine, request);
+        break;
+    case GATE_REQUEST_TICKET:
+        ask_ticket(engine, request);
+        break;
+    case GATE_REQUEST_ORDER:
+        ask_order(engine, request);
+        break;
+    case GATE_REQUEST_ITEM:
+        ask_item(engine, request);
+        break;
+    }
+    unlock(&engine->lock);
+    return GATE_ANSWERED;
+}
+
+static struct gate_request *embedded_gate_collect(struct gate_port *port, uint32_t loop)
+{
+    (void)port;
+    (void)loop;
+    return NULL;
+}
+
+static int64_t embedded_gate_flush(struct gate_port *port, uint32_t loop)
+{
+    (void)port;
+    (void)loop;
+    return INT64_MAX;
+}
+
+static void embedded_gate_place(struct gate_port *port, uint32_t segment, uint64_t epoch)
+{
+    (void)port;
+    (void)segment;
+    (void)epoch;
+}
+
+static const struct gate_ops embedded_gate_ops = {embedded_gate_submit, embedded_gate_collect,
+                                                  embedded_gate_flush, embedded_gate_place};
+
+/* ---- ledger events ---- */
+
+/* Leaves a notice for every loop that watches the order. The caller holds the engine's lock. */
+static uint64_t notify(struct embedded_gate *engine, struct gate_order *order)
+{
+    uint64_t watching = order->watch;
+    order->watch = 0;
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        if ((watching >> i & 1) == 0) {
+            continue;
+        }
+        struct notices *notices = &engine->notices[i];
+        lock(&notices->lock);
+        if (notices->count < NOTICES_MAX) {
+            notices->ids[notices->count++] = order->id;
+        } else {
+            notices->all = true;
+        }
+        unlock(&notices->lock);
+    }
+    return watching;
+}
+
+int embedded_gate_apply(struct embedded_gate *engine, const struct gate_command *command,
+                        uint64_t *ret_lsn, enum refusal *ret_refusal)
+{
+    *ret_lsn = 0;
+    lock(&engine->lock);
+    while (!journal_has_room(engine->journal, 1)) {
+        unlock(&engine->lock);
+        if (journal_failed(engine->journal)) {
+            return ERR_JOURNAL_FAILED;
+        }
+        (void)sched_yield(); /* the journal thread is writing the other buffer */
+        lock(&engine->lock);
+    }
+    int error = 0;
+    uint64_t watching = 0;
+    struct gate_effects effects;
+    enum verdict verdict = gate_step(engine->gate, command, &effects);
+    if (verdict == VERDICT_DONE || verdict == VERDICT_MORE) {
+        uint64_t lsn = UINT64_MAX;
+        error = journal_append(engine->journal, command, &lsn);
+        *ret_lsn = lsn;
+        if (effects.slot != GATE_NONE) {
+            struct gate_order *order = &engine->gate->orders[effects.slot];
+            order->lsn = lsn;
+            watching = notify(engine, order);
+        }
+    }
+    unlock(&engine->lock);
+    for (uint32_t i = 0; watching != 0 && i < engine->loops; i++) {
+        if ((watching >> i & 1) != 0) {
+            waker_wake(&engine->wakers[i]);
+        }
+    }
+    if (verdict == VERDICT_REFUSED) {
+        *ret_refusal = effects.refusal;
+        return ERR_INVALID;
+    }
+    return verdict == VERDICT_MORE && error == 0 ? ERR_AGAIN : error;
+}
+
+uint64_t embedded_gate_applied_event(struct embedded_gate *engine)
+{
+    lock(&engine->lock);
+    uint64_t event = engine->gate->applied_event;
+    unlock(&engine->lock);
+    return event;
+}
+
+void embedded_gate_room(struct embedded_gate *engine, uint32_t *ret_sales, uint32_t *ret_items)
+{
+    lock(&engine->lock);
+    *ret_sales = engine->gate->sizes.sales - engine->gate->sales_used;
+    *ret_items = engine->gate->item_pool.capacity - engine->gate->item_pool.used;
+    unlock(&engine->lock);
+}
+
+bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale)
+{
+    bool idle = true;
+    lock(&engine->lock);
+    const struct gate *gate = engine->gate;
+    uint32_t slot = gate_find_sale(gate, sale);
+    for (uint32_t i = 0; slot != GATE_NONE && idle && i < gate->item_pool.fresh; i++) {
+        idle =
+            !gate->items[i].used || gate->items[i].sale_slot != slot || gate->items[i].locked == 0;
+    }
+    unlock(&engine->lock);
+    return idle;
+}
+
+/* Takes out up to max ids. Does not need the engine's lock. */
+static size_t take_notices(struct notices *notices, struct order_id *ret_ids, size_t max, bool *all)
+{
+    lock(&notices->lock);
+    size_t n = notices->count < max ? notices->count : max;
+    for (size_t i = 0; i < n; i++) {
+        ret_ids[i] = notices->ids[--notices->count];
+    }
+    *all = *all || notices->all;
+    notices->all = false;
+    unlock(&notices->lock);
+    return n;
+}
+
+static size_t remote_notices(struct notices *notices, struct order_view *ret_views, size_t max,
+                             bool *ret_all)
+{
+    lock(&notices->lock);
+    size_t n = notices->count < max ? notices->count : max;
+    for (size_t i = 0; i < n; i++) {
+        ret_views[i] = notices->views[--notices->count];
+    }
+    *ret_all = notices->all;
+    notices->all = false;
+    unlock(&notices->lock);
+    return n;
+}
+
+static uint32_t watched_bucket(struct order_id id)
+{
+    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    return (uint32_t)(h >> 32) % WATCHED_BUCKETS;
+}
+
+void embedded_gate_watch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
+{
+    if (engine->gate == NULL) {
+        (void)atomic_fetch_add(&engine->notices[loop].watched[watched_bucket(id)], 1);
+    }
+}
+
+void embedded_gate_unwatch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
+{
+    if (engine->gate == NULL) {
+        CHECK(atomic_fetch_sub(&engine->notices[loop].watched[watched_bucket(id)], 1) > 0);
+    }
+}
+
+void embedded_gate_tell(struct embedded_gate *engine, const struct order_view *view)
+{
+    uint32_t place = watched_bucket(view->id);
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        struct notices *notices = &engine->notices[i];
+        if (atomic_load(&notices->watched[place]) == 0) {
+            continue; /* whoever watches it from now on looks it up, and sees this */
+        }
+        lock(&notices->lock);
+        if (notices->count < NOTICES_MAX) {
+            notices->views[notices->count++] = *view;
+        } else {
+            notices->all = true;
+        }
+        unlock(&notices->lock);
+        waker_wake(&engine->wakers[i]);
+    }
+}
+
+void embedded_gate_tell_all(struct embedded_gate *engine)
+{
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        lock(&engine->notices[i].lock);
+        engine->notices[i].all = true;
+        unlock(&engine->notices[i].lock);
+        waker_wake(&engine->wakers[i]);
+    }
+}
+
+size_t embedded_gate_notices(struct embedded_gate *engine, uint32_t loop,
+                             struct order_view *ret_views, size_t max, bool *ret_all)
+{
+    if (engine->gate == NULL) {
+        return remote_notices(&engine->notices[loop], ret_views, max, ret_all);
+    }
+    struct order_id ids[NOTICES_A_LOCK];
+    size_t count = 0;
+    size_t n = 0;
+    *ret_all = false;
+    do {
+        size_t room = max - count < NOTICES_A_LOCK ? max - count : NOTICES_A_LOCK;
+        n = take_notices(&engine->notices[loop], ids, room, ret_all);
+        if (n == 0) {
+            break; /* as nearly always: the engine's lock was not touched */
+        }
+        lock(&engine->lock);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t slot = gate_find_order(engine->gate, ids[i]);
+            if (slot == GATE_NONE) {
+                continue; /* it has left the board since */
+            }
+            /* Later changes are not in this view, so they must cause a notice again. */
+            engine->gate->orders[slot].watch |= 1ULL << loop;
+            gate_view_order(engine->gate, slot, &ret_views[count++]);
+        }
+        unlock(&engine->lock);
+    } while (count < max);
+    return count;
+}
+
+void embedded_gate_count(struct embedded_gate *engine, struct embedded_gate_numbers *ret_numbers)
+{
+    *ret_numbers = (struct embedded_gate_numbers){0};
+    if (engine->gate != NULL) {
+        lock(&engine->lock);
+        ret_numbers->orders = engine->gate->order_pool.used;
+        ret_numbers->buyers = engine->gate->buyer_pool.used;
+        ret_numbers->items = engine->gate->item_pool.used;
+        unlock(&engine->lock);
+    }
+    ret_numbers->durable_lsn = journal_durable_lsn(engine->journal);
+    ret_numbers->last_lsn = journal_last_lsn(engine->journal);
+}
+
+/* ---- life ---- */
+
+/* Journal thread: durable_lsn moved, or the journal failed (then every loop must know). */
+static void durable_moved(void *context)
+{
+    struct embedded_gate *engine = context;
+    uint64_t durable =
+        journal_failed(engine->journal) ? UINT64_MAX : journal_durable_lsn(engine->journal);
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        waker_durable(&engine->wakers[i], durable);
+    }
+    if (engine->on_durable != NULL) {
+        engine->on_durable(engine->on_durable_context);
+    }
+}
+
+static void wake_nobody(void *context)
+{
+    (void)context;
+}
+
+int embedded_gate_new_remote(struct gate_port *port, struct journal *journal, uint32_t loops,
+                             struct embedded_gate **ret_engine)
+{
+    struct embedded_gate *engine = NULL;
+    int error = embedded_gate_new(NULL, journal, loops, &engine);
+    if (error != 0) {
+        return error;
+    }
+    engine->proxy = port;
+    for (uint32_t i = 0; i < loops; i++) {
+        struct notices *notices = &engine->notices[i];
+        notices->views = calloc(NOTICES_MAX, sizeof(*notices->views));
+        notices->watched = calloc(WATCHED_BUCKETS, sizeof(*notices->watched));
+        if (notices->views == NULL || notices->watched == NULL) {
+            embedded_gate_free(engine);
+            return ERR_NOMEM;
+        }
+    }
+    *ret_engine = engine;
+    return 0;
+}
+
+int embedded_gate_new(struct gate *gate, struct journal *journal, uint32_t loops,
+                      struct embedded_gate **ret_engine)
+{
+    CHECK(loops >= 1 && loops <= LOOPS_MAX);
+    struct embedded_gate *engine = calloc(1, sizeof(*engine));
+    if (engine == NULL) {
+        return ERR_NOMEM;
+    }
+    engine->notices = calloc(loops, sizeof(*engine->notices));
+    if (engine->notices == NULL) {
+        free(engine);
+        return ERR_NOMEM;
+    }
+    engine->port.ops = &embedded_gate_ops;
+    engine->gate = gate;
+    engine->journal = journal;
+    engine->loops = loops;
+    CHECK(pthread_mutex_init(&engine->lock, NULL) == 0);
+    for (uint32_t i = 0; i < loops; i++) {
+        CHECK(pthread_mutex_init(&engine->notices[i].lock, NULL) == 0);
+        waker_init(&engine->wakers[i], wake_nobody, NULL);
+    }
+    journal_listen(journal, durable_moved, engine);
+    *ret_engine = engine;
+    return 0;
+}
+
+void embedded_gate_free(struct embedded_gate *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < engine->loops; i++) {
+        (void)pthread_mutex_destroy(&engine->notices[i].lock);
+        free(engine->notices[i].views);
+        free(engine->notices[i].watched);
+    }
+    (void)pthread_mutex_destroy(&engine->lock);
+    free(engine->notices);
+    free(engine);
+}
+
+struct gate_port *embedded_gate_port(struct embedded_gate *engine)
+{
+    return engine->proxy != NULL ? engine->proxy : &engine->port;
+}
+
+struct journal *embedded_gate_journal(struct embedded_gate *engine)
+{
+    return engine->journal;
+}
+
+struct waker *embedded_gate_waker(struct embedded_gate *engine, uint32_t loop)
+{
+    CHECK(loop < engine->loops);
+    return &engine->wakers[loop];
+}
+
+void embedded_gate_on_durable(struct embedded_gate *engine, void (*ledger_writer)(void *context),
+                              void *context)
+{
+    engine->on_durable = ledger_writer;
+    engine->on_durable_context = context;
+}

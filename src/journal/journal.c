@@ -1,0 +1,441 @@
+/*
+ * The running journal: append, group commit, roll-over, trimming. See journal.h for who may call
+ * what, journal_private.h for the locks.
+ *
+ * Happy path of a record: journal_append encodes it directly into the open buffer, after the space
+ * for the batch's header. journal_flush swaps the buffers, fills in the header, and writes buffer
+ * and padding with one durable write into zeros that were allocated long before. Then durable_lsn
+ * moves.
+ *
+ * What can go wrong: any error in journal_flush fails the journal. Nothing is retried: after a
+ * failed sync nobody knows what the disk holds, so the next start looks.
+ *
+ * What stays true: batch n + 1 is written only after batch n is durable. A segment's header is
+ * durable and its file has its full size before the file gets its name, and the name is durable
+ * before the first batch is written to it. Files are removed oldest first, each removal durable
+ * before the next.
+ */
+#include "journal/journal_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/err.h"
+
+/* ---- the catalogue ---- */
+
+static int grow(void **entries, size_t *capacity, size_t count, size_t size)
+{
+    if (count < *capacity) {
+        return 0;
+    }
+    size_t more = *capacity == 0 ? 16 : *capacity * 2;
+    void *grown = realloc(*entries, more * size);
+    if (grown == NULL) {
+        return ERR_NOMEM;
+    }
+    *entries = grown;
+    *capacity = more;
+    return 0;
+}
+
+int journal_catalog_add_segment(struct journal_catalog *catalog, struct journal_segment segment)
+{
+    int error = grow((void **)&catalog->segments, &catalog->segment_capacity,
+                     catalog->segment_count, sizeof(segment));
+    if (error == 0) {
+        catalog->segments[catalog->segment_count++] = segment;
+    }
+    return error;
+}
+
+int journal_catalog_add_snapshot(struct journal_catalog *catalog,
+                                 struct journal_snapshot_file snapshot)
+{
+    for (size_t i = 0; i < catalog->snapshot_count; i++) {
+        if (catalog->snapshots[i].lsn == snapshot.lsn) {
+            catalog->snapshots[i] = snapshot;
+            return 0;
+        }
+    }
+    int error = grow((void **)&catalog->snapshots, &catalog->snapshot_capacity,
+                     catalog->snapshot_count, sizeof(snapshot));
+    if (error == 0) {
+        catalog->snapshots[catalog->snapshot_count++] = snapshot;
+    }
+    return error;
+}
+
+size_t journal_catalog_snapshot(const struct journal_catalog *catalog, size_t before)
+{
+    size_t i = before < catalog->snapshot_count ? before : catalog->snapshot_count;
+    while (i > 0 && catalog->snapshots[i - 1].bad) {
+        i--;
+    }
+    return i - 1; /* 0 - 1 is SIZE_MAX */
+}
+
+void journal_catalog_done(struct journal_catalog *catalog)
+{
+    free(catalog->segments);
+    free(catalog->snapshots);
+    *catalog = (struct journal_catalog){0};
+}
+
+/* ---- appending ---- */
+
+bool journal_has_room(struct journal *journal, size_t n)
+{
+    uint32_t fill = atomic_load_explicit(&journal->open_fill, memory_order_relaxed);
+    return !journal_failed(journal) && n <= (journal->capacity - fill) / JOURNAL_RECORD_MAX;
+}
+
+int journal_append(struct journal *journal, const struct gate_command *command, uint64_t *ret_lsn)
+{
+    pthread_mutex_lock(&journal->lock);
+    struct journal_buffer *open = journal->open;
+    int error = 0;
+    bool wake = false;
+    if (journal_failed(journal)) {
+        error = ERR_JOURNAL_FAILED;
+    } else if (journal->capacity - open->fill < JOURNAL_RECORD_MAX) {
+        error = ERR_FULL;
+    } else {
+        uint64_t lsn = atomic_load_explicit(&journal->last_lsn, memory_order_relaxed) + 1;
+        uint8_t *at = open->bytes + open->fill;
+        size_t len = record_encode(command, at + 2);
+        store_le16(at, (uint16_t)len);
+        if (open->records == 0) {
+            open->first_lsn = lsn;
+            open->time_ms = command->now_ms;
+        } else if (command->now_ms > open->time_ms) {
+            open->time_ms = command->now_ms;
+        }
+        open->records++;
+        open->fill += 2 + (uint32_t)len;
+        atomic_store_explicit(&journal->open_fill, open->fill, memory_order_relaxed);
+        atomic_store_explicit(&journal->last_lsn, lsn, memory_order_release);
+        *ret_lsn = lsn;
+        wake = journal->waiting;
+        journal->waiting = false;
+    }
+    pthread_mutex_unlock(&journal->lock);
+    if (wake) { /* once per sleep of the journal thread, not once per record */
+        pthread_cond_signal(&journal->work);
+    }
+    return error;
+}
+
+bool journal_wait(struct journal *journal)
+{
+    pthread_mutex_lock(&journal->lock);
+    while (journal->open->records == 0 && !journal->stopping && !journal_failed(journal)) {
+        journal->waiting = true;
+        pthread_cond_wait(&journal->work, &journal->lock);
+    }
+    journal->waiting = false;
+    bool go_on = !journal->stopping && !journal_failed(journal);
+    pthread_mutex_unlock(&journal->lock);
+    return go_on;
+}
+
+void journal_stop(struct journal *journal)
+{
+    pthread_mutex_lock(&journal->lock);
+    journal->stopping = true;
+    pthread_cond_signal(&journal->work);
+    pthread_mutex_unlock(&journal->lock);
+}
+
+void journal_listen(struct journal *journal, void (*moved)(void *context), void *context)
+{
+    journal->moved = moved;
+    journal->moved_context = context;
+}
+
+uint64_t journal_durable_lsn(const struct journal *journal)
+{
+    return atomic_load_explicit(&journal->durable_lsn, memory_order_acquire);
+}
+
+uint64_t journal_last_lsn(const struct journal *journal)
+{
+    return atomic_load_explicit(&journal->last_lsn, memory_order_acquire);
+}
+
+bool journal_failed(const struct journal *journal)
+{
+    return atomic_load_explicit(&journal->failed, memory_order_acquire);
+}
+
+/* ---- segments ---- */
+
+/* Makes a file of zeros at full size, durable except for its name. Under next_lock. */
+static int make_next(struct journal *journal)
+{
+    struct disk *disk = journal->disk;
+    int error = disk_remove(disk, JOURNAL_NEXT_NAME); /* what an earlier failure left */
+    if (error != 0 && error != ERR_NOTFOUND) {
+        return error;
+    }
+    struct disk_file *file;
+    error = disk_open(disk, JOURNAL_NEXT_NAME, DISK_CREATE, &file);
+    if (error != 0) {
+        return error;
+    }
+    error = journal_zero(disk, file, 0, journal->options.segment_bytes);
+    if (error == 0) {
+        error = disk_sync(disk, file);
+    }
+    if (error != 0) {
+        disk_close(disk, file);
+        (void)disk_remove(disk, JOURNAL_NEXT_NAME); /* gives the space back, if it can */
+        return error;
+    }
+    journal->next = file;
+    return 0;
+}
+
+int journal_prepare_segment(struct journal *journal)
+{
+    pthread_mutex_lock(&journal->next_lock);
+    int error = journal->next == NULL && !journal_failed(journal) ? make_next(journal) : 0;
+    pthread_mutex_unlock(&journal->next_lock);
+    return error;
+}
+
+/* Gives the prepared file its header and its name. Under next_lock. */
+static int name_next(struct journal *journal, const struct journal_segment_head *head)
+{
+    struct disk *disk = journal->disk;
+    uint8_t sector[JOURNAL_SECTOR];
+    journal_segment_encode(head, sector);
+    int error = disk_write(disk, journal->next, 0, sector, sizeof(sector), true);
+    if (error == 0) {
+        char name[JOURNAL_NAME_BYTES];
+        journal_name(head->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+        error = disk_rename(disk, JOURNAL_NEXT_NAME, name);
+    }
+    return error == 0 ? disk_sync_names(disk) : error;
+}
+
+int journal_start_segment(struct journal *journal, uint64_t first_lsn)
+{
+    struct journal_segment_head head = {
+        .first_batch = journal->next_batch,
+        .first_lsn = first_lsn,
+        .bytes = journal->options.segment_bytes,
+    };
+    pthread_mutex_lock(&journal->next_lock);
+    int error = journal->next == NULL ? make_next(journal) : 0;
+    if (error == 0) {
+        error = name_next(journal, &head);
+    }
+    if (error == 0) {
+        pthread_mutex_lock(&journal->catalog_lock);
+        error = journal_catalog_add_segment(&journal->catalog, (struct journal_segment){
+                                                                   .first_batch = head.first_batch,
+                                                                   .first_lsn = head.first_lsn,
+                                                                   .bytes = head.bytes,
+                                                                   .end = JOURNAL_SECTOR,
+                                                               });
+        pthread_mutex_unlock(&journal->catalog_lock);
+    }
+    if (error == 0) {
+        if (journal->file != NULL) {
+            disk_close(journal->disk, journal->file);
+        }
+        journal->file = journal->next;
+        journal->next = NULL;
+    }
+    pthread_mutex_unlock(&journal->next_lock);
+    return error;
+}
+
+/* ---- group commit ---- */
+
+/* Swaps the buffers and returns the one to write, or NULL. */
+static struct journal_buffer *take_buffer(struct journal *journal)
+{
+    pthread_mutex_lock(&journal->lock);
+    struct journal_buffer *full = journal->open;
+    if (full->records == 0) {
+        full = NULL;
+    } else {
+        journal->open = full == journal->buffers ? journal->buffers + 1 : journal->buffers;
+        atomic_store_explicit(&journal->open_fill, journal->open->fill, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&journal->lock);
+    return full;
+}
+
+static struct journal_segment last_segment(struct journal *journal)
+{
+    pthread_mutex_lock(&journal->catalog_lock);
+    struct journal_segment last = journal->catalog.segments[journal->catalog.segment_count - 1];
+    pthread_mutex_unlock(&journal->catalog_lock);
+    return last;
+}
+
+static int write_batch(struct journal *journal, struct journal_buffer *buffer)
+{
+    struct journal_batch_head head = {
+        .number = journal->next_batch,
+        .first_lsn = buffer->first_lsn,
+        .time_ms = buffer->time_ms,
+        .records = buffer->records,
+        .length = buffer->fill - JOURNAL_HEAD_BYTES,
+    };
+    uint64_t bytes = journal_batch_bytes(head.length);
+    journal_batch_seal(&head, buffer->bytes);
+    struct journal_segment segment = last_segment(journal);
+    if (bytes > segment.bytes - segment.end) {
+        int error = journal_start_segment(journal, head.first_lsn);
+        if (error != 0) {
+            return error;
+        }
+        segment = last_segment(journal);
+    }
+    int error =
+        disk_write(journal->disk, journal->file, segment.end, buffer->bytes, (size_t)bytes, true);
+    if (error != 0) {
+        return error;
+    }
+    journal->next_batch++;
+    /* The number first: a reader that finds the batch must find it durable. */
+    atomic_store_explicit(&journal->durable_lsn, head.first_lsn + head.records - 1,
+                          memory_order_release);
+    pthread_mutex_lock(&journal->catalog_lock);
+    journal->catalog.segments[journal->catalog.segment_count - 1].end += bytes;
+    pthread_mutex_unlock(&journal->catalog_lock);
+    return 0;
+}
+
+int journal_flush(struct journal *journal, bool *ret_wrote)
+{
+    if (journal_failed(journal)) {
+        return ERR_JOURNAL_FAILED;
+    }
+    struct journal_buffer *buffer = take_buffer(journal);
+    if (buffer == NULL) {
+        *ret_wrote = false;
+        return 0;
+    }
+    int error = write_batch(journal, buffer);
+    buffer->fill = JOURNAL_HEAD_BYTES;
+    buffer->records = 0;
+    if (error != 0) {
+        /* Under the lock: an append sees either room before the failure, or the failure. */
+        pthread_mutex_lock(&journal->lock);
+        atomic_store_explicit(&journal->failed, true, memory_order_release);
+        pthread_mutex_unlock(&journal->lock);
+    }
+    if (journal->moved != NULL) {
+        journal->moved(journal->moved_context);
+    }
+    if (error == 0) {
+        *ret_wrote = true;
+    }
+    return error;
+}
+
+/* ---- trimming ---- */
+
+static int remove_file(struct journal *journal, uint64_t number, const char *suffix)
+{
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(number, suffix, name);
+    int error = disk_remove(journal->disk, name);
+    /* Already gone: an earlier call removed it but could not make that durable. */
+    return error == 0 || error == ERR_NOTFOUND ? disk_sync_names(journal->disk) : error;
+}
+
+/* Removes snapshots below `floor`, and damaged ones below the newest. */
+static int trim_snapshots(struct journal *journal, uint64_t floor, uint64_t newest)
+{
+    struct journal_catalog *catalog = &journal->catalog;
+    for (size_t i = 0; i < catalog->snapshot_count;) {
+        struct journal_snapshot_file file = catalog->snapshots[i];
+        if (file.lsn >= (file.bad ? newest : floor)) {
+            i++;
+            continue;
+        }
+        int error = remove_file(journal, file.lsn, JOURNAL_SNAPSHOT_SUFFIX);
+        if (error != 0) {
+            return error;
+        }
+        pthread_mutex_lock(&journal->catalog_lock);
+        memmove(&catalog->snapshots[i], &catalog->snapshots[i + 1],
+                (--catalog->snapshot_count - i) * sizeof(file));
+        pthread_mutex_unlock(&journal->catalog_lock);
+    }
+    return 0;
+}
+
+/* The first batch of the oldest segment, if all its records are at or below floor; else 0. */
+static uint64_t segment_below(struct journal *journal, uint64_t floor)
+{
+    pthread_mutex_lock(&journal->catalog_lock);
+    const struct journal_catalog *catalog = &journal->catalog;
+    uint64_t below = catalog->segment_count > 1 && catalog->segments[1].first_lsn - 1 <= floor
+                         ? catalog->segments[0].first_batch
+                         : 0;
+    pthread_mutex_unlock(&journal->catalog_lock);
+    return below;
+}
+
+int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_removed)
+{
+    /* Only this thread changes snapshots, so it may read them without the lock. */
+    const struct journal_catalog *catalog = &journal->catalog;
+    size_t newest = journal_catalog_snapshot(catalog, SIZE_MAX);
+    size_t previous = newest == SIZE_MAX ? newest : journal_catalog_snapshot(catalog, newest);
+    bool is_list = journal->options.each != NULL;
+    uint32_t removed = 0;
+    if (previous != SIZE_MAX || is_list) {
+        /* The snapshot before the newest stays, with all segments after it: if the newest turns out
+         * to be damaged, the next start uses that one. */
+        uint64_t floor = is_list ? booked_lsn : catalog->snapshots[previous].lsn;
+        int error = is_list ? 0 : trim_snapshots(journal, floor, catalog->snapshots[newest].lsn);
+        if (error != 0) {
+            return error;
+        }
+        floor = floor < booked_lsn ? floor : booked_lsn;
+        for (uint64_t batch; (batch = segment_below(journal, floor)) != 0; removed++) {
+            error = remove_file(journal, batch, JOURNAL_SEGMENT_SUFFIX);
+            if (error != 0) {
+                return error;
+            }
+            struct journal_catalog *changed = &journal->catalog;
+            pthread_mutex_lock(&journal->catalog_lock);
+            memmove(changed->segments, changed->segments + 1,
+                    --changed->segment_count * sizeof(*changed->segments));
+            pthread_mutex_unlock(&journal->catalog_lock);
+        }
+    }
+    *ret_removed = removed;
+    return 0;
+}
+
+void journal_free(struct journal *journal)
+{
+    if (journal == NULL) {
+        return;
+    }
+    if (journal->file != NULL) {
+        disk_close(journal->disk, journal->file);
+    }
+    if (journal->next != NULL) {
+        disk_close(journal->disk, journal->next);
+    }
+    pthread_mutex_destroy(&journal->lock);
+    pthread_cond_destroy(&journal->work);
+    pthread_mutex_destroy(&journal->catalog_lock);
+    pthread_mutex_destroy(&journal->next_lock);
+    journal_catalog_done(&journal->catalog);
+    free(journal->buffers[0].bytes);
+    free(journal->buffers[1].bytes);
+    free(journal);
+}

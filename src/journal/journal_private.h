@@ -1,0 +1,111 @@
+/*
+ * Shared by the journal's own files: the running journal, the catalogue of its files, and the steps
+ * of recovery and snapshots. No other file includes this.
+ *
+ * Locks. `lock` guards the buffers and is held for at most one encoded record. `catalog_lock`
+ * guards the catalogue; no I/O happens under it. `next_lock` guards the prepared segment and is
+ * held while one is made; only the background thread and the journal thread take it. Order:
+ * next_lock before catalog_lock; lock is taken alone.
+ */
+#ifndef SLUICE_JOURNAL_JOURNAL_PRIVATE_H
+#define SLUICE_JOURNAL_JOURNAL_PRIVATE_H
+
+#include <pthread.h>
+
+#include "journal/journal.h"
+#include "journal/journal_file.h"
+
+/* One segment file. The chain has no gaps: each segment begins where the one before it ended. */
+struct journal_segment {
+    uint64_t first_batch;
+    uint64_t first_lsn;
+    uint64_t bytes;      /* file size according to its header */
+    uint64_t file_bytes; /* file size as found; recovery only */
+    uint64_t end;        /* offset after its last durable batch */
+};
+
+struct journal_snapshot_file {
+    uint64_t lsn;
+    uint64_t bytes;
+    bool bad; /* found damaged: never used as a base again, removed by a later trim */
+};
+
+struct journal_catalog {
+    struct journal_segment *segments; /* oldest first */
+    size_t segment_count;
+    size_t segment_capacity;
+    struct journal_snapshot_file *snapshots; /* oldest first */
+    size_t snapshot_count;
+    size_t snapshot_capacity;
+};
+/* ERR_NOMEM. */
+int journal_catalog_add_segment(struct journal_catalog *catalog, struct journal_segment segment);
+/* Replaces an entry with the same LSN. */
+int journal_catalog_add_snapshot(struct journal_catalog *catalog,
+                                 struct journal_snapshot_file snapshot);
+/* Index of the newest usable snapshot before index `before`, or SIZE_MAX. */
+size_t journal_catalog_snapshot(const struct journal_catalog *catalog, size_t before);
+void journal_catalog_done(struct journal_catalog *catalog);
+
+struct journal_buffer {
+    uint8_t *bytes; /* the batch as it will be written, with space for the header in front */
+    uint32_t fill;
+    uint32_t records;
+    uint64_t first_lsn;
+    int64_t time_ms;
+};
+
+struct journal {
+    struct disk *disk;
+    struct journal_options options;
+    uint32_t capacity; /* most bytes in a batch: it fits the buffer and a segment */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    struct journal_buffer buffers[2];
+    struct journal_buffer *open; /* appended to; the other one is being written, or empty */
+    bool waiting;                /* the journal thread sleeps in journal_wait */
+    bool stopping;
+    atomic_uint_fast64_t last_lsn;
+    atomic_uint_fast32_t open_fill; /* open->fill, for journal_has_room without the lock */
+
+    /* Used by the journal thread only. */
+    struct disk_file *file; /* of the last segment */
+    uint64_t next_batch;
+    void (*moved)(void *context);
+    void *moved_context;
+
+    _Alignas(64) atomic_uint_fast64_t durable_lsn; /* read by every loop in every iteration */
+    atomic_bool failed;
+
+    _Alignas(64) pthread_mutex_t catalog_lock;
+    struct journal_catalog catalog;
+
+    pthread_mutex_t next_lock;
+    struct disk_file *next; /* the prepared segment; NULL: none */
+};
+
+/* Makes the first segment of an empty folder, or the next one, and sets journal->file to it. */
+int journal_start_segment(struct journal *journal, uint64_t first_lsn);
+
+/* Applies one record to a gate: 0; ERR_FULL if the gate is too small; ERR_CORRUPT if the record
+ * does not follow from the records before it. */
+int journal_replay(struct gate *gate, uint64_t lsn, const struct gate_command *command);
+
+struct journal_snapshot_info {
+    uint64_t lsn;   /* of the last record in it */
+    uint64_t batch; /* number of the batch that ends with it */
+    uint64_t applied_event;
+    int64_t highest_ms;
+    uint32_t sales;
+    uint32_t items;
+    uint32_t buyers;
+    uint32_t orders;
+};
+/* Loads a snapshot into an empty gate. With gate NULL it only checks the snapshot. ERR_CORRUPT
+ * (then *ret_bad_at is the offset of the bad chunk), ERR_VERSION, ERR_FULL, ERR_IO, ERR_NOMEM. */
+int journal_snapshot_load(struct disk *disk, const struct journal_snapshot_file *file,
+                          struct gate *gate, struct journal_snapshot_info *ret_info,
+                          uint64_t *ret_bad_at);
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * Reads the journal back while it is written. The booking reader and snapshots use it.
+ *
+ * Happy path: the reader learns from the catalogue which segment to read and how much of it is
+ * durable. It reads large pieces up to there, checks each batch once, and returns its records one
+ * by one. At the end of a segment it continues with the next one, if there is one.
+ *
+ * What can go wrong: ERR_NOTFOUND if the segment was trimmed away, ERR_CORRUPT if a durable batch
+ * does not read back. Both are final: the reader cannot be used any more.
+ *
+ * What stays true: it never reads a byte beyond the durable end, and so never a half-written batch.
+ * One thread per reader; any number of readers.
+ */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "journal/journal_private.h"
+
+struct journal_reader {
+    struct journal *journal;
+    uint64_t after_lsn; /* records up to this one are skipped */
+    uint64_t next_lsn;
+    uint64_t next_batch; /* 0: no batch read yet */
+    struct disk_file *file;
+    uint64_t first_batch; /* of the segment of `file` */
+    uint64_t at;          /* offset of the next batch in it */
+    struct journal_window window;
+    struct journal_records records; /* what is left of the current batch */
+    int64_t batch_ms;
+};
+
+int journal_reader_new(struct journal *journal, uint64_t after_lsn,
+                       struct journal_reader **ret_reader)
+{
+    struct journal_reader *reader = malloc(sizeof(*reader));
+    if (reader == NULL) {
+        return ERR_NOMEM;
+    }
+    *reader = (struct journal_reader){
+        .journal = journal, .after_lsn = after_lsn, .window = {.disk = journal->disk}};
+    *ret_reader = reader;
+    return 0;
+}
+
+void journal_reader_free(struct journal_reader *reader)
+{
+    if (reader == NULL) {
+        return;
+    }
+    if (reader->file != NULL) {
+        disk_close(reader->journal->disk, reader->file);
+    }
+    journal_window_done(&reader->window);
+    free(reader);
+}
+
+/* Finds the segment that holds the reader's next batch, or, at the start, its first record. */
+static int find_segment(struct journal_reader *reader, struct journal_segment *ret_segment)
+{
+    struct journal *journal = reader->journal;
+    int error = ERR_NOTFOUND;
+    pthread_mutex_lock(&journal->catalog_lock);
+    const struct journal_catalog *catalog = &journal->catalog;
+    for (size_t i = catalog->segment_count; i > 0 && error != 0; i--) {
+        const struct journal_segment *segment = &catalog->segments[i - 1];
+        if (reader->next_batch == 0 ? segment->first_lsn <= reader->after_lsn + 1
+                                    : segment->first_batch <= reader->next_batch) {
+            *ret_segment = *segment;
+            error = 0;
+        }
+    }
+    pthread_mutex_unlock(&journal->catalog_lock);
+    return error;
+}
+
+static int enter_segment(struct journal_reader *reader, const struct journal_segment *segment)
+{
+    struct disk *disk = reader->journal->disk;
+    struct disk_file *file;
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    int error = disk_open(disk, name, DISK_READ, &file);
+    if (error != 0) {
+        return error;
+    }
+    if (reader->file != NULL) {
+        disk_close(disk, reader->file);
+    }
+    reader->file = file;
+    reader->first_batch = segment->first_batch;
+    reader->next_batch = segment->first_batch;
+    reader->next_lsn = segment->first_lsn;
+    reader->at = JOURNAL_SECTOR;
+    journal_window_show(&reader->window, file, JOURNAL_SECTOR);
+    return 0;
+}
+
+/* Loads the next durable batch. ERR_AGAIN: there is none yet. */
+static int next_batch(struct journal_reader *reader)
+{
+    struct journal_segment segment;
+    int error = find_segment(reader, &segment);
+    if (error == 0 && (reader->file == NULL || segment.first_batch != reader->first_batch)) {
+        error = enter_segment(reader, &segment);
+    }
+    if (error != 0) {
+        return error;
+    }
+    if (reader->at == segment.end) {
+        return ERR_AGAIN;
+    }
+    reader->window.limit = segment.end;
+    struct journal_batch_head head;
+    const uint8_t *payload;
+    error = journal_window_batch(&reader->window, reader->at, &head, &payload);
+    if (error != 0) {
+        return error;
+    }
+    if (head.number != reader->next_batch || head.first_lsn != reader->next_lsn) {
+        return ERR_CORRUPT;
+    }
+    reader->records = (struct journal_records){payload, head.length, head.records};
+    reader->batch_ms = head.time_ms;
+    reader->at += journal_batch_bytes(head.length);
+    reader->next_batch++;
+    return 0;
+}
+
+int journal_reader_next(struct journal_reader *reader, uint64_t *ret_lsn, int64_t *ret_batch_ms,
+                        struct gate_command *ret_command)
+{
+    for (;;) {
+        int error = journal_records_next(&reader->records, ret_command);
+        if (error == ERR_AGAIN) {
+            error = next_batch(reader);
+            if (error != 0) {
+                return error;
+            }
+            continue;
+        }
+        if (error != 0) {
+            return error;
+        }
+        uint64_t lsn = reader->next_lsn++;
+        if (lsn > reader->after_lsn) {
+            *ret_lsn = lsn;
+            *ret_batch_ms = reader->batch_ms;
+            return 0;
+        }
+    }
+}

@@ -1,0 +1,571 @@
+/*
+ * Opening a journal, and inspecting one without changing it.
+ *
+ * Happy path: list the folder, read every segment's header, pick the newest good snapshot that the
+ * segments reach back to, walk all batches of all segments in order, apply the records after the
+ * snapshot, find zeros after the last batch, continue writing there.
+ *
+ * What can go wrong, and how the cases are told apart. Batch n + 1, and the header of a later
+ * segment, are written only after batch n is durable. So an incomplete batch with nothing after it
+ * was just being written. That is a torn tail: nobody was told of its records. It is cut (zeroed,
+ * so that no later start takes leftovers for data). An incomplete batch with a whole batch or a
+ * segment after it was durable once. That is damage: the start is refused, with file and offset.
+ *
+ * What stays true: the last segment and the names in the folder are synced before they are read. An
+ * earlier process may have written bytes that it did not sync; they are visible now and must not
+ * vanish after something is built on them. journal_scan() writes nothing.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "journal/journal_private.h"
+
+struct recovery {
+    struct disk *disk;
+    const struct journal_options *options; /* NULL: inspect, change nothing */
+    struct gate *gate;                     /* NULL: inspect, or a list */
+    const struct journal_scan_ops *ops;
+    void *context;
+    struct journal_catalog catalog;
+    struct journal_found found;
+    struct journal_snapshot_info base; /* lsn 0: no snapshot */
+    size_t base_index;
+    struct journal_window window;
+    struct disk_file *file; /* of the segment being walked; at the end, the last one */
+    uint64_t next_batch;
+    uint64_t next_lsn;
+    int error; /* from the listing callback */
+};
+
+/* Records where and why. Returns code, so that callers can return it. */
+static int found_bad(struct recovery *recovery, int code, const char *name, uint64_t offset,
+                     const char *why)
+{
+    struct journal_found *found = &recovery->found;
+    (void)snprintf(found->where, sizeof(found->where), "%s:%" PRIu64, name, offset);
+    (void)snprintf(found->why, sizeof(found->why), "%s", why);
+    return code;
+}
+
+static int found_in_segment(struct recovery *recovery, int code, size_t index, uint64_t offset,
+                            const char *why)
+{
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(recovery->catalog.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    return found_bad(recovery, code, name, offset, why);
+}
+
+static void note(struct recovery *recovery, const char *name, uint64_t offset, const char *what)
+{
+    if (recovery->ops != NULL) {
+        recovery->ops->note(recovery->context, name, offset, what);
+    }
+}
+
+/* ---- the folder ---- */
+
+static void on_file(void *context, const char *name, uint64_t size)
+{
+    struct recovery *recovery = context;
+    uint64_t number;
+    int error = 0;
+    if (journal_name_parse(name, JOURNAL_SEGMENT_SUFFIX, &number)) {
+        error = journal_catalog_add_segment(
+            &recovery->catalog,
+            (struct journal_segment){.first_batch = number, .file_bytes = size});
+    } else if (journal_name_parse(name, JOURNAL_SNAPSHOT_SUFFIX, &number)) {
+        error = journal_catalog_add_snapshot(
+            &recovery->catalog, (struct journal_snapshot_file){.lsn = number, .bytes = size});
+    }
+    if (error != 0) {
+        recovery->error = error;
+    }
+}
+
+static int list_files(struct recovery *recovery)
+{
+    int error = disk_list(recovery->disk, on_file, recovery);
+    return error != 0 ? error : recovery->error;
+}
+
+static int open_segment(struct recovery *recovery, size_t index, enum disk_open how)
+{
+    const struct journal_segment *segment = &recovery->catalog.segments[index];
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    int error = disk_open(recovery->disk, name, how, &recovery->file);
+    if (error == 0) {
+        /* If a file is longer than its header says, look through it to its end. */
+        uint64_t limit =
+            segment->bytes > segment->file_bytes ? segment->bytes : segment->file_bytes;
+        journal_window_show(&recovery->window, recovery->file, limit);
+    }
+    return error;
+}
+
+static void close_segment(struct recovery *recovery)
+{
+    if (recovery->file != NULL) {
+        disk_close(recovery->disk, recovery->file);
+        recovery->file = NULL;
+    }
+}
+
+static int read_head(struct recovery *recovery, size_t index)
+{
+    struct journal_segment *segment = &recovery->catalog.segments[index];
+    segment->bytes = JOURNAL_SECTOR; /* until the header says more: enough to read it */
+    int error = open_segment(recovery, index, DISK_READ);
+    if (error != 0) {
+        return error;
+    }
+    struct journal_segment_head head;
+    const uint8_t *bytes;
+    error = journal_window_load(&recovery->window, 0, JOURNAL_HEAD_BYTES, &bytes);
+    if (error == 0) {
+        error = journal_segment_decode(bytes, &head);
+    }
+    close_segment(recovery);
+    if (error == ERR_CORRUPT) {
+        return found_in_segment(recovery, error, index, 0, "the segment's header is damaged");
+    }
+    if (error == ERR_VERSION) {
+        return found_in_segment(recovery, error, index, 0, "a segment of another version");
+    }
+    if (error != 0) {
+        return error;
+    }
+    if (head.first_batch != segment->first_batch) {
+        return found_in_segment(recovery, ERR_CORRUPT, index, 0,
+                                "the segment's name is not the one its header gives");
+    }
+    segment->first_lsn = head.first_lsn;
+    segment->bytes = head.bytes;
+    return 0;
+}
+
+/* ---- the snapshot ---- */
+
+/* Checks a snapshot without loading it and sets base. ERR_CORRUPT: try an older one. */
+static int check_base(struct recovery *recovery, size_t index)
+{
+    struct journal_snapshot_file *file = &recovery->catalog.snapshots[index];
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(file->lsn, JOURNAL_SNAPSHOT_SUFFIX, name);
+    struct journal_snapshot_info info;
+    uint64_t bad_at = 0;
+    int error = journal_snapshot_load(recovery->disk, file, NULL, &info, &bad_at);
+    if (error == ERR_CORRUPT) {
+        file->bad = true;
+        recovery->found.bad_snapshots++;
+        note(recovery, name, bad_at, "the snapshot is damaged");
+        return found_bad(recovery, error, name, bad_at, "the snapshot is damaged");
+    }
+    if (error == ERR_VERSION) {
+        return found_bad(recovery, error, name, bad_at, "a snapshot of another version");
+    }
+    if (error == 0) {
+        note(recovery, name, 0, "snapshot");
+        recovery->base = info;
+        recovery->base_index = index;
+    }
+    return error;
+}
+
+static int load_base(struct recovery *recovery)
+{
+    const struct journal_snapshot_file *file = &recovery->catalog.snapshots[recovery->base_index];
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(file->lsn, JOURNAL_SNAPSHOT_SUFFIX, name);
+    struct journal_snapshot_info info;
+    uint64_t bad_at = 0;
+    int error = journal_snapshot_load(recovery->disk, file, recovery->gate, &info, &bad_at);
+    if (error == ERR_FULL) {
+        return found_bad(recovery, error, name, bad_at, "the gate's sizes are too small");
+    }
+    if (error != 0) { /* whole by its checksums, yet not a gate */
+        return found_bad(recovery, error, name, bad_at, "the snapshot cannot be loaded");
+    }
+    return 0;
+}
+
+/* Picks the newest good snapshot that the segments reach back to.
+ * Without one they must start at LSN 1. */
+static int choose_base(struct recovery *recovery)
+{
+    const struct journal_catalog *catalog = &recovery->catalog;
+    if (catalog->segment_count == 0) {
+        if (catalog->snapshot_count == 0) {
+            return 0; /* a fresh folder */
+        }
+        char name[JOURNAL_NAME_BYTES];
+        journal_name(catalog->snapshots[catalog->snapshot_count - 1].lsn, JOURNAL_SNAPSHOT_SUFFIX,
+                     name);
+        return found_bad(recovery, ERR_CORRUPT, name, 0, "no segment follows the snapshot");
+    }
+    uint64_t first_lsn = catalog->segments[0].first_lsn;
+    for (size_t i = catalog->snapshot_count; i > 0 && recovery->base.lsn == 0; i--) {
+        if (catalog->snapshots[i - 1].lsn + 1 < first_lsn) {
+            break; /* older ones reach even less */
+        }
+        int error = check_base(recovery, i - 1);
+        if (error != 0 && error != ERR_CORRUPT) {
+            return error;
+        }
+    }
+    bool is_list = recovery->options != NULL && recovery->options->each != NULL;
+    if (recovery->base.lsn == 0 && first_lsn != 1 && !is_list) {
+        return recovery->found.bad_snapshots > 0
+                   ? ERR_CORRUPT /* the oldest bad one that would have done is in found */
+                   : found_in_segment(recovery, ERR_CORRUPT, 0, 0,
+                                      "records before this segment are missing: no snapshot "
+                                      "reaches it");
+    }
+    recovery->found.where[0] = '\0';
+    recovery->found.why[0] = '\0';
+    recovery->found.snapshot_lsn = recovery->base.lsn;
+    return recovery->base.lsn != 0 && recovery->gate != NULL ? load_base(recovery) : 0;
+}
+
+/* ---- batches ---- */
+
+int journal_replay(struct gate *gate, uint64_t lsn, const struct gate_command *command)
+{
+    struct gate_effects effects;
+    enum verdict verdict = gate_step(gate, command, &effects);
+    if (verdict == VERDICT_REFUSED && effects.refusal == REFUSAL_OVERLOADED) {
+        return ERR_FULL;
+    }
+    if (verdict != VERDICT_DONE && verdict != VERDICT_MORE) {
+        return ERR_CORRUPT;
+    }
+    if (effects.slot != GATE_NONE) {
+        gate->orders[effects.slot].lsn = lsn;
+    }
+    return 0;
+}
+
+static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
+                      const struct journal_batch_head *head, const uint8_t *payload)
+{
+    if (recovery->ops != NULL) {
+        char name[JOURNAL_NAME_BYTES];
+        journal_name(recovery->catalog.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+        recovery->ops->batch(recovery->context, name, offset, head->number, head->first_lsn,
+                             head->records, head->length);
+    }
+    struct journal_records records = {payload, head->length, head->records};
+    struct gate_command command;
+    int error;
+    while ((error = journal_records_next(&records, &command)) == 0) {
+        uint64_t lsn = recovery->next_lsn++;
+        if (recovery->ops != NULL) {
+            recovery->ops->record(recovery->context, lsn, &command);
+        }
+        if (lsn <= recovery->base.lsn) {
+            continue;
+        }
+        recovery->found.replayed++;
+        if (recovery->options != NULL && recovery->options->each != NULL) {
+            recovery->options->each(recovery->options->each_context, lsn, &command);
+        }
+        error = recovery->gate != NULL ? journal_replay(recovery->gate, lsn, &command) : 0;
+        if (error == ERR_FULL) {
+            return found_in_segment(recovery, error, index, offset,
+                                    "the gate's sizes are too small");
+        }
+        if (error != 0) {
+            return found_in_segment(recovery, error, index, offset,
+                                    "a record does not follow from what came before");
+        }
+    }
+    if (error != ERR_AGAIN) {
+        return found_in_segment(recovery, ERR_CORRUPT, index, offset,
+                                "a record in a whole batch cannot be read");
+    }
+    if (head->time_ms > recovery->found.highest_ms) {
+        recovery->found.highest_ms = head->time_ms;
+    }
+    return 0;
+}
+
+/* Walks all batches of one segment. Its `end` is the first offset without a whole batch. */
+static int walk_batches(struct recovery *recovery, size_t index)
+{
+    struct journal_segment *segment = &recovery->catalog.segments[index];
+    segment->end = JOURNAL_SECTOR;
+    for (;;) {
+        struct journal_batch_head head;
+        const uint8_t *payload;
+        int error = journal_window_batch(&recovery->window, segment->end, &head, &payload);
+        if (error == ERR_CORRUPT) {
+            return 0;
+        }
+        if (error == ERR_VERSION) {
+            return found_in_segment(recovery, error, index, segment->end,
+                                    "a batch of another version");
+        }
+        if (error != 0) {
+            return error;
+        }
+        if (segment->end + journal_batch_bytes(head.length) > segment->bytes) {
+            return 0; /* it reaches beyond the file's proper size: nothing there is kept */
+        }
+        if (head.number != recovery->next_batch || head.first_lsn != recovery->next_lsn) {
+            return found_in_segment(recovery, ERR_CORRUPT, index, segment->end,
+                                    "the batch is not the next one");
+        }
+        error = take_batch(recovery, index, segment->end, &head, payload);
+        if (error != 0) {
+            return error;
+        }
+        recovery->next_batch++;
+        segment->end += journal_batch_bytes(head.length);
+    }
+}
+
+/* Checks what follows the last whole batch of the last segment. *ret_torn counts bytes up to the
+ * last non-zero one. ERR_CORRUPT: a whole batch follows, so the one before it was durable once. */
+static int look_behind(struct recovery *recovery, size_t index, uint64_t *ret_torn)
+{
+    struct journal_window *window = &recovery->window;
+    uint64_t end = recovery->catalog.segments[index].end;
+    uint64_t torn = 0;
+    for (uint64_t at = end; at < window->limit; at += JOURNAL_SECTOR) {
+        uint64_t left = window->limit - at;
+        size_t n = left < JOURNAL_SECTOR ? (size_t)left : JOURNAL_SECTOR;
+        const uint8_t *bytes;
+        int error = journal_window_load(window, at, n, &bytes);
+        if (error != 0) {
+            return error;
+        }
+        while (n > 0 && bytes[n - 1] == 0) {
+            n--;
+        }
+        if (n == 0) {
+            continue;
+        }
+        torn = at + n - end;
+        struct journal_batch_head head;
+        error = journal_window_batch(window, at, &head, &bytes);
+        if (error == ERR_VERSION || (error == 0 && head.number >= recovery->next_batch)) {
+            return found_in_segment(recovery, ERR_CORRUPT, index, end,
+                                    "a damaged batch: whole later ones follow");
+        }
+        if (error != 0 && error != ERR_CORRUPT) {
+            return error;
+        }
+    }
+    *ret_torn = torn;
+    return 0;
+}
+
+/* Cuts a torn tail and restores the file's full size. */
+static int heal_segment(struct recovery *recovery, const struct journal_segment *segment,
+                        uint64_t torn)
+{
+    struct disk *disk = recovery->disk;
+    int error = 0;
+    if (torn > 0) {
+        uint64_t to = segment->end + torn;
+        to = (to + JOURNAL_SECTOR - 1) & ~(uint64_t)(JOURNAL_SECTOR - 1);
+        error = journal_zero(disk, recovery->file, segment->end, to);
+        if (error == 0) {
+            error = disk_sync(disk, recovery->file);
+        }
+    }
+    if (error != 0 || segment->file_bytes == segment->bytes) {
+        return error;
+    }
+    error = segment->file_bytes > segment->bytes
+                ? disk_truncate(disk, recovery->file, segment->bytes)
+                : journal_zero(disk, recovery->file, segment->file_bytes, segment->bytes);
+    return error == 0 ? disk_sync(disk, recovery->file) : error;
+}
+
+static int end_walk(struct recovery *recovery)
+{
+    size_t last = recovery->catalog.segment_count - 1;
+    const struct journal_segment *segment = &recovery->catalog.segments[last];
+    uint64_t torn = 0;
+    int error = look_behind(recovery, last, &torn);
+    if (error != 0) {
+        return error;
+    }
+    if (recovery->next_lsn <= recovery->base.lsn) {
+        return found_in_segment(recovery, ERR_CORRUPT, last, segment->end,
+                                "the journal ends before its snapshot");
+    }
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    if (torn > 0) {
+        recovery->found.torn_bytes = torn;
+        (void)found_bad(recovery, 0, name, segment->end, "torn tail");
+        note(recovery, name, segment->end, "torn tail: the next start cuts it");
+    } else if (segment->file_bytes < segment->bytes) {
+        (void)found_bad(recovery, 0, name, segment->file_bytes, "the file has been cut short");
+        note(recovery, name, segment->file_bytes, "the file has been cut short");
+    }
+    return recovery->options != NULL ? heal_segment(recovery, segment, torn) : 0;
+}
+
+static int walk_segments(struct recovery *recovery)
+{
+    const struct journal_catalog *catalog = &recovery->catalog;
+    recovery->next_batch = catalog->segments[0].first_batch;
+    recovery->next_lsn = catalog->segments[0].first_lsn;
+    for (size_t i = 0;; i++) {
+        const struct journal_segment *segment = &catalog->segments[i];
+        bool last = i + 1 == catalog->segment_count;
+        if (recovery->base.lsn > 0 && segment->first_lsn == recovery->base.lsn + 1 &&
+            segment->first_batch != recovery->base.batch + 1) {
+            return found_in_segment(recovery, ERR_CORRUPT, i, 0,
+                                    "the segment does not follow the snapshot");
+        }
+        int error =
+            open_segment(recovery, i, last && recovery->options != NULL ? DISK_WRITE : DISK_READ);
+        if (error == 0 && last && recovery->options != NULL) {
+            error = disk_sync(recovery->disk, recovery->file);
+        }
+        if (error == 0) {
+            error = walk_batches(recovery, i);
+        }
+        if (error != 0) {
+            return error;
+        }
+        if (last) {
+            break;
+        }
+        close_segment(recovery);
+        const struct journal_segment *next = segment + 1;
+        if (next->first_batch != recovery->next_batch || next->first_lsn != recovery->next_lsn) {
+            return found_in_segment(recovery, ERR_CORRUPT, i, segment->end,
+                                    "a batch or a segment is missing or damaged: later ones "
+                                    "follow");
+        }
+    }
+    return end_walk(recovery);
+}
+
+static int recover(struct recovery *recovery)
+{
+    recovery->window.disk = recovery->disk;
+    int error = list_files(recovery);
+    for (size_t i = 0; error == 0 && i < recovery->catalog.segment_count; i++) {
+        error = read_head(recovery, i);
+    }
+    if (error == 0) {
+        error = choose_base(recovery);
+    }
+    recovery->next_batch = 1;
+    recovery->next_lsn = 1;
+    recovery->found.highest_ms = recovery->base.highest_ms;
+    recovery->found.segments = recovery->catalog.segment_count;
+    if (error == 0 && recovery->catalog.segment_count > 0) {
+        error = walk_segments(recovery);
+    }
+    recovery->found.last_lsn = recovery->next_lsn - 1;
+    return error;
+}
+
+static void recovery_done(struct recovery *recovery)
+{
+    close_segment(recovery);
+    journal_window_done(&recovery->window);
+    journal_catalog_done(&recovery->catalog);
+}
+
+int journal_scan(struct disk *disk, const struct journal_scan_ops *ops, void *context,
+                 struct journal_found *ret_found)
+{
+    struct recovery recovery = {.disk = disk, .ops = ops, .context = context};
+    int error = recover(&recovery);
+    *ret_found = recovery.found;
+    recovery_done(&recovery);
+    return error;
+}
+
+/* ---- opening ---- */
+
+/* Removes half-made files of a killed process, then makes every name in the folder durable. */
+static int tidy_folder(struct disk *disk)
+{
+    int error = disk_remove(disk, JOURNAL_NEXT_NAME);
+    if (error == 0 || error == ERR_NOTFOUND) {
+        error = disk_remove(disk, JOURNAL_SNAPSHOT_TMP_NAME);
+    }
+    return error == 0 || error == ERR_NOTFOUND ? disk_sync_names(disk) : error;
+}
+
+static struct journal *journal_new(struct disk *disk, struct journal_options options)
+{
+    CHECK(options.segment_bytes % JOURNAL_SECTOR == 0);
+    CHECK(options.segment_bytes >= 2ULL * JOURNAL_SECTOR);
+    CHECK(options.segment_bytes <= JOURNAL_SEGMENT_MAX_BYTES);
+    CHECK(options.buffer_bytes >= JOURNAL_SECTOR);
+    uint64_t capacity = options.segment_bytes - JOURNAL_SECTOR;
+    capacity = capacity < options.buffer_bytes ? capacity : options.buffer_bytes;
+    capacity -= capacity % JOURNAL_SECTOR;
+    struct journal *journal = aligned_alloc(_Alignof(struct journal), sizeof(*journal));
+    if (journal == NULL) {
+        return NULL;
+    }
+    memset(journal, 0, sizeof(*journal));
+    journal->disk = disk;
+    journal->options = options;
+    journal->capacity = (uint32_t)capacity;
+    pthread_mutex_init(&journal->lock, NULL);
+    pthread_cond_init(&journal->work, NULL);
+    pthread_mutex_init(&journal->catalog_lock, NULL);
+    pthread_mutex_init(&journal->next_lock, NULL);
+    for (int i = 0; i < 2; i++) {
+        journal->buffers[i].bytes = malloc(journal->capacity);
+        journal->buffers[i].fill = JOURNAL_HEAD_BYTES;
+    }
+    journal->open = &journal->buffers[0];
+    atomic_init(&journal->open_fill, JOURNAL_HEAD_BYTES);
+    if (journal->buffers[0].bytes == NULL || journal->buffers[1].bytes == NULL) {
+        journal_free(journal);
+        return NULL;
+    }
+    return journal;
+}
+
+int journal_open(struct disk *disk, struct journal_options options, struct gate *gate,
+                 struct journal **ret_journal, struct journal_found *ret_found)
+{
+    struct recovery recovery = {.disk = disk, .options = &options, .gate = gate};
+    CHECK((gate == NULL) == (options.each != NULL));
+    struct journal *journal = journal_new(disk, options);
+    int error = journal == NULL ? ERR_NOMEM : tidy_folder(disk);
+    if (error == 0) {
+        error = recover(&recovery);
+    }
+    if (error == 0) {
+        uint64_t last_lsn = recovery.found.last_lsn;
+        journal->catalog = recovery.catalog;
+        recovery.catalog = (struct journal_catalog){0};
+        journal->file = recovery.file;
+        recovery.file = NULL;
+        journal->next_batch = recovery.next_batch;
+        atomic_init(&journal->last_lsn, last_lsn);
+        atomic_init(&journal->durable_lsn, last_lsn);
+        if (journal->catalog.segment_count == 0) {
+            error = journal_start_segment(journal, last_lsn + 1);
+            recovery.found.segments = 1;
+        }
+    }
+    *ret_found = recovery.found;
+    recovery_done(&recovery);
+    if (error != 0) {
+        journal_free(journal);
+        return error;
+    }
+    *ret_journal = journal;
+    return 0;
+}

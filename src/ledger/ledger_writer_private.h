@@ -1,0 +1,80 @@
+/* Internals of the ledger writer, shared by ledger_writer.c, ledger_writer_answer.c and
+ * ledger_writer_follow.c. No other file includes this. */
+#ifndef SLUICE_LEDGER_LEDGER_WRITER_PRIVATE_H
+#define SLUICE_LEDGER_LEDGER_WRITER_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "ledger/ledger_writer.h"
+
+/* Rows per read. */
+#define LEDGER_WRITER_PAGE 1024
+
+struct ledger_writer {
+    struct embedded_gate *engine;
+    struct gate_event_sink own_event_sink;
+    struct event_sink *event_sink;
+    struct ledger *ledger;
+    struct catalog *catalog;
+    struct inside_time *time;
+    struct metrics_slot *metrics;
+    struct ledger_writer_options options;
+    struct booking_reader bookings;
+    struct deadline_scheduler *deadlines;
+    uint32_t loops;
+    struct mailbox inbox;
+    struct mailbox *outboxes; /* one per loop, then one per mailbox */
+    /* posted, not yet in a batch; oldest first */
+    struct post *waiting;
+    /* the batch: pointers to ops, in the order posted, moves, due, bookings */
+    struct ledger_op **ops;
+    struct ledger_op *own; /* storage for moves, due and bookings */
+    struct post *posted;   /* the posted ops in the batch */
+    struct post *held;     /* shared: committed ops, answered when their segments have caught up */
+    size_t own_count;
+    struct ledger_batch batch;
+    bool in_flight;
+    bool lost_track;     /* a batch failed: read the ledger's events before the next one */
+    bool must_rewind;    /* the booking reader has read records that were not booked */
+    bool deadlines_lost; /* a deadline could not be added: load them all again */
+    bool stopped_for_failure;
+    int64_t backoff_us;
+    int64_t retry_at_us;
+    int64_t cursor_at_us;
+    int64_t slew_at_us;
+    int64_t tick_at_ms;
+    /* shared: the keeper's lease, and how far its holder has read the ledger's events */
+    _Atomic uint64_t keeper_token;
+    _Atomic bool hurry;
+    _Atomic bool refresh;
+    int64_t refreshed_ms;
+    int64_t refresh_least_ms; /* the sales are not read again for this long after refreshed_ms */
+    _Atomic int64_t sales_as_of_ms; /* the catalog shows the sales as of this time, or later */
+    uint64_t kept_token;            /* deadlines were loaded under this token; 0: not the keeper */
+    uint64_t followed_event;
+    bool kept_last; /* the previous batch was the keeper's */
+    _Atomic uint64_t booked_lsn;
+    _Atomic uint64_t pending_deadlines;
+    _Atomic bool stopping;
+};
+
+/* Passes an event on to the deadline scheduler and the catalog. */
+void ledger_writer_keep_event(struct ledger_writer *writer, const struct ledger_event *event);
+/* Synchronous read: at start, after an error, and to follow the ledger. */
+int ledger_writer_read_now(struct ledger_writer *writer, struct ledger_query *query);
+int ledger_writer_reload_sale(struct ledger_writer *writer, uint64_t sale);
+int ledger_writer_load_sales(struct ledger_writer *writer, size_t *ret_count);
+/* Answers the posted ops of the batch (ledger_writer_answer.c). */
+void ledger_writer_answer_posted(struct ledger_writer *writer, int error, uint64_t lsn);
+/* Shared: answers the ops of the batch, or the held ops. An op whose result somebody will look up
+ * at the gate is held while its segment is behind, for a bounded time. */
+void ledger_writer_answer_followed(struct ledger_writer *writer);
+void ledger_writer_answer_held(struct ledger_writer *writer, int64_t now_ms);
+/* Shared: loads the sales if that was requested, or if the last reading is long ago. */
+int ledger_writer_refresh_sales(struct ledger_writer *writer, int64_t now_ms);
+int ledger_writer_reload_deadlines(struct ledger_writer *writer);
+/* Shared: takes over the keeper's lease, or gives it up. Its holder reads the events that all
+ * ledger writers have committed since the last call. */
+int ledger_writer_follow_lease(struct ledger_writer *writer);
+
+#endif

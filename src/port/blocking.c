@@ -1,0 +1,54 @@
+/* See blocking.h. */
+#include "port/blocking.h"
+
+#include "base/check.h"
+
+/* Between two checks of a pending call. Small compared with a round trip that waits for a disk. */
+#define POLL_MS 1
+
+int blocking_read(const struct blocking *blocking, struct ledger *ledger,
+                  struct ledger_query *query)
+{
+    if (ledger_read(ledger, query) == LEDGER_PENDING) {
+        while (ledger->ops->collect_query(ledger) != query) {
+            blocking_sleep(blocking, POLL_MS);
+        }
+    }
+    return query->error;
+}
+
+int blocking_write(const struct blocking *blocking, struct ledger *ledger, struct ledger_op *op,
+                   const char *lease, uint64_t token)
+{
+    struct ledger_batch batch = {
+        .ops = &op, .count = 1, .now_ms = blocking_now(blocking), .lease = lease, .token = token};
+    if (ledger_write(ledger, &batch) == LEDGER_PENDING) {
+        while (ledger->ops->collect_batch(ledger) != &batch) {
+            blocking_sleep(blocking, POLL_MS);
+        }
+    }
+    return batch.error;
+}
+
+void blocking_gate_requests(const struct blocking *blocking, struct gate_port *gate,
+                            struct gate_request *requests, size_t count)
+{
+    size_t under_way = 0;
+    for (size_t i = 0; i < count; i++) {
+        CHECK(requests[i].loop == requests[0].loop);
+        under_way += gate_submit(gate, &requests[i]) == GATE_PENDING;
+    }
+    if (under_way > 0) {
+        (void)gate_flush(gate, requests[0].loop);
+    }
+    while (under_way > 0) {
+        struct gate_request *answered = gate_collect(gate, requests[0].loop);
+        if (answered == NULL) {
+            blocking_sleep(blocking, POLL_MS);
+        }
+        for (; answered != NULL; answered = answered->next) {
+            CHECK(under_way > 0);
+            under_way--;
+        }
+    }
+}

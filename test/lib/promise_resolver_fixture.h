@@ -1,0 +1,190 @@
+/*
+ * The promise resolver of one front over three simulated segments: what test_promise_resolver.c and test_promise_resolver_line.c begin
+ * with.
+ */
+#ifndef PROMISE_RESOLVER_FIXTURE_H
+#define PROMISE_RESOLVER_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "base/prng.h"
+#include "distributed/promise_resolver.h"
+#include "wide_world.h"
+
+#define SEGMENTS 3
+#define LINE_MS 60000
+
+static struct wide_world world;
+static struct wide_process *process;
+static struct sim_segments *sim;
+static struct promise_resolver *promise_resolver;
+static struct stock_cache *stock_cache;
+static struct refill_requests refill_requests;
+static struct runtime_limits runtime_limits;
+static bool balances_here;
+static uint32_t refills;
+
+static inline bool refill(void *context, const struct refill *refill)
+{
+    (void)context;
+    (void)refill;
+    refills += balances_here;
+    return balances_here;
+}
+
+static inline void start(void)
+{
+    struct promise_resolver_parts parts = {.segments = &process->stage.port,
+                                           .ledger = &process->reader.ledger,
+                                           .gate = process->gate,
+                                           .booking_channel = &process->booking_channel,
+                                           .segment_table = &process->segment_table,
+                                           .catalog = process->catalog,
+                                           .spool = process->spool,
+                                           .stock_cache = stock_cache,
+                                           .refill_requests = &refill_requests,
+                                           .time = &process->time,
+                                           .metrics = metrics_slot(&process->metrics, 1),
+                                           .runtime_limits = &runtime_limits,
+                                           .refill = refill};
+    assert_int_equal(promise_resolver_new(&parts, &promise_resolver), 0);
+}
+
+/* A new process on the same disk: it knows nothing yet. */
+static inline void forget_segment_table(void)
+{
+    for (uint32_t s = 0; s < SEGMENTS; s++) {
+        atomic_store(&process->segment_table.epochs[s], 0);
+        gate_place(process->gate, s, 0);
+    }
+}
+
+static inline void restart(void)
+{
+    bool wrote;
+    struct prng prng = prng_of(1);
+    assert_int_equal(journal_flush(process->journal, &wrote), 0);
+    promise_resolver_free(promise_resolver);
+    wide_down(&world, 0);
+    ram_disk_crash(&process->ram, RAM_DROP, &prng);
+    wide_up(&world, 0);
+    forget_segment_table();
+    start();
+}
+
+static inline int set_up(void **state)
+{
+    (void)state;
+    wide_world_init(&world, SEGMENTS);
+    wide_up(&world, 0);
+    process = &world.processes[0];
+    sim = world.segments.sim;
+    wide_open_sale(process);
+    forget_segment_table();
+    stock_cache = stock_cache_new();
+    refill_requests_init(&refill_requests);
+    atomic_store(&runtime_limits.line_ms, LINE_MS);
+    atomic_store(&runtime_limits.stale_ms, 0);
+    balances_here = false;
+    refills = 0;
+    start();
+    return 0;
+}
+
+static inline int tear_down(void **state)
+{
+    (void)state;
+    promise_resolver_free(promise_resolver);
+    stock_cache_free(stock_cache);
+    refill_requests_done(&refill_requests);
+    wide_world_done(&world);
+    return 0;
+}
+
+static inline void turn(void)
+{
+    wide_let(process);
+    promise_resolver_iterate(promise_resolver);
+    wide_halt(process);
+}
+
+static inline void pass_and_turn(int64_t ms)
+{
+    wide_pass_ms(&world, ms);
+    turn();
+}
+
+static inline uint64_t epoch_of(uint32_t segment)
+{
+    return segment_table_epoch(&process->segment_table, segment);
+}
+
+/* What a front's ask at the segment meets. */
+static inline enum refusal request(uint32_t segment)
+{
+    struct gate_request look = {.kind = GATE_REQUEST_ITEM, .item = WIDE_FREE, .segment = segment};
+    assert_int_equal(gate_submit(process->gate, &look), GATE_ANSWERED);
+    return look.refusal;
+}
+
+static inline struct spool_numbers numbers(void)
+{
+    struct spool_numbers n;
+    spool_count(process->spool, &n);
+    return n;
+}
+
+static inline void accept(const struct gate_command *command, uint64_t epoch)
+{
+    uint64_t lsn = 0;
+    assert_int_equal(spool_accept(process->spool, command, epoch, &lsn), 0);
+}
+
+/* A promise that was made here: decided by the segment, in its outbox, and in the spool. */
+static inline struct decision promise(uint32_t segment, uint64_t user)
+{
+    struct decision decision = wide_decide(&world, segment, user);
+    accept(&decision.command, decision.epoch);
+    return decision;
+}
+
+/* A buyer who stands in line. */
+static inline struct gate_command stand_in_line(uint32_t segment, uint64_t user)
+{
+    struct gate_command command = {.kind = GATE_RESERVE,
+                                   .now_ms = inside_time_ms(&process->time),
+                                   .id = segments_world_id(&world.segments, WIDE_FREE, segment),
+                                   .user = user,
+                                   .item = WIDE_FREE,
+                                   .qty = 1};
+    accept(&command, 0);
+    return command;
+}
+
+static inline bool is_promised(struct order_id id, uint64_t *ret_epoch)
+{
+    struct spool_entry entry;
+    bool found = spool_find(process->spool, id, &entry);
+    *ret_epoch = found ? entry.epoch : 0;
+    return found;
+}
+
+static inline void book(struct decision *decision)
+{
+    wide_let(process);
+    booking_channel_run(&process->booking_channel, decision, 1);
+    wide_halt(process);
+    assert_int_equal(decision->booking, BOOKING_SETTLED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+#endif

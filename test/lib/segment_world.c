@@ -1,0 +1,755 @@
+/* See segment_world.h. */
+#include "segment_world.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "ledger/event_effects.h"
+
+#define BATCH 32
+
+static void *must(void *memory)
+{
+    CHECK(memory != NULL);
+    return memory;
+}
+
+static int64_t now_ms(const struct segment_world *world)
+{
+    return clock_wall_ms((struct clock_port *)&world->clock.port);
+}
+
+/* ---- seeds ---- */
+
+static uint64_t running_seed;
+
+static void tell_seed(int signal)
+{
+    char text[64];
+    int len = snprintf(text, sizeof(text), "SLUICE_SEED=%llu\n", (unsigned long long)running_seed);
+    (void)signal;
+    if (running_seed != 0 && len > 0) {
+        (void)!write(STDERR_FILENO, text, (size_t)len);
+    }
+}
+
+void seg_seed(uint64_t seed)
+{
+    (void)signal(SIGABRT, tell_seed);
+    running_seed = seed;
+}
+
+int seg_tell_seed(void **state)
+{
+    (void)state;
+    tell_seed(0);
+    running_seed = 0;
+    return 0;
+}
+
+void seg_seeds(uint64_t *first, uint64_t *last)
+{
+    const char *given = getenv("SLUICE_SEED");
+    if (given != NULL) {
+        *first = *last = strtoull(given, NULL, 10);
+    }
+}
+
+/* ---- life ---- */
+
+static int64_t database_ms(void *context)
+{
+    return now_ms(context);
+}
+
+enum refusal seg_run(struct segment_world *world, struct ledger_op *op)
+{
+    struct ledger_batch batch = {.ops = &op, .count = 1, .now_ms = now_ms(world)};
+    CHECK(ledger_write(&world->ledger.ledger, &batch) == LEDGER_DONE && batch.error == 0);
+    sale_row_free(op->sale);
+    op->sale = NULL;
+    return op->refusal;
+}
+
+struct item_row *seg_item(const struct segment_world *world, uint64_t item)
+{
+    struct sale_row *sale;
+    return memory_item(&world->ledger, item, &sale);
+}
+
+static struct item_row item_row(uint64_t id, uint32_t limit)
+{
+    return (struct item_row){
+        .id = id, .limit_per_user = limit, .total = WORLD_UNITS, .price_cents = 100};
+}
+
+static void open_sale(struct segment_world *world)
+{
+    struct item_row items[] = {item_row(WORLD_ONCE, 1), item_row(WORLD_THREE, 3),
+                               item_row(WORLD_FREE, 0)};
+    struct sale_row sale = {.id = WORLD_SALE,
+                            .pay_within_s = WORLD_PAY_MS / 1000,
+                            .starts_at_ms = WORLD_NOW - 1000,
+                            .ends_at_ms = WORLD_NOW + 100000000,
+                            .currency = "EUR",
+                            .items_count = 3,
+                            .items = items};
+    struct ledger_op create = {.kind = LEDGER_SALE_CREATE, .sale_in = &sale};
+    struct ledger_op open = {.kind = LEDGER_SALE_MOVE, .sale_id = WORLD_SALE, .target = SALE_OPEN};
+    CHECK(seg_run(world, &create) == REFUSAL_NONE && seg_run(world, &open) == REFUSAL_NONE);
+}
+
+void seg_grow(struct segment_world *world, uint32_t segments)
+{
+    CHECK(segments >= world->segments);
+    world->segments = segments;
+    world->ledger.segments = segments;
+}
+
+static void init_world(struct segment_world *world, uint32_t segments, uint32_t most,
+                       const char *regions, uint64_t seed)
+{
+    const char *why = "";
+    *world = (struct segment_world){.segments = segments, .homes = segments, .prng = prng_of(seed)};
+    fake_clock_init(&world->clock, WORLD_NOW);
+    memory_ledger_init_shared(&world->ledger, segments);
+    world->ledger.clock = database_ms;
+    world->ledger.clock_context = world;
+    CHECK(regions_parse(regions, segments, &world->ledger.regions, &why) == 0);
+    open_sale(world);
+    world->sim = sim_segments_new((struct sim_segments_options){
+        .segments = most, .clock = &world->clock.port, .claim_ms = 1000, .forget_max = 40});
+    world->worker = sim_segments_front(world->sim, 1);
+    world->behind = sim_segments_worker(world->sim, 1);
+}
+
+void seg_init(struct segment_world *ret_world, uint32_t segments, uint64_t seed)
+{
+    init_world(ret_world, segments, segments, "", seed);
+}
+
+void seg_init_small(struct segment_world *ret_world, uint32_t segments, uint32_t most,
+                    uint64_t seed)
+{
+    init_world(ret_world, segments, most, "", seed);
+}
+
+void seg_init_regions(struct segment_world *ret_world, uint32_t segments, const char *regions,
+                      uint64_t seed)
+{
+    init_world(ret_world, segments, segments, regions, seed);
+}
+
+uint32_t seg_home(const struct segment_world *world, uint64_t user)
+{
+    return regions_home(&world->ledger.sales[0]->regions, user, world->homes);
+}
+
+void seg_done(struct segment_world *world)
+{
+    sim_segments_worker_free(world->behind);
+    sim_segments_front_free(world->worker);
+    sim_segments_free(world->sim);
+    memory_ledger_done(&world->ledger);
+    free(world->journal);
+    free(world->messages);
+}
+
+/* ---- buying ---- */
+
+static struct order_id new_id(struct segment_world *world, uint32_t segment, uint64_t user,
+                              uint64_t item)
+{
+    if (item == WORLD_ONCE) {
+        struct gate_request request = {
+            .kind = GATE_REQUEST_TICKET, .segment = segment, .user = user, .item = item};
+        CHECK(gate_submit(world->worker, &request) == GATE_ANSWERED);
+        return order_id_once(item, user, request.attempt);
+    }
+    return order_id_fresh(item, now_ms(world), ++world->sequence << 6 | segment);
+}
+
+static void told_add(struct answer **list, size_t *count, const struct answer *decision)
+{
+    *list = must(realloc(*list, (*count + 1) * sizeof(**list)));
+    (*list)[(*count)++] = *decision;
+}
+
+static bool buy(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty, bool told)
+{
+    uint32_t segment = seg_home(world, user);
+    struct gate_request request = {.kind = GATE_REQUEST_BUY,
+                                   .segment = segment,
+                                   .id = new_id(world, segment, user, item),
+                                   .user = user,
+                                   .item = item,
+                                   .qty = qty,
+                                   .now_ms = now_ms(world),
+                                   .ticket_expires_ms = now_ms(world) + 60000};
+    CHECK(gate_submit(world->worker, &request) == GATE_ANSWERED);
+    if (request.refusal != REFUSAL_NONE || request.existed || !told) {
+        return request.refusal == REFUSAL_NONE;
+    }
+    struct answer decision = {.segment = segment,
+                              .epoch = world->epochs[segment],
+                              .told = true,
+                              .command = {.kind = GATE_RESERVE,
+                                          .now_ms = request.order.created_at_ms,
+                                          .id = request.id,
+                                          .user = user,
+                                          .item = item,
+                                          .qty = qty}};
+    told_add(&world->journal, &world->journal_count, &decision);
+    return true;
+}
+
+bool seg_buy(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty)
+{
+    return buy(world, user, item, qty, true);
+}
+
+bool seg_buy_untold(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty)
+{
+    return buy(world, user, item, qty, false);
+}
+
+/* ---- behind the front ---- */
+
+void seg_relay(struct segment_world *world)
+{
+    struct outbox_entry entries[BATCH];
+    size_t count = 0;
+    if (segments_take(world->behind, UINT64_MAX, entries, BATCH, 0, &count) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        told_add(&world->messages, &world->messages_count,
+                 &(struct answer){.segment = entries[i].segment,
+                                  .epoch = entries[i].epoch,
+                                  .command = entries[i].command});
+    }
+    (void)segments_done(world->behind, entries, count);
+}
+
+/* Decides again what an older epoch decided. True: it is settled, or another message carries it. */
+static bool decide_again(struct segment_world *world, const struct answer *decision)
+{
+    struct segment_state state;
+    struct segment_call call = {.segment = decision->segment,
+                                .epoch = world->ledger.epochs[decision->segment],
+                                .command = decision->command};
+    segments_look(world->behind, decision->segment, &state);
+    segments_apply(world->behind, &call, 1);
+    if (call.outcome != SEGMENT_DONE ||
+        (call.refusal == REFUSAL_NO_SUCH_ITEM && (state.outcome != SEGMENT_DONE || !state.open))) {
+        return false;
+    }
+    if (call.verdict == VERDICT_REFUSED) {
+        struct ledger_op op = {.kind = LEDGER_FAIL,
+                               .command = decision->command,
+                               .segment = decision->segment,
+                               .reason = call.refusal};
+        (void)seg_run(world, &op);
+    }
+    return true;
+}
+
+static bool book_one(struct segment_world *world, const struct answer *decision)
+{
+    struct ledger_op op = {.kind = LEDGER_BOOK,
+                           .command = decision->command,
+                           .lsn = 1,
+                           .segment = decision->segment,
+                           .epoch = decision->epoch};
+    enum refusal refusal = seg_run(world, &op);
+    CHECK(refusal == REFUSAL_NONE || refusal == REFUSAL_STALE_EPOCH);
+    return refusal == REFUSAL_NONE || decide_again(world, decision);
+}
+
+void seg_book(struct segment_world *world)
+{
+    size_t kept = 0;
+    size_t count = world->messages_count;
+    for (size_t i = 0; i < count; i++) {
+        struct answer decision = world->messages[i];
+        if (!book_one(world, &decision)) {
+            world->messages[kept++] = decision;
+        }
+    }
+    world->messages_count = kept;
+}
+
+static void apply_to(struct segment_world *world, uint32_t segment)
+{
+    struct segment_state state;
+    struct ledger_event events[BATCH];
+    struct segment_call calls[BATCH];
+    segments_look(world->behind, segment, &state);
+    if (state.outcome != SEGMENT_DONE || !state.open) {
+        return;
+    }
+    struct ledger_query query = {.kind = QUERY_EVENTS,
+                                 .segment = (int32_t)segment,
+                                 .after = state.event,
+                                 .events = events,
+                                 .limit = BATCH};
+    CHECK(ledger_read(&world->ledger.ledger, &query) == LEDGER_DONE && query.error == 0);
+    uint64_t after = state.event;
+    for (uint32_t i = 0; i < query.count; i++) {
+        calls[i] = (struct segment_call){.segment = segment, .epoch = state.epoch, .after = after};
+        event_effects_command(&events[i], now_ms(world), &calls[i].command);
+        after = events[i].number;
+    }
+    segments_apply(world->behind, calls, query.count);
+    for (uint32_t i = 0; i < query.count; i++) {
+        struct segment_call *call = &calls[i];
+        bool stuck = call->outcome == SEGMENT_DONE && call->verdict != VERDICT_DONE &&
+                     call->verdict != VERDICT_MORE;
+        if (stuck) { /* nothing to do for it: only the cursor moves on */
+            call->command.kind = GATE_SKIP;
+            segments_apply(world->behind, call, 1);
+            return;
+        }
+    }
+}
+
+void seg_apply(struct segment_world *world)
+{
+    for (uint32_t i = 0; i < world->segments; i++) {
+        apply_to(world, i);
+    }
+}
+
+/* ---- the front's ear ---- */
+
+static void replay(struct segment_world *world, uint32_t segment)
+{
+    bool whole = true;
+    for (size_t i = 0; i < world->journal_count; i++) {
+        const struct answer *decision = &world->journal[i];
+        if (decision->segment == segment &&
+            memory_ledger_order(&world->ledger, decision->command.id) == NULL) {
+            whole = decide_again(world, decision) && whole;
+        }
+    }
+    world->owes[segment] = !whole;
+}
+
+/* The front goes on with a segment of this epoch; 0: not for now. */
+static void place(struct segment_world *world, uint32_t segment, uint64_t epoch)
+{
+    gate_place(world->worker, segment, epoch);
+    world->owes[segment] |= epoch != 0 && epoch != world->epochs[segment];
+    world->epochs[segment] = epoch;
+}
+
+/* What a look says; for when news was lost. */
+static void look_again(struct segment_world *world)
+{
+    for (uint32_t i = 0; i < world->segments; i++) {
+        struct segment_state state;
+        segments_look(world->behind, i, &state);
+        place(world, i, state.outcome == SEGMENT_DONE && state.open ? state.epoch : 0);
+    }
+}
+
+void seg_hear(struct segment_world *world)
+{
+    struct segment_news news[BATCH];
+    size_t count = 0;
+    while (segments_news(world->behind, news, BATCH, 0, &count) == 0) {
+        for (size_t i = 0; i < count; i++) {
+            if (news[i].kind == NEWS_LOST) {
+                look_again(world);
+            } else if (news[i].kind == NEWS_EPOCH) {
+                place(world, news[i].segment, news[i].epoch);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < world->segments; i++) {
+        if (world->owes[i]) {
+            replay(world, i);
+        }
+    }
+}
+
+void seg_turn(struct segment_world *world)
+{
+    seg_hear(world);
+    seg_relay(world);
+    seg_book(world);
+    seg_apply(world);
+}
+
+static uint64_t progress(const struct segment_world *world)
+{
+    uint64_t sum = world->ledger.events_count + world->messages_count * 1000003;
+    for (uint32_t i = 0; i < world->segments; i++) {
+        sum += sim_segments_writes(world->sim, i);
+    }
+    return sum;
+}
+
+void seg_settle(struct segment_world *world)
+{
+    uint64_t before;
+    look_again(world);
+    do {
+        before = progress(world);
+        seg_turn(world);
+    } while (progress(world) != before);
+}
+
+/* ---- what others do ---- */
+
+static void stir_order(struct segment_world *world)
+{
+    if (world->ledger.orders_count == 0) {
+        return;
+    }
+    const struct order_row *row =
+        &world->ledger.orders[prng_below(&world->prng, world->ledger.orders_count)];
+    struct ledger_op op = {.kind = prng_below(&world->prng, 2) == 0 ? LEDGER_PAY : LEDGER_CANCEL,
+                           .id = row->id,
+                           .amount_cents = row->amount_cents};
+    order_id_text(row->id, op.key);
+    (void)seg_run(world, &op);
+}
+
+void seg_stir(struct segment_world *world)
+{
+    static const uint64_t items[] = {WORLD_ONCE, WORLD_THREE, WORLD_FREE};
+    struct ledger_op op = {0};
+    switch (prng_below(&world->prng, 12)) {
+    case 0:
+        op.kind = LEDGER_RESTOCK;
+        op.item = items[prng_below(&world->prng, 3)];
+        op.amount = 1 + prng_below(&world->prng, 5);
+        (void)snprintf(op.key, sizeof(op.key), "r%u", ++world->sequence);
+        (void)seg_run(world, &op);
+        break;
+    case 1:
+        op.kind = LEDGER_SALE_MOVE;
+        op.sale_id = WORLD_SALE;
+        op.target = prng_below(&world->prng, 2) == 0 ? SALE_PAUSED : SALE_OPEN;
+        (void)seg_run(world, &op);
+        break;
+    case 2: /* a decision nobody will book: too old, or a poison message */
+        if (world->messages_count > 0) {
+            op.kind = LEDGER_FAIL;
+            op.command = world->messages[0].command;
+            op.segment = world->messages[0].segment;
+            op.reason = REFUSAL_DEGRADED;
+            (void)seg_run(world, &op);
+        }
+        break;
+    default:
+        stir_order(world);
+        break;
+    }
+}
+
+/* ---- what must be true ---- */
+
+/* Every counter of the ledger against the orders it stands for: promise 2, and shares. */
+static void audit_item(const struct memory_ledger *ledger, const struct item_row *item)
+{
+    uint64_t shares = 0;
+    uint64_t locked = 0;
+    uint64_t sold = 0;
+    for (uint32_t s = 0; s < ledger->segments; s++) {
+        static const struct memory_share none = {.amount = 0};
+        const struct memory_share *share = memory_share(ledger, item->id, s);
+        uint64_t share_locked = 0;
+        uint64_t share_sold = 0;
+        share = share != NULL ? share : &none; /* just added */
+        for (size_t i = 0; i < ledger->orders_count; i++) {
+            const struct order_row *order = &ledger->orders[i];
+            if (order->item == item->id && order->segment == s) {
+                share_locked += order->state == ORDER_LOCKED ? order->qty : 0;
+                share_sold += order->state == ORDER_PAID ? order->qty : 0;
+            }
+        }
+        CHECK(share->locked == share_locked && share->sold == share_sold);
+        CHECK(share->locked + share->sold <= share->amount);
+        shares += share->amount;
+        locked += share_locked;
+        sold += share_sold;
+    }
+    CHECK(shares == item->total && item->locked == locked && item->sold == sold);
+    CHECK(item->available + locked + sold == item->total);
+}
+
+/* Promise 5: what a buyer holds, over all segments. */
+static void audit_buyer(const struct memory_ledger *ledger, const struct order_row *of,
+                        uint32_t limit)
+{
+    uint64_t held = 0;
+    for (size_t i = 0; i < ledger->orders_count; i++) {
+        const struct order_row *order = &ledger->orders[i];
+        if (order->item == of->item && order->user == of->user && order_state_alive(order->state)) {
+            held += order->qty;
+        }
+    }
+    CHECK(limit == 0 || held <= limit);
+}
+
+void seg_audit(const struct segment_world *world)
+{
+    for (uint32_t i = 0; i < world->ledger.sales[0]->items_count; i++) {
+        audit_item(&world->ledger, &world->ledger.sales[0]->items[i]);
+    }
+    for (size_t i = 0; i < world->ledger.orders_count; i++) {
+        const struct order_row *order = &world->ledger.orders[i];
+        audit_buyer(&world->ledger, order, seg_item(world, order->item)->limit_per_user);
+    }
+    for (uint32_t i = 0; i < world->segments; i++) {
+        const struct gate *gate = sim_segments_gate(world->sim, i);
+        CHECK(gate == NULL || !sim_segments_open(world->sim, i) || gate_consistent(gate));
+    }
+}
+
+static void agree_on_orders(const struct segment_world *world)
+{
+    uint64_t at_gates = 0;
+    for (size_t i = 0; i < world->ledger.orders_count; i++) {
+        const struct order_row *row = &world->ledger.orders[i];
+        const struct gate *gate = sim_segments_gate(world->sim, row->segment);
+        uint32_t slot = gate_find_order(gate, row->id);
+        CHECK(slot != GATE_NONE && gate->orders[slot].state == row->state);
+        CHECK(gate->orders[slot].user == row->user && gate->orders[slot].qty == row->qty);
+    }
+    for (uint32_t i = 0; i < world->segments; i++) {
+        at_gates += sim_segments_gate(world->sim, i)->order_pool.used;
+    }
+    CHECK(at_gates == world->ledger.orders_count);
+}
+
+/* Attempts and bars, too: the next order id of a buyer follows from them. */
+static void agree_on_buyers(const struct segment_world *world, uint32_t segment)
+{
+    struct buyer_row rows[BATCH * 32];
+    const struct gate *gate = sim_segments_gate(world->sim, segment);
+    struct ledger_query query = {.kind = QUERY_SEGMENT_BUYERS,
+                                 .segment = (int32_t)segment,
+                                 .buyers = rows,
+                                 .limit = BATCH * 32};
+    CHECK(ledger_read((struct ledger *)&world->ledger.ledger, &query) == LEDGER_DONE);
+    CHECK(query.error == 0 && query.count < query.limit);
+    for (uint32_t i = 0; i < query.count; i++) {
+        const struct gate_buyer *buyer =
+            gate_find_buyer(gate, gate_find_item(gate, rows[i].item), rows[i].user);
+        CHECK(buyer != NULL && buyer->held == rows[i].held &&
+              buyer->failed_attempts == rows[i].failed_attempts &&
+              (buyer->barred != 0) == rows[i].barred);
+    }
+    CHECK(gate->buyer_pool.used == query.count);
+}
+
+void seg_agree(const struct segment_world *world)
+{
+    static const uint64_t items[] = {WORLD_ONCE, WORLD_THREE, WORLD_FREE};
+    seg_audit(world);
+    for (uint32_t i = 0; i < world->segments; i++) {
+        CHECK(sim_segments_open(world->sim, i));
+        CHECK(sim_segments_epoch(world->sim, i) == world->ledger.epochs[i]);
+        CHECK(sim_segments_outbox(world->sim, i) == 0);
+        for (size_t k = 0; k < sizeof(items) / sizeof(items[0]); k++) {
+            const struct gate *gate = sim_segments_gate(world->sim, i);
+            const struct gate_item *item = &gate->items[gate_find_item(gate, items[k])];
+            const struct memory_share *share = memory_share(&world->ledger, items[k], i);
+            CHECK(item->total == share->amount); /* promise 1, with nothing in transit */
+            CHECK(item->locked == share->locked && item->sold == share->sold);
+        }
+    }
+    CHECK(world->messages_count == 0);
+    agree_on_orders(world);
+    for (uint32_t i = 0; i < world->segments; i++) {
+        agree_on_buyers(world, i);
+    }
+    for (size_t i = 0; i < world->journal_count; i++) {
+        CHECK(memory_ledger_order(&world->ledger, world->journal[i].command.id) != NULL);
+    }
+}
+
+/* ---- a process ---- */
+
+/* Counts a call. False: it is dead. */
+static bool lives(struct process *process)
+{
+    process->calls++;
+    if (process->dies_at != 0 && process->calls >= process->dies_at) {
+        return false;
+    }
+    if (process->meanwhile != NULL && process->calls > process->skips && !process->busy) {
+        process->busy = true;
+        process->meanwhile(process);
+        process->busy = false;
+    }
+    return true;
+}
+
+static void process_apply(struct segments *port, struct segment_call *calls, size_t count)
+{
+    const struct process_segments *segments = (const struct process_segments *)port;
+    if (lives(segments->process)) {
+        segments_apply(segments->to, calls, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        calls[i].outcome = SEGMENT_NOT_ASKED;
+    }
+}
+
+static void process_look(struct segments *port, uint32_t segment, struct segment_state *ret_state)
+{
+    const struct process_segments *segments = (const struct process_segments *)port;
+    *ret_state = (struct segment_state){.outcome = SEGMENT_NOT_ASKED};
+    if (lives(segments->process)) {
+        segments_look(segments->to, segment, ret_state);
+    }
+}
+
+/* Every step is a place to die at. */
+static enum segment_outcome process_rebuild(struct segments *port, uint32_t segment, uint64_t epoch,
+                                            uint64_t fence, const struct segment_step *steps,
+                                            size_t count)
+{
+    const struct process_segments *segments = (const struct process_segments *)port;
+    for (size_t i = 0; i < count; i++) {
+        if (!lives(segments->process)) {
+            return SEGMENT_NOT_KNOWN;
+        }
+        enum segment_outcome outcome =
+            segments_rebuild(segments->to, segment, epoch, fence, &steps[i], 1);
+        if (outcome != SEGMENT_DONE) {
+            return outcome;
+        }
+    }
+    return SEGMENT_DONE;
+}
+
+static void process_tell(struct segments *port, const struct segment_news *news)
+{
+    const struct process_segments *segments = (const struct process_segments *)port;
+    if (lives(segments->process)) {
+        segments_tell(segments->to, news);
+    }
+}
+
+static const struct segments_ops process_segments_ops = {
+    .apply = process_apply, .look = process_look, .rebuild = process_rebuild, .tell = process_tell};
+
+static enum gate_submitted process_submit(struct gate_port *port, struct gate_request *request)
+{
+    const struct process_gate *gate = (const struct process_gate *)port;
+    if (lives(gate->process)) {
+        return gate_submit(gate->to, request);
+    }
+    request->refusal = REFUSAL_DEGRADED;
+    return GATE_ANSWERED;
+}
+
+static void process_place(struct gate_port *port, uint32_t segment, uint64_t epoch)
+{
+    gate_place(((const struct process_gate *)port)->to, segment, epoch);
+}
+
+static const struct gate_ops process_gate_ops = {.submit = process_submit, .place = process_place};
+
+static enum ledger_submitted process_write(struct ledger *port, struct ledger_batch *batch)
+{
+    struct process_ledger *ledger = (struct process_ledger *)port;
+    struct process *process = ledger->process;
+    batch->error = ERR_IO;
+    if (!lives(process)) {
+        return LEDGER_DONE;
+    }
+    CHECK(ledger_write(&ledger->to.ledger, batch) == LEDGER_DONE);
+    process->unleased += batch->lease == NULL;
+    process->fenced += batch->error == ERR_BUSY;
+    if (batch->error == 0) {
+        batch->error = process->lose_next;
+    }
+    process->lose_next = 0;
+    return LEDGER_DONE;
+}
+
+static enum ledger_submitted process_read(struct ledger *port, struct ledger_query *query)
+{
+    struct process_ledger *ledger = (struct process_ledger *)port;
+    struct process *process = ledger->process;
+    query->count = 0;
+    query->error = lives(process) ? process->fail_reads : ERR_IO;
+    if (query->error == 0) {
+        CHECK(ledger_read(&ledger->to.ledger, query) == LEDGER_DONE);
+    }
+    if (query->error == 0 && process->spoil != NULL) {
+        process->spoil(process, query);
+    }
+    return LEDGER_DONE;
+}
+
+static const struct ledger_ops process_ledger_ops = {.write = process_write, .read = process_read};
+
+static int process_take(struct lease_port *port, const char *name, int64_t ttl_ms,
+                        uint64_t *ret_token)
+{
+    struct process_lease *lease = (struct process_lease *)port;
+    return lives(lease->process) ? lease_take(&lease->to.port, name, ttl_ms, ret_token) : ERR_IO;
+}
+
+static void process_drop(struct lease_port *port, const char *name)
+{
+    struct process_lease *lease = (struct process_lease *)port;
+    if (lives(lease->process)) {
+        lease_drop(&lease->to.port, name);
+    }
+}
+
+static const struct lease_ops process_lease_ops = {process_take, process_drop};
+
+static void process_sleep(void *context, int64_t ms)
+{
+    struct process *process = context;
+    fake_clock_pass_ms(&process->world->clock, ms);
+    if (!process->world->still) {
+        seg_turn(process->world);
+    }
+}
+
+static int64_t process_now(void *context)
+{
+    return now_ms(((struct process *)context)->world);
+}
+
+void process_init(struct process *ret_process, struct segment_world *world, uint32_t name)
+{
+    struct process *process = ret_process;
+    char holder[16];
+    *process = (struct process){.world = world};
+    process->segments = (struct process_segments){
+        {&process_segments_ops}, process, sim_segments_worker(world->sim, name)};
+    process->gate =
+        (struct process_gate){{&process_gate_ops}, process, sim_segments_front(world->sim, 1)};
+    process->ledger.port.ops = &process_ledger_ops;
+    process->ledger.process = process;
+    memory_port_init(&process->ledger.to, &world->ledger);
+    process->lease.port.ops = &process_lease_ops;
+    process->lease.process = process;
+    (void)snprintf(holder, sizeof(holder), "p%u", name);
+    memory_holder_init(&process->lease.to, &world->ledger, holder);
+    process->blocking = (struct blocking){process, process_sleep, process_now};
+}
+
+void process_done(struct process *process)
+{
+    memory_port_done(&process->ledger.to);
+    sim_segments_front_free(process->gate.to);
+    sim_segments_worker_free(process->segments.to);
+}

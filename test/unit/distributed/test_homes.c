@@ -1,0 +1,201 @@
+/*
+ * Homes by region: buyers are decided at their region's segments and nowhere else, limits hold, refills
+ * come from the region first, and in the end from anywhere: nothing is stranded.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "distributed/balance.h"
+#include "distributed/recover.h"
+#include "obs/log.h"
+#include "segment_world.h"
+
+#define SEGMENTS 3
+#define WEST_LAST 999 /* users up to here: segments 0 and 1; others: 2 */
+#define PAUSE_MS 1000
+
+struct shop {
+    struct segment_world world;
+    struct process process;
+    struct recover *recover;
+    struct balance *balance;
+    uint64_t user[2]; /* the last one of each region */
+};
+
+static void recover_all(struct shop *shop)
+{
+    struct recover_round round;
+    do {
+        CHECK(recover_round(shop->recover, &round) == 0);
+        fake_clock_pass_ms(&shop->world.clock, WORLD_LEASE_MS + 1);
+    } while (round.whole < SEGMENTS);
+    seg_settle(&shop->world);
+}
+
+static void shop_open(struct shop *shop, const char *regions)
+{
+    *shop = (struct shop){.user = {0, WEST_LAST}};
+    seg_init_regions(&shop->world, SEGMENTS, regions, 1);
+    process_init(&shop->process, &shop->world, 2);
+    struct process *process = &shop->process;
+    struct recover_ports recover_ports = {.segments = &process->segments.port,
+                                          .ledger = &process->ledger.port,
+                                          .lease = &process->lease.port,
+                                          .blocking = process->blocking};
+    struct recover_options recover_options = {
+        .segments = SEGMENTS,
+        .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
+        .lease_ms = WORLD_LEASE_MS,
+        .poll_ms = 100,
+        .drain_ms = 100,
+        .replay_ms = 100};
+    CHECK(recover_new(recover_ports, recover_options, &shop->recover) == 0);
+    struct balance_ports ports = {.segments = &process->segments.port,
+                                  .gate = &process->gate.port,
+                                  .ledger = &process->ledger.port,
+                                  .lease = &process->lease.port,
+                                  .blocking = process->blocking};
+    struct balance_options options = {.segments = SEGMENTS,
+                                      .moves_max = 8,
+                                      .lease_ms = WORLD_LEASE_MS,
+                                      .pause_ms = PAUSE_MS,
+                                      .refill_ms = 10000};
+    CHECK(balance_new(ports, options, &shop->balance) == 0);
+    recover_all(shop);
+    seg_agree(&shop->world);
+}
+
+static void shop_close(struct shop *shop)
+{
+    balance_free(shop->balance);
+    recover_free(shop->recover);
+    process_done(&shop->process);
+    seg_done(&shop->world);
+}
+
+static uint64_t available(const struct shop *shop, uint32_t segment)
+{
+    const struct gate *gate = sim_segments_gate(shop->world.sim, segment);
+    return gate->items[gate_find_item(gate, WORLD_FREE)].available;
+}
+
+/* Buys at one home until so many are left. */
+static void sell(struct shop *shop, uint32_t segment, uint64_t left)
+{
+    uint64_t *user = &shop->user[segment == 2];
+    while (available(shop, segment) > left) {
+        ++*user;
+        if (seg_home(&shop->world, *user) == segment) {
+            CHECK(seg_buy(&shop->world, *user, WORLD_FREE, 1));
+        }
+    }
+}
+
+static struct balance_round round_of(struct shop *shop)
+{
+    struct balance_round round;
+    fake_clock_pass_ms(&shop->world.clock, PAUSE_MS + 1);
+    assert_int_equal(0, balance_round(shop->balance, &round));
+    seg_settle(&shop->world);
+    return round;
+}
+
+static void test_stock_and_homes(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, "west 1-999 0,1 4; east 1000- 2 1");
+    assert_int_equal(12, available(&shop, 0));
+    assert_int_equal(12, available(&shop, 1));
+    assert_int_equal(6, available(&shop, 2));
+    for (uint64_t user = 900; user < 1100; user++) {
+        assert_int_equal(user > WEST_LAST, seg_home(&shop.world, user) == 2);
+    }
+    /* By weight it is fair so: nothing moves by itself. */
+    assert_int_equal(0, round_of(&shop).moved);
+    for (uint32_t s = 0; s < SEGMENTS; s++) {
+        sell(&shop, s, 2);
+    }
+    seg_settle(&shop.world);
+    for (size_t i = 0; i < shop.world.ledger.orders_count; i++) {
+        const struct order_row *order = &shop.world.ledger.orders[i];
+        assert_int_equal(order->user > WEST_LAST, order->segment == 2);
+    }
+    seg_agree(&shop.world);
+    shop_close(&shop);
+}
+
+static void test_refills_come_from_the_region_first(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, "west 1-999 0,1; east 1000- 2 3"); /* 6, 6 and 18 */
+    sell(&shop, 0, 0);
+    balance_ask(shop.balance, 0, WORLD_FREE, 2);
+    struct balance_round round = round_of(&shop);
+    assert_int_equal(2, round.units);
+    assert_int_equal(2, available(&shop, 0));
+    assert_int_equal(5,
+                     available(&shop, 1)); /* all it had above its fair share, which is 5 of 24 */
+    assert_int_equal(17, available(&shop, 2)); /* which had more above its own */
+    seg_agree(&shop.world);
+    shop_close(&shop);
+}
+
+static void test_nothing_is_stranded(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, "west 1-999 0,1 4; east 1000- 2 1");
+    /* Only the east buys. */
+    for (int i = 0; i < 100 && seg_item(&shop.world, WORLD_FREE)->available > 0; i++) {
+        sell(&shop, 2, 0);
+        balance_ask(shop.balance, 2, WORLD_FREE, 1);
+        (void)round_of(&shop);
+    }
+    assert_int_equal(0, seg_item(&shop.world, WORLD_FREE)->available);
+    for (size_t i = 0; i < shop.world.ledger.orders_count; i++) {
+        assert_int_equal(2, shop.world.ledger.orders[i].segment);
+    }
+    seg_agree(&shop.world);
+    shop_close(&shop);
+}
+
+/* What was configured later counts for sales that are warmed later. */
+static void test_a_sale_keeps_its_regions(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, "west 1-999 0,1; east 1000- 2");
+    uint32_t home = seg_home(&shop.world, 7);
+    CHECK(seg_buy(&shop.world, 7, WORLD_ONCE, 1));
+    shop.world.ledger.regions = (struct regions){.count = 0};
+    assert_int_equal(home, seg_home(&shop.world, 7));
+    sim_segments_empty(shop.world.sim, home);
+    recover_all(&shop);
+    (void)seg_buy(&shop.world, 7, WORLD_ONCE, 1); /* the same order, after any recovery */
+    seg_settle(&shop.world);
+    assert_int_equal(1, shop.world.ledger.orders_count);
+    seg_agree(&shop.world);
+    shop_close(&shop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stock_and_homes),
+        cmocka_unit_test(test_refills_come_from_the_region_first),
+        cmocka_unit_test(test_nothing_is_stranded),
+        cmocka_unit_test(test_a_sale_keeps_its_regions),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,714 @@
+/* Snapshots and trimming: what is written comes back, what is damaged is passed over, what is
+ * needed is kept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "base/err.h"
+#include "journal/journal_private.h"
+#include "journal_world.h"
+
+static struct world world;
+
+static int set_up(void **state)
+{
+    (void)state;
+    world_init(&world, 4);
+    assert_int_equal(world_open(&world), 0);
+    world_start_sale(&world);
+    assert_int_equal(world_flush(&world), 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_done(&world);
+    return 0;
+}
+
+static void reopen(void)
+{
+    world_close(&world);
+    assert_int_equal(world_open(&world), 0);
+}
+
+static int snapshot(uint64_t *ret_lsn)
+{
+    struct gate_box second;
+    gate_box_init_sizes(&second, world.sizes);
+    int error = journal_snapshot(world.journal, &second.gate, ret_lsn);
+    gate_box_done(&second);
+    return error;
+}
+
+/* Trades until a segment is closed that no snapshot covers, and takes the snapshot. */
+static uint64_t next_snapshot(void)
+{
+    while (!journal_snapshot_due(world.journal)) {
+        world_batch(&world, 20);
+    }
+    uint64_t lsn = 0;
+    assert_int_equal(snapshot(&lsn), 0);
+    assert_true(lsn > 0);
+    return lsn;
+}
+
+static uint32_t trim(uint64_t booked_lsn)
+{
+    uint32_t removed = 99;
+    assert_int_equal(journal_trim(world.journal, booked_lsn, &removed), 0);
+    return removed;
+}
+
+static const char *snapshot_name(uint64_t lsn)
+{
+    static char name[JOURNAL_NAME_BYTES];
+    journal_name(lsn, ".snapshot", name);
+    return name;
+}
+
+static bool exists(const char *name)
+{
+    size_t size;
+    return ram_disk_bytes(&world.ram, name, &size) != NULL;
+}
+
+static size_t segments(void)
+{
+    return world.journal->catalog.segment_count;
+}
+
+static void none_is_due_before_a_segment_is_closed(void **state)
+{
+    (void)state;
+    assert_false(journal_snapshot_due(world.journal));
+    uint64_t lsn = 99;
+    assert_int_equal(snapshot(&lsn), 0);
+    assert_int_equal(lsn, 0);
+    lsn = next_snapshot();
+    assert_int_equal(lsn, world.journal->catalog.segments[segments() - 1].first_lsn - 1);
+    assert_false(journal_snapshot_due(world.journal)); /* covered now */
+}
+
+static void a_start_goes_on_from_the_newest(void **state)
+{
+    (void)state;
+    uint64_t lsn = 0;
+    for (int i = 0; i < 4; i++) {
+        lsn = next_snapshot();
+        world_batch(&world, 5);
+    }
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_int_equal(world.found.replayed, world.count - lsn);
+    assert_int_equal(world.found.last_lsn, world.count);
+    assert_true(world_is_at(&world, world.count));
+    gate_audit(&world.box.gate);
+    world_batch(&world, 30);
+    next_snapshot(); /* loads the last one, adds what came */
+    reopen();
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void the_bytes_are_a_function_of_the_state(void **state)
+{
+    (void)state;
+    uint64_t lsn = next_snapshot();
+    size_t size;
+    const uint8_t *bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    uint8_t *first = malloc(size);
+    assert_non_null(first);
+    memcpy(first, bytes, size);
+    size_t first_size = size;
+    /* Once more, on the base of itself: forget it, so that it is due again. */
+    struct journal_snapshot_file file = {.lsn = lsn, .bytes = size};
+    struct gate_box box;
+    gate_box_init(&box);
+    struct journal_snapshot_info info;
+    uint64_t bad_at;
+    assert_int_equal(journal_snapshot_load(&world.ram.disk, &file, &box.gate, &info, &bad_at), 0);
+    assert_int_equal(info.lsn, lsn);
+    assert_int_equal(info.orders, box.gate.order_pool.used);
+    world.journal->catalog.snapshot_count = 0;
+    world.ram.fail_at = 0;
+    assert_int_equal(next_snapshot(), lsn);
+    bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    assert_int_equal(size, first_size);
+    assert_memory_equal(bytes, first, size);
+    gate_box_done(&box);
+    free(first);
+}
+
+static void large_states_take_several_chunks(void **state)
+{
+    (void)state;
+    world.options.segment_bytes = 32 * JOURNAL_SECTOR;
+    world.sizes.orders = world.sizes.buyers = 3000;
+    reopen();
+    for (int i = 0; i < 30; i++) {
+        world_batch(&world, 100);
+    }
+    world.options.segment_bytes = 4 * JOURNAL_SECTOR;
+    reopen();
+    while (!journal_snapshot_due(world.journal)) {
+        world_batch(&world, 50);
+    }
+    uint64_t lsn = next_snapshot();
+    size_t size;
+    (void)ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    assert_true(size > 65536);
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void a_sale_half_forgotten_comes_back_half_forgotten(void **state)
+{
+    (void)state;
+    world_batch(&world, 60);
+    struct gate_command close = {.kind = GATE_CLOSE, .sale = 7, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &close), 0);
+    /* All orders to a final state. */
+    for (uint32_t i = 0; i < world.box.gate.order_pool.used; i++) {
+        struct gate_order *order = &world.box.gate.orders[i];
+        while (!order_state_final((enum order_state)order->state)) {
+            /* Some paid: what they sold no longer adds up while the sale is being forgotten. */
+            struct gate_command move = {.kind = order->state == ORDER_QUEUED ? GATE_CONFIRM
+                                                : i % 2 == 0                 ? GATE_PAY
+                                                                             : GATE_CANCEL,
+                                        .id = order->id,
+                                        .item = world.box.gate.items[order->item_slot].id,
+                                        .time_ms = 5,
+                                        .event = ++world.event};
+            assert_int_equal(world_apply(&world, &move), 0);
+        }
+    }
+    assert_int_equal(world_flush(&world), 0);
+    struct gate_command forget = {.kind = GATE_FORGET, .sale = 7, .qty = 1, .event = ++world.event};
+    uint64_t before = world.count;
+    uint64_t lsn = 0;
+    while (lsn <= before) { /* until a snapshot lies between two pieces of it */
+        assert_int_equal(world_apply(&world, &forget), 0);
+        assert_int_equal(world_flush(&world), 0);
+        if (journal_snapshot_due(world.journal)) {
+            assert_int_equal(snapshot(&lsn), 0);
+        }
+    }
+    assert_int_equal(world.box.gate.sales_used, 1);
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_true(world_is_at(&world, world.count));
+    forget.qty = 10;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(world_apply(&world, &forget), 0);
+        assert_int_equal(world_flush(&world), 0);
+    }
+    assert_int_equal(world.box.gate.sales_used, 0);
+    reopen();
+    assert_int_equal(world.box.gate.sales_used, 0);
+    assert_int_equal(world.box.gate.order_pool.used, 0);
+}
+
+static void trimming_keeps_the_one_before_and_what_is_not_booked(void **state)
+{
+    (void)state;
+    assert_int_equal(trim(UINT64_MAX), 0); /* no snapshot */
+    uint64_t one = next_snapshot();
+    assert_int_equal(trim(UINT64_MAX), 0); /* one could turn out to be bad: all segments stay */
+    assert_int_equal(world.journal->catalog.segments[0].first_lsn, 1);
+    uint64_t two = next_snapshot();
+    assert_true(two > one);
+    size_t before = segments();
+    assert_int_equal(trim(0), 0); /* nothing booked */
+    assert_int_equal(trim(one - 1), 0);
+    assert_int_equal(segments(), before);
+    assert_true(trim(one) > 0);
+    assert_int_equal(world.journal->catalog.segments[0].first_lsn, one + 1);
+    uint64_t three = next_snapshot();
+    assert_true(exists(snapshot_name(one)));
+    assert_true(trim(UINT64_MAX) > 0);
+    assert_false(exists(snapshot_name(one)));
+    assert_true(exists(snapshot_name(two)));
+    assert_int_equal(world.journal->catalog.segments[0].first_lsn, two + 1);
+    world_close(&world);
+    ram_disk_crash(&world.ram, RAM_DROP, &world.prng); /* all of it was durable */
+    assert_int_equal(world_open(&world), 0);
+    assert_int_equal(world.found.snapshot_lsn, three);
+    assert_true(world_is_at(&world, world.count));
+}
+
+/* Somebody has moved the closed segments away; the newest snapshot needs none of them. */
+static void the_last_segment_is_never_trimmed(void **state)
+{
+    (void)state;
+    next_snapshot();
+    uint64_t two = next_snapshot();
+    for (size_t i = 0; i + 1 < segments(); i++) {
+        char name[JOURNAL_NAME_BYTES];
+        journal_name(world.journal->catalog.segments[i].first_batch, ".journal", name);
+        ram_disk_remove(&world.ram, name);
+    }
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, two);
+    assert_int_equal(segments(), 1);
+    assert_int_equal(trim(UINT64_MAX), 0);
+    assert_int_equal(segments(), 1);
+    reopen();
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void many_segments_and_snapshots(void **state)
+{
+    (void)state;
+    world.sizes.orders = world.sizes.buyers = 4000;
+    reopen();
+    uint64_t lsn = 0;
+    for (int i = 0; i < 40; i++) {
+        lsn = next_snapshot();
+    }
+    assert_int_equal(world.journal->catalog.snapshot_count, 40);
+    assert_true(segments() > 40);
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_true(world.found.segments > 40);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void booking_that_lags_holds_segments_only(void **state)
+{
+    (void)state;
+    uint64_t lsn[4];
+    for (int i = 0; i < 4; i++) {
+        lsn[i] = next_snapshot();
+    }
+    assert_int_equal(trim(2), 0);
+    assert_int_equal(world.journal->catalog.segments[0].first_lsn, 1);
+    assert_false(exists(snapshot_name(lsn[0])));
+    assert_false(exists(snapshot_name(lsn[1])));
+    assert_true(exists(snapshot_name(lsn[2])));
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn[3]);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void a_forgotten_sale_leaves_no_trace_beside_one_that_stays(void **state)
+{
+    (void)state;
+    struct gate_command load = {
+        .kind = GATE_LOAD_SALE, .sale = 8, .ends_at_ms = 5000, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &load), 0);
+    load = (struct gate_command){
+        .kind = GATE_LOAD_ITEM, .sale = 8, .item = 20, .amount = 5, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &load), 0);
+    struct gate_command close = {.kind = GATE_CLOSE, .sale = 7, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &close), 0);
+    struct gate_command forget = {
+        .kind = GATE_FORGET, .sale = 7, .qty = 100, .event = ++world.event};
+    assert_int_equal(world_apply(&world, &forget), 0);
+    assert_int_equal(world.box.gate.sales_used, 1);
+    while (!journal_snapshot_due(world.journal)) {
+        struct gate_command more = {
+            .kind = GATE_RESTOCK, .item = 20, .amount = 1, .event = ++world.event};
+        assert_int_equal(world_apply(&world, &more), 0);
+        assert_int_equal(world_flush(&world), 0);
+    }
+    uint64_t lsn = 0;
+    assert_int_equal(snapshot(&lsn), 0);
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_int_equal(world.box.gate.item_pool.used, 1);
+    assert_int_equal(gate_find_sale(&world.box.gate, 7), GATE_NONE);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void what_an_earlier_attempt_left_is_written_anew(void **state)
+{
+    (void)state;
+    ram_disk_put(&world.ram, JOURNAL_SNAPSHOT_TMP_NAME, "half", 4);
+    uint64_t lsn = next_snapshot();
+    assert_false(exists(JOURNAL_SNAPSHOT_TMP_NAME));
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_int_equal(world.found.bad_snapshots, 0);
+}
+
+static int notes;
+
+static void on_batch(void *context, const char *file, uint64_t offset, uint64_t number,
+                     uint64_t first_lsn, uint32_t records, uint32_t bytes)
+{
+    (void)context, (void)file, (void)offset, (void)number, (void)first_lsn, (void)records;
+    (void)bytes;
+}
+
+static void on_record(void *context, uint64_t lsn, const struct gate_command *command)
+{
+    *(uint64_t *)context = lsn;
+    assert_true(command->kind == world.commands[lsn - 1].kind);
+}
+
+static void on_note(void *context, const char *file, uint64_t offset, const char *what)
+{
+    (void)context;
+    assert_string_equal(file, snapshot_name(world.found.snapshot_lsn));
+    assert_int_equal(offset, 0);
+    assert_string_equal(what, "snapshot");
+    notes++;
+}
+
+static void a_look_finds_it_and_shows_every_record(void **state)
+{
+    (void)state;
+    world.found.snapshot_lsn = next_snapshot();
+    world_batch(&world, 5);
+    static const struct journal_scan_ops ops = {on_batch, on_record, on_note};
+    struct journal_found found;
+    uint64_t last = 0;
+    notes = 0;
+    assert_int_equal(journal_scan(&world.ram.disk, &ops, &last, &found), 0);
+    assert_int_equal(found.snapshot_lsn, world.found.snapshot_lsn);
+    assert_int_equal(found.replayed, world.count - found.snapshot_lsn);
+    assert_int_equal(last, world.count);
+    assert_int_equal(notes, 1);
+}
+
+/* Damage to the newest snapshot, at every byte: the one before takes over. */
+static void a_damaged_one_is_passed_over(void **state)
+{
+    (void)state;
+    uint64_t one = next_snapshot();
+    uint64_t two = next_snapshot();
+    world_batch(&world, 3);
+    uint64_t last = world.count;
+    assert_true(trim(UINT64_MAX) > 0);
+    world_close(&world);
+    size_t size;
+    (void)ram_disk_bytes(&world.ram, snapshot_name(two), &size);
+    for (size_t i = 0; i < 2 * size; i++) {
+        size_t at = i / 2;
+        struct ram_disk good;
+        ram_disk_copy(&world.ram, &good);
+        if (i % 2 == 0) {
+            size_t n;
+            ram_disk_bytes(&world.ram, snapshot_name(two), &n)[at] ^= (uint8_t)(1U << at % 8);
+        } else {
+            ram_disk_resize(&world.ram, snapshot_name(two), at);
+        }
+        assert_int_equal(world_open(&world), 0);
+        assert_int_equal(world.found.bad_snapshots, 1);
+        assert_int_equal(world.found.snapshot_lsn, one);
+        assert_int_equal(world.found.last_lsn, last);
+        if (i % 97 == 0) {
+            assert_true(world_is_at(&world, last));
+        }
+        world_close(&world);
+        ram_disk_done(&world.ram);
+        ram_disk_copy(&good, &world.ram);
+        ram_disk_done(&good);
+    }
+    assert_int_equal(world_open(&world), 0);
+    assert_int_equal(world.found.snapshot_lsn, two);
+}
+
+static void damage(uint64_t lsn)
+{
+    size_t size;
+    uint8_t *bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    bytes[size / 2] ^= 1;
+}
+
+static void the_only_one_damaged_means_a_replay_from_the_first_record(void **state)
+{
+    (void)state;
+    damage(next_snapshot());
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, 0);
+    assert_int_equal(world.found.bad_snapshots, 1);
+    assert_int_equal(world.found.replayed, world.count);
+    assert_true(world_is_at(&world, world.count));
+    uint64_t lsn = next_snapshot(); /* writes over the bad one */
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, lsn);
+    assert_int_equal(world.found.bad_snapshots, 0);
+}
+
+static void all_damaged_and_the_segments_gone_is_refused(void **state)
+{
+    (void)state;
+    uint64_t one = next_snapshot();
+    uint64_t two = next_snapshot();
+    assert_true(trim(UINT64_MAX) > 0);
+    damage(one);
+    damage(two);
+    world_close(&world);
+    assert_int_equal(world_open(&world), ERR_CORRUPT);
+    char where[96];
+    (void)snprintf(where, sizeof(where), "%s:", snapshot_name(one));
+    assert_memory_equal(world.found.where, where, strlen(where));
+    assert_int_equal(world.found.bad_snapshots, 2);
+    ram_disk_remove(&world.ram, snapshot_name(one));
+    ram_disk_remove(&world.ram, snapshot_name(two));
+    assert_int_equal(world_open(&world), ERR_CORRUPT);
+    assert_string_equal(world.found.why,
+                        "records before this segment are missing: no snapshot reaches it");
+}
+
+static void a_snapshot_without_a_segment_is_refused(void **state)
+{
+    (void)state;
+    uint64_t lsn = next_snapshot();
+    for (size_t i = 0; i < segments(); i++) {
+        char name[JOURNAL_NAME_BYTES];
+        journal_name(world.journal->catalog.segments[i].first_batch, ".journal", name);
+        ram_disk_remove(&world.ram, name);
+    }
+    world_close(&world);
+    assert_int_equal(world_open(&world), ERR_CORRUPT);
+    char where[96];
+    (void)snprintf(where, sizeof(where), "%s:0", snapshot_name(lsn));
+    assert_string_equal(world.found.where, where);
+}
+
+static void damage_found_while_running_uses_the_one_before(void **state)
+{
+    (void)state;
+    uint64_t one = next_snapshot();
+    uint64_t two = next_snapshot();
+    assert_true(trim(UINT64_MAX) > 0);
+    damage(two);
+    uint64_t three = next_snapshot();
+    assert_true(three > two);
+    (void)trim(UINT64_MAX); /* the bad one goes, the good one before it stays */
+    assert_true(exists(snapshot_name(one)));
+    assert_false(exists(snapshot_name(two)));
+    reopen();
+    assert_int_equal(world.found.snapshot_lsn, three);
+    assert_true(world_is_at(&world, world.count));
+    damage(three);
+    damage(one);
+    uint64_t lsn = 99;
+    while (!journal_snapshot_due(world.journal)) {
+        world_batch(&world, 20);
+    }
+    assert_int_equal(snapshot(&lsn), ERR_NOTFOUND); /* no base, and the first segments are gone */
+    assert_int_equal(lsn, 99);
+}
+
+/* ---- whole chunks with wrong contents, made by hand ---- */
+
+static void put_crc(uint8_t *chunk)
+{
+    memset(chunk + 28, 0, 4);
+    store_le32(chunk + 28, crc32c(0, chunk, 32 + load_le32(chunk + 12)));
+}
+
+/* Changes one 32-bit field of a chunk of the only snapshot and opens. */
+static int open_forged(size_t chunk_index, size_t field, uint32_t value)
+{
+    uint64_t lsn = world.journal != NULL ? next_snapshot() : world.found.snapshot_lsn;
+    world_close(&world);
+    struct ram_disk good;
+    ram_disk_copy(&world.ram, &good);
+    size_t size;
+    uint8_t *chunk = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    for (; chunk_index > 0; chunk_index--) {
+        chunk += 32 + load_le32(chunk + 12);
+    }
+    store_le32(chunk + field, value);
+    put_crc(chunk);
+    int error = world_open(&world);
+    if (error == 0) {
+        world_close(&world);
+    }
+    ram_disk_done(&world.ram);
+    ram_disk_copy(&good, &world.ram);
+    ram_disk_done(&good);
+    world.found.snapshot_lsn = lsn;
+    return error;
+}
+
+static void whole_chunks_with_wrong_contents(void **state)
+{
+    (void)state;
+    assert_int_equal(open_forged(0, 4, 2), ERR_VERSION);
+    assert_string_equal(world.found.why, "a snapshot of another version");
+    static const struct {
+        size_t chunk;
+        size_t field;
+        uint32_t value;
+    } damaged[] = {
+        {0, 8, 1},       /* index */
+        {0, 12, 16},     /* not the whole of chunk 0 */
+        {0, 16, 1},      /* another snapshot's chunk */
+        {0, 24, 1},      /* last, and it is not */
+        {1, 24, 0},      /* not last, and it is */
+        {0, 32, 1},      /* lsn */
+        {0, 32 + 32, 3}, /* sales that did not come */
+        {0, 32 + 36, 3}, {0, 32 + 40, 3}, {0, 32 + 44, 3}, {1, 32, 0}, /* tags that are none */
+        {1, 32, 0x99},
+    };
+    for (size_t i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
+        assert_int_equal(open_forged(damaged[i].chunk, damaged[i].field, damaged[i].value), 0);
+        assert_int_equal(world.found.bad_snapshots, 1);
+    }
+    /* Whole by all checksums, but no gate: the state of a sale that is none. */
+    assert_int_equal(open_forged(1, 32 + 1 + 28, 0x07020009), ERR_CORRUPT);
+    assert_string_equal(world.found.why, "the snapshot cannot be loaded");
+    /* And an item whose units no orders stand for: behind the tag and 30 bytes of the sale, the
+     * item's tag and its sale, its id, its total; then available. */
+    assert_int_equal(open_forged(1, 32 + 31 + 9 + 16, 5), ERR_CORRUPT);
+    assert_string_equal(world.found.why, "the snapshot cannot be loaded");
+    /* A batch number that the segment behind it does not go on from. */
+    assert_int_equal(open_forged(0, 32 + 8, 1), ERR_CORRUPT);
+    assert_string_equal(world.found.why, "the segment does not follow the snapshot");
+    assert_int_equal(world_open(&world), 0);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void one_of_no_record_is_damage(void **state)
+{
+    (void)state;
+    uint64_t lsn = next_snapshot();
+    world_close(&world);
+    size_t size;
+    uint8_t *bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    store_le64(bytes + 32, 0); /* the LSN it tells, and that of each chunk: those of the name */
+    for (size_t at = 0; at < size; at += 32 + load_le32(bytes + at + 12)) {
+        store_le64(bytes + at + 16, 0);
+        put_crc(bytes + at);
+    }
+    ram_disk_put(&world.ram, snapshot_name(0), bytes, size);
+    ram_disk_remove(&world.ram, snapshot_name(lsn));
+    assert_int_equal(world_open(&world), 0);
+    assert_int_equal(world.found.bad_snapshots, 1);
+    assert_int_equal(world.found.snapshot_lsn, 0);
+    assert_int_equal(world.found.replayed, world.count);
+    assert_true(world_is_at(&world, world.count));
+}
+
+static void an_entry_cut_in_a_whole_chunk_is_damage(void **state)
+{
+    (void)state;
+    uint64_t lsn = next_snapshot();
+    world_close(&world);
+    size_t size;
+    uint8_t *bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
+    uint8_t *last = bytes + 32 + load_le32(bytes + 12);
+    store_le32(last + 12, load_le32(last + 12) - 1);
+    put_crc(last);
+    ram_disk_resize(&world.ram, snapshot_name(lsn), size - 1);
+    assert_int_equal(world_open(&world), 0);
+    assert_int_equal(world.found.bad_snapshots, 1);
+}
+
+static void one_that_the_segments_do_not_reach_is_no_base(void **state)
+{
+    (void)state;
+    uint64_t one = next_snapshot();
+    size_t size;
+    const uint8_t *bytes = ram_disk_bytes(&world.ram, snapshot_name(one), &size);
+    uint8_t *kept = malloc(size);
+    assert_non_null(kept);
+    memcpy(kept, bytes, size);
+    size_t kept_size = size;
+    uint64_t two = next_snapshot();
+    uint64_t three = next_snapshot();
+    assert_true(trim(UINT64_MAX) > 0);
+    world_close(&world);
+    ram_disk_put(&world.ram, snapshot_name(one), kept, kept_size);
+    free(kept);
+    ram_disk_remove(&world.ram, snapshot_name(two));
+    assert_int_equal(world_open(&world), 0);
+    assert_int_equal(world.found.snapshot_lsn, three);
+    world_close(&world);
+    ram_disk_remove(&world.ram, snapshot_name(three));
+    assert_int_equal(world_open(&world), ERR_CORRUPT);
+    assert_string_equal(world.found.why,
+                        "records before this segment are missing: no snapshot reaches it");
+}
+
+static void a_snapshot_past_the_journals_end_is_refused(void **state)
+{
+    (void)state;
+    next_snapshot();
+    uint64_t first = world.journal->catalog.segments[segments() - 1].first_batch;
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(first, ".journal", name);
+    world_close(&world);
+    ram_disk_remove(&world.ram, name); /* the segment before it is cut inside its last batch */
+    uint64_t before = 0;
+    for (size_t i = 0; i < world.ram.now.count; i++) {
+        uint64_t number;
+        if (journal_name_parse(world.ram.now.entries[i].name, ".journal", &number)) {
+            before = number > before ? number : before;
+        }
+    }
+    journal_name(before, ".journal", name);
+    size_t size;
+    uint8_t *bytes = ram_disk_bytes(&world.ram, name, &size);
+    memset(bytes + JOURNAL_SECTOR, 0, size - JOURNAL_SECTOR);
+    assert_int_equal(world_open(&world), ERR_CORRUPT);
+    assert_string_equal(world.found.why, "the journal ends before its snapshot");
+}
+
+static void a_small_gate_cannot_load_it(void **state)
+{
+    (void)state;
+    next_snapshot();
+    world_close(&world);
+    static const struct gate_sizes sizes[] = {
+        {.orders = 2, .buyers = 600, .items = 8, .sales = 4},
+        {.orders = 600, .buyers = 2, .items = 8, .sales = 4},
+        {.orders = 600, .buyers = 600, .items = 1, .sales = 4},
+        {.orders = 600, .buyers = 600, .items = 8, .sales = 0},
+    };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct gate_box box;
+        gate_box_init_sizes(&box, sizes[i]);
+        struct journal *journal;
+        struct journal_found found;
+        assert_int_equal(journal_open(&world.ram.disk, world.options, &box.gate, &journal, &found),
+                         ERR_FULL);
+        assert_string_equal(found.why, "the gate's sizes are too small");
+        gate_box_done(&box);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(none_is_due_before_a_segment_is_closed),
+        TEST(a_start_goes_on_from_the_newest),
+        TEST(the_bytes_are_a_function_of_the_state),
+        TEST(large_states_take_several_chunks),
+        TEST(a_sale_half_forgotten_comes_back_half_forgotten),
+        TEST(trimming_keeps_the_one_before_and_what_is_not_booked),
+        TEST(the_last_segment_is_never_trimmed),
+        TEST(many_segments_and_snapshots),
+        TEST(booking_that_lags_holds_segments_only),
+        TEST(a_forgotten_sale_leaves_no_trace_beside_one_that_stays),
+        TEST(what_an_earlier_attempt_left_is_written_anew),
+        TEST(a_look_finds_it_and_shows_every_record),
+        TEST(a_damaged_one_is_passed_over),
+        TEST(the_only_one_damaged_means_a_replay_from_the_first_record),
+        TEST(all_damaged_and_the_segments_gone_is_refused),
+        TEST(a_snapshot_without_a_segment_is_refused),
+        TEST(damage_found_while_running_uses_the_one_before),
+        TEST(whole_chunks_with_wrong_contents),
+        TEST(one_of_no_record_is_damage),
+        TEST(an_entry_cut_in_a_whole_chunk_is_damage),
+        TEST(one_that_the_segments_do_not_reach_is_no_base),
+        TEST(a_snapshot_past_the_journals_end_is_refused),
+        TEST(a_small_gate_cannot_load_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
