@@ -55,8 +55,11 @@ struct page_cache;
 
 /* What all workers of the process share. app makes it, and it outlives them. */
 struct api_shared {
-    struct embedded_gate *engine;
-    struct gate_port *gate; /* what the workers ask; NULL: the embedded gate */
+    struct gate_port *gate;
+    struct order_notices *notices;
+    struct journal *journal;
+    struct waker *wakers;                /* one for each loop */
+    struct embedded_gate *embedded_gate; /* NULL: the distributed engine */
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;
     struct reconciler *reconciler;         /* NULL: nobody reconciles here */

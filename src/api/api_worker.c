@@ -650,9 +650,9 @@ int api_worker_new(struct api_shared *shared, uint32_t loop, struct net *net,
     worker->loop = loop;
     worker->net = net;
     worker->metrics = metrics_slot(shared->metrics, loop);
-    worker->gate = shared->gate != NULL ? shared->gate : embedded_gate_port(shared->engine);
-    worker->journal = embedded_gate_journal(shared->engine);
-    worker->waker = embedded_gate_waker(shared->engine, loop);
+    worker->gate = shared->gate;
+    worker->journal = shared->journal;
+    worker->waker = &shared->wakers[loop];
     worker->slots_count = worker->settings->http.connections_max;
     worker->now_ms = inside_time_ms(shared->time);
     worker->wheel_ms = worker->now_ms / WHEEL_STEP_MS * WHEEL_STEP_MS;

@@ -33,7 +33,7 @@ enum http_outcome handle_readyz(struct api_request *req)
     if (atomic_load(&shared->draining)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_DRAINING, NULL);
     }
-    if (!atomic_load(&shared->ready) || journal_failed(embedded_gate_journal(shared->engine))) {
+    if (!atomic_load(&shared->ready) || journal_failed(shared->journal)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
                                  "orders cannot be made durable; see the log");
     }
@@ -217,18 +217,17 @@ void live_funnel(struct api_worker *worker, struct out *out)
 static void put_state(struct api_worker *worker, struct out *out)
 {
     struct api_shared *shared = api_shared(worker);
-    struct embedded_gate_numbers numbers;
-    embedded_gate_count(shared->engine, &numbers);
     put_number(out, "connections", metrics_sum(shared->metrics, METRIC_HTTP_CONNECTIONS));
     if (is_alone(worker)) {
+        struct embedded_gate_numbers numbers;
+        embedded_gate_count(shared->embedded_gate, &numbers);
         put_number(out, "orders_on_board", numbers.orders);
         put_number(out, "deadlines_pending",
                    ledger_writer_pending_deadlines(shared->ledger_writer));
         put_number(out, "backlog",
                    numbers.durable_lsn - ledger_writer_booked_lsn(shared->ledger_writer));
     }
-    put_number(out, "journal_latched",
-               journal_failed(embedded_gate_journal(shared->engine)) ? 1 : 0);
+    put_number(out, "journal_latched", journal_failed(shared->journal) ? 1 : 0);
 }
 
 static void put_live_item(struct api_worker *worker, struct out *out, const struct item_row *item,

@@ -138,7 +138,7 @@ static struct slot *watch_add(struct api_worker *worker, struct http_exchange ex
         slot->due_ms = worker->now_ms;
         list_link(worker, exchange.connection);
     } else {
-        embedded_gate_watch(worker->shared->engine, worker->loop, key);
+        order_notices_watch(worker->shared->notices, worker->loop, key);
     }
     worker->watchers++;
     metrics_add(worker->metrics, METRIC_HTTP_WATCHERS, 1);
@@ -151,7 +151,7 @@ static void watch_remove(struct api_worker *worker, uint32_t connection)
     if (slot->watch == WATCH_ITEM || slot->watch == WATCH_LIVE) {
         list_unlink(worker, connection);
     } else {
-        embedded_gate_unwatch(worker->shared->engine, worker->loop, slot->key);
+        order_notices_unwatch(worker->shared->notices, worker->loop, slot->key);
     }
     key_unlink(worker, connection);
     wheel_unlink(worker, connection);
@@ -432,7 +432,7 @@ bool watch_notices(struct api_worker *worker)
     struct order_view views[NOTICES_A_TURN];
     bool all = false;
     size_t n =
-        embedded_gate_notices(worker->shared->engine, worker->loop, views, NOTICES_A_TURN, &all);
+        order_notices_take(worker->shared->notices, worker->loop, views, NOTICES_A_TURN, &all);
     for (size_t i = 0; i < n; i++) {
         see_all(worker, &views[i]);
     }

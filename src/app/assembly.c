@@ -2,7 +2,7 @@
 #include "app/assembly.h"
 
 #include "base/err.h"
-#include "embedded/gate_memory.h"
+#include "embedded/gate_content.h"
 #include "obs/log.h"
 
 int assembly_fail(const char *what, int error, const char *more)
@@ -36,12 +36,15 @@ static int open_journal(struct assembly *assembly, struct disk *disk)
 {
     struct journal_found *found = &assembly->found;
     struct spool *spool = assembly->options.spool;
-    if (spool != NULL) {
-        assembly->options.journal.each = spool_each;
-        assembly->options.journal.each_context = spool;
+    int error = 0;
+    if (spool == NULL) {
+        error = gate_content_open(disk, assembly->options.journal, &assembly->gate,
+                                  &assembly->journal, found);
+    } else {
+        assembly->options.journal.kind = JOURNAL_LIST;
+        error = journal_open(disk, assembly->options.journal, spool_content(spool),
+                             &assembly->journal, found);
     }
-    int error = journal_open(disk, assembly->options.journal,
-                             spool == NULL ? &assembly->gate : NULL, &assembly->journal, found);
     if (error == ERR_CORRUPT) {
         log_event(LOG_ERROR, "journal.damaged", LOG_STR("where", found->where),
                   LOG_STR("why", found->why),
@@ -92,10 +95,78 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
     return 0;
 }
 
+static void wake_nobody(void *context)
+{
+    (void)context;
+}
+
+static int make_embedded(struct assembly *assembly)
+{
+    int error = embedded_gate_new(&assembly->gate, assembly->journal, assembly->wakers,
+                                  assembly->options.loops, &assembly->embedded_gate);
+    if (error != 0) {
+        return error;
+    }
+    gate_event_sink_init(&assembly->gate_event_sink, assembly->embedded_gate);
+    booking_reader_init(&assembly->booking_reader, assembly->journal);
+    assembly->options.ledger_writer.event_sink = &assembly->gate_event_sink.event_sink;
+    assembly->options.ledger_writer.bookings = &assembly->booking_reader.source;
+    assembly->shared.embedded_gate = assembly->embedded_gate;
+    assembly->shared.gate = embedded_gate_port(assembly->embedded_gate);
+    assembly->shared.notices = embedded_gate_notices(assembly->embedded_gate);
+    return 0;
+}
+
+static int make_distributed(struct assembly *assembly)
+{
+    int error =
+        loop_notices_new(assembly->wakers, assembly->options.loops, &assembly->loop_notices);
+    if (error != 0) {
+        return error;
+    }
+    assembly->shared.gate = assembly->options.gate;
+    assembly->shared.notices = loop_notices_port(assembly->loop_notices);
+    return 0;
+}
+
+static uint64_t booked_lsn(void *context)
+{
+    return ledger_writer_booked_lsn(context);
+}
+
+static uint64_t kept_lsn(void *context)
+{
+    return spool_trim_lsn(context);
+}
+
+static struct janitor janitor(struct assembly *assembly)
+{
+    struct spool *spool = assembly->options.spool;
+    struct janitor janitor = {
+        .journal = assembly->journal,
+        .clock = assembly->time.clock,
+        .metrics = metrics_slot(&assembly->metrics, assembly->options.loops + SLOT_JANITOR)};
+    if (spool != NULL) {
+        janitor.trim_lsn = kept_lsn;
+        janitor.trim_context = spool;
+        return janitor;
+    }
+    assembly->snapshots =
+        (struct gate_memory_snapshots){assembly->options.sizes, assembly->gate.hash_key};
+    janitor.snapshot = gate_memory_snapshot;
+    janitor.snapshot_context = &assembly->snapshots;
+    janitor.trim_lsn = booked_lsn;
+    janitor.trim_context = assembly->ledger_writer;
+    return janitor;
+}
+
 int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader)
 {
     uint32_t loops = assembly->options.loops;
     struct ledger_query state = {.kind = QUERY_STATE};
+    for (uint32_t i = 0; i < loops; i++) {
+        waker_init(&assembly->wakers[i], wake_nobody, NULL);
+    }
     (void)ledger_read(writer, &state);
     if (state.error != 0) {
         return assembly_fail("cannot read the ledger", state.error, "");
@@ -105,29 +176,23 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
         inside_time_raise(&assembly->time, state.highest_ms);
     }
     int error =
-        assembly->options.spool == NULL
-            ? embedded_gate_new(&assembly->gate, assembly->journal, loops, &assembly->engine)
-            : embedded_gate_new_remote(assembly->options.gate, assembly->journal, loops,
-                                       &assembly->engine);
+        assembly->options.spool == NULL ? make_embedded(assembly) : make_distributed(assembly);
     if (error == 0) {
-        error = ledger_writer_new(assembly->engine, writer, assembly->catalog, &assembly->time,
+        error = ledger_writer_new(assembly->wakers, writer, assembly->catalog, &assembly->time,
                                   metrics_slot(&assembly->metrics, loops), loops,
                                   assembly->options.ledger_writer, &assembly->ledger_writer);
     }
     if (error == 0) {
-        error = ledger_reader_new(assembly->engine, reader, loops, &assembly->ledger_reader);
+        error = ledger_reader_new(assembly->wakers, reader, loops, &assembly->ledger_reader);
     }
     if (error != 0) {
         return assembly_fail("cannot start", error, "");
     }
-    assembly->janitor = (struct janitor){.journal = assembly->journal,
-                                         .ledger_writer = assembly->ledger_writer,
-                                         .spool = assembly->options.spool,
-                                         .clock = assembly->time.clock,
-                                         .metrics = metrics_slot(&assembly->metrics, loops + 2),
-                                         .sizes = assembly->options.sizes,
-                                         .hash_key = assembly->gate.hash_key};
-    assembly->shared.engine = assembly->engine;
+    journal_wake(assembly->journal, assembly->wakers, loops);
+    journal_listen(assembly->journal, ledger_writer_wake, assembly->ledger_writer);
+    assembly->janitor = janitor(assembly);
+    assembly->shared.journal = assembly->journal;
+    assembly->shared.wakers = assembly->wakers;
     assembly->shared.ledger_writer = assembly->ledger_writer;
     assembly->shared.ledger_reader = assembly->ledger_reader;
     assembly->shared.catalog = assembly->catalog;
@@ -156,7 +221,7 @@ int assembly_worker(struct assembly *assembly, uint32_t loop, struct net *net,
     if (error != 0) {
         return assembly_fail("cannot make an event loop", error, "");
     }
-    waker_init(embedded_gate_waker(assembly->engine, loop), wake, context);
+    waker_init(&assembly->wakers[loop], wake, context);
     return 0;
 }
 
@@ -172,7 +237,9 @@ void assembly_free(struct assembly *assembly)
     }
     ledger_reader_free(assembly->ledger_reader);
     ledger_writer_free(assembly->ledger_writer);
-    embedded_gate_free(assembly->engine);
+    booking_reader_done(&assembly->booking_reader);
+    embedded_gate_free(assembly->embedded_gate);
+    loop_notices_free(assembly->loop_notices);
     catalog_free(assembly->catalog);
     journal_free(assembly->journal);
     gate_memory_unmap(assembly->gate_memory, assembly->options.sizes);

@@ -13,6 +13,11 @@
 #define SLUICE_APP_ASSEMBLY_H
 
 #include "api/api.h"
+#include "distributed/loop_notices.h"
+#include "distributed/spool.h"
+#include "embedded/booking_reader.h"
+#include "embedded/gate_event_sink.h"
+#include "embedded/gate_memory.h"
 #include "journal/janitor.h"
 
 struct assembly_options {
@@ -48,7 +53,14 @@ struct assembly {
     struct journal_found found;
     struct inside_time time;
     struct metrics metrics;
-    struct embedded_gate *engine;
+    struct waker wakers[LOOPS_MAX];
+    /* of the embedded engine */
+    struct embedded_gate *embedded_gate;
+    struct gate_event_sink gate_event_sink;
+    struct booking_reader booking_reader;
+    struct gate_memory_snapshots snapshots;
+    /* of the distributed engine */
+    struct loop_notices *loop_notices;
     struct catalog *catalog;
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;

@@ -120,7 +120,7 @@ static int make(struct cluster_status_thread *cluster_status_thread,
         return error; /* told */
     }
     memcpy(parked_messages->queues, cluster_status->queues, sizeof(parked_messages->queues));
-    parked_messages->engine = parts->engine;
+    parked_messages->wakers = parts->wakers;
     parked_messages->loops = parts->options.loops;
     error = parked_messages_init(parked_messages);
     if (error == 0) {

@@ -11,6 +11,7 @@
 #include "backend/redis/segments_redis.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "distributed/reconcile.h"
 
 #define REFILL_MS 1500
 #define RECONCILE_POLL_MS 50
@@ -107,7 +108,6 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
     parts->options.gate = gate_proxy_port(distributed->proxy);
     parts->options.ledger_writer.event_sink =
         segment_event_sink_event_sink(distributed->segment_event_sink);
-    parts->options.ledger_writer.shared = true;
     parts->options.ledger_writer.mailboxes = MAILBOX_COUNT;
     parts->shared.health_only = (distributed->roles & ROLE_FRONT) == 0;
     return 0;
@@ -184,7 +184,7 @@ static int make_gate_subscriber(struct distributed *distributed)
         .segments = distributed->segments[THREAD_GATE_SUBSCRIBER],
         .gate = distributed->gate,
         .connection_set = distributed->loops + CONNECTION_SET_GATE_SUBSCRIBER,
-        .engine = parts->engine,
+        .notices = parts->loop_notices,
         .segment_table = &distributed->segment_table,
         .stock_cache = distributed->stock_cache,
         .spool = distributed->spool,
@@ -405,7 +405,7 @@ static int make_reconciler(struct distributed *distributed)
                                    .ending = reconcile_ending,
                                    .idle = reconcile_idle};
     error = reported(reconciler_new(
-        work, parts->engine, distributed->clock,
+        work, parts->wakers, distributed->clock,
         metrics_slot(&parts->metrics, distributed->loops + SLOT_RECONCILER), distributed->loops,
         config->reconcile_every_s * 1000, &distributed->reconciler));
     parts->shared.reconciler = distributed->reconciler;

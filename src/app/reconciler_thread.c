@@ -56,7 +56,7 @@ static int make(struct reconciler_thread *reconciler_thread, struct ledger *ledg
                 int64_t bound_ms)
 {
     struct assembly *parts = reconciler_thread->parts;
-    struct reconcile_local_parts local = {.engine = parts->engine,
+    struct reconcile_local_parts local = {.engine = parts->embedded_gate,
                                           .ledger_writer = parts->ledger_writer,
                                           .ledger = ledger,
                                           .blocking = {reconciler_thread, sleep_ms, now_ms},
@@ -66,7 +66,7 @@ static int make(struct reconciler_thread *reconciler_thread, struct ledger *ledg
     int error = reconcile_local_new(&local, &reconciler_thread->local);
     if (error == 0) {
         uint32_t loops = parts->options.loops;
-        error = reconciler_new(work, parts->engine, parts->time.clock,
+        error = reconciler_new(work, parts->wakers, parts->time.clock,
                                metrics_slot(&parts->metrics, loops + SLOT_RECONCILER), loops, 0,
                                &reconciler_thread->reconciler);
     }

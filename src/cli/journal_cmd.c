@@ -17,6 +17,8 @@
 #include "app/commands.h"
 #include "backend/posix/disk_posix.h"
 #include "base/err.h"
+#include "core/record.h"
+#include "embedded/gate_content.h"
 #include "journal/journal.h"
 
 static const char help[] =
@@ -36,6 +38,7 @@ struct journal_options_given {
 };
 
 struct journal_show {
+    struct journal_content content; /* must be first */
     bool dump;
     bool json;
     bool progress; /* stderr is a terminal */
@@ -108,13 +111,9 @@ static void print_fields(const struct journal_show *show, const struct gate_comm
 #undef W32
 }
 
-static void on_record(void *context, uint64_t lsn, const struct gate_command *command)
+static void print_record(const struct journal_show *show, uint64_t lsn,
+                         const struct gate_command *command)
 {
-    struct journal_show *show = context;
-    show->records++;
-    if (!show->dump) {
-        return;
-    }
     const char *kind = gate_kind_text(command->kind);
     if (show->json) {
         (void)printf("{\"type\":\"record\",\"lsn\":%" PRIu64 ",\"kind\":\"%s\",\"now_ms\":%" PRId64
@@ -128,6 +127,21 @@ static void on_record(void *context, uint64_t lsn, const struct gate_command *co
         print_fields(show, command);
         (void)puts("");
     }
+}
+
+static int on_record(struct journal_content *content, uint64_t lsn, const uint8_t *record,
+                     size_t length)
+{
+    struct journal_show *show = (struct journal_show *)content;
+    struct gate_command command;
+    if (record_decode(record, length, &command) != 0) {
+        return ERR_INVALID;
+    }
+    show->records++;
+    if (show->dump) {
+        print_record(show, lsn, &command);
+    }
+    return 0;
 }
 
 static void on_note(void *context, const char *file, uint64_t offset, const char *what)
@@ -204,13 +218,16 @@ static int options_read(int argc, char **argv, struct journal_options_given *opt
 
 static int show_journal(struct disk *disk, const struct journal_options_given *options)
 {
-    static const struct journal_scan_ops ops = {on_batch, on_record, on_note};
-    struct journal_show show = {.dump = options->dump,
+    static const struct journal_content_ops content_ops = {.apply = on_record,
+                                                           .check = gate_content_check};
+    static const struct journal_scan_ops ops = {on_batch, on_note};
+    struct journal_show show = {.content = {&content_ops},
+                                .dump = options->dump,
                                 .json = options->json,
                                 .progress = isatty(STDERR_FILENO) == 1,
                                 .progress_s = time(NULL)};
     struct journal_found found;
-    int error = journal_scan(disk, &ops, &show, &found);
+    int error = journal_scan(disk, &show.content, &ops, &show, &found);
     if (show.progress_shown) {
         (void)fputs("\n", stderr);
     }

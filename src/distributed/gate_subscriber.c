@@ -40,7 +40,7 @@ static void hear(struct gate_subscriber *gate_subscriber, const struct segment_n
         if (news->order.state != ORDER_QUEUED) {
             spool_resolve(parts->spool, news->order.id); /* the ledger said so first */
         }
-        embedded_gate_tell(parts->engine, &news->order);
+        loop_notices_post(parts->notices, &news->order);
         break;
     case NEWS_SALE:
         parts->sales_changed(parts->context);
@@ -59,7 +59,7 @@ static void hear(struct gate_subscriber *gate_subscriber, const struct segment_n
         (void)atomic_fetch_or(&parts->segment_table->doubts, UINT64_MAX);
         parts->sales_changed(parts->context);
         stock_cache_refilled(parts->stock_cache, 0);
-        embedded_gate_tell_all(parts->engine);
+        loop_notices_post_all(parts->notices);
         break;
     case NEWS_BROKEN:
         break; /* the keeper looks for itself */

@@ -11,18 +11,19 @@
 #ifndef SLUICE_DISTRIBUTED_GATE_SUBSCRIBER_H
 #define SLUICE_DISTRIBUTED_GATE_SUBSCRIBER_H
 
+#include "distributed/loop_notices.h"
 #include "distributed/segment_table.h"
 #include "distributed/spool.h"
 #include "distributed/stock_cache.h"
-#include "embedded/embedded_gate.h"
 #include "ledger/catalog.h"
 #include "port/clock.h"
+#include "port/gate.h"
 
 struct gate_subscriber_parts {
     struct segments *segments; /* of this thread */
     struct gate_port *gate;    /* the remote gate */
     uint32_t connection_set;   /* this thread's connection set at the gate */
-    struct embedded_gate *engine;
+    struct loop_notices *notices;
     struct segment_table *segment_table;
     struct stock_cache *stock_cache;
     struct spool *spool;

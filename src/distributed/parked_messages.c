@@ -44,7 +44,7 @@ static void answer(struct parked_messages *parked_messages, struct parked_messag
                   : call->redrive ? send_round(parked_messages, queue, call)
                                   : look(queue, call);
     mailbox_post(&parked_messages->outboxes[loop], &call->post);
-    waker_wake(embedded_gate_waker(parked_messages->engine, loop));
+    waker_wake(&parked_messages->wakers[loop]);
 }
 
 void parked_messages_iterate(struct parked_messages *parked_messages)

@@ -19,7 +19,7 @@
 
 #include "base/limits.h"
 #include "base/mailbox.h"
-#include "embedded/embedded_gate.h"
+#include "base/waker.h"
 #include "port/queue.h"
 
 enum parked_messages_queue {
@@ -47,7 +47,7 @@ struct parked_messages_call {
 };
 
 struct parked_messages {
-    struct embedded_gate *engine;
+    struct waker *wakers;
     struct queue *queues[PARKED_MESSAGES_QUEUES]; /* NULL: not configured */
     uint32_t loops;
     _Atomic bool stopping;
@@ -55,7 +55,7 @@ struct parked_messages {
     struct mailbox *outboxes;
 };
 
-/* Initializes a zeroed struct whose engine, queues and loops are set. ERR_NOMEM. */
+/* Initializes a zeroed struct whose wakers, queues and loops are set. ERR_NOMEM. */
 int parked_messages_init(struct parked_messages *parked_messages);
 void parked_messages_done(struct parked_messages *parked_messages);
 /* Answers all posted calls. */

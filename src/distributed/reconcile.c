@@ -9,17 +9,6 @@
 #include "distributed/reconcile_private.h"
 #include "obs/log.h"
 
-const char *difference_text(enum difference_kind kind)
-{
-    static const char *const texts[] = {
-#define X(name, text) text,
-        DIFFERENCES(X)
-#undef X
-    };
-    CHECK((unsigned)kind < DIFFERENCE_KIND_COUNT);
-    return texts[kind];
-}
-
 /* ---- lists ---- */
 
 void *reconcile_grow(struct reconcile *reconcile, void **array, size_t count, size_t *room,

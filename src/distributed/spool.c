@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "core/record.h"
 
 /* Buys that may be in flight to the gate while the table still seems to have room. */
 #define SPARE 4096
@@ -30,6 +31,7 @@ struct line {
 };
 
 struct spool {
+    struct journal_content content; /* must be first */
     pthread_mutex_t lock;
     struct journal *journal;
     struct slot *slots;
@@ -233,9 +235,9 @@ static bool grow(struct spool *spool)
     return slots != NULL;
 }
 
-void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
+/* A record of the journal, at a start. */
+static void note_record(struct spool *spool, uint64_t lsn, const struct gate_command *command)
 {
-    struct spool *spool = context;
     if (command->kind != GATE_RESERVE) {
         return;
     }
@@ -258,6 +260,24 @@ void spool_each(void *context, uint64_t lsn, const struct gate_command *command)
     (void)add(spool, &noted, command->event, SPOOL_UNPLACED, lsn); /* to be looked at at once */
 }
 
+static int apply(struct journal_content *content, uint64_t lsn, const uint8_t *record,
+                 size_t length)
+{
+    struct gate_command command;
+    if (record_decode(record, length, &command) != 0) {
+        return ERR_INVALID;
+    }
+    note_record((struct spool *)content, lsn, &command);
+    return 0;
+}
+
+struct journal_content *spool_content(struct spool *spool)
+{
+    static const struct journal_content_ops ops = {.apply = apply};
+    spool->content.ops = &ops;
+    return &spool->content;
+}
+
 int spool_begin(struct spool *spool, struct journal *journal)
 {
     spool->journal = journal;
@@ -274,6 +294,13 @@ bool spool_has_room(struct spool *spool)
     return room && journal_has_room(spool->journal, 1);
 }
 
+static int append(struct spool *spool, const struct gate_command *command, uint64_t *ret_lsn)
+{
+    uint8_t record[RECORD_MAX_BYTES];
+    size_t length = record_encode(command, record);
+    return journal_append(spool->journal, record, length, command->now_ms, ret_lsn);
+}
+
 /* Journals that an entry in line was decided. After a restart it could otherwise be given up as too
  * late. Best effort: deciding it again is safe, too. */
 static void note_decided(struct spool *spool, struct slot *slot, uint64_t epoch)
@@ -284,7 +311,7 @@ static void note_decided(struct spool *spool, struct slot *slot, uint64_t epoch)
         return;
     }
     record.event = epoch;
-    (void)journal_append(spool->journal, &record, &lsn);
+    (void)append(spool, &record, &lsn);
     spool->undecided--;
     leave_line(spool, slot);
 }
@@ -306,7 +333,7 @@ static int accept(struct spool *spool, const struct gate_command *command, uint6
         struct gate_command record = *command;
         record.event = epoch; /* no event: a RESERVE has none of its own */
         /* Under the lock, so that the list is in the journal's order. */
-        error = journal_append(spool->journal, &record, &lsn);
+        error = append(spool, &record, &lsn);
         if (error == 0) {
             (void)add(spool, command, epoch, segment, lsn);
             *ret_lsn = lsn;

@@ -22,6 +22,7 @@
 #ifndef SLUICE_DISTRIBUTED_SPOOL_H
 #define SLUICE_DISTRIBUTED_SPOOL_H
 
+#include "core/gate.h"
 #include "journal/journal.h"
 #include "port/segments.h"
 
@@ -38,10 +39,10 @@ struct spool_entry {
 /* The line of entries whose segment is not known yet. */
 #define SPOOL_UNPLACED SEGMENTS_MAX
 
-/* ERR_NOMEM. Pass spool_each as options.each when the journal is opened, then call spool_begin. */
+/* ERR_NOMEM. Open the journal, a list, with spool_content, then call spool_begin. */
 int spool_new(uint32_t capacity, struct spool **ret_spool);
 void spool_free(struct spool *spool);
-void spool_each(void *spool, uint64_t lsn, const struct gate_command *command);
+struct journal_content *spool_content(struct spool *spool);
 /* ERR_NOMEM: for the journal's content. The journal may hold more entries than are accepted; then
  * there is no room until outcomes were seen. */
 int spool_begin(struct spool *spool, struct journal *journal);

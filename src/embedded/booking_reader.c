@@ -4,50 +4,50 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "embedded/gate_content.h"
 
 /* Records read in one call. Most are no decisions, and the ledger writer has other work. */
 #define LOOK_MAX 65536
 
-int booking_reader_init(struct booking_reader *ret_reader, struct journal *journal,
-                        uint64_t booked_lsn)
+static int rewind_reader(struct booking_source *source)
 {
-    struct booking_reader reader = {.journal = journal, .booked_lsn = booked_lsn};
-    int error = booking_reader_rewind(&reader);
+    struct booking_reader *reader = (struct booking_reader *)source;
+    struct journal_reader *journal_reader = NULL;
+    int error = journal_reader_new(reader->journal, reader->booked_lsn, &journal_reader);
+    if (error != 0) {
+        return error;
+    }
+    journal_reader_free(reader->journal_reader);
+    reader->journal_reader = journal_reader;
+    reader->read_lsn = reader->booked_lsn;
+    return 0;
+}
+
+static int start(struct booking_source *source, uint64_t booked_lsn)
+{
+    struct booking_reader *reader = (struct booking_reader *)source;
+    reader->booked_lsn = booked_lsn;
+    int error = rewind_reader(source);
     if (error != 0) {
         return error;
     }
     /* One read, to refuse a journal that begins after the cursor before anything is sold. */
     uint64_t lsn = 0;
-    int64_t batch_ms = 0;
     struct gate_command command;
-    error = journal_reader_next(reader.journal_reader, &lsn, &batch_ms, &command);
-    if (error == 0 || error == ERR_AGAIN) {
-        error = booking_reader_rewind(&reader);
-    }
-    if (error != 0) {
-        booking_reader_done(&reader);
-        return error;
-    }
-    *ret_reader = reader;
-    return 0;
+    error = gate_content_next(reader->journal_reader, &lsn, &command);
+    return error == 0 || error == ERR_AGAIN ? rewind_reader(source) : error;
 }
 
-void booking_reader_done(struct booking_reader *reader)
+static int take(struct booking_source *source, struct ledger_op *ret_ops, size_t max,
+                size_t *ret_count)
 {
-    journal_reader_free(reader->journal_reader);
-    reader->journal_reader = NULL;
-}
-
-int booking_reader_take(struct booking_reader *reader, struct ledger_op *ret_ops, size_t max,
-                        size_t *ret_count)
-{
+    struct booking_reader *reader = (struct booking_reader *)source;
     size_t count = 0;
     *ret_count = 0;
     for (size_t looked = 0; looked < LOOK_MAX && count < max; looked++) {
         uint64_t lsn = 0;
-        int64_t batch_ms = 0;
         struct gate_command command;
-        int error = journal_reader_next(reader->journal_reader, &lsn, &batch_ms, &command);
+        int error = gate_content_next(reader->journal_reader, &lsn, &command);
         if (error == ERR_AGAIN) {
             break;
         }
@@ -68,22 +68,35 @@ int booking_reader_take(struct booking_reader *reader, struct ledger_op *ret_ops
     return 0;
 }
 
-void booking_reader_commit(struct booking_reader *reader, uint64_t booked_lsn)
+static void commit(struct booking_source *source, uint64_t booked_lsn)
 {
+    struct booking_reader *reader = (struct booking_reader *)source;
     if (booked_lsn > reader->booked_lsn) {
         reader->booked_lsn = booked_lsn;
     }
 }
 
-int booking_reader_rewind(struct booking_reader *reader)
+static struct booking_positions positions(const struct booking_source *source)
 {
-    struct journal_reader *journal_reader = NULL;
-    int error = journal_reader_new(reader->journal, reader->booked_lsn, &journal_reader);
-    if (error != 0) {
-        return error;
-    }
+    const struct booking_reader *reader = (const struct booking_reader *)source;
+    return (struct booking_positions){
+        .booked_lsn = reader->booked_lsn,
+        .read_lsn = reader->read_lsn,
+        .durable_lsn = journal_durable_lsn(reader->journal),
+        .last_lsn = journal_last_lsn(reader->journal),
+        .failed = journal_failed(reader->journal),
+    };
+}
+
+static const struct booking_source_ops ops = {start, take, commit, rewind_reader, positions};
+
+void booking_reader_init(struct booking_reader *ret_reader, struct journal *journal)
+{
+    *ret_reader = (struct booking_reader){.source = {&ops}, .journal = journal};
+}
+
+void booking_reader_done(struct booking_reader *reader)
+{
     journal_reader_free(reader->journal_reader);
-    reader->journal_reader = journal_reader;
-    reader->read_lsn = reader->booked_lsn;
-    return 0;
+    reader->journal_reader = NULL;
 }

@@ -4,17 +4,16 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/err.h"
+#include "embedded/gate_content.h"
 
 /* Watched orders that may change between two iterations of a loop before it has to look up all it
- * watches: 4096 * 16 bytes; for a remote gate, their views: 4096 * 72. */
+ * watches: 4096 * 16 bytes. */
 #define NOTICES_MAX 4096
-/* Remote gate: counters of the orders a loop watches, by hash. With 20,000 watchers (as many as a
- * process has files) three of four unwatched orders still cause no notice. 4 bytes each. */
-#define WATCHED_BUCKETS 65536U
 /* Orders looked up in one hold of the engine's lock: about a microsecond. */
 #define NOTICES_A_LOCK 16
 
@@ -23,21 +22,17 @@ struct notices {
     size_t count;
     bool all;
     struct order_id ids[NOTICES_MAX];
-    struct order_view *views;  /* remote gate: NOTICES_MAX, as received */
-    _Atomic uint32_t *watched; /* remote gate: WATCHED_BUCKETS */
 };
 
 struct embedded_gate {
-    struct gate_port port;
-    struct gate_port *proxy; /* NULL: the gate is in this process */
+    struct gate_port port; /* must be first */
+    struct order_notices order_notices;
     pthread_mutex_t lock;
-    struct gate *gate; /* NULL: the gate is remote */
+    struct gate *gate;
     struct journal *journal;
     uint32_t loops;
-    struct waker wakers[LOOPS_MAX];
+    struct waker *wakers;    /* one per loop */
     struct notices *notices; /* one per loop */
-    void (*on_durable)(void *context);
-    void *on_durable_context;
 };
 
 static void lock(pthread_mutex_t *mutex)
@@ -110,7 +105,7 @@ static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
         /* There was room, and we hold the lock. If the journal failed since then, the order never
          * becomes durable, and its waiters learn that the outcome is unknown. */
         uint64_t lsn = UINT64_MAX;
-        (void)journal_append(engine->journal, &command, &lsn);
+        (void)gate_content_append(engine->journal, &command, &lsn);
         order->lsn = lsn;
     }
     request->existed = verdict == VERDICT_ALREADY_APPLIED;
@@ -255,7 +250,7 @@ int embedded_gate_apply(struct embedded_gate *engine, const struct gate_command 
     enum verdict verdict = gate_step(engine->gate, command, &effects);
     if (verdict == VERDICT_DONE || verdict == VERDICT_MORE) {
         uint64_t lsn = UINT64_MAX;
-        error = journal_append(engine->journal, command, &lsn);
+        error = gate_content_append(engine->journal, command, &lsn);
         *ret_lsn = lsn;
         if (effects.slot != GATE_NONE) {
             struct gate_order *order = &engine->gate->orders[effects.slot];
@@ -320,75 +315,16 @@ static size_t take_notices(struct notices *notices, struct order_id *ret_ids, si
     return n;
 }
 
-static size_t remote_notices(struct notices *notices, struct order_view *ret_views, size_t max,
-                             bool *ret_all)
+static struct embedded_gate *engine_of(struct order_notices *notices)
 {
-    lock(&notices->lock);
-    size_t n = notices->count < max ? notices->count : max;
-    for (size_t i = 0; i < n; i++) {
-        ret_views[i] = notices->views[--notices->count];
-    }
-    *ret_all = notices->all;
-    notices->all = false;
-    unlock(&notices->lock);
-    return n;
+    return (struct embedded_gate *)((char *)notices -
+                                    offsetof(struct embedded_gate, order_notices));
 }
 
-static uint32_t watched_bucket(struct order_id id)
+static size_t embedded_gate_take(struct order_notices *notices, uint32_t loop,
+                                 struct order_view *ret_views, size_t max, bool *ret_all)
 {
-    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return (uint32_t)(h >> 32) % WATCHED_BUCKETS;
-}
-
-void embedded_gate_watch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
-{
-    if (engine->gate == NULL) {
-        (void)atomic_fetch_add(&engine->notices[loop].watched[watched_bucket(id)], 1);
-    }
-}
-
-void embedded_gate_unwatch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
-{
-    if (engine->gate == NULL) {
-        CHECK(atomic_fetch_sub(&engine->notices[loop].watched[watched_bucket(id)], 1) > 0);
-    }
-}
-
-void embedded_gate_tell(struct embedded_gate *engine, const struct order_view *view)
-{
-    uint32_t place = watched_bucket(view->id);
-    for (uint32_t i = 0; i < engine->loops; i++) {
-        struct notices *notices = &engine->notices[i];
-        if (atomic_load(&notices->watched[place]) == 0) {
-            continue; /* whoever watches it from now on looks it up, and sees this */
-        }
-        lock(&notices->lock);
-        if (notices->count < NOTICES_MAX) {
-            notices->views[notices->count++] = *view;
-        } else {
-            notices->all = true;
-        }
-        unlock(&notices->lock);
-        waker_wake(&engine->wakers[i]);
-    }
-}
-
-void embedded_gate_tell_all(struct embedded_gate *engine)
-{
-    for (uint32_t i = 0; i < engine->loops; i++) {
-        lock(&engine->notices[i].lock);
-        engine->notices[i].all = true;
-        unlock(&engine->notices[i].lock);
-        waker_wake(&engine->wakers[i]);
-    }
-}
-
-size_t embedded_gate_notices(struct embedded_gate *engine, uint32_t loop,
-                             struct order_view *ret_views, size_t max, bool *ret_all)
-{
-    if (engine->gate == NULL) {
-        return remote_notices(&engine->notices[loop], ret_views, max, ret_all);
-    }
+    struct embedded_gate *engine = engine_of(notices);
     struct order_id ids[NOTICES_A_LOCK];
     size_t count = 0;
     size_t n = 0;
@@ -414,65 +350,37 @@ size_t embedded_gate_notices(struct embedded_gate *engine, uint32_t loop,
     return count;
 }
 
+/* The gate knows who watches an order (gate_request.watch), so there is nothing more to count. */
+static void embedded_gate_watch(struct order_notices *notices, uint32_t loop, struct order_id id)
+{
+    (void)notices;
+    (void)loop;
+    (void)id;
+}
+
+static const struct order_notices_ops notices_ops = {embedded_gate_take, embedded_gate_watch,
+                                                     embedded_gate_watch};
+
+struct order_notices *embedded_gate_notices(struct embedded_gate *engine)
+{
+    return &engine->order_notices;
+}
+
 void embedded_gate_count(struct embedded_gate *engine, struct embedded_gate_numbers *ret_numbers)
 {
-    *ret_numbers = (struct embedded_gate_numbers){0};
-    if (engine->gate != NULL) {
-        lock(&engine->lock);
-        ret_numbers->orders = engine->gate->order_pool.used;
-        ret_numbers->buyers = engine->gate->buyer_pool.used;
-        ret_numbers->items = engine->gate->item_pool.used;
-        unlock(&engine->lock);
-    }
+    lock(&engine->lock);
+    ret_numbers->orders = engine->gate->order_pool.used;
+    ret_numbers->buyers = engine->gate->buyer_pool.used;
+    ret_numbers->items = engine->gate->item_pool.used;
+    unlock(&engine->lock);
     ret_numbers->durable_lsn = journal_durable_lsn(engine->journal);
     ret_numbers->last_lsn = journal_last_lsn(engine->journal);
 }
 
 /* ---- life ---- */
 
-/* Journal thread: durable_lsn moved, or the journal failed (then every loop must know). */
-static void durable_moved(void *context)
-{
-    struct embedded_gate *engine = context;
-    uint64_t durable =
-        journal_failed(engine->journal) ? UINT64_MAX : journal_durable_lsn(engine->journal);
-    for (uint32_t i = 0; i < engine->loops; i++) {
-        waker_durable(&engine->wakers[i], durable);
-    }
-    if (engine->on_durable != NULL) {
-        engine->on_durable(engine->on_durable_context);
-    }
-}
-
-static void wake_nobody(void *context)
-{
-    (void)context;
-}
-
-int embedded_gate_new_remote(struct gate_port *port, struct journal *journal, uint32_t loops,
-                             struct embedded_gate **ret_engine)
-{
-    struct embedded_gate *engine = NULL;
-    int error = embedded_gate_new(NULL, journal, loops, &engine);
-    if (error != 0) {
-        return error;
-    }
-    engine->proxy = port;
-    for (uint32_t i = 0; i < loops; i++) {
-        struct notices *notices = &engine->notices[i];
-        notices->views = calloc(NOTICES_MAX, sizeof(*notices->views));
-        notices->watched = calloc(WATCHED_BUCKETS, sizeof(*notices->watched));
-        if (notices->views == NULL || notices->watched == NULL) {
-            embedded_gate_free(engine);
-            return ERR_NOMEM;
-        }
-    }
-    *ret_engine = engine;
-    return 0;
-}
-
-int embedded_gate_new(struct gate *gate, struct journal *journal, uint32_t loops,
-                      struct embedded_gate **ret_engine)
+int embedded_gate_new(struct gate *gate, struct journal *journal, struct waker *wakers,
+                      uint32_t loops, struct embedded_gate **ret_engine)
 {
     CHECK(loops >= 1 && loops <= LOOPS_MAX);
     struct embedded_gate *engine = calloc(1, sizeof(*engine));
@@ -485,15 +393,15 @@ int embedded_gate_new(struct gate *gate, struct journal *journal, uint32_t loops
         return ERR_NOMEM;
     }
     engine->port.ops = &embedded_gate_ops;
+    engine->order_notices.ops = &notices_ops;
+    engine->wakers = wakers;
     engine->gate = gate;
     engine->journal = journal;
     engine->loops = loops;
     CHECK(pthread_mutex_init(&engine->lock, NULL) == 0);
     for (uint32_t i = 0; i < loops; i++) {
         CHECK(pthread_mutex_init(&engine->notices[i].lock, NULL) == 0);
-        waker_init(&engine->wakers[i], wake_nobody, NULL);
     }
-    journal_listen(journal, durable_moved, engine);
     *ret_engine = engine;
     return 0;
 }
@@ -505,8 +413,6 @@ void embedded_gate_free(struct embedded_gate *engine)
     }
     for (uint32_t i = 0; i < engine->loops; i++) {
         (void)pthread_mutex_destroy(&engine->notices[i].lock);
-        free(engine->notices[i].views);
-        free(engine->notices[i].watched);
     }
     (void)pthread_mutex_destroy(&engine->lock);
     free(engine->notices);
@@ -515,23 +421,5 @@ void embedded_gate_free(struct embedded_gate *engine)
 
 struct gate_port *embedded_gate_port(struct embedded_gate *engine)
 {
-    return engine->proxy != NULL ? engine->proxy : &engine->port;
-}
-
-struct journal *embedded_gate_journal(struct embedded_gate *engine)
-{
-    return engine->journal;
-}
-
-struct waker *embedded_gate_waker(struct embedded_gate *engine, uint32_t loop)
-{
-    CHECK(loop < engine->loops);
-    return &engine->wakers[loop];
-}
-
-void embedded_gate_on_durable(struct embedded_gate *engine, void (*ledger_writer)(void *context),
-                              void *context)
-{
-    engine->on_durable = ledger_writer;
-    engine->on_durable_context = context;
+    return &engine->port;
 }

@@ -8,9 +8,6 @@
  *
  * What can go wrong: the journal fails. Then nothing new is decided. Durable orders are still
  * answered.
- *
- * With a gate on other machines (embedded_gate_new_remote) the engine holds only what the loops of
- * this process share: the port, the journal, the wakers, and the news from the gate subscriber.
  */
 #ifndef SLUICE_EMBEDDED_EMBEDDED_GATE_H
 #define SLUICE_EMBEDDED_EMBEDDED_GATE_H
@@ -18,23 +15,16 @@
 #include "base/waker.h"
 #include "journal/journal.h"
 #include "port/gate.h"
+#include "port/order_notices.h"
 
 struct embedded_gate;
 
-/* The caller owns gate and journal. Both must outlive the engine. */
-int embedded_gate_new(struct gate *gate, struct journal *journal, uint32_t loops,
-                      struct embedded_gate **ret_engine);
-/* The loops send their requests to `port` instead. The caller owns it. */
-int embedded_gate_new_remote(struct gate_port *port, struct journal *journal, uint32_t loops,
-                             struct embedded_gate **ret_engine);
+/* The caller owns gate, journal and wakers, one for each loop. They must outlive the engine. */
+int embedded_gate_new(struct gate *gate, struct journal *journal, struct waker *wakers,
+                      uint32_t loops, struct embedded_gate **ret_engine);
 void embedded_gate_free(struct embedded_gate *engine);
 struct gate_port *embedded_gate_port(struct embedded_gate *engine);
-struct journal *embedded_gate_journal(struct embedded_gate *engine);
-
-/* Before threads start: how to wake each loop and the ledger writer. */
-struct waker *embedded_gate_waker(struct embedded_gate *engine, uint32_t loop);
-void embedded_gate_on_durable(struct embedded_gate *engine, void (*ledger_writer)(void *context),
-                              void *context);
+struct order_notices *embedded_gate_notices(struct embedded_gate *engine);
 
 /*
  * Ledger writer only: applies one committed ledger event. Returns 0 and its LSN; 0 and LSN 0 if it
@@ -50,22 +40,6 @@ uint64_t embedded_gate_applied_event(struct embedded_gate *engine);
 void embedded_gate_room(struct embedded_gate *engine, uint32_t *ret_sales, uint32_t *ret_items);
 /* True if no unit of the sale is locked: no order of it is left to book, pay or expire. */
 bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale);
-
-/* Returns up to max changed orders that this loop watches, in their current state. Show each one
- * only once its LSN is durable. The loop goes on watching them. *ret_all: there were too many to
- * list; look up every order you watch. */
-size_t embedded_gate_notices(struct embedded_gate *engine, uint32_t loop,
-                             struct order_view *ret_views, size_t max, bool *ret_all);
-
-/* Remote gate only, because its news cover all orders: starts or stops notices about this order for
- * the loop. After embedded_gate_watch the loop must look the order up, since earlier changes are
- * not reported. The loop calls each of the two once for every watcher. */
-void embedded_gate_watch(struct embedded_gate *engine, uint32_t loop, struct order_id id);
-void embedded_gate_unwatch(struct embedded_gate *engine, uint32_t loop, struct order_id id);
-/* Remote gate only: notifies every loop that watches this order that it changed; or notifies all
- * loops that they may have missed changes. */
-void embedded_gate_tell(struct embedded_gate *engine, const struct order_view *view);
-void embedded_gate_tell_all(struct embedded_gate *engine);
 
 /* Numbers for metrics, live feed and logs. */
 struct embedded_gate_numbers {

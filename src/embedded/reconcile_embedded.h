@@ -13,7 +13,8 @@
 #ifndef SLUICE_EMBEDDED_RECONCILE_EMBEDDED_H
 #define SLUICE_EMBEDDED_RECONCILE_EMBEDDED_H
 
-#include "distributed/reconcile.h"
+#include "embedded/embedded_gate.h"
+#include "ledger/difference.h"
 #include "ledger/ledger_writer.h"
 #include "port/blocking.h"
 

@@ -2,7 +2,6 @@
 #include "journal/janitor.h"
 
 #include "base/err.h"
-#include "embedded/gate_memory.h"
 #include "obs/log.h"
 
 /* Least time between two snapshots, however fast files fill: a replay uses the core that sells. */
@@ -10,16 +9,8 @@
 
 static void take_snapshot(struct janitor *janitor)
 {
-    void *memory = gate_memory_map(janitor->sizes);
-    if (memory == NULL) {
-        log_event(LOG_WARN, "snapshot.no_memory", LOG_U64("bytes", gate_bytes(janitor->sizes)));
-        return;
-    }
-    struct gate second;
     uint64_t lsn = 0;
-    gate_init(&second, janitor->sizes, memory, janitor->hash_key);
-    int error = journal_snapshot(janitor->journal, &second, &lsn);
-    gate_memory_unmap(memory, janitor->sizes);
+    int error = janitor->snapshot(janitor->snapshot_context, janitor->journal, &lsn);
     if (error != 0) {
         log_event(LOG_WARN, "snapshot.failed", LOG_ERR("error", error),
                   LOG_STR("what", "the journal goes on and keeps its old files"));
@@ -38,16 +29,13 @@ void janitor_iterate(struct janitor *janitor)
                           LOG_ERR("error", error));
     }
     int64_t now_us = clock_boot_us(janitor->clock);
-    bool is_list = janitor->spool != NULL;
-    if (!is_list && journal_snapshot_due(janitor->journal) &&
+    if (janitor->snapshot != NULL && journal_snapshot_due(janitor->journal) &&
         now_us >= janitor->snapshot_after_us) {
         take_snapshot(janitor);
         janitor->snapshot_after_us = now_us + SNAPSHOT_PAUSE_US;
     }
     uint32_t removed = 0;
-    uint64_t lsn =
-        is_list ? spool_trim_lsn(janitor->spool) : ledger_writer_booked_lsn(janitor->ledger_writer);
-    error = journal_trim(janitor->journal, lsn, &removed);
+    error = journal_trim(janitor->journal, janitor->trim_lsn(janitor->trim_context), &removed);
     if (error == 0 && removed > 0) {
         log_event(LOG_INFO, "journal.trimmed", LOG_U64("files", removed));
     }

@@ -2,8 +2,8 @@
  * The running journal: append, group commit, roll-over, trimming. See journal.h for who may call
  * what, journal_private.h for the locks.
  *
- * Happy path of a record: journal_append encodes it directly into the open buffer, after the space
- * for the batch's header. journal_flush swaps the buffers, fills in the header, and writes buffer
+ * Happy path of a record: journal_append copies it into the open buffer, after the space for the
+ * batch's header. journal_flush swaps the buffers, fills in the header, and writes buffer
  * and padding with one durable write into zeros that were allocated long before. Then durable_lsn
  * moves.
  *
@@ -92,8 +92,10 @@ bool journal_has_room(struct journal *journal, size_t n)
     return !journal_failed(journal) && n <= (journal->capacity - fill) / JOURNAL_RECORD_MAX;
 }
 
-int journal_append(struct journal *journal, const struct gate_command *command, uint64_t *ret_lsn)
+int journal_append(struct journal *journal, const uint8_t *record, size_t length, int64_t time_ms,
+                   uint64_t *ret_lsn)
 {
+    CHECK(length <= JOURNAL_RECORD_MAX_BYTES);
     pthread_mutex_lock(&journal->lock);
     struct journal_buffer *open = journal->open;
     int error = 0;
@@ -105,16 +107,16 @@ int journal_append(struct journal *journal, const struct gate_command *command, 
     } else {
         uint64_t lsn = atomic_load_explicit(&journal->last_lsn, memory_order_relaxed) + 1;
         uint8_t *at = open->bytes + open->fill;
-        size_t len = record_encode(command, at + 2);
-        store_le16(at, (uint16_t)len);
+        store_le16(at, (uint16_t)length);
+        memcpy(at + 2, record, length);
         if (open->records == 0) {
             open->first_lsn = lsn;
-            open->time_ms = command->now_ms;
-        } else if (command->now_ms > open->time_ms) {
-            open->time_ms = command->now_ms;
+            open->time_ms = time_ms;
+        } else if (time_ms > open->time_ms) {
+            open->time_ms = time_ms;
         }
         open->records++;
-        open->fill += 2 + (uint32_t)len;
+        open->fill += 2 + (uint32_t)length;
         atomic_store_explicit(&journal->open_fill, open->fill, memory_order_relaxed);
         atomic_store_explicit(&journal->last_lsn, lsn, memory_order_release);
         *ret_lsn = lsn;
@@ -147,6 +149,12 @@ void journal_stop(struct journal *journal)
     journal->stopping = true;
     pthread_cond_signal(&journal->work);
     pthread_mutex_unlock(&journal->lock);
+}
+
+void journal_wake(struct journal *journal, struct waker *wakers, uint32_t count)
+{
+    journal->wakers = wakers;
+    journal->wakers_count = count;
 }
 
 void journal_listen(struct journal *journal, void (*moved)(void *context), void *context)
@@ -313,6 +321,18 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer)
     return 0;
 }
 
+/* durable_lsn moved, or the journal failed; then every waiting loop must know. */
+static void tell(struct journal *journal)
+{
+    uint64_t durable = journal_failed(journal) ? UINT64_MAX : journal_durable_lsn(journal);
+    for (uint32_t i = 0; i < journal->wakers_count; i++) {
+        waker_durable(&journal->wakers[i], durable);
+    }
+    if (journal->moved != NULL) {
+        journal->moved(journal->moved_context);
+    }
+}
+
 int journal_flush(struct journal *journal, bool *ret_wrote)
 {
     if (journal_failed(journal)) {
@@ -332,9 +352,7 @@ int journal_flush(struct journal *journal, bool *ret_wrote)
         atomic_store_explicit(&journal->failed, true, memory_order_release);
         pthread_mutex_unlock(&journal->lock);
     }
-    if (journal->moved != NULL) {
-        journal->moved(journal->moved_context);
-    }
+    tell(journal);
     if (error == 0) {
         *ret_wrote = true;
     }
@@ -392,7 +410,7 @@ int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_rem
     const struct journal_catalog *catalog = &journal->catalog;
     size_t newest = journal_catalog_snapshot(catalog, SIZE_MAX);
     size_t previous = newest == SIZE_MAX ? newest : journal_catalog_snapshot(catalog, newest);
-    bool is_list = journal->options.each != NULL;
+    bool is_list = journal->options.kind == JOURNAL_LIST;
     uint32_t removed = 0;
     if (previous != SIZE_MAX || is_list) {
         /* The snapshot before the newest stays, with all segments after it: if the newest turns out

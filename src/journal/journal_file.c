@@ -110,7 +110,8 @@ void journal_batch_seal(const struct journal_batch_head *head, uint8_t *bytes)
     memset(bytes + used, 0, (size_t)journal_batch_bytes(head->length) - used);
 }
 
-int journal_records_next(struct journal_records *records, struct gate_command *ret_command)
+int journal_records_next(struct journal_records *records, const uint8_t **ret_record,
+                         size_t *ret_length)
 {
     if (records->records == 0) {
         return records->left == 0 ? ERR_AGAIN : ERR_CORRUPT;
@@ -119,9 +120,11 @@ int journal_records_next(struct journal_records *records, struct gate_command *r
         return ERR_CORRUPT;
     }
     uint32_t len = load_le16(records->at);
-    if (len > records->left - 2 || record_decode(records->at + 2, len, ret_command) != 0) {
+    if (len > records->left - 2) {
         return ERR_CORRUPT;
     }
+    *ret_record = records->at + 2;
+    *ret_length = len;
     records->at += 2 + len;
     records->left -= 2 + len;
     records->records--;

@@ -11,13 +11,12 @@
 
 #include <stdbool.h>
 
-#include "core/gate.h"
-#include "core/record.h"
+#include "journal/journal.h"
 #include "port/disk.h"
 
 #define JOURNAL_VERSION 1U
 #define JOURNAL_HEAD_BYTES 48U /* size of a segment header and of a batch header */
-#define JOURNAL_RECORD_MAX (2U + RECORD_MAX_BYTES)
+#define JOURNAL_RECORD_MAX (2U + JOURNAL_RECORD_MAX_BYTES) /* with its length */
 #define JOURNAL_NAME_BYTES 32U
 #define JOURNAL_CHUNK_BYTES (256U << 10) /* files are read in pieces of this size */
 #define JOURNAL_SEGMENT_MAX_BYTES (1ULL << 32)
@@ -67,7 +66,8 @@ struct journal_records {
     uint32_t records;
 };
 /* 0, ERR_AGAIN (exactly at the end), ERR_CORRUPT. */
-int journal_records_next(struct journal_records *records, struct gate_command *ret_command);
+int journal_records_next(struct journal_records *records, const uint8_t **ret_record,
+                         size_t *ret_length);
 
 /* Writes zeros over [from, to). They are not durable before a sync. */
 int journal_zero(struct disk *disk, struct disk_file *file, uint64_t from, uint64_t to);

@@ -72,6 +72,8 @@ struct journal {
     /* Used by the journal thread only. */
     struct disk_file *file; /* of the last segment */
     uint64_t next_batch;
+    struct waker *wakers;
+    uint32_t wakers_count;
     void (*moved)(void *context);
     void *moved_context;
 
@@ -88,24 +90,17 @@ struct journal {
 /* Makes the first segment of an empty folder, or the next one, and sets journal->file to it. */
 int journal_start_segment(struct journal *journal, uint64_t first_lsn);
 
-/* Applies one record to a gate: 0; ERR_FULL if the gate is too small; ERR_CORRUPT if the record
- * does not follow from the records before it. */
-int journal_replay(struct gate *gate, uint64_t lsn, const struct gate_command *command);
-
 struct journal_snapshot_info {
     uint64_t lsn;   /* of the last record in it */
     uint64_t batch; /* number of the batch that ends with it */
-    uint64_t applied_event;
     int64_t highest_ms;
-    uint32_t sales;
-    uint32_t items;
-    uint32_t buyers;
-    uint32_t orders;
 };
-/* Loads a snapshot into an empty gate. With gate NULL it only checks the snapshot. ERR_CORRUPT
- * (then *ret_bad_at is the offset of the bad chunk), ERR_VERSION, ERR_FULL, ERR_IO, ERR_NOMEM. */
+/* Checks a snapshot, or loads one that was checked. ERR_CORRUPT (then *ret_bad_at is the offset of
+ * the bad chunk), ERR_VERSION, ERR_FULL, ERR_IO, ERR_NOMEM. */
+int journal_snapshot_check(struct disk *disk, const struct journal_snapshot_file *file,
+                           struct journal_content *content, struct journal_snapshot_info *ret_info,
+                           uint64_t *ret_bad_at);
 int journal_snapshot_load(struct disk *disk, const struct journal_snapshot_file *file,
-                          struct gate *gate, struct journal_snapshot_info *ret_info,
-                          uint64_t *ret_bad_at);
+                          struct journal_content *content, uint64_t *ret_bad_at);
 
 #endif

@@ -26,7 +26,6 @@ struct journal_reader {
     uint64_t at;          /* offset of the next batch in it */
     struct journal_window window;
     struct journal_records records; /* what is left of the current batch */
-    int64_t batch_ms;
 };
 
 int journal_reader_new(struct journal *journal, uint64_t after_lsn,
@@ -120,17 +119,17 @@ static int next_batch(struct journal_reader *reader)
         return ERR_CORRUPT;
     }
     reader->records = (struct journal_records){payload, head.length, head.records};
-    reader->batch_ms = head.time_ms;
     reader->at += journal_batch_bytes(head.length);
     reader->next_batch++;
     return 0;
 }
 
-int journal_reader_next(struct journal_reader *reader, uint64_t *ret_lsn, int64_t *ret_batch_ms,
-                        struct gate_command *ret_command)
+int journal_reader_next(struct journal_reader *reader, struct journal_record *ret_record)
 {
     for (;;) {
-        int error = journal_records_next(&reader->records, ret_command);
+        const uint8_t *bytes = NULL;
+        size_t length = 0;
+        int error = journal_records_next(&reader->records, &bytes, &length);
         if (error == ERR_AGAIN) {
             error = next_batch(reader);
             if (error != 0) {
@@ -143,8 +142,7 @@ int journal_reader_next(struct journal_reader *reader, uint64_t *ret_lsn, int64_
         }
         uint64_t lsn = reader->next_lsn++;
         if (lsn > reader->after_lsn) {
-            *ret_lsn = lsn;
-            *ret_batch_ms = reader->batch_ms;
+            *ret_record = (struct journal_record){lsn, bytes, length};
             return 0;
         }
     }

@@ -25,11 +25,17 @@
 #include "base/err.h"
 #include "journal/journal_private.h"
 
+enum recovery_mode {
+    RECOVERY_OPEN, /* apply the records, heal what is torn */
+    RECOVERY_SCAN, /* visit everything, change nothing */
+};
+
 struct recovery {
     struct disk *disk;
-    const struct journal_options *options; /* NULL: inspect, change nothing */
-    struct gate *gate;                     /* NULL: inspect, or a list */
-    const struct journal_scan_ops *ops;
+    enum recovery_mode mode;
+    enum journal_kind kind;
+    struct journal_content *content;
+    const struct journal_scan_ops *ops; /* NULL unless RECOVERY_SCAN */
     void *context;
     struct journal_catalog catalog;
     struct journal_found found;
@@ -159,7 +165,7 @@ static int check_base(struct recovery *recovery, size_t index)
     journal_name(file->lsn, JOURNAL_SNAPSHOT_SUFFIX, name);
     struct journal_snapshot_info info;
     uint64_t bad_at = 0;
-    int error = journal_snapshot_load(recovery->disk, file, NULL, &info, &bad_at);
+    int error = journal_snapshot_check(recovery->disk, file, recovery->content, &info, &bad_at);
     if (error == ERR_CORRUPT) {
         file->bad = true;
         recovery->found.bad_snapshots++;
@@ -182,13 +188,12 @@ static int load_base(struct recovery *recovery)
     const struct journal_snapshot_file *file = &recovery->catalog.snapshots[recovery->base_index];
     char name[JOURNAL_NAME_BYTES];
     journal_name(file->lsn, JOURNAL_SNAPSHOT_SUFFIX, name);
-    struct journal_snapshot_info info;
     uint64_t bad_at = 0;
-    int error = journal_snapshot_load(recovery->disk, file, recovery->gate, &info, &bad_at);
+    int error = journal_snapshot_load(recovery->disk, file, recovery->content, &bad_at);
     if (error == ERR_FULL) {
-        return found_bad(recovery, error, name, bad_at, "the gate's sizes are too small");
+        return found_bad(recovery, error, name, bad_at, "it does not fit the configured sizes");
     }
-    if (error != 0) { /* whole by its checksums, yet not a gate */
+    if (error != 0) { /* whole by its checksums, yet it does not add up */
         return found_bad(recovery, error, name, bad_at, "the snapshot cannot be loaded");
     }
     return 0;
@@ -209,7 +214,8 @@ static int choose_base(struct recovery *recovery)
         return found_bad(recovery, ERR_CORRUPT, name, 0, "no segment follows the snapshot");
     }
     uint64_t first_lsn = catalog->segments[0].first_lsn;
-    for (size_t i = catalog->snapshot_count; i > 0 && recovery->base.lsn == 0; i--) {
+    size_t snapshots = recovery->kind == JOURNAL_HISTORY ? catalog->snapshot_count : 0;
+    for (size_t i = snapshots; i > 0 && recovery->base.lsn == 0; i--) {
         if (catalog->snapshots[i - 1].lsn + 1 < first_lsn) {
             break; /* older ones reach even less */
         }
@@ -218,8 +224,7 @@ static int choose_base(struct recovery *recovery)
             return error;
         }
     }
-    bool is_list = recovery->options != NULL && recovery->options->each != NULL;
-    if (recovery->base.lsn == 0 && first_lsn != 1 && !is_list) {
+    if (recovery->base.lsn == 0 && first_lsn != 1 && recovery->kind == JOURNAL_HISTORY) {
         return recovery->found.bad_snapshots > 0
                    ? ERR_CORRUPT /* the oldest bad one that would have done is in found */
                    : found_in_segment(recovery, ERR_CORRUPT, 0, 0,
@@ -229,30 +234,15 @@ static int choose_base(struct recovery *recovery)
     recovery->found.where[0] = '\0';
     recovery->found.why[0] = '\0';
     recovery->found.snapshot_lsn = recovery->base.lsn;
-    return recovery->base.lsn != 0 && recovery->gate != NULL ? load_base(recovery) : 0;
+    return recovery->base.lsn != 0 && recovery->mode == RECOVERY_OPEN ? load_base(recovery) : 0;
 }
 
 /* ---- batches ---- */
 
-int journal_replay(struct gate *gate, uint64_t lsn, const struct gate_command *command)
-{
-    struct gate_effects effects;
-    enum verdict verdict = gate_step(gate, command, &effects);
-    if (verdict == VERDICT_REFUSED && effects.refusal == REFUSAL_OVERLOADED) {
-        return ERR_FULL;
-    }
-    if (verdict != VERDICT_DONE && verdict != VERDICT_MORE) {
-        return ERR_CORRUPT;
-    }
-    if (effects.slot != GATE_NONE) {
-        gate->orders[effects.slot].lsn = lsn;
-    }
-    return 0;
-}
-
 static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
                       const struct journal_batch_head *head, const uint8_t *payload)
 {
+    struct journal_content *content = recovery->content;
     if (recovery->ops != NULL) {
         char name[JOURNAL_NAME_BYTES];
         journal_name(recovery->catalog.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
@@ -260,24 +250,22 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
                              head->records, head->length);
     }
     struct journal_records records = {payload, head->length, head->records};
-    struct gate_command command;
+    const uint8_t *record = NULL;
+    size_t length = 0;
     int error;
-    while ((error = journal_records_next(&records, &command)) == 0) {
+    while ((error = journal_records_next(&records, &record, &length)) == 0) {
         uint64_t lsn = recovery->next_lsn++;
-        if (recovery->ops != NULL) {
-            recovery->ops->record(recovery->context, lsn, &command);
+        bool is_after_base = lsn > recovery->base.lsn;
+        recovery->found.replayed += is_after_base ? 1 : 0;
+        if (is_after_base || recovery->mode == RECOVERY_SCAN) {
+            error = content->ops->apply(content, lsn, record, length);
         }
-        if (lsn <= recovery->base.lsn) {
-            continue;
+        if (error == ERR_INVALID) {
+            break;
         }
-        recovery->found.replayed++;
-        if (recovery->options != NULL && recovery->options->each != NULL) {
-            recovery->options->each(recovery->options->each_context, lsn, &command);
-        }
-        error = recovery->gate != NULL ? journal_replay(recovery->gate, lsn, &command) : 0;
         if (error == ERR_FULL) {
             return found_in_segment(recovery, error, index, offset,
-                                    "the gate's sizes are too small");
+                                    "it does not fit the configured sizes");
         }
         if (error != 0) {
             return found_in_segment(recovery, error, index, offset,
@@ -411,7 +399,7 @@ static int end_walk(struct recovery *recovery)
         (void)found_bad(recovery, 0, name, segment->file_bytes, "the file has been cut short");
         note(recovery, name, segment->file_bytes, "the file has been cut short");
     }
-    return recovery->options != NULL ? heal_segment(recovery, segment, torn) : 0;
+    return recovery->mode == RECOVERY_OPEN ? heal_segment(recovery, segment, torn) : 0;
 }
 
 static int walk_segments(struct recovery *recovery)
@@ -422,14 +410,14 @@ static int walk_segments(struct recovery *recovery)
     for (size_t i = 0;; i++) {
         const struct journal_segment *segment = &catalog->segments[i];
         bool last = i + 1 == catalog->segment_count;
+        bool writes = last && recovery->mode == RECOVERY_OPEN;
         if (recovery->base.lsn > 0 && segment->first_lsn == recovery->base.lsn + 1 &&
             segment->first_batch != recovery->base.batch + 1) {
             return found_in_segment(recovery, ERR_CORRUPT, i, 0,
                                     "the segment does not follow the snapshot");
         }
-        int error =
-            open_segment(recovery, i, last && recovery->options != NULL ? DISK_WRITE : DISK_READ);
-        if (error == 0 && last && recovery->options != NULL) {
+        int error = open_segment(recovery, i, writes ? DISK_WRITE : DISK_READ);
+        if (error == 0 && writes) {
             error = disk_sync(recovery->disk, recovery->file);
         }
         if (error == 0) {
@@ -480,10 +468,11 @@ static void recovery_done(struct recovery *recovery)
     journal_catalog_done(&recovery->catalog);
 }
 
-int journal_scan(struct disk *disk, const struct journal_scan_ops *ops, void *context,
-                 struct journal_found *ret_found)
+int journal_scan(struct disk *disk, struct journal_content *content,
+                 const struct journal_scan_ops *ops, void *context, struct journal_found *ret_found)
 {
-    struct recovery recovery = {.disk = disk, .ops = ops, .context = context};
+    struct recovery recovery = {
+        .disk = disk, .mode = RECOVERY_SCAN, .content = content, .ops = ops, .context = context};
     int error = recover(&recovery);
     *ret_found = recovery.found;
     recovery_done(&recovery);
@@ -536,11 +525,11 @@ static struct journal *journal_new(struct disk *disk, struct journal_options opt
     return journal;
 }
 
-int journal_open(struct disk *disk, struct journal_options options, struct gate *gate,
+int journal_open(struct disk *disk, struct journal_options options, struct journal_content *content,
                  struct journal **ret_journal, struct journal_found *ret_found)
 {
-    struct recovery recovery = {.disk = disk, .options = &options, .gate = gate};
-    CHECK((gate == NULL) == (options.each != NULL));
+    struct recovery recovery = {
+        .disk = disk, .mode = RECOVERY_OPEN, .kind = options.kind, .content = content};
     struct journal *journal = journal_new(disk, options);
     int error = journal == NULL ? ERR_NOMEM : tidy_folder(disk);
     if (error == 0) {

@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 struct ledger_reader {
-    struct embedded_gate *engine;
+    struct waker *wakers;
     struct ledger *ledger;
     uint32_t loops;
     struct mailbox inbox;
@@ -15,7 +15,7 @@ struct ledger_reader {
     _Atomic bool stopping;
 };
 
-int ledger_reader_new(struct embedded_gate *engine, struct ledger *ledger, uint32_t loops,
+int ledger_reader_new(struct waker *wakers, struct ledger *ledger, uint32_t loops,
                       struct ledger_reader **ret_reader)
 {
     struct ledger_reader *reader = calloc(1, sizeof(*reader));
@@ -25,7 +25,7 @@ int ledger_reader_new(struct embedded_gate *engine, struct ledger *ledger, uint3
         free(outboxes);
         return ERR_NOMEM;
     }
-    reader->engine = engine;
+    reader->wakers = wakers;
     reader->ledger = ledger;
     reader->loops = loops;
     reader->outboxes = outboxes;
@@ -58,7 +58,7 @@ static void answer(struct ledger_reader *reader, struct ledger_reader_query *que
     }
     uint32_t loop = query->loop;
     mailbox_post(&reader->outboxes[loop], &query->post);
-    waker_wake(embedded_gate_waker(reader->engine, loop));
+    waker_wake(&reader->wakers[loop]);
 }
 
 void ledger_reader_iterate(struct ledger_reader *reader)

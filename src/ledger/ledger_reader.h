@@ -6,7 +6,7 @@
 #define SLUICE_LEDGER_LEDGER_READER_H
 
 #include "base/mailbox.h"
-#include "embedded/embedded_gate.h"
+#include "base/waker.h"
 #include "port/ledger.h"
 
 /* One query of a loop. The ledger reader owns it between post and collect. */
@@ -19,7 +19,7 @@ struct ledger_reader_query {
 
 struct ledger_reader;
 
-int ledger_reader_new(struct embedded_gate *engine, struct ledger *ledger, uint32_t loops,
+int ledger_reader_new(struct waker *wakers, struct ledger *ledger, uint32_t loops,
                       struct ledger_reader **ret_reader);
 void ledger_reader_free(struct ledger_reader *reader);
 /* Answers every query that was posted. */

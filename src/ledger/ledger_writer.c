@@ -29,6 +29,11 @@ struct room {
     uint32_t items;
 };
 
+static struct booking_positions positions(const struct ledger_writer *writer)
+{
+    return writer->options.bookings->ops->positions(writer->options.bookings);
+}
+
 /* ---- applying committed events ---- */
 
 static int apply_event(struct ledger_writer *writer, const struct ledger_event *event,
@@ -122,7 +127,7 @@ static void turn_down(struct ledger_writer *writer, struct post *post, enum refu
     op->lsn = 0;
     mailbox_post(&writer->outboxes[op->loop], post);
     if (op->loop < writer->loops) {
-        waker_wake(embedded_gate_waker(writer->engine, op->loop));
+        waker_wake(&writer->wakers[op->loop]);
     }
 }
 
@@ -282,7 +287,7 @@ static void batch_finished(struct ledger_writer *writer)
 {
     struct ledger_batch *batch = &writer->batch;
     writer->in_flight = false;
-    if (batch->error == ERR_BUSY && writer->options.shared && writer->kept_last) {
+    if (batch->error == ERR_BUSY && ledger_writer_is_shared(writer) && writer->kept_last) {
         lease_lost(writer);
         return;
     }
@@ -293,7 +298,7 @@ static void batch_finished(struct ledger_writer *writer)
     writer->backoff_us = 0;
     writer->retry_at_us = 0;
     int error = catalog_follow(writer);
-    if (writer->options.shared) {
+    if (ledger_writer_is_shared(writer)) {
         /* Even if the sales could not be read again: those who wait for these events must know that
          * the segments lack them. */
         int applied = apply_shared(writer, batch);
@@ -309,22 +314,21 @@ static void batch_finished(struct ledger_writer *writer)
         writer->lost_track = true;
     }
     note_bookings(writer);
-    if (!writer->options.shared) {
-        booking_reader_commit(&writer->bookings, batch->booked_lsn);
+    if (!ledger_writer_is_shared(writer)) {
+        struct booking_source *bookings = writer->options.bookings;
+        bookings->ops->commit(bookings, batch->booked_lsn);
+        atomic_store(&writer->booked_lsn, bookings->ops->positions(bookings).booked_lsn);
     }
-    atomic_store(&writer->booked_lsn, writer->bookings.booked_lsn);
     atomic_store(&writer->pending_deadlines, deadline_scheduler_pending(writer->deadlines));
     metrics_add(writer->metrics, METRIC_LEDGER_COMMITS_TOTAL, 1);
-    if (writer->options.shared) {
+    if (ledger_writer_is_shared(writer)) {
         ledger_writer_answer_followed(writer);
     } else {
-        metrics_set(writer->metrics, METRIC_LEDGER_LAG,
-                    journal_durable_lsn(embedded_gate_journal(writer->engine)) -
-                        writer->bookings.booked_lsn);
+        struct booking_positions at = positions(writer);
+        metrics_set(writer->metrics, METRIC_LEDGER_LAG, at.durable_lsn - at.booked_lsn);
         /* All that these ops' answers show is in the journal by now, whoever committed the
          * events. */
-        ledger_writer_answer_posted(writer, error,
-                                    journal_last_lsn(embedded_gate_journal(writer->engine)));
+        ledger_writer_answer_posted(writer, error, at.last_lsn);
     }
     free_own(writer);
 }
@@ -372,20 +376,22 @@ static bool gather_shared(struct ledger_writer *writer, int64_t now_ms)
 /* Fills the batch. False: there is nothing worth a transaction. */
 static bool gather(struct ledger_writer *writer, int64_t now_ms)
 {
-    if (writer->options.shared) {
+    if (ledger_writer_is_shared(writer)) {
         return gather_shared(writer, now_ms);
     }
     size_t count = 0;
     gather_posted(writer, &count);
     gather_due(writer, count, now_ms);
     size_t booked = 0;
-    uint64_t read_before = writer->bookings.read_lsn;
-    int error = booking_reader_take(&writer->bookings, writer->own + writer->own_count,
+    struct booking_source *bookings = writer->options.bookings;
+    struct booking_positions before = positions(writer);
+    int error = bookings->ops->take(bookings, writer->own + writer->own_count,
                                     writer->options.batch_max, &booked);
+    struct booking_positions after = positions(writer);
     if (error != 0) {
         static struct log_limit limit;
         log_event_limited(&limit, 10000, LOG_ERROR, "booking_reader.cannot_read",
-                          LOG_ERR("error", error), LOG_U64("lsn", writer->bookings.read_lsn));
+                          LOG_ERR("error", error), LOG_U64("lsn", after.read_lsn));
         /* Records read before the error are read again, so the cursor must not pass them. */
         booked = 0;
         writer->must_rewind = true;
@@ -395,7 +401,7 @@ static bool gather(struct ledger_writer *writer, int64_t now_ms)
         writer->ops[count++] = &writer->own[i];
     }
     int64_t now_us = inside_time_us(writer->time);
-    bool cursor = writer->bookings.read_lsn > writer->bookings.booked_lsn &&
+    bool cursor = after.read_lsn > after.booked_lsn &&
                   (now_us >= writer->cursor_at_us || atomic_load(&writer->stopping));
     if (count == 0 && !cursor) {
         return false;
@@ -406,7 +412,7 @@ static bool gather(struct ledger_writer *writer, int64_t now_ms)
         .count = count,
         /* Read after the decisions were: a deadline counts from a time that is not before them. */
         .now_ms = inside_time_ms(writer->time),
-        .booked_lsn = writer->must_rewind ? read_before : writer->bookings.read_lsn};
+        .booked_lsn = writer->must_rewind ? before.read_lsn : after.read_lsn};
     return true;
 }
 
@@ -414,7 +420,7 @@ static bool gather(struct ledger_writer *writer, int64_t now_ms)
 
 static int64_t sleep_us(struct ledger_writer *writer, int64_t now_ms)
 {
-    bool keeps = !writer->options.shared || writer->kept_token != 0;
+    bool keeps = !ledger_writer_is_shared(writer) || writer->kept_token != 0;
     int64_t next_ms =
         keeps ? deadline_scheduler_next_ms(writer->deadlines, writer->catalog) : INT64_MAX;
     int64_t wait_ms = next_ms == INT64_MAX ? 1000 : next_ms - now_ms;
@@ -444,7 +450,7 @@ static void turn_away(struct ledger_writer *writer, int error)
 static int mend(struct ledger_writer *writer)
 {
     int error = 0;
-    if (writer->options.shared) {
+    if (ledger_writer_is_shared(writer)) {
         error = writer->deadlines_lost && writer->kept_token != 0
                     ? ledger_writer_reload_deadlines(writer)
                     : 0;
@@ -456,7 +462,7 @@ static int mend(struct ledger_writer *writer)
         return error != 0 ? error : ledger_writer_follow_lease(writer);
     }
     if (writer->must_rewind) {
-        error = booking_reader_rewind(&writer->bookings);
+        error = writer->options.bookings->ops->rewind(writer->options.bookings);
         writer->must_rewind = error != 0;
     }
     if (error == 0 && writer->lost_track) {
@@ -479,7 +485,7 @@ static int mend(struct ledger_writer *writer)
 /* True if this iteration may try to write. */
 static bool may_write(struct ledger_writer *writer, int64_t *ret_sleep_us)
 {
-    if (!writer->options.shared && journal_failed(embedded_gate_journal(writer->engine))) {
+    if (!ledger_writer_is_shared(writer) && positions(writer).failed) {
         if (!writer->stopped_for_failure) {
             writer->stopped_for_failure = true;
             log_event(LOG_ERROR, "ledger_writer.stopped", LOG_STR("why", "the journal has failed"),
@@ -498,10 +504,11 @@ static bool may_write(struct ledger_writer *writer, int64_t *ret_sleep_us)
     int error = mend(writer);
     if (error != 0) {
         static struct log_limit limit;
-        log_event_limited(
-            &limit, 10000, LOG_ERROR, "ledger_writer.cannot_catch_up", LOG_ERR("error", error),
-            LOG_STR("what", writer->options.shared ? "bookings wait where they are; tried again"
-                                                   : "bookings wait in the journal; tried again"));
+        log_event_limited(&limit, 10000, LOG_ERROR, "ledger_writer.cannot_catch_up",
+                          LOG_ERR("error", error),
+                          LOG_STR("what", ledger_writer_is_shared(writer)
+                                              ? "bookings wait where they are; tried again"
+                                              : "bookings wait in the journal; tried again"));
         writer->retry_at_us = now_us + BACKOFF_MAX_US / 10;
         *ret_sleep_us = BACKOFF_MAX_US / 10;
         return false;
@@ -586,10 +593,9 @@ void ledger_writer_stop(struct ledger_writer *writer)
     }
 }
 
-static void durable_moved(void *context)
+void ledger_writer_wake(void *writer)
 {
-    struct ledger_writer *writer = context;
-    mailbox_ring(&writer->inbox);
+    mailbox_ring(&((struct ledger_writer *)writer)->inbox);
 }
 
 void ledger_writer_wait(struct ledger_writer *writer, uint32_t mailbox, int64_t timeout_us)
@@ -642,14 +648,13 @@ uint64_t ledger_writer_pending_deadlines(const struct ledger_writer *writer)
 
 int ledger_writer_start(struct ledger_writer *writer)
 {
-    struct journal *journal = embedded_gate_journal(writer->engine);
     struct ledger_query state = {.kind = QUERY_STATE};
     int error = ledger_writer_read_now(writer, &state);
     if (error != 0) {
         return error;
     }
     size_t sales = 0;
-    if (writer->options.shared) {
+    if (ledger_writer_is_shared(writer)) {
         error = ledger_writer_load_sales(writer, &sales);
         if (error == 0) {
             log_event(LOG_INFO, "ledger_writer.ready", LOG_U64("sales", sales),
@@ -657,14 +662,14 @@ int ledger_writer_start(struct ledger_writer *writer)
         }
         return error;
     }
-    if (state.booked_lsn > journal_last_lsn(journal) ||
-        embedded_gate_applied_event(writer->engine) > state.last_event) {
-        log_event(LOG_ERROR, "start.cursors_disagree",
-                  LOG_U64("ledger_booked_lsn", state.booked_lsn),
-                  LOG_U64("journal_last_lsn", journal_last_lsn(journal)),
-                  LOG_U64("gate_applied_event", embedded_gate_applied_event(writer->engine)),
-                  LOG_U64("ledger_last_event", state.last_event),
-                  LOG_STR("do", "journal and ledger are not of one piece: restore both together"));
+    uint64_t last_lsn = positions(writer).last_lsn;
+    uint64_t applied_event = writer->event_sink->ops->applied(writer->event_sink);
+    if (state.booked_lsn > last_lsn || applied_event > state.last_event) {
+        log_event(
+            LOG_ERROR, "start.cursors_disagree", LOG_U64("ledger_booked_lsn", state.booked_lsn),
+            LOG_U64("journal_last_lsn", last_lsn), LOG_U64("gate_applied_event", applied_event),
+            LOG_U64("ledger_last_event", state.last_event),
+            LOG_STR("do", "journal and ledger are not of one piece: restore both together"));
         return ERR_AHEAD;
     }
     uint64_t applied = 0;
@@ -677,7 +682,7 @@ int ledger_writer_start(struct ledger_writer *writer)
         error = ledger_writer_reload_deadlines(writer);
     }
     if (error == 0) {
-        error = booking_reader_init(&writer->bookings, journal, state.booked_lsn);
+        error = writer->options.bookings->ops->start(writer->options.bookings, state.booked_lsn);
     }
     if (error != 0) {
         return error;
@@ -687,13 +692,13 @@ int ledger_writer_start(struct ledger_writer *writer)
     log_event(LOG_INFO, "ledger_writer.ready", LOG_U64("sales", sales),
               LOG_U64("events_applied", applied),
               LOG_U64("unpaid_orders", deadline_scheduler_pending(writer->deadlines)),
-              LOG_U64("to_book", journal_last_lsn(journal) - state.booked_lsn));
+              LOG_U64("to_book", positions(writer).last_lsn - state.booked_lsn));
     return 0;
 }
 
 /* ---- life ---- */
 
-int ledger_writer_new(struct embedded_gate *engine, struct ledger *ledger, struct catalog *catalog,
+int ledger_writer_new(struct waker *wakers, struct ledger *ledger, struct catalog *catalog,
                       struct inside_time *time, struct metrics_slot *metrics, uint32_t loops,
                       struct ledger_writer_options options, struct ledger_writer **ret_writer)
 {
@@ -702,10 +707,8 @@ int ledger_writer_new(struct embedded_gate *engine, struct ledger *ledger, struc
         return ERR_NOMEM;
     }
     size_t own = MOVES_MAX + DUE_MAX + (size_t)options.batch_max;
-    gate_event_sink_init(&writer->own_event_sink, engine);
-    writer->engine = engine;
-    writer->event_sink =
-        options.event_sink != NULL ? options.event_sink : &writer->own_event_sink.event_sink;
+    writer->wakers = wakers;
+    writer->event_sink = options.event_sink;
     writer->ledger = ledger;
     writer->catalog = catalog;
     writer->time = time;
@@ -725,8 +728,6 @@ int ledger_writer_new(struct embedded_gate *engine, struct ledger *ledger, struc
         ledger_writer_free(writer);
         return ERR_NOMEM;
     }
-    embedded_gate_on_durable(engine, durable_moved,
-                             writer); /* before the journal thread can call it */
     *ret_writer = writer;
     return 0;
 }
@@ -735,9 +736,6 @@ void ledger_writer_free(struct ledger_writer *writer)
 {
     if (writer == NULL) {
         return;
-    }
-    if (writer->bookings.journal_reader != NULL) {
-        booking_reader_done(&writer->bookings);
     }
     for (uint32_t i = 0; writer->outboxes != NULL && i < writer->loops + writer->options.mailboxes;
          i++) {

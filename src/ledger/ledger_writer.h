@@ -16,7 +16,7 @@
  *   not follow.
  *
  * In the distributed engine several processes write to one ledger, each with its own ledger writer
- * (options.shared). Bookings are posted to it like any other op, and its event sink is the segments
+ * (without options.bookings: shared). Bookings are posted to it like any other op, and its event sink is the segments
  * of the gate. Only the ledger writer that holds the keeper's lease handles deadlines and moves
  * sales, with the lease's token on its batches. It learns from the ledger's events what the others
  * have booked.
@@ -27,11 +27,11 @@
 #define SLUICE_LEDGER_LEDGER_WRITER_H
 
 #include "base/mailbox.h"
-#include "embedded/booking_reader.h"
-#include "embedded/embedded_gate.h"
-#include "embedded/gate_event_sink.h"
+#include "base/waker.h"
+#include "ledger/booking_source.h"
 #include "ledger/catalog.h"
 #include "ledger/deadline_scheduler.h"
+#include "ledger/event_sink.h"
 #include "obs/metrics.h"
 #include "port/inside_time.h"
 #include "port/ledger.h"
@@ -54,8 +54,9 @@ struct ledger_writer_options {
     uint32_t tick_ms;   /* check deadlines at most this often */
     /* Orders stay on the board this long after the sale's end and its last deadline. */
     int64_t board_keep_ms;
-    struct event_sink *event_sink; /* NULL: the gate of this process */
-    bool shared;        /* one of several ledger writers of a ledger; needs its own sink */
+    struct event_sink *event_sink;
+    /* NULL: shared, one of several ledger writers of a ledger; bookings are posted to it. */
+    struct booking_source *bookings;
     uint32_t mailboxes; /* threads other than loops that post ops */
     const char *server; /* name of the ledger's server, for the log; NULL: "" */
     /* Returns the server's own text for its last error. NULL: there is none. */
@@ -68,7 +69,8 @@ struct ledger_writer_options {
 
 struct ledger_writer;
 
-int ledger_writer_new(struct embedded_gate *engine, struct ledger *ledger, struct catalog *catalog,
+/* wakers: one for each loop. The caller owns all it passes. */
+int ledger_writer_new(struct waker *wakers, struct ledger *ledger, struct catalog *catalog,
                       struct inside_time *time, struct metrics_slot *metrics, uint32_t loops,
                       struct ledger_writer_options options, struct ledger_writer **ret_writer);
 void ledger_writer_free(struct ledger_writer *writer);
@@ -86,6 +88,9 @@ void ledger_writer_iterate(struct ledger_writer *writer, int64_t *ret_sleep_us);
  * to book what is durable. */
 void ledger_writer_run(struct ledger_writer *writer);
 void ledger_writer_stop(struct ledger_writer *writer);
+
+/* There may be something to do, e.g. durable decisions to book. Any thread. */
+void ledger_writer_wake(void *writer);
 
 void ledger_writer_post(struct ledger_writer *writer, struct ledger_writer_op *op);
 /* Finished ops of this loop (or mailbox: loops + its number), linked by post.next, oldest first. */

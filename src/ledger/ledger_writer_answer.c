@@ -22,7 +22,7 @@ static void answer(struct ledger_writer *writer, struct post *post, int error, u
     }
     for (uint32_t i = 0; i < writer->loops; i++) {
         if (told[i]) {
-            waker_wake(embedded_gate_waker(writer->engine, i));
+            waker_wake(&writer->wakers[i]);
         }
     }
 }

@@ -11,15 +11,13 @@
 #define LEDGER_WRITER_PAGE 1024
 
 struct ledger_writer {
-    struct embedded_gate *engine;
-    struct gate_event_sink own_event_sink;
+    struct waker *wakers; /* one per loop */
     struct event_sink *event_sink;
     struct ledger *ledger;
     struct catalog *catalog;
     struct inside_time *time;
     struct metrics_slot *metrics;
     struct ledger_writer_options options;
-    struct booking_reader bookings;
     struct deadline_scheduler *deadlines;
     uint32_t loops;
     struct mailbox inbox;
@@ -58,6 +56,11 @@ struct ledger_writer {
     _Atomic bool stopping;
 };
 
+/* One of several ledger writers of a ledger. */
+static inline bool ledger_writer_is_shared(const struct ledger_writer *writer)
+{
+    return writer->options.bookings == NULL;
+}
 /* Passes an event on to the deadline scheduler and the catalog. */
 void ledger_writer_keep_event(struct ledger_writer *writer, const struct ledger_event *event);
 /* Synchronous read: at start, after an error, and to follow the ledger. */

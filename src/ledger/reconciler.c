@@ -9,7 +9,7 @@
 
 struct reconciler {
     struct reconciler_work work;
-    struct embedded_gate *engine;
+    struct waker *wakers;
     struct clock_port *clock;
     struct metrics_slot *metrics;
     uint32_t loops;
@@ -68,7 +68,7 @@ static void answer(struct reconciler *reconciler, struct reconciler_call *call, 
         }
     }
     mailbox_post(&reconciler->outboxes[loop], &call->post);
-    waker_wake(embedded_gate_waker(reconciler->engine, loop));
+    waker_wake(&reconciler->wakers[loop]);
 }
 
 static bool wants_repair(const struct post *posts)
@@ -152,9 +152,9 @@ void reconciler_iterate(struct reconciler *reconciler)
 
 /* ---- life ---- */
 
-int reconciler_new(struct reconciler_work work, struct embedded_gate *engine,
-                   struct clock_port *clock, struct metrics_slot *metrics, uint32_t loops,
-                   int64_t every_ms, struct reconciler **ret_reconciler)
+int reconciler_new(struct reconciler_work work, struct waker *wakers, struct clock_port *clock,
+                   struct metrics_slot *metrics, uint32_t loops, int64_t every_ms,
+                   struct reconciler **ret_reconciler)
 {
     struct reconciler *reconciler = calloc(1, sizeof(*reconciler));
     struct mailbox *outboxes = calloc(loops, sizeof(*outboxes));
@@ -164,7 +164,7 @@ int reconciler_new(struct reconciler_work work, struct embedded_gate *engine,
         return ERR_NOMEM;
     }
     *reconciler = (struct reconciler){.work = work,
-                                      .engine = engine,
+                                      .wakers = wakers,
                                       .clock = clock,
                                       .metrics = metrics,
                                       .loops = loops,

@@ -18,9 +18,10 @@
 #define SLUICE_LEDGER_RECONCILER_H
 
 #include "base/mailbox.h"
-#include "distributed/reconcile.h"
-#include "embedded/embedded_gate.h"
+#include "base/waker.h"
+#include "ledger/difference.h"
 #include "obs/metrics.h"
+#include "port/clock.h"
 
 /* The most differences that one run logs. Callers get all of them. */
 #define RECONCILER_LOGGED_MAX 20
@@ -57,9 +58,9 @@ struct reconciler_work {
 struct reconciler;
 
 /* every_ms: time between two passes by itself; 0: none. ERR_NOMEM. */
-int reconciler_new(struct reconciler_work work, struct embedded_gate *engine,
-                   struct clock_port *clock, struct metrics_slot *metrics, uint32_t loops,
-                   int64_t every_ms, struct reconciler **ret_reconciler);
+int reconciler_new(struct reconciler_work work, struct waker *wakers, struct clock_port *clock,
+                   struct metrics_slot *metrics, uint32_t loops, int64_t every_ms,
+                   struct reconciler **ret_reconciler);
 void reconciler_free(struct reconciler *reconciler);
 /* Answers posted calls, or runs by itself if it is time, or waits. */
 void reconciler_iterate(struct reconciler *reconciler);

@@ -18,6 +18,7 @@
 #include "backend/posix/disk_posix.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "embedded/gate_content.h"
 #include "journal/journal.h"
 
 #define ITEM 5
@@ -55,7 +56,7 @@ static void open_journal(void)
     gate_init(&gate, sizes, memory, 1);
     struct journal_found found;
     uint64_t start = now_ns();
-    int error = journal_open(&posix.disk, options, &gate, &journal, &found);
+    int error = gate_content_open(&posix.disk, options, &gate, &journal, &found);
     if (error != 0) {
         (void)fprintf(stderr, "%s at %s: %s\n", err_text(error), found.where, found.why);
         exit(1);
@@ -94,7 +95,7 @@ static void start_sale(void)
         struct gate_effects effects;
         uint64_t lsn;
         CHECK(gate_step(&gate, &commands[i], &effects) == VERDICT_DONE);
-        CHECK(journal_append(journal, &commands[i], &lsn) == 0);
+        CHECK(gate_content_append(journal, &commands[i], &lsn) == 0);
     }
 }
 
@@ -108,7 +109,7 @@ static void bench_append(void)
         uint64_t lsn;
         uint64_t start = now_ns();
         while (journal_has_room(journal, 1)) {
-            CHECK(journal_append(journal, &command, &lsn) == 0);
+            CHECK(gate_content_append(journal, &command, &lsn) == 0);
             n++;
         }
         ns += now_ns() - start;
@@ -174,7 +175,7 @@ static uint64_t bench_commit(uint64_t first_user, uint64_t in_flight, double sec
             while (!journal_has_room(journal, 1)) {
                 (void)usleep(50);
             }
-            CHECK(journal_append(journal, &command, &lsn) == 0);
+            CHECK(gate_content_append(journal, &command, &lsn) == 0);
         }
         while (journal_durable_lsn(journal) < lsn) {
             (void)sched_yield();
@@ -201,9 +202,8 @@ static void bench_read(void)
     uint64_t n = 0;
     uint64_t start = now_ns();
     uint64_t lsn;
-    int64_t batch_ms;
     struct gate_command command;
-    while (journal_reader_next(reader, &lsn, &batch_ms, &command) == 0) {
+    while (gate_content_next(reader, &lsn, &command) == 0) {
         n++;
     }
     (void)printf("read back   %9.1f ns/record  (%llu records)\n",

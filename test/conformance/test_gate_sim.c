@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "gate_suite.h"
-#include "simulation/sim_server.h"
+#include "sim_server.h"
 
 #define RUN 1
 #define FENCE 1

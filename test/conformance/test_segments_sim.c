@@ -8,7 +8,7 @@
 
 #include "lib/fake_clock.h"
 #include "segments_suite.h"
-#include "simulation/sim_segments.h"
+#include "sim_segments.h"
 
 struct suite_world {
     struct fake_clock clock;

@@ -14,6 +14,7 @@
  * With a checksum forged (a whole batch, header or chunk that is none of those written) anything
  * may be claimed to have been written; then the gate must at least add up.
  */
+#include "core/record.h"
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -173,7 +174,7 @@ static void on_note(void *context, const char *file, uint64_t offset, const char
     CHECK(file[0] != '\0' && what[0] != '\0');
 }
 
-static const struct journal_scan_ops scan_ops = {on_batch, on_record, on_note};
+static const struct journal_scan_ops scan_ops = {on_batch, on_note};
 
 static void end_batch(struct segment_snapshot *image)
 {
@@ -187,7 +188,7 @@ static void take_snapshot(struct world *world)
     uint64_t lsn = 0;
     uint32_t removed = 0;
     gate_box_init_sizes(&second, world->sizes);
-    CHECK(journal_snapshot(world->journal, &second.gate, &lsn) == 0 && lsn > 0);
+    CHECK(gate_content_snapshot(world->journal, &second.gate, &lsn) == 0 && lsn > 0);
     CHECK(journal_trim(world->journal, world->count, &removed) == 0);
     gate_box_done(&second);
 }
@@ -213,11 +214,12 @@ static void image_make(struct segment_snapshot *image, bool snapshots)
     for (size_t i = 0; i <= image->batches; i++) {
         gate_box_init_sizes(&image->expected[i], world->sizes);
         for (uint64_t lsn = 1; lsn <= image->ends[i]; lsn++) {
-            CHECK(journal_replay(&image->expected[i].gate, lsn, &world->commands[lsn - 1]) == 0);
+            CHECK(gate_content_replay(&image->expected[i].gate, lsn, &world->commands[lsn - 1]) ==
+                  0);
         }
     }
     struct journal_found found;
-    CHECK(journal_scan(&world->ram.disk, &scan_ops, image, &found) == 0);
+    CHECK(world_scan(&world->ram.disk, &scan_ops, on_record, image, &found) == 0);
     CHECK(whole_pieces(&world->ram, note_piece, image));
     CHECK(image->pieces_count > image->batches / 2);
 }
@@ -391,8 +393,8 @@ static void trial_open(struct trial *trial, const struct world *world)
 {
     gate_box_init_sizes(&trial->box, world->sizes);
     trial->journal = NULL;
-    trial->error = journal_open(&trial->ram.disk, world->options, &trial->box.gate, &trial->journal,
-                                &trial->found);
+    trial->error = gate_content_open(&trial->ram.disk, world->options, &trial->box.gate,
+                                     &trial->journal, &trial->found);
 }
 
 static void trial_close(struct trial *trial)
@@ -454,7 +456,7 @@ static void check_again(struct trial *trial, struct segment_snapshot *image, boo
     CHECK(gate_same(&first.gate, &trial->box.gate) && gate_same(&trial->box.gate, &first.gate));
     gate_box_done(&first);
     struct gate_command more = {.kind = GATE_SKIP, .event = trial->box.gate.applied_event + 1};
-    CHECK(journal_append(trial->journal, &more, &lsn) == 0 && lsn == last_lsn + 1);
+    CHECK(gate_content_append(trial->journal, &more, &lsn) == 0 && lsn == last_lsn + 1);
     CHECK(journal_flush(trial->journal, &wrote) == 0 && wrote);
     trial_close(trial);
     ram_disk_crash(&trial->ram, RAM_DROP, &image->world.prng);
@@ -496,7 +498,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     uint64_t writes = trial.ram.writes;
     uint64_t intact = last_intact(image, &trial.ram);
-    int scan = journal_scan(&trial.ram.disk, &scan_ops, forged ? NULL : image, &scanned);
+    int scan = world_scan(&trial.ram.disk, &scan_ops, on_record, forged ? NULL : image, &scanned);
     CHECK(trial.ram.writes == writes);
     trial_open(&trial, &image->world);
     CHECK(forged || (scan == trial.error && scanned.last_lsn == trial.found.last_lsn &&

@@ -76,9 +76,9 @@ void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_
     ret_worker->segments = segments;
     ram_disk_init(&ret_worker->ram);
     CHECK(spool_new(promises, &ret_worker->spool) == 0);
-    options.each = spool_each;
-    options.each_context = ret_worker->spool;
-    CHECK(journal_open(&ret_worker->ram.disk, options, NULL, &ret_worker->journal, &found) == 0);
+    options.kind = JOURNAL_LIST;
+    CHECK(journal_open(&ret_worker->ram.disk, options, spool_content(ret_worker->spool),
+                       &ret_worker->journal, &found) == 0);
     CHECK(spool_begin(ret_worker->spool, ret_worker->journal) == 0);
     ret_worker->stock_cache = stock_cache_new();
     ret_worker->catalog = catalog_new();

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/err.h"
+#include "core/record.h"
 #include "journal/journal_private.h"
 
 #define SALE 7
@@ -110,6 +112,34 @@ bool gate_same(const struct gate *a, const struct gate *b)
     return true;
 }
 
+struct scan {
+    struct journal_content content; /* must be first */
+    void (*record)(void *context, uint64_t lsn, const struct gate_command *command);
+    void *context;
+};
+
+static int scanned(struct journal_content *content, uint64_t lsn, const uint8_t *record,
+                   size_t length)
+{
+    const struct scan *scan = (const struct scan *)content;
+    struct gate_command command;
+    if (record_decode(record, length, &command) != 0) {
+        return ERR_INVALID;
+    }
+    scan->record(scan->context, lsn, &command);
+    return 0;
+}
+
+int world_scan(struct disk *disk, const struct journal_scan_ops *ops,
+               void (*record)(void *context, uint64_t lsn, const struct gate_command *command),
+               void *context, struct journal_found *ret_found)
+{
+    static const struct journal_content_ops content_ops = {.apply = scanned,
+                                                           .check = gate_content_check};
+    struct scan scan = {{&content_ops}, record, context};
+    return journal_scan(disk, &scan.content, ops, context, ret_found);
+}
+
 void world_init(struct world *ret_world, uint64_t seed)
 {
     memset(ret_world, 0, sizeof(*ret_world));
@@ -129,8 +159,8 @@ void world_done(struct world *world)
 int world_open(struct world *world)
 {
     gate_box_init_sizes(&world->box, world->sizes);
-    int error = journal_open(&world->ram.disk, world->options, &world->box.gate, &world->journal,
-                             &world->found);
+    int error = gate_content_open(&world->ram.disk, world->options, &world->box.gate,
+                                  &world->journal, &world->found);
     if (error != 0) {
         gate_box_done(&world->box);
     }
@@ -152,7 +182,7 @@ int world_apply(struct world *world, const struct gate_command *command)
         return 0;
     }
     uint64_t lsn;
-    int error = journal_append(world->journal, command, &lsn);
+    int error = gate_content_append(world->journal, command, &lsn);
     if (error != 0) {
         return error;
     }
@@ -264,7 +294,7 @@ bool world_is_at(const struct world *world, uint64_t lsn)
     struct gate_box box;
     gate_box_init_sizes(&box, world->sizes);
     for (uint64_t i = 0; i < lsn; i++) {
-        CHECK(journal_replay(&box.gate, i + 1, &world->commands[i]) == 0);
+        CHECK(gate_content_replay(&box.gate, i + 1, &world->commands[i]) == 0);
     }
     bool same = gate_same(&box.gate, &world->box.gate);
     gate_box_done(&box);

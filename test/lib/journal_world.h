@@ -6,6 +6,7 @@
 #define SLUICE_TEST_JOURNAL_WORLD_H
 
 #include "base/prng.h"
+#include "embedded/gate_content.h"
 #include "journal/journal.h"
 #include "ram_disk.h"
 
@@ -37,6 +38,11 @@ void gate_box_init_sizes(struct gate_box *ret_box, struct gate_sizes sizes);
 void gate_box_done(struct gate_box *box);
 /* True if both hold the same sales, items, buyers and orders, LSNs included. */
 bool gate_same(const struct gate *a, const struct gate *b);
+
+/* journal_scan with the records as commands. */
+int world_scan(struct disk *disk, const struct journal_scan_ops *ops,
+               void (*record)(void *context, uint64_t lsn, const struct gate_command *command),
+               void *context, struct journal_found *ret_found);
 
 /* Small segments: a header and three sectors. Not opened yet. */
 void world_init(struct world *ret_world, uint64_t seed);

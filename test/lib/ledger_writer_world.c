@@ -34,23 +34,39 @@ static void woken(void *context)
     atomic_fetch_add((atomic_int *)context, 1);
 }
 
+void ledger_writer_world_connect(struct ledger_writer_world *world)
+{
+    gate_event_sink_init(&world->event_sink, world->engine);
+    booking_reader_init(&world->bookings, world->journal);
+    world->options.event_sink = &world->event_sink.event_sink;
+    world->options.bookings = &world->bookings.source;
+}
+
+void ledger_writer_world_listen(struct ledger_writer_world *world)
+{
+    journal_wake(world->journal, world->wakers, LEDGER_WRITER_LOOPS);
+    journal_listen(world->journal, ledger_writer_wake, world->ledger_writer);
+}
+
 int ledger_writer_world_up(struct ledger_writer_world *world)
 {
     gate_box_init_sizes(&world->box, world->sizes);
-    CHECK(journal_open(&world->ram.disk, world->journal_options, &world->box.gate, &world->journal,
-                       &world->found) == 0);
-    CHECK(embedded_gate_new(&world->box.gate, world->journal, LEDGER_WRITER_LOOPS,
+    CHECK(gate_content_open(&world->ram.disk, world->journal_options, &world->box.gate,
+                            &world->journal, &world->found) == 0);
+    CHECK(embedded_gate_new(&world->box.gate, world->journal, world->wakers, LEDGER_WRITER_LOOPS,
                             &world->engine) == 0);
     for (uint32_t i = 0; i < LEDGER_WRITER_LOOPS; i++) {
-        waker_init(embedded_gate_waker(world->engine, i), woken, &world->wakes[i]);
+        waker_init(&world->wakers[i], woken, &world->wakes[i]);
     }
     inside_time_init(&world->time, &world->clock.port, world->found.highest_ms);
     CHECK(metrics_init(&world->metrics, 1) == 0);
     world->catalog = catalog_new();
     CHECK(world->catalog != NULL);
-    CHECK(ledger_writer_new(world->engine, &world->ledger.ledger, world->catalog, &world->time,
+    ledger_writer_world_connect(world);
+    CHECK(ledger_writer_new(world->wakers, &world->ledger.ledger, world->catalog, &world->time,
                             metrics_slot(&world->metrics, 0), LEDGER_WRITER_LOOPS, world->options,
                             &world->ledger_writer) == 0);
+    ledger_writer_world_listen(world);
     return ledger_writer_start(world->ledger_writer);
 }
 
@@ -62,6 +78,7 @@ void ledger_writer_world_down(struct ledger_writer_world *world)
     ledger_writer_free(world->ledger_writer);
     catalog_free(world->catalog);
     metrics_done(&world->metrics);
+    booking_reader_done(&world->bookings);
     embedded_gate_free(world->engine);
     journal_free(world->journal);
     gate_box_done(&world->box);

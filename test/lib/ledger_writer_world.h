@@ -5,6 +5,9 @@
 #ifndef SLUICE_TEST_LEDGER_WRITER_WORLD_H
 #define SLUICE_TEST_LEDGER_WRITER_WORLD_H
 
+#include "embedded/booking_reader.h"
+#include "embedded/embedded_gate.h"
+#include "embedded/gate_event_sink.h"
 #include "fake_clock.h"
 #include "journal_world.h"
 #include "ledger/ledger_writer.h"
@@ -32,7 +35,10 @@ struct ledger_writer_world {
     struct gate_box box;
     struct journal *journal;
     struct journal_found found;
+    struct waker wakers[LEDGER_WRITER_LOOPS];
     struct embedded_gate *engine;
+    struct gate_event_sink event_sink;
+    struct booking_reader bookings;
     struct catalog *catalog;
     struct inside_time time;
     struct metrics metrics;
@@ -43,6 +49,10 @@ struct ledger_writer_world {
 
 void ledger_writer_world_init(struct ledger_writer_world *ret_world);
 void ledger_writer_world_done(struct ledger_writer_world *world);
+/* Parts of ledger_writer_world_up: the engine's parts for the ledger writer, and who learns that the
+ * journal moved. */
+void ledger_writer_world_connect(struct ledger_writer_world *world);
+void ledger_writer_world_listen(struct ledger_writer_world *world);
 /* Opens everything; what ledger_writer_start said. After an error too, ledger_writer_world_down. */
 int ledger_writer_world_up(struct ledger_writer_world *world);
 void ledger_writer_world_down(struct ledger_writer_world *world);

@@ -11,7 +11,7 @@
 #include "fake_clock.h"
 #include "memory_private.h"
 #include "port/blocking.h"
-#include "simulation/sim_segments.h"
+#include "sim_segments.h"
 
 #define WORLD_NOW 1700000000000LL
 #define WORLD_SALE 1

@@ -7,7 +7,7 @@
 
 #include "distributed/segment_table.h"
 #include "fake_clock.h"
-#include "simulation/sim_segments.h"
+#include "sim_segments.h"
 
 #define WIDE_NOW 1700000000000LL
 #define WIDE_SALE 1

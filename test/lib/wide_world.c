@@ -111,12 +111,17 @@ static void open_journal(struct wide_process *process)
 {
     struct journal_options options = {.segment_bytes = 256ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 200U * JOURNAL_SECTOR,
-                                      .each = spool_each};
+                                      .kind = JOURNAL_LIST};
     struct journal_found found;
     CHECK(spool_new(4000, &process->spool) == 0);
-    options.each_context = process->spool;
-    CHECK(journal_open(&process->ram.disk, options, NULL, &process->journal, &found) == 0);
+    CHECK(journal_open(&process->ram.disk, options, spool_content(process->spool),
+                       &process->journal, &found) == 0);
     CHECK(spool_begin(process->spool, process->journal) == 0);
+}
+
+static void wake_nobody(void *context)
+{
+    (void)context;
 }
 
 void wide_up(struct wide_world *world, uint32_t at)
@@ -132,8 +137,9 @@ void wide_up(struct wide_world *world, uint32_t at)
     process->catalog = catalog_new();
     process->gate = sim_segments_front(world->segments.sim, WIDE_LOOPS + 1);
     segments_world_place(&world->segments, &process->segment_table, process->gate);
-    CHECK(embedded_gate_new_remote(process->gate, process->journal, WIDE_LOOPS, &process->engine) ==
-          0);
+    for (uint32_t i = 0; i < WIDE_LOOPS; i++) {
+        waker_init(&process->wakers[i], wake_nobody, NULL);
+    }
     inside_time_init(&process->time, &world->segments.clock.port, 0);
     CHECK(metrics_init(&process->metrics, 2) == 0);
     memory_port_init(&process->writer, &world->ledger);
@@ -151,11 +157,11 @@ void wide_up(struct wide_world *world, uint32_t at)
         .tick_ms = 1,
         .board_keep_ms = WIDE_KEEP_MS,
         .event_sink = segment_event_sink_event_sink(process->segment_event_sink),
-        .shared = true,
         .mailboxes = WIDE_MAILBOXES};
-    CHECK(ledger_writer_new(process->engine, &process->writer.ledger, process->catalog,
+    CHECK(ledger_writer_new(process->wakers, &process->writer.ledger, process->catalog,
                             &process->time, metrics_slot(&process->metrics, 0), WIDE_LOOPS, options,
                             &process->ledger_writer) == 0);
+    journal_listen(process->journal, ledger_writer_wake, process->ledger_writer);
     CHECK(ledger_writer_start(process->ledger_writer) == 0);
     CHECK(booking_channel_init(&process->booking_channel, process->ledger_writer,
                                &process->stage.port, &process->segment_table, WIDE_LOOPS, 0) == 0);
@@ -176,7 +182,6 @@ void wide_down(struct wide_world *world, uint32_t at)
     memory_port_done(&process->writer);
     memory_port_done(&process->reader);
     metrics_done(&process->metrics);
-    embedded_gate_free(process->engine);
     sim_segments_front_free(process->gate);
     catalog_free(process->catalog);
     journal_free(process->journal);

@@ -44,7 +44,7 @@ struct wide_process {
     struct spool *spool;
     struct catalog *catalog;
     struct segment_table segment_table;
-    struct embedded_gate *engine;
+    struct waker wakers[WIDE_LOOPS];
     struct inside_time time;
     struct metrics metrics;
     struct gate_port *gate; /* its front; WIDE_LOOPS + 1 connection sets */

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "digest.h"
+#include "embedded/gate_content.h"
 #include "sim_private.h"
 
 #define LOOP_SLEEP_US 1000000
@@ -111,7 +112,7 @@ static void stopped(struct sim *sim);
 
 static void take_turn(struct sim *sim, struct sim_loop *loop)
 {
-    struct waker *waker = embedded_gate_waker(sim->process.parts->engine, loop->number);
+    struct waker *waker = &sim->process.parts->wakers[loop->number];
     loop->turn_at_us = INT64_MAX;
     if (loop->slept) {
         waker_awake(waker);
@@ -348,7 +349,7 @@ static void recover_twice(struct sim *sim, struct ram_disk *copy, uint64_t expec
         void *memory = calloc(1, gate_bytes(options->sizes));
         CHECK(memory != NULL);
         gate_init(&gate, options->sizes, memory, 7 + (uint64_t)i);
-        int error = journal_open(&copy->disk, options->journal, &gate, &journal, &found);
+        int error = gate_content_open(&copy->disk, options->journal, &gate, &journal, &found);
         if (error != 0) {
             sim_broken(sim, 12, "recovery %d of the same disk fails with %d: %s %s", i, error,
                        found.where, found.why);

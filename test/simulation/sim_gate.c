@@ -32,7 +32,7 @@ void sim_gate_init(struct sim *sim)
 void sim_gate_start(struct sim *sim)
 {
     if (sim_fault_on(sim, FAULT_GATE_LATE) || sim_fault_on(sim, FAULT_GATE_LOST)) {
-        sim->gate.inner = embedded_gate_port(sim->process.parts->engine);
+        sim->gate.inner = embedded_gate_port(sim->process.parts->embedded_gate);
         sim->gate.last_due_us = 0; /* the boot clock may have begun anew */
         sim->process.parts->shared.gate = &sim->gate.port;
     }

@@ -95,8 +95,7 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
         /* The sleep itself happens on the heap, after this turn. */
         loop->slept = true;
         loop->sleep_us = timeout_us > 0 ? timeout_us : INT64_C(1000000);
-        loop->wants_lsn = atomic_load(
-            &embedded_gate_waker(loop->sim->process.parts->engine, loop->number)->wants_lsn);
+        loop->wants_lsn = atomic_load(&loop->sim->process.parts->wakers[loop->number].wants_lsn);
     }
     return count;
 }

@@ -102,14 +102,14 @@ int shop_up(struct shop *shop)
 {
     struct ledger_writer_world *world = &shop->world;
     gate_box_init_sizes(&world->box, world->sizes);
-    int error = PRODUCT(journal_open(&shop->tap.disk, world->journal_options, &world->box.gate,
-                                     &world->journal, &world->found));
+    int error = PRODUCT(gate_content_open(&shop->tap.disk, world->journal_options, &world->box.gate,
+                                          &world->journal, &world->found));
     if (error == 0) {
-        error = PRODUCT(embedded_gate_new(&world->box.gate, world->journal, LEDGER_WRITER_LOOPS,
-                                          &world->engine));
+        error = PRODUCT(embedded_gate_new(&world->box.gate, world->journal, world->wakers,
+                                          LEDGER_WRITER_LOOPS, &world->engine));
     }
     for (uint32_t i = 0; error == 0 && i < LEDGER_WRITER_LOOPS; i++) {
-        waker_init(embedded_gate_waker(world->engine, i), woken, &world->wakes[i]);
+        waker_init(&world->wakers[i], woken, &world->wakes[i]);
     }
     if (error == 0) {
         inside_time_init(&world->time, &world->clock.port, world->found.highest_ms);
@@ -120,12 +120,14 @@ int shop_up(struct shop *shop)
         error = world->catalog == NULL ? ERR_NOMEM : 0;
     }
     if (error == 0) {
+        ledger_writer_world_connect(world);
         error =
-            PRODUCT(ledger_writer_new(world->engine, &shop->ledger.ledger, world->catalog,
+            PRODUCT(ledger_writer_new(world->wakers, &shop->ledger.ledger, world->catalog,
                                       &world->time, metrics_slot(&world->metrics, 0),
                                       LEDGER_WRITER_LOOPS, world->options, &world->ledger_writer));
     }
     if (error == 0) {
+        ledger_writer_world_listen(world);
         error = PRODUCT(ledger_writer_start(world->ledger_writer));
     }
     if (error != 0) {
@@ -140,6 +142,7 @@ void shop_down(struct shop *shop)
     ledger_writer_free(world->ledger_writer);
     catalog_free(world->catalog);
     metrics_done(&world->metrics);
+    booking_reader_done(&world->bookings);
     embedded_gate_free(world->engine);
     journal_free(world->journal);
     gate_box_done(&world->box);

@@ -73,7 +73,7 @@ static void background(void)
         uint64_t lsn;
         uint32_t removed;
         gate_box_init_sizes(&second, sizes);
-        assert_int_equal(journal_snapshot(world.journal, &second.gate, &lsn), 0);
+        assert_int_equal(gate_content_snapshot(world.journal, &second.gate, &lsn), 0);
         gate_box_done(&second);
         assert_int_equal(journal_trim(world.journal, world.acknowledged, &removed), 0);
     }
@@ -83,7 +83,7 @@ static void background(void)
 static int open_world(struct disk *disk)
 {
     gate_box_init_sizes(&world.box, sizes);
-    return journal_open(disk, world.options, &world.box.gate, &world.journal, &world.found);
+    return gate_content_open(disk, world.options, &world.box.gate, &world.journal, &world.found);
 }
 
 /* Opens, flushes, rolls, prepares, takes snapshots, trims, closes; and all of it twice more, each
@@ -115,7 +115,7 @@ static void record_run(uint64_t seed, uint64_t segment_sectors, bool interleaved
     for (uint64_t lsn = 0; lsn <= world.count; lsn++) {
         gate_box_init_sizes(&gates[lsn], sizes);
         for (uint64_t i = 0; i < lsn; i++) {
-            assert_int_equal(journal_replay(&gates[lsn].gate, i + 1, &world.commands[i]), 0);
+            assert_int_equal(gate_content_replay(&gates[lsn].gate, i + 1, &world.commands[i]), 0);
         }
     }
 }
@@ -141,8 +141,8 @@ static int survivor_open(struct survivor *survivor, struct disk *disk, char *why
 {
     gate_box_init_sizes(&survivor->box, sizes);
     survivor->journal = NULL;
-    int error = journal_open(disk, world.options, &survivor->box.gate, &survivor->journal,
-                             &survivor->found);
+    int error = gate_content_open(disk, world.options, &survivor->box.gate, &survivor->journal,
+                                  &survivor->found);
     if (error != 0) {
         (void)snprintf(why, why_size, "%s %s %s", err_text(error), survivor->found.where,
                        survivor->found.why);
@@ -190,8 +190,8 @@ static int append_next(struct survivor *survivor, char *why, size_t why_size)
     }
     uint64_t lsn;
     bool wrote;
-    if (journal_replay(&survivor->box.gate, next + 1, &command) != 0 ||
-        journal_append(survivor->journal, &command, &lsn) != 0 || lsn != next + 1 ||
+    if (gate_content_replay(&survivor->box.gate, next + 1, &command) != 0 ||
+        gate_content_append(survivor->journal, &command, &lsn) != 0 || lsn != next + 1 ||
         journal_flush(survivor->journal, &wrote) != 0 || !wrote) {
         return wrong("nothing can be appended after the recovery", why, why_size);
     }

@@ -95,7 +95,7 @@ static void janitor(void)
         uint64_t lsn;
         uint32_t removed;
         gate_box_init_sizes(&second, shop.world.sizes);
-        assert_int_equal(journal_snapshot(journal, &second.gate, &lsn), 0);
+        assert_int_equal(gate_content_snapshot(journal, &second.gate, &lsn), 0);
         gate_box_done(&second);
         assert_int_equal(
             journal_trim(journal, ledger_writer_booked_lsn(shop.world.ledger_writer), &removed), 0);

@@ -34,7 +34,7 @@ static int open_journal(void)
 {
     gate_box_init_sizes(&world.box, world.sizes);
     int error = PRODUCT(
-        journal_open(&tap.disk, world.options, &world.box.gate, &world.journal, &world.found));
+        gate_content_open(&tap.disk, world.options, &world.box.gate, &world.journal, &world.found));
     if (error != 0) {
         gate_box_done(&world.box);
     }
@@ -54,7 +54,8 @@ static int flush(void)
     uint64_t lsn;
     assert_true(journal_failed(world.journal));
     assert_int_equal(journal_durable_lsn(world.journal), durable);
-    assert_int_equal(journal_append(world.journal, &world.commands[0], &lsn), ERR_JOURNAL_FAILED);
+    assert_int_equal(gate_content_append(world.journal, &world.commands[0], &lsn),
+                     ERR_JOURNAL_FAILED);
     assert_int_equal(journal_flush(world.journal, &wrote), ERR_JOURNAL_FAILED);
     return error;
 }
@@ -70,7 +71,7 @@ static int snapshot(void)
     struct gate_box second;
     uint64_t lsn;
     gate_box_init(&second);
-    int error = PRODUCT(journal_snapshot(world.journal, &second.gate, &lsn));
+    int error = PRODUCT(gate_content_snapshot(world.journal, &second.gate, &lsn));
     gate_box_done(&second);
     return error;
 }

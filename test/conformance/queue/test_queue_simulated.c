@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/prng.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 
 static const uint32_t retry_s[SUITE_RETRIES] = SUITE_RETRY_S;
 

@@ -59,7 +59,7 @@ static void tell_durable(struct process *process)
 
 static void collect(struct process *process)
 {
-    for (struct gate_request *request = gate_collect(embedded_gate_port(process->engine), 0);
+    for (struct gate_request *request = gate_collect(gate_proxy_port(process->proxy), 0);
          request != NULL;) {
         struct gate_request *next = request->next;
         ((struct call *)request->owner)->state = CALL_ANSWERED;
@@ -97,10 +97,11 @@ static void submit_new(struct process *process)
             continue;
         }
         call->request.owner = call;
-        embedded_gate_watch(process->engine, 0, call->request.id); /* for good */
+        order_notices_watch(loop_notices_port(process->notices), 0,
+                            call->request.id); /* for good */
         call->unread = !has_read_of(process, order_id_item(call->request.id));
         call->request.now_ms = inside_time_ms(&process->time);
-        if (gate_submit(embedded_gate_port(process->engine), &call->request) == GATE_ANSWERED) {
+        if (gate_submit(gate_proxy_port(process->proxy), &call->request) == GATE_ANSWERED) {
             call->state = CALL_ANSWERED;
         }
     }
@@ -110,7 +111,7 @@ static void push_notices(struct process *process)
 {
     struct order_view views[NOTICES];
     bool all = false;
-    size_t count = embedded_gate_notices(process->engine, 0, views, NOTICES, &all);
+    size_t count = order_notices_take(loop_notices_port(process->notices), 0, views, NOTICES, &all);
     for (size_t i = 0; i < count; i++) {
         model_pushed(process->world, process->index, &views[i]);
     }
@@ -125,7 +126,7 @@ void api_run(void *context)
         submit_new(process);
         tell_durable(process);
         push_notices(process);
-        (void)gate_flush(embedded_gate_port(process->engine), 0);
+        (void)gate_flush(gate_proxy_port(process->proxy), 0);
         int64_t wait_us = process->calls != NULL ? 1000 : 50000;
         (void)fiber_sleep(world_between(process->world, wait_us / 4, wait_us));
     }

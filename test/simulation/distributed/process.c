@@ -11,7 +11,6 @@
 #define LEASE_TTL_MS 6000
 #define LEASE_EVERY_MS 1000
 #define KEEP_LOOK_MS 300
-#define LOOPS 1
 #define CONNECTION_SET_GATE_SUBSCRIBER LOOPS
 #define CONNECTION_SET_BALANCE (LOOPS + 1)
 #define CONNECTION_SETS (LOOPS + 2)
@@ -220,11 +219,11 @@ static void open_journal(struct process *process)
 {
     struct journal_options options = {.segment_bytes = 64ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 32U * JOURNAL_SECTOR,
-                                      .each = spool_each};
+                                      .kind = JOURNAL_LIST};
     struct journal_found found;
     CHECK(spool_new(PROMISES_MAX, &process->spool) == 0);
-    options.each_context = process->spool;
-    int error = journal_open(&process->ram.disk, options, NULL, &process->journal, &found);
+    int error = journal_open(&process->ram.disk, options, spool_content(process->spool),
+                             &process->journal, &found);
     if (error != 0) {
         world_broken(process->world, 12, "process %u cannot open its journal: %s, %s, %s",
                      process->index, err_text(error), found.where, found.why);
@@ -256,9 +255,13 @@ static void make_front(struct process *process)
                                          .context = process};
     CHECK(gate_proxy_new(process->gate, &process->segment_table, process->catalog,
                          process->stock_cache, process->spool, options, &process->proxy) == 0);
-    CHECK(embedded_gate_new_remote(gate_proxy_port(process->proxy), process->journal, LOOPS,
-                                   &process->engine) == 0);
-    waker_init(embedded_gate_waker(process->engine, 0), woken, process);
+    waker_init(&process->wakers[0], woken, process);
+    CHECK(loop_notices_new(process->wakers, LOOPS, &process->notices) == 0);
+}
+
+static uint64_t kept_lsn(void *spool)
+{
+    return spool_trim_lsn(spool);
 }
 
 static void make_ledger_writer(struct process *process)
@@ -271,9 +274,8 @@ static void make_ledger_writer(struct process *process)
         .tick_ms = 50,
         .board_keep_ms = 86400000,
         .event_sink = segment_event_sink_event_sink(process->segment_event_sink),
-        .shared = true,
         .mailboxes = MAILBOX_COUNT};
-    CHECK(ledger_writer_new(process->engine, &process->writer.ledger, process->catalog,
+    CHECK(ledger_writer_new(process->wakers, &process->writer.ledger, process->catalog,
                             &process->time, metrics_slot(&process->metrics, 0), LOOPS, options,
                             &process->ledger_writer) == 0);
     static const enum thread_kind threads[MAILBOX_COUNT] = {THREAD_RELAY, THREAD_ORDER_CONSUMER,
@@ -285,12 +287,13 @@ static void make_ledger_writer(struct process *process)
         process->booking_channel[mailbox].runtime_limits = &process->runtime_limits;
         process->booking_channel[mailbox].time = &process->time;
     }
+    journal_wake(process->journal, process->wakers, LOOPS);
+    journal_listen(process->journal, ledger_writer_wake, process->ledger_writer);
     process->janitor = (struct janitor){.journal = process->journal,
-                                        .ledger_writer = process->ledger_writer,
-                                        .spool = process->spool,
                                         .clock = &process->clock.port,
                                         .metrics = metrics_slot(&process->metrics, 1),
-                                        .sizes = sizes};
+                                        .trim_lsn = kept_lsn,
+                                        .trim_context = process->spool};
 }
 
 static void make_stages(struct process *process)
@@ -316,7 +319,7 @@ static void make_stages(struct process *process)
         .segments = &process->segments[THREAD_GATE_SUBSCRIBER].segments,
         .gate = process->gate,
         .connection_set = CONNECTION_SET_GATE_SUBSCRIBER,
-        .engine = process->engine,
+        .notices = process->notices,
         .segment_table = &process->segment_table,
         .stock_cache = process->stock_cache,
         .spool = process->spool,
@@ -454,8 +457,8 @@ static void free_parts(struct process *process)
     }
     ledger_writer_free(process->ledger_writer);
     segment_event_sink_free(process->segment_event_sink);
-    if (process->engine != NULL) {
-        embedded_gate_free(process->engine);
+    if (process->notices != NULL) {
+        loop_notices_free(process->notices);
     }
     gate_proxy_free(process->proxy);
     sim_segments_front_free(process->gate);

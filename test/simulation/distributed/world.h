@@ -16,6 +16,7 @@
  * whoever asked for it.
  */
 #ifndef SLUICE_SIM_WORLD_H
+#define LOOPS 1
 #define SLUICE_SIM_WORLD_H
 
 #include <stdio.h>
@@ -146,7 +147,8 @@ struct process {
     struct redriver redriver;
     struct world_lease lease;
     struct segment_event_sink *segment_event_sink;
-    struct embedded_gate *engine;
+    struct waker wakers[LOOPS]; /* one */
+    struct loop_notices *notices;
     struct ledger_writer *ledger_writer;
     struct booking_channel booking_channel[MAILBOX_COUNT];
     struct promise_resolver *promise_resolver;

@@ -84,14 +84,17 @@ void api_world_up(struct api_world *ret_world, uint64_t seed)
     CHECK(ledger_writer_world_up(&world->ledger_writer) == 0);
     ledger_writer_world_open_sale(&world->ledger_writer);
     world->reader = (struct api_reader){{&reader_ops}, &world->ledger_writer.ledger};
-    CHECK(ledger_reader_new(world->ledger_writer.engine, &world->reader.ledger, 1,
+    CHECK(ledger_reader_new(world->ledger_writer.wakers, &world->reader.ledger, 1,
                             &world->ledger_reader) == 0);
     CHECK(metrics_init(&world->metrics, 1) == 0);
     make_settings(&world->settings);
     fake_clock_init(&world->gate_clock, LEDGER_WRITER_NOW);
     late_gate_init(&world->gate, embedded_gate_port(world->ledger_writer.engine),
                    &world->gate_clock.port, seed);
-    world->shared.engine = world->ledger_writer.engine;
+    world->shared.embedded_gate = world->ledger_writer.engine;
+    world->shared.notices = embedded_gate_notices(world->ledger_writer.engine);
+    world->shared.journal = world->ledger_writer.journal;
+    world->shared.wakers = world->ledger_writer.wakers;
     world->shared.gate = &world->gate.port;
     world->shared.ledger_writer = world->ledger_writer.ledger_writer;
     world->shared.ledger_reader = world->ledger_reader;

@@ -20,7 +20,8 @@ static struct segments_world world;
 static struct ram_disk ram;
 static struct journal *journal;
 static struct spool *spool;
-static struct embedded_gate *engine;
+static struct waker wakers[LOOPS];
+static struct loop_notices *notices;
 static struct stock_cache *stock_cache;
 static struct catalog *catalog;
 static struct segment_table segment_table;
@@ -76,6 +77,11 @@ static void sales_changed(void *context)
     ++*(uint32_t *)context;
 }
 
+static void wake_nobody(void *context)
+{
+    (void)context;
+}
+
 static void set_up_world(bool late)
 {
     static struct gate_ops counting;
@@ -89,9 +95,8 @@ static void set_up_world(bool late)
     }
     ram_disk_init(&ram);
     assert_int_equal(spool_new(100, &spool), 0);
-    options.each = spool_each;
-    options.each_context = spool;
-    assert_int_equal(journal_open(&ram.disk, options, NULL, &journal, &found), 0);
+    options.kind = JOURNAL_LIST;
+    assert_int_equal(journal_open(&ram.disk, options, spool_content(spool), &journal, &found), 0);
     assert_int_equal(spool_begin(spool, journal), 0);
     memset(&segment_table, 0, sizeof(segment_table));
     gate = sim_segments_front(world.sim, LOOPS + 1);
@@ -101,7 +106,10 @@ static void set_up_world(bool late)
     counting.flush = pass_and_flush;
     gate->ops = &counting;
     segments_world_place(&world, &segment_table, gate);
-    assert_int_equal(embedded_gate_new_remote(gate, journal, LOOPS, &engine), 0);
+    for (uint32_t i = 0; i < LOOPS; i++) {
+        waker_init(&wakers[i], wake_nobody, NULL);
+    }
+    assert_int_equal(loop_notices_new(wakers, LOOPS, &notices), 0);
     stock_cache = stock_cache_new();
     catalog = catalog_new();
     put_sale(WIDE_SALE, items, 2, SEGMENTS);
@@ -109,7 +117,7 @@ static void set_up_world(bool late)
     struct gate_subscriber_parts parts = {.segments = ear,
                                           .gate = gate,
                                           .connection_set = LOOPS,
-                                          .engine = engine,
+                                          .notices = notices,
                                           .segment_table = &segment_table,
                                           .stock_cache = stock_cache,
                                           .spool = spool,
@@ -140,7 +148,7 @@ static int tear_down(void **state)
 {
     (void)state;
     gate_subscriber_free(gate_subscriber);
-    embedded_gate_free(engine);
+    loop_notices_free(notices);
     sim_segments_worker_free(ear);
     sim_segments_front_free(gate);
     stock_cache_free(stock_cache);
@@ -164,7 +172,7 @@ static void begin(void)
     bool all = false;
     turn();
     for (uint32_t loop = 0; loop < LOOPS; loop++) {
-        assert_int_equal(embedded_gate_notices(engine, loop, &view, 1, &all), 0);
+        assert_int_equal(order_notices_take(loop_notices_port(notices), loop, &view, 1, &all), 0);
         assert_true(all);
     }
     atomic_store(&segment_table.doubts, 0);
@@ -208,11 +216,11 @@ static void an_orders_change_reaches_every_loop_that_watches_it(void **state)
     assert_int_equal(spool_accept(spool, &other, 1, &lsn), 0);
     turn(); /* a buy is no news */
     for (uint32_t loop = 0; loop < LOOPS; loop++) {
-        embedded_gate_watch(engine, loop, buy.id);
-        embedded_gate_watch(engine, loop, buy.id);
-        embedded_gate_watch(engine, loop, left.id);
-        embedded_gate_unwatch(engine, loop, left.id);
-        embedded_gate_unwatch(engine, loop, buy.id);
+        order_notices_watch(loop_notices_port(notices), loop, buy.id);
+        order_notices_watch(loop_notices_port(notices), loop, buy.id);
+        order_notices_watch(loop_notices_port(notices), loop, left.id);
+        order_notices_unwatch(loop_notices_port(notices), loop, left.id);
+        order_notices_unwatch(loop_notices_port(notices), loop, buy.id);
     }
     apply(1, (struct gate_command){.kind = GATE_CONFIRM, .id = buy.id, .time_ms = WIDE_NOW + 9});
     apply(2, (struct gate_command){.kind = GATE_CONFIRM, .id = left.id, .time_ms = WIDE_NOW + 9});
@@ -220,12 +228,12 @@ static void an_orders_change_reaches_every_loop_that_watches_it(void **state)
     for (uint32_t loop = 0; loop < LOOPS; loop++) {
         struct order_view views[4];
         bool all = true;
-        assert_int_equal(embedded_gate_notices(engine, loop, views, 4, &all), 1);
+        assert_int_equal(order_notices_take(loop_notices_port(notices), loop, views, 4, &all), 1);
         assert_false(all);
         assert_true(order_id_equal(views[0].id, buy.id));
         assert_int_equal(views[0].state, ORDER_LOCKED);
         assert_int_equal(views[0].pay_by_ms, WIDE_NOW + 9);
-        assert_int_equal(embedded_gate_notices(engine, loop, views, 4, &all), 0);
+        assert_int_equal(order_notices_take(loop_notices_port(notices), loop, views, 4, &all), 0);
     }
     assert_false(spool_find(spool, buy.id, &entry)); /* the ledger has said it first */
     assert_true(spool_find(spool, other.id, &entry));
@@ -245,9 +253,9 @@ static void lost_news_make_everyone_look(void **state)
     for (uint32_t loop = 0; loop < LOOPS; loop++) {
         struct order_view view;
         bool all = false;
-        assert_int_equal(embedded_gate_notices(engine, loop, &view, 1, &all), 0);
+        assert_int_equal(order_notices_take(loop_notices_port(notices), loop, &view, 1, &all), 0);
         assert_true(all);
-        assert_int_equal(embedded_gate_notices(engine, loop, &view, 1, &all), 0);
+        assert_int_equal(order_notices_take(loop_notices_port(notices), loop, &view, 1, &all), 0);
         assert_false(all);
     }
     assert_int_equal(atomic_load(&segment_table.doubts),

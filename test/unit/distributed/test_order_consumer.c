@@ -12,7 +12,7 @@
 #include "base/prng.h"
 #include "distributed/message.h"
 #include "distributed/order_consumer.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 #include "wide_world.h"
 
 static struct wide_world world;

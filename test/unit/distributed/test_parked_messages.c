@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "distributed/parked_messages.h"
 #include "ledger_writer_world.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 
 static const uint32_t pauses_s[] = {1};
 static struct ledger_writer_world world;
@@ -45,7 +45,7 @@ static int setup(void **state)
     ledger_writer_world_init(&world);
     assert_int_equal(ledger_writer_world_up(&world), 0);
     broker = sim_broker_new(1, pauses_s, 1);
-    parked_messages = (struct parked_messages){.engine = world.engine, .loops = 2};
+    parked_messages = (struct parked_messages){.wakers = world.wakers, .loops = 2};
     parked_messages.queues[PARKED_MESSAGES_ORDERS] = sim_queue_open(broker, false, 0, 0);
     return parked_messages_init(&parked_messages);
 }

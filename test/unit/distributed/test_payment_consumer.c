@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/prng.h"
 #include "distributed/payment_consumer.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 #include "wide_world.h"
 
 #define MAILBOX 1

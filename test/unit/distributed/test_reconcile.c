@@ -16,7 +16,7 @@
 #include "distributed/recover.h"
 #include "obs/log.h"
 #include "segment_world.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 
 #define SEGMENTS 3
 #define BOUND_MS 3000

@@ -9,7 +9,7 @@
 
 #include "distributed/redriver.h"
 #include "fake_clock.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 
 #define EVERY_MS 3600000
 

@@ -15,7 +15,7 @@
 #include "distributed/message.h"
 #include "distributed/relay.h"
 #include "segments_world.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 
 #define SEGMENTS 3
 #define WINDOW 8

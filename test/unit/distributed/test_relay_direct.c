@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "distributed/message.h"
 #include "distributed/relay.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 #include "wide_world.h"
 
 #define SEGMENTS 2

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/prng.h"
 #include "fake_clock.h"
-#include "simulation/sim_segments.h"
+#include "sim_segments.h"
 
 #define NOW 1700000000000LL
 #define SALE 1

@@ -24,9 +24,8 @@ static int open_with(uint32_t capacity)
     struct journal_options options = {.segment_bytes = 4ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 3U * JOURNAL_SECTOR};
     assert_int_equal(spool_new(capacity, &spool), 0);
-    options.each = spool_each;
-    options.each_context = spool;
-    int error = journal_open(&ram.disk, options, NULL, &journal, &found);
+    options.kind = JOURNAL_LIST;
+    int error = journal_open(&ram.disk, options, spool_content(spool), &journal, &found);
     return error != 0 ? error : spool_begin(spool, journal);
 }
 

@@ -18,6 +18,16 @@ static struct world world;
 static struct booking_reader reader;
 static struct ledger_op *ops;
 
+static int begin(struct booking_reader *ret_reader, uint64_t booked_lsn)
+{
+    booking_reader_init(ret_reader, world.journal);
+    int error = ret_reader->source.ops->start(&ret_reader->source, booked_lsn);
+    if (error != 0) {
+        booking_reader_done(ret_reader);
+    }
+    return error;
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -54,7 +64,7 @@ static uint64_t decision_after(uint64_t lsn, uint64_t end)
 static size_t take(size_t max, uint64_t from)
 {
     size_t count = 4711;
-    assert_int_equal(booking_reader_take(&reader, ops, max, &count), 0);
+    assert_int_equal(reader.source.ops->take(&reader.source, ops, max, &count), 0);
     for (size_t i = 0; i < count; i++) {
         from = decision_after(from, world.acknowledged);
         const struct gate_command *want = &world.commands[from - 1];
@@ -83,7 +93,7 @@ static size_t decisions(uint64_t from, uint64_t end)
 static void only_durable_decisions_are_booked(void **state)
 {
     (void)state;
-    assert_int_equal(booking_reader_init(&reader, world.journal, 0), 0);
+    assert_int_equal(begin(&reader, 0), 0);
     assert_int_equal(take(MAX, 0), 0); /* a sale was loaded: no decision among it */
     assert_int_equal(reader.read_lsn, 4);
     world_trade(&world, 30);
@@ -98,7 +108,7 @@ static void only_durable_decisions_are_booked(void **state)
 static void a_batch_takes_no_more_than_its_share(void **state)
 {
     (void)state;
-    assert_int_equal(booking_reader_init(&reader, world.journal, 0), 0);
+    assert_int_equal(begin(&reader, 0), 0);
     for (int i = 0; i < 20; i++) {
         world_batch(&world, 10); /* over several segments */
     }
@@ -106,7 +116,7 @@ static void a_batch_takes_no_more_than_its_share(void **state)
     for (;;) {
         size_t count = take(7, reader.read_lsn);
         all += count;
-        booking_reader_commit(&reader, reader.read_lsn);
+        reader.source.ops->commit(&reader.source, reader.read_lsn);
         assert_int_equal(reader.booked_lsn, reader.read_lsn);
         if (count < 7) {
             break;
@@ -119,16 +129,16 @@ static void a_batch_takes_no_more_than_its_share(void **state)
 static void a_rewind_gives_what_is_not_committed_again(void **state)
 {
     (void)state;
-    assert_int_equal(booking_reader_init(&reader, world.journal, 0), 0);
+    assert_int_equal(begin(&reader, 0), 0);
     world_batch(&world, 40);
     size_t first = take(5, 0);
     assert_int_equal(first, 5);
-    booking_reader_commit(&reader, reader.read_lsn);
+    reader.source.ops->commit(&reader.source, reader.read_lsn);
     uint64_t committed = reader.booked_lsn;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(take(6, committed), 6);
         assert_int_equal(take(6, reader.read_lsn), 6);
-        assert_int_equal(booking_reader_rewind(&reader), 0);
+        assert_int_equal(reader.source.ops->rewind(&reader.source), 0);
         assert_int_equal(reader.read_lsn, committed);
     }
     assert_int_equal(take(MAX, committed), decisions(committed, world.count));
@@ -137,10 +147,10 @@ static void a_rewind_gives_what_is_not_committed_again(void **state)
 static void the_cursor_never_goes_back(void **state)
 {
     (void)state;
-    assert_int_equal(booking_reader_init(&reader, world.journal, 3), 0);
-    booking_reader_commit(&reader, 2);
+    assert_int_equal(begin(&reader, 3), 0);
+    reader.source.ops->commit(&reader.source, 2);
     assert_int_equal(reader.booked_lsn, 3);
-    booking_reader_commit(&reader, 4);
+    reader.source.ops->commit(&reader.source, 4);
     assert_int_equal(reader.booked_lsn, 4);
 }
 
@@ -149,7 +159,7 @@ static void it_goes_on_after_the_ledger_backends_cursor(void **state)
     (void)state;
     world_batch(&world, 60);
     uint64_t from = decision_after(20, world.count); /* the cursor stands on a decision */
-    assert_int_equal(booking_reader_init(&reader, world.journal, from), 0);
+    assert_int_equal(begin(&reader, from), 0);
     assert_int_equal(reader.booked_lsn, from);
     assert_int_equal(take(MAX, from), decisions(from, world.count));
 }
@@ -157,14 +167,14 @@ static void it_goes_on_after_the_ledger_backends_cursor(void **state)
 static void a_disk_that_cannot_be_read_is_told_and_nothing_is_passed_over(void **state)
 {
     (void)state;
-    assert_int_equal(booking_reader_init(&reader, world.journal, 0), 0);
+    assert_int_equal(begin(&reader, 0), 0);
     world_batch(&world, 30);
     size_t count = 0;
     world.ram.dead_at = world.ram.ops + 1;
-    assert_int_equal(booking_reader_take(&reader, ops, MAX, &count), ERR_IO);
+    assert_int_equal(reader.source.ops->take(&reader.source, ops, MAX, &count), ERR_IO);
     assert_int_equal(count, 0);
     world.ram.dead_at = 0;
-    assert_int_equal(booking_reader_rewind(&reader), 0);
+    assert_int_equal(reader.source.ops->rewind(&reader.source), 0);
     assert_int_equal(take(MAX, 0), decisions(0, world.count));
 }
 
@@ -178,7 +188,7 @@ static void trim_all(void)
             world_batch(&world, 20);
         }
         gate_box_init_sizes(&second, world.sizes);
-        assert_int_equal(journal_snapshot(world.journal, &second.gate, &lsn), 0);
+        assert_int_equal(gate_content_snapshot(world.journal, &second.gate, &lsn), 0);
         gate_box_done(&second);
         assert_true(lsn > 0);
     }
@@ -193,9 +203,9 @@ static void a_journal_that_begins_after_the_cursor_is_refused_at_once(void **sta
     (void)state;
     trim_all();
     struct booking_reader late = {0};
-    assert_int_equal(booking_reader_init(&late, world.journal, 5), ERR_NOTFOUND);
+    assert_int_equal(begin(&late, 5), ERR_NOTFOUND);
     assert_null(late.journal_reader);
-    assert_int_equal(booking_reader_init(&reader, world.journal, world.count), 0);
+    assert_int_equal(begin(&reader, world.count), 0);
     assert_int_equal(take(MAX, world.count), 0);
 }
 

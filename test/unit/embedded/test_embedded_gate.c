@@ -25,6 +25,7 @@
 static struct ram_disk ram;
 static struct gate_box box;
 static struct journal *journal;
+static struct waker wakers[LOOPS];
 static struct embedded_gate *engine;
 static uint64_t event;
 static int wakes[LOOPS];
@@ -63,11 +64,12 @@ static void open_shop(uint32_t buffer_bytes)
     struct journal_options options = {.segment_bytes = 1U << 20, .buffer_bytes = buffer_bytes};
     struct journal_found found;
     gate_box_init_sizes(&box, sizes);
-    assert_int_equal(journal_open(&ram.disk, options, &box.gate, &journal, &found), 0);
-    assert_int_equal(embedded_gate_new(&box.gate, journal, LOOPS, &engine), 0);
+    assert_int_equal(gate_content_open(&ram.disk, options, &box.gate, &journal, &found), 0);
+    assert_int_equal(embedded_gate_new(&box.gate, journal, wakers, LOOPS, &engine), 0);
     for (uint32_t i = 0; i < LOOPS; i++) {
-        waker_init(embedded_gate_waker(engine, i), woken, &wakes[i]);
+        waker_init(&wakers[i], woken, &wakes[i]);
     }
+    journal_wake(journal, wakers, LOOPS);
 }
 
 static void start_sale(void)
@@ -373,7 +375,7 @@ static void a_sale_is_forgotten_piece_by_piece(void **state)
 static size_t notices(uint32_t loop, struct order_view *views, size_t max, bool want_all)
 {
     bool all = !want_all;
-    size_t n = embedded_gate_notices(engine, loop, views, max, &all);
+    size_t n = order_notices_take(embedded_gate_notices(engine), loop, views, max, &all);
     assert_int_equal(all, want_all);
     return n;
 }
@@ -459,7 +461,7 @@ static void a_sleeping_loop_is_woken_and_no_other(void **state)
     (void)look(a, 0, true);
     (void)look(b, 0, true);
     (void)look(b, 1, true);
-    waker_sleepy(embedded_gate_waker(engine, 0), UINT64_MAX);
+    waker_sleepy(&wakers[0], UINT64_MAX);
     confirm(a);
     confirm(b);
     assert_int_equal(wakes[0], 1); /* awake after the first */
@@ -471,9 +473,9 @@ static void durable_wakes_only_who_waits_for_that_lsn(void **state)
 {
     (void)state;
     struct gate_request answer = buy(1, 1);
-    waker_sleepy(embedded_gate_waker(engine, 0), answer.lsn);
-    waker_sleepy(embedded_gate_waker(engine, 1), answer.lsn + 1);
-    waker_sleepy(embedded_gate_waker(engine, 2), UINT64_MAX);
+    waker_sleepy(&wakers[0], answer.lsn);
+    waker_sleepy(&wakers[1], answer.lsn + 1);
+    waker_sleepy(&wakers[2], UINT64_MAX);
     flush();
     assert_int_equal(wakes[0], 1);
     assert_int_equal(wakes[1], 0);
@@ -586,7 +588,7 @@ static void a_latch_wakes_every_sleeping_loop_that_waits(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < LOOPS; i++) {
-        waker_sleepy(embedded_gate_waker(engine, i), 1000 + i);
+        waker_sleepy(&wakers[i], 1000 + i);
     }
     fail_journal();
     assert_int_equal(wakes[0], 1);
@@ -601,11 +603,11 @@ static void on_durable(void *context)
     durable_calls++;
 }
 
-static void the_ledger_writer_hears_of_every_batch_and_of_the_latch(void **state)
+static void the_listener_hears_of_every_batch_and_of_the_failure(void **state)
 {
     (void)state;
     durable_calls = 0;
-    embedded_gate_on_durable(engine, on_durable, &durable_calls);
+    journal_listen(journal, on_durable, &durable_calls);
     (void)bought(1);
     flush();
     assert_int_equal(durable_calls, 1);
@@ -638,7 +640,7 @@ int main(void)
         TEST(a_full_buffer_is_overloaded_until_it_is_written),
         TEST(a_latched_journal_decides_nothing_more),
         TEST(a_latch_wakes_every_sleeping_loop_that_waits),
-        TEST(the_ledger_writer_hears_of_every_batch_and_of_the_latch),
+        TEST(the_listener_hears_of_every_batch_and_of_the_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ static struct shop {
     struct ram_disk ram;
     struct gate_box box;
     struct journal *journal;
+    struct waker wakers[BUYERS];
     struct embedded_gate *engine;
     uint64_t event; /* the applier's */
     uint64_t moved[ORDER_STATE_COUNT];
@@ -111,7 +112,7 @@ static void buy_and_look(uint32_t loop, struct order_id id, uint64_t user, uint6
     CHECK(look.has_order && look.order.version >= bought.order.version);
     struct order_view views[16];
     bool all;
-    size_t n = embedded_gate_notices(shop.engine, loop, views, 16, &all);
+    size_t n = order_notices_take(embedded_gate_notices(shop.engine), loop, views, 16, &all);
     for (size_t i = 0; i < n; i++) {
         CHECK(views[i].version >= 1 && views[i].lsn > 0);
     }
@@ -144,9 +145,8 @@ static void *segment_event_sink_thread(void *context)
         bool over = atomic_load(&shop.over) &&
                     journal_durable_lsn(shop.journal) == journal_last_lsn(shop.journal);
         uint64_t lsn;
-        int64_t batch_ms;
         struct gate_command command;
-        int error = journal_reader_next(reader, &lsn, &batch_ms, &command);
+        int error = gate_content_next(reader, &lsn, &command);
         if (error == ERR_AGAIN) {
             if (over) {
                 break;
@@ -175,9 +175,10 @@ static void open_shop(void)
 {
     struct journal_found found;
     gate_box_init_sizes(&shop.box, sizes);
-    assert_int_equal(journal_open(&shop.ram.disk, options, &shop.box.gate, &shop.journal, &found),
-                     0);
-    assert_int_equal(embedded_gate_new(&shop.box.gate, shop.journal, BUYERS, &shop.engine), 0);
+    assert_int_equal(
+        gate_content_open(&shop.ram.disk, options, &shop.box.gate, &shop.journal, &found), 0);
+    assert_int_equal(
+        embedded_gate_new(&shop.box.gate, shop.journal, shop.wakers, BUYERS, &shop.engine), 0);
 }
 
 static void assert_exact(void)

@@ -130,7 +130,7 @@ static void a_batch_may_fill_the_buffer(void **state)
     assert_true(n > 100);
     struct gate_command command = world.commands[world.count - 1];
     uint64_t lsn = 99;
-    assert_int_equal(journal_append(world.journal, &command, &lsn), ERR_FULL);
+    assert_int_equal(gate_content_append(world.journal, &command, &lsn), ERR_FULL);
     assert_int_equal(lsn, 99);
     assert_int_equal(world_flush(&world), 0);
     assert_true(journal_has_room(world.journal, 100));
@@ -259,7 +259,7 @@ static void a_failed_write_latches_until_the_next_start(void **state)
         assert_int_equal(journal_prepare_segment(world.journal), 0);
         assert_false(journal_wait(world.journal));
         uint64_t lsn = 99;
-        assert_int_equal(journal_append(world.journal, &world.commands[3], &lsn),
+        assert_int_equal(gate_content_append(world.journal, &world.commands[3], &lsn),
                          ERR_JOURNAL_FAILED);
         assert_int_equal(lsn, 99);
         assert_int_equal(journal_durable_lsn(world.journal), durable);
@@ -347,7 +347,7 @@ static void a_record_that_does_not_follow_is_damage(void **state)
     world_start_sale(&world);
     world_batch(&world, 1);
     uint64_t lsn;
-    assert_int_equal(journal_append(world.journal, &world.commands[0], &lsn), 0); /* SAME */
+    assert_int_equal(gate_content_append(world.journal, &world.commands[0], &lsn), 0); /* SAME */
     assert_int_equal(world_flush(&world), 0);
     world_close(&world);
     assert_int_equal(world_open(&world), ERR_CORRUPT);
@@ -366,9 +366,9 @@ static void a_gate_that_is_too_small_is_said_so(void **state)
                         (struct gate_sizes){.orders = 8, .buyers = 8, .items = 8, .sales = 4});
     struct journal *journal = NULL;
     struct journal_found found;
-    assert_int_equal(journal_open(&world.ram.disk, world.options, &box.gate, &journal, &found),
+    assert_int_equal(gate_content_open(&world.ram.disk, world.options, &box.gate, &journal, &found),
                      ERR_FULL);
-    assert_string_equal(found.why, "the gate's sizes are too small");
+    assert_string_equal(found.why, "it does not fit the configured sizes");
     assert_null(journal);
     gate_box_done(&box);
 }

@@ -60,12 +60,12 @@ static void on_note(void *context, const char *file, uint64_t offset, const char
     (void)what;
 }
 
-static const struct journal_scan_ops scan_ops = {on_batch, on_record, on_note};
+static const struct journal_scan_ops scan_ops = {on_batch, on_note};
 
 static int scan(struct ram_disk *ram, struct journal_found *ret_found)
 {
     batch_count = 0;
-    return journal_scan(&ram->disk, &scan_ops, NULL, ret_found);
+    return world_scan(&ram->disk, &scan_ops, on_record, NULL, ret_found);
 }
 
 /* Three segments; batches of one and two sectors; zeros behind the last of the first and third. */
@@ -89,7 +89,8 @@ static int set_up(void **state)
     for (size_t i = 1; i <= batch_count; i++) {
         gate_box_init(&expected[i]);
         for (uint64_t lsn = 1; lsn <= batches[i - 1].last_lsn; lsn++) {
-            assert_int_equal(journal_replay(&expected[i].gate, lsn, &world.commands[lsn - 1]), 0);
+            assert_int_equal(gate_content_replay(&expected[i].gate, lsn, &world.commands[lsn - 1]),
+                             0);
         }
     }
     return 0;
@@ -135,8 +136,8 @@ static void trial_open(struct trial *trial)
 {
     gate_box_init(&trial->box);
     trial->journal = NULL;
-    trial->error = journal_open(&trial->ram.disk, world.options, &trial->box.gate, &trial->journal,
-                                &trial->found);
+    trial->error = gate_content_open(&trial->ram.disk, world.options, &trial->box.gate,
+                                     &trial->journal, &trial->found);
 }
 
 static void trial_done(struct trial *trial)
@@ -170,7 +171,7 @@ static void expect_to_go_on(struct trial *trial)
     struct gate_command command = {.kind = GATE_SKIP, .now_ms = 1, .event = event};
     uint64_t lsn;
     bool wrote;
-    assert_int_equal(journal_append(trial->journal, &command, &lsn), 0);
+    assert_int_equal(gate_content_append(trial->journal, &command, &lsn), 0);
     assert_int_equal(lsn, trial->found.last_lsn + 1);
     assert_int_equal(journal_flush(trial->journal, &wrote), 0);
     journal_free(trial->journal);
@@ -498,7 +499,7 @@ static void records_that_do_not_follow(void **state)
         expect_batches(&trial, batch_count);
         uint64_t lsn;
         bool wrote;
-        assert_int_equal(journal_append(trial.journal, &odd[i], &lsn), 0);
+        assert_int_equal(gate_content_append(trial.journal, &odd[i], &lsn), 0);
         assert_int_equal(journal_flush(trial.journal, &wrote), 0);
         journal_free(trial.journal);
         gate_box_done(&trial.box);

@@ -41,7 +41,7 @@ static int live(struct world *world, int turns, int *ret_background)
             struct gate_box second;
             gate_box_init(&second);
             uint64_t lsn;
-            background += journal_snapshot(world->journal, &second.gate, &lsn) != 0;
+            background += gate_content_snapshot(world->journal, &second.gate, &lsn) != 0;
             gate_box_done(&second);
             uint32_t removed;
             background += journal_trim(world->journal, world->acknowledged, &removed) != 0;

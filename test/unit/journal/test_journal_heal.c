@@ -172,7 +172,7 @@ static void a_snapshot_of_several_pieces(void **state)
     struct gate_box second;
     gate_box_init_sizes(&second, world.sizes);
     uint64_t lsn;
-    assert_int_equal(journal_snapshot(world.journal, &second.gate, &lsn), 0);
+    assert_int_equal(gate_content_snapshot(world.journal, &second.gate, &lsn), 0);
     gate_box_done(&second);
     assert_true(world.journal->catalog.snapshots[0].bytes > JOURNAL_CHUNK_BYTES);
     world_close(&world);

@@ -40,7 +40,7 @@ static void must_apply(const struct gate_command *command)
     struct gate_effects effects;
     uint64_t lsn;
     CHECK(gate_step(&shop.box.gate, command, &effects) == VERDICT_DONE);
-    CHECK(journal_append(shop.journal, command, &lsn) == 0);
+    CHECK(gate_content_append(shop.journal, command, &lsn) == 0);
     CHECK(lsn == ++shop.appended);
 }
 
@@ -94,9 +94,8 @@ static void *book(void *context)
     for (;;) {
         bool over = atomic_load(&shop.over);
         uint64_t lsn;
-        int64_t batch_ms;
         struct gate_command command;
-        int error = journal_reader_next(reader, &lsn, &batch_ms, &command);
+        int error = gate_content_next(reader, &lsn, &command);
         if (error == ERR_AGAIN) {
             if (over) {
                 break;
@@ -105,7 +104,6 @@ static void *book(void *context)
             continue;
         }
         CHECK(error == 0 && lsn == want++ && lsn <= journal_durable_lsn(shop.journal));
-        CHECK(batch_ms >= command.now_ms);
         atomic_store(&shop.booked, lsn);
     }
     journal_reader_free(reader);
@@ -122,7 +120,7 @@ static void *tidy(void *context)
             gate_box_init_sizes(&second, sizes);
             uint64_t lsn;
             uint32_t removed;
-            CHECK(journal_snapshot(shop.journal, &second.gate, &lsn) == 0);
+            CHECK(gate_content_snapshot(shop.journal, &second.gate, &lsn) == 0);
             gate_box_done(&second);
             CHECK(journal_trim(shop.journal, atomic_load(&shop.booked), &removed) == 0);
         }
@@ -142,8 +140,8 @@ static void open_shop(void)
                                       .buffer_bytes = 4 * JOURNAL_SECTOR};
     struct journal_found found;
     gate_box_init_sizes(&shop.box, sizes);
-    assert_int_equal(journal_open(&shop.ram.disk, options, &shop.box.gate, &shop.journal, &found),
-                     0);
+    assert_int_equal(
+        gate_content_open(&shop.ram.disk, options, &shop.box.gate, &shop.journal, &found), 0);
     assert_int_equal(found.last_lsn, shop.appended);
 }
 

@@ -44,9 +44,8 @@ static uint64_t read_all(struct journal_reader *reader, uint64_t lsn)
 {
     for (;;) {
         uint64_t got;
-        int64_t batch_ms;
         struct gate_command command;
-        int error = journal_reader_next(reader, &got, &batch_ms, &command);
+        int error = gate_content_next(reader, &got, &command);
         if (error == ERR_AGAIN) {
             return lsn;
         }
@@ -56,7 +55,6 @@ static uint64_t read_all(struct journal_reader *reader, uint64_t lsn)
         const struct gate_command *want = &world.commands[lsn - 1];
         assert_true(command.kind == want->kind && command.now_ms == want->now_ms &&
                     command.user == want->user && command.event == want->event);
-        assert_true(batch_ms >= command.now_ms);
     }
 }
 
@@ -111,18 +109,17 @@ static void a_batch_larger_than_one_read(void **state)
     uint64_t lsn = world.count;
     while (journal_has_room(world.journal, 1)) { /* more than the world keeps in mind */
         skip.event = world.event + lsn;
-        assert_int_equal(journal_append(world.journal, &skip, &lsn), 0);
+        assert_int_equal(gate_content_append(world.journal, &skip, &lsn), 0);
     }
     assert_int_equal(world_flush(&world), 0);
     struct journal_reader *reader = reader_at(world.count);
     uint64_t got = 0;
-    int64_t batch_ms;
     struct gate_command command;
     for (uint64_t want = world.count + 1; want <= lsn; want++) {
-        assert_int_equal(journal_reader_next(reader, &got, &batch_ms, &command), 0);
+        assert_int_equal(gate_content_next(reader, &got, &command), 0);
         assert_int_equal(got, want);
     }
-    assert_int_equal(journal_reader_next(reader, &got, &batch_ms, &command), ERR_AGAIN);
+    assert_int_equal(gate_content_next(reader, &got, &command), ERR_AGAIN);
     journal_reader_free(reader);
 }
 
@@ -152,7 +149,7 @@ static void trim_below(uint64_t booked_lsn)
         struct gate_box second;
         gate_box_init(&second);
         uint64_t lsn;
-        assert_int_equal(journal_snapshot(world.journal, &second.gate, &lsn), 0);
+        assert_int_equal(gate_content_snapshot(world.journal, &second.gate, &lsn), 0);
         gate_box_done(&second);
     }
     uint32_t removed;
@@ -165,16 +162,15 @@ static void what_is_trimmed_away_is_not_found(void **state)
     (void)state;
     struct journal_reader *slow = reader_at(0);
     uint64_t lsn;
-    int64_t batch_ms;
     struct gate_command command;
-    assert_int_equal(journal_reader_next(slow, &lsn, &batch_ms, &command), 0);
+    assert_int_equal(gate_content_next(slow, &lsn, &command), 0);
     trim_below(UINT64_MAX);
     while (lsn < 4) { /* the batch at hand is complete */
-        assert_int_equal(journal_reader_next(slow, &lsn, &batch_ms, &command), 0);
+        assert_int_equal(gate_content_next(slow, &lsn, &command), 0);
     }
-    assert_int_equal(journal_reader_next(slow, &lsn, &batch_ms, &command), ERR_NOTFOUND);
+    assert_int_equal(gate_content_next(slow, &lsn, &command), ERR_NOTFOUND);
     struct journal_reader *late = reader_at(0);
-    assert_int_equal(journal_reader_next(late, &lsn, &batch_ms, &command), ERR_NOTFOUND);
+    assert_int_equal(gate_content_next(late, &lsn, &command), ERR_NOTFOUND);
     journal_reader_free(late);
     journal_reader_free(slow);
     uint64_t first = world.journal->catalog.segments[0].first_lsn;
@@ -190,14 +186,13 @@ static void damage_and_failures_are_told(void **state)
     world_batch(&world, 5);
     world_batch(&world, 5);
     uint64_t lsn;
-    int64_t batch_ms;
     struct gate_command command;
     struct journal_reader *reader = reader_at(0);
     world.ram.fail_at = world.ram.ops + 1; /* open */
     world.ram.fail_code = ERR_IO;
-    assert_int_equal(journal_reader_next(reader, &lsn, &batch_ms, &command), ERR_IO);
+    assert_int_equal(gate_content_next(reader, &lsn, &command), ERR_IO);
     world.ram.fail_at = world.ram.ops + 2; /* read */
-    assert_int_equal(journal_reader_next(reader, &lsn, &batch_ms, &command), ERR_IO);
+    assert_int_equal(gate_content_next(reader, &lsn, &command), ERR_IO);
     world.ram.fail_at = 0;
     assert_int_equal(read_all(reader, 0), world.count); /* it may be asked again */
     journal_reader_free(reader);
@@ -205,8 +200,8 @@ static void damage_and_failures_are_told(void **state)
     uint8_t *bytes = ram_disk_bytes(&world.ram, "0000000000000001.journal", &size);
     bytes[2 * JOURNAL_SECTOR + 60] ^= 1;
     reader = reader_at(4);
-    assert_int_equal(journal_reader_next(reader, &lsn, &batch_ms, &command), ERR_CORRUPT);
-    assert_int_equal(journal_reader_next(reader, &lsn, &batch_ms, &command), ERR_CORRUPT);
+    assert_int_equal(gate_content_next(reader, &lsn, &command), ERR_CORRUPT);
+    assert_int_equal(gate_content_next(reader, &lsn, &command), ERR_CORRUPT);
     journal_reader_free(reader);
     /* A whole batch whose record is none, then one with another LSN. */
     static const struct {
@@ -220,13 +215,13 @@ static void damage_and_failures_are_told(void **state)
         store_le32(batch + 44,
                    crc32c(0, batch, JOURNAL_HEAD_BYTES + (size_t)load_le32(batch + 36)));
         reader = reader_at(4);
-        assert_int_equal(journal_reader_next(reader, &lsn, &batch_ms, &command), ERR_CORRUPT);
+        assert_int_equal(gate_content_next(reader, &lsn, &command), ERR_CORRUPT);
         journal_reader_free(reader);
     }
     /* Another whole batch in its place. */
     memcpy(bytes + 2 * JOURNAL_SECTOR, bytes + 3 * JOURNAL_SECTOR, JOURNAL_SECTOR);
     reader = reader_at(4);
-    assert_int_equal(journal_reader_next(reader, &lsn, &batch_ms, &command), ERR_CORRUPT);
+    assert_int_equal(gate_content_next(reader, &lsn, &command), ERR_CORRUPT);
     journal_reader_free(reader);
 }
 

@@ -44,7 +44,7 @@ static int snapshot(uint64_t *ret_lsn)
 {
     struct gate_box second;
     gate_box_init_sizes(&second, world.sizes);
-    int error = journal_snapshot(world.journal, &second.gate, ret_lsn);
+    int error = gate_content_snapshot(world.journal, &second.gate, ret_lsn);
     gate_box_done(&second);
     return error;
 }
@@ -128,22 +128,13 @@ static void the_bytes_are_a_function_of_the_state(void **state)
     assert_non_null(first);
     memcpy(first, bytes, size);
     size_t first_size = size;
-    /* Once more, on the base of itself: forget it, so that it is due again. */
-    struct journal_snapshot_file file = {.lsn = lsn, .bytes = size};
-    struct gate_box box;
-    gate_box_init(&box);
-    struct journal_snapshot_info info;
-    uint64_t bad_at;
-    assert_int_equal(journal_snapshot_load(&world.ram.disk, &file, &box.gate, &info, &bad_at), 0);
-    assert_int_equal(info.lsn, lsn);
-    assert_int_equal(info.orders, box.gate.order_pool.used);
+    /* Once more: forget it, so that it is due again. */
     world.journal->catalog.snapshot_count = 0;
     world.ram.fail_at = 0;
     assert_int_equal(next_snapshot(), lsn);
     bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
     assert_int_equal(size, first_size);
     assert_memory_equal(bytes, first, size);
-    gate_box_done(&box);
     free(first);
 }
 
@@ -369,11 +360,11 @@ static void a_look_finds_it_and_shows_every_record(void **state)
     (void)state;
     world.found.snapshot_lsn = next_snapshot();
     world_batch(&world, 5);
-    static const struct journal_scan_ops ops = {on_batch, on_record, on_note};
+    static const struct journal_scan_ops ops = {on_batch, on_note};
     struct journal_found found;
     uint64_t last = 0;
     notes = 0;
-    assert_int_equal(journal_scan(&world.ram.disk, &ops, &last, &found), 0);
+    assert_int_equal(world_scan(&world.ram.disk, &ops, on_record, &last, &found), 0);
     assert_int_equal(found.snapshot_lsn, world.found.snapshot_lsn);
     assert_int_equal(found.replayed, world.count - found.snapshot_lsn);
     assert_int_equal(last, world.count);
@@ -675,9 +666,10 @@ static void a_small_gate_cannot_load_it(void **state)
         gate_box_init_sizes(&box, sizes[i]);
         struct journal *journal;
         struct journal_found found;
-        assert_int_equal(journal_open(&world.ram.disk, world.options, &box.gate, &journal, &found),
-                         ERR_FULL);
-        assert_string_equal(found.why, "the gate's sizes are too small");
+        assert_int_equal(
+            gate_content_open(&world.ram.disk, world.options, &box.gate, &journal, &found),
+            ERR_FULL);
+        assert_string_equal(found.why, "it does not fit the configured sizes");
         gate_box_done(&box);
     }
 }

@@ -22,7 +22,7 @@
 #include "ledger/event_publisher.h"
 #include "memory_private.h"
 #include "obs/log.h"
-#include "simulation/sim_queue.h"
+#include "sim_queue.h"
 
 #define T0 1700000000000LL
 #define ITEM 7

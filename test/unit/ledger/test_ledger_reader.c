@@ -31,7 +31,7 @@ static int set_up(void **state)
         return -1;
     }
     ledger_writer_world_open_sale(&world);
-    if (ledger_reader_new(world.engine, &world.ledger.ledger, LEDGER_WRITER_LOOPS,
+    if (ledger_reader_new(world.wakers, &world.ledger.ledger, LEDGER_WRITER_LOOPS,
                           &ledger_reader) != 0) {
         return -1;
     }
@@ -65,8 +65,8 @@ static void an_answer_comes_back_to_the_loop_that_asked(void **state)
         .loop = 1,
         .owner = &world,
         .query = {.kind = QUERY_SALES, .sale = LEDGER_WRITER_SALE, .limit = 1, .sales = &sale}};
-    waker_sleepy(embedded_gate_waker(world.engine, 0), UINT64_MAX);
-    waker_sleepy(embedded_gate_waker(world.engine, 1), UINT64_MAX);
+    waker_sleepy(&world.wakers[0], UINT64_MAX);
+    waker_sleepy(&world.wakers[1], UINT64_MAX);
     ledger_reader_post(ledger_reader, &query);
     struct ledger_reader_query *answer = wait_for_answer(1);
     assert_ptr_equal(answer, &query);

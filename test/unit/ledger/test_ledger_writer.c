@@ -167,8 +167,8 @@ static void an_op_comes_back_to_its_loop_with_the_lsn_to_wait_for(void **state)
     struct order_id id = locked(7);
     struct ledger_writer_op *op = ledger_writer_op_order(&world, LEDGER_PAY, id);
     op->loop = 1;
-    waker_sleepy(embedded_gate_waker(world.engine, 0), UINT64_MAX);
-    waker_sleepy(embedded_gate_waker(world.engine, 1), UINT64_MAX);
+    waker_sleepy(&world.wakers[0], UINT64_MAX);
+    waker_sleepy(&world.wakers[1], UINT64_MAX);
     ledger_writer_post(world.ledger_writer, op);
     assert_null(ledger_writer_collect(world.ledger_writer, 1));
     (void)ledger_writer_world_turn(&world);

@@ -141,7 +141,7 @@ static int set_up(void **state)
     if (reconcile_local_new(&parts, &local) != 0) {
         return -1;
     }
-    return reconciler_new(work, world.engine, &world.clock.port, metrics_slot(&world.metrics, 0),
+    return reconciler_new(work, world.wakers, &world.clock.port, metrics_slot(&world.metrics, 0),
                           LEDGER_WRITER_LOOPS, EVERY_MS, &reconciler);
 }
 
@@ -168,7 +168,7 @@ static void calls_share_a_run_and_are_woken(void **state)
     differences[1].item = 5;
     struct reconciler_call *first = request(0, false);
     struct reconciler_call *second = request(1, false);
-    waker_sleepy(embedded_gate_waker(world.engine, 1), UINT64_MAX);
+    waker_sleepy(&world.wakers[1], UINT64_MAX);
     reconciler_iterate(reconciler);
     assert_int_equal(nows, 1);
     assert_int_equal(atomic_load(&world.wakes[1]), 1);
