@@ -79,8 +79,7 @@ struct head {
 };
 
 /* The fields of each kind of entry. Writer and reader are both generated from this one list. */
-#define HEAD_FIELDS                                                                                \
-    W64(applied_event) W64(highest_ms) W32(sales) W32(items) W32(buyers) W32(orders)
+#define HEAD_FIELDS W64(applied_event) W64(highest_ms) W32(sales) W32(items) W32(buyers) W32(orders)
 #define SALE_FIELDS                                                                                \
     W64(id) W64(starts_at_ms) W64(ends_at_ms) W32(bar_unpaid) W8(state) W8(forgetting)
 #define ITEM_FIELDS W64(id) W64(total) W64(available) W64(locked) W64(sold) W64(version) W32(limit)
@@ -92,7 +91,7 @@ struct head {
 
 /* name, struct, its fields */
 #define ENTRIES(X)                                                                                 \
-    X(head, head, HEAD_FIELDS)                                                    \
+    X(head, head, HEAD_FIELDS)                                                                     \
     X(sale, gate_sale, SALE_FIELDS)                                                                \
     X(item, gate_item, ITEM_FIELDS)                                                                \
     X(buyer, gate_buyer, BUYER_FIELDS)                                                             \
