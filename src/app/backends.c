@@ -15,8 +15,6 @@
 #include "base/check.h"
 #include "base/crypt.h"
 #include "base/err.h"
-#include "distributed/balance.h"
-#include "distributed/recover.h"
 #include "obs/log.h"
 
 #define RETRY_MIN_MS 50
@@ -24,15 +22,6 @@
 /* How long to wait at start for somebody to say how many masters there are. */
 #define MASTERS_TRIES 50
 #define MASTERS_PAUSE_US 100000
-/* The keeper's work. A lost segment is back after the drain, the reading and the replays. */
-#define KEEP_LEASE_MS 20000 /* longer than reading one segment from the ledger takes */
-#define KEEP_POLL_MS 50
-#define KEEP_LOOK_MS 300
-#define KEEP_DRAIN_MS 1000
-#define KEEP_REPLAY_MS 1500
-#define BALANCE_MOVES 8
-#define BALANCE_PAUSE_MS 200
-#define BALANCE_REFILL_MS 5000
 #define PAYMENTS_PREFETCH 256
 
 /* ---- Redis ---- */
@@ -304,92 +293,8 @@ bool backends_links_up(const struct backends *backends, bool *ret_known)
     return *ret_known && atomic_load(&backends->links_away) == 0;
 }
 
-/* ---- keeping ---- */
-
-int backends_keep(struct backends *backends, struct blocking blocking,
-                  uint32_t balance_connection_set, const struct gate_sizes *sizes)
-{
-    struct ledger *writer = NULL;
-    struct segments *segments = NULL;
-    int error = new_ledger(backends, MARIADB_WRITER, &writer);
-    if (error == 0) {
-        error = backends_new_segments(backends, "keeper", &segments);
-    }
-    if (error != 0) {
-        return error;
-    }
-    backends->keeping = writer;
-    struct recover_ports ports = {
-        .segments = segments, .ledger = writer, .lease = backends->leases[0], .blocking = blocking};
-    struct recover_options options = {.segments = backends->segments_count,
-                                      .sizes = *sizes,
-                                      .lease_ms = KEEP_LEASE_MS,
-                                      .poll_ms = KEEP_POLL_MS,
-                                      .drain_ms = KEEP_DRAIN_MS,
-                                      .replay_ms = KEEP_REPLAY_MS};
-    error = recover_new(ports, options, &backends->recover);
-    if (error != 0 || backends->segments_count < 2) {
-        return error == 0 ? 0 : assembly_fail("cannot start the keeper", error, "");
-    }
-    struct balance_ports balance_ports = {.segments = segments,
-                                          .gate = redis_gate_port(backends->gate),
-                                          .ledger = writer,
-                                          .lease = backends->leases[0],
-                                          .blocking = blocking};
-    struct balance_options balance_options = {.segments = backends->segments_count,
-                                              .loop = balance_connection_set,
-                                              .moves_max = BALANCE_MOVES,
-                                              .lease_ms = KEEP_LEASE_MS,
-                                              .pause_ms = BALANCE_PAUSE_MS,
-                                              .refill_ms = BALANCE_REFILL_MS};
-    error = balance_new(balance_ports, balance_options, &backends->balance);
-    return error == 0 ? 0 : assembly_fail("cannot start the keeper", error, "");
-}
-
-bool backends_refill(struct backends *backends, uint32_t segment, uint64_t item, uint64_t units)
-{
-    if (!atomic_load(&backends->balances)) {
-        return false;
-    }
-    balance_ask(backends->balance, segment, item, units);
-    return true;
-}
-
-bool backends_keep_round(struct backends *backends, int64_t now_ms)
-{
-    if (now_ms >= backends->look_ms) {
-        struct recover_round rebuilt = {0};
-        int error = recover_round(backends->recover, &rebuilt);
-        backends->look_ms = now_ms + KEEP_LOOK_MS;
-        if (error != 0) {
-            static struct log_limit limit;
-            const char *words = ledger_mariadb_error(backends->keeping);
-            log_event_limited(&limit, 10000, LOG_WARN, "keeper.cannot_look",
-                              LOG_ERR("error", error), LOG_STR("server", "mariadb"),
-                              LOG_STR("words", words[0] != '\0'
-                                                   ? words
-                                                   : lease_mariadb_error(backends->leases[0])));
-        }
-    }
-    struct balance_round moved = {0};
-    if (backends->balance != NULL) {
-        atomic_store(&backends->balances, balance_round(backends->balance, &moved) == 0);
-    }
-    return moved.units > 0;
-}
-
-void backends_keep_end(struct backends *backends)
-{
-    atomic_store(&backends->balances, false);
-    if (backends->balance != NULL) {
-        balance_end(backends->balance);
-    }
-}
-
 void backends_close(struct backends *backends)
 {
-    balance_free(backends->balance);
-    recover_free(backends->recover);
     for (int i = 0; i < BACKENDS_MAX; i++) {
         if (backends->segments[i] != NULL) {
             segments_redis_close(backends->segments[i]);

@@ -9,13 +9,11 @@
 #include "app/assembly.h"
 #include "app/config.h"
 #include "app/ledger_backends.h"
-#include "distributed/segment_table.h"
-#include "port/blocking.h"
 #include "port/lease.h"
 #include "port/queue.h"
 
 #define BACKENDS_MAX 16
-#define BACKENDS_LEASES 2
+#define BACKENDS_LEASES 3
 
 /* Who of this process is connected to RabbitMQ. */
 enum backends_link {
@@ -39,12 +37,7 @@ struct backends {
     struct segments *segments[BACKENDS_MAX];
     struct ledger *ledger_backends[BACKENDS_MAX];
     struct queue *queues[BACKENDS_MAX];
-    struct lease_port *leases[BACKENDS_LEASES]; /* the keeper's first */
-    int64_t look_ms;                            /* when the segments are looked at next */
-    struct ledger *keeping;                     /* the keeper's */
-    struct recover *recover;
-    struct balance *balance;
-    _Atomic bool balances;                   /* this process holds the lease of balancing */
+    struct lease_port *leases[BACKENDS_LEASES];
     _Atomic uint32_t links_seen, links_away; /* a bit for each backends_link */
 };
 
@@ -67,18 +60,7 @@ int backends_new_payments(struct backends *backends, struct queue **ret_queue);
 void backends_link_seen(struct backends *backends, enum backends_link link, bool away);
 /* Whether all that were seen stand. False, and *ret_known: none was. */
 bool backends_links_up(const struct backends *backends, bool *ret_known);
-/* For one thread; the first is the keeper's. */
+/* For one thread. */
 int backends_new_lease(struct backends *backends, struct lease_port **ret_lease);
-
-/* What the keeper's thread does beside keeping its lease: segments that need it are rebuilt, dry
- * ones refilled. */
-int backends_keep(struct backends *backends, struct blocking blocking,
-                  uint32_t balance_connection_set, const struct gate_sizes *sizes);
-/* Any thread: false where this process does not balance. */
-bool backends_refill(struct backends *backends, uint32_t segment, uint64_t item, uint64_t units);
-/* True: something was written to the ledger. */
-bool backends_keep_round(struct backends *backends, int64_t now_ms);
-/* After the last round, on its thread: gives up what other keepers would wait for. */
-void backends_keep_end(struct backends *backends);
 
 #endif

@@ -2,23 +2,21 @@
 #include "app/distributed.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "app/distributed_private.h"
 #include "app/exchange.h"
 #include "app/settings.h"
 #include "backend/amqp/queue_amqp.h"
+#include "backend/mariadb/lease_mariadb.h"
+#include "backend/mariadb/ledger_mariadb.h"
 #include "backend/redis/segments_redis.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "distributed/reconcile.h"
 
-#define REFILL_MS 1500
-#define RECONCILE_POLL_MS 50
+#define RECOVER_LEASE_MS 20000
 /* Waits of the reconciler look up so often whether the server ends. */
 #define RECONCILE_STEP_MS 100
 #define RECONCILE_CONNECT_MS 2000
-#define PROMISES_A_LOOK 64
 
 /* ---- making it ---- */
 
@@ -34,38 +32,39 @@ int distributed_open(const struct config *config, uint32_t loops, struct clock_p
     CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
     CHECK(pthread_mutex_init(&distributed->sleep_lock, NULL) == 0);
     CHECK(pthread_cond_init(&distributed->sleep_ends, &monotonic) == 0);
-    refill_requests_init(&distributed->refill_requests);
-    atomic_store(&distributed->segment_table.clock_is_off, true); /* until it has been compared */
     distributed->config = config;
-    settings_runtime_limits(&distributed->runtime_limits, config);
     distributed->roles = config_roles(config->server_roles);
-    distributed->loops = loops;
     distributed->clock = clock;
     *ret_distributed = distributed; /* freed by the caller whatever comes */
     int error = backends_open(&distributed->backends, config, clock);
     if (error != 0) {
         return error;
     }
-    distributed->segment_table.count = backends_segments(&distributed->backends);
-    distributed->stock_cache = stock_cache_new();
-    error = distributed->stock_cache == NULL ? ERR_NOMEM : 0;
-    if (error == 0) {
-        error = spool_new((uint32_t)config->spool_promises, &distributed->spool);
-    }
+    struct engine_options options = {.segments = backends_segments(&distributed->backends),
+                                     .loops = loops,
+                                     .promises = (uint32_t)config->spool_promises,
+                                     .relay_window = (uint32_t)config->relay_window,
+                                     .recover_lease_ms = RECOVER_LEASE_MS,
+                                     .reconcile_bound_ms = config->reconcile_bound_s * 1000,
+                                     .reconcile_every_ms = config->reconcile_every_s * 1000,
+                                     .redrive_ms = config->amqp_redrive_s * 1000};
+    settings_runtime_limits(&distributed->engine.runtime_limits, config);
+    error = engine_open(&distributed->engine, &options);
     if (error != 0) {
         return assembly_fail("cannot start; lower spool.promises", error, "");
     }
-    return backends_gate(&distributed->backends, loops + CONNECTION_SET_COUNT, &distributed->gate);
+    return backends_gate(&distributed->backends, loops + CONNECTION_SET_COUNT,
+                         &distributed->engine.ports.gate);
 }
 
 uint32_t distributed_segments(const struct distributed *distributed)
 {
-    return distributed->segment_table.count;
+    return distributed->engine.segment_table.count;
 }
 
 struct spool *distributed_spool(struct distributed *distributed)
 {
-    return distributed->spool;
+    return distributed->engine.spool;
 }
 
 int distributed_fd(const struct distributed *distributed, uint32_t loop)
@@ -73,224 +72,35 @@ int distributed_fd(const struct distributed *distributed, uint32_t loop)
     return backends_gate_fd(&distributed->backends, loop);
 }
 
-static void read_sales(void *context)
-{
-    ledger_writer_refresh(((struct distributed *)context)->parts->ledger_writer);
-}
-
-int distributed_join(struct distributed *distributed, struct assembly *parts,
-                     struct ledger_backends *ledger_backends)
-{
-    distributed->parts = parts;
-    struct gate_proxy_options options = {.loops = distributed->loops,
-                                         .runtime_limits = &distributed->runtime_limits,
-                                         .refill_ms = REFILL_MS,
-                                         .refill_requests = &distributed->refill_requests,
-                                         .clock = distributed->clock,
-                                         .read_sales = read_sales,
-                                         .context = distributed};
-    int error =
-        gate_proxy_new(distributed->gate, &distributed->segment_table, parts->catalog,
-                       distributed->stock_cache, distributed->spool, options, &distributed->proxy);
-    if (error == 0) {
-        error = backends_new_segments(&distributed->backends, "ledger writer",
-                                      &distributed->segments[LEDGER_WRITER_SEGMENTS]);
-    }
-    if (error == 0) {
-        error = segment_event_sink_new(distributed->segments[LEDGER_WRITER_SEGMENTS],
-                                       &distributed->segment_table, ledger_backends->writer,
-                                       parts->catalog, parts->options.sizes,
-                                       &distributed->segment_event_sink);
-    }
-    if (error != 0) {
-        return assembly_fail("cannot start", error, "the gate's part");
-    }
-    parts->options.gate = gate_proxy_port(distributed->proxy);
-    parts->options.ledger_writer.event_sink =
-        segment_event_sink_event_sink(distributed->segment_event_sink);
-    parts->options.ledger_writer.mailboxes = MAILBOX_COUNT;
-    parts->shared.health_only = (distributed->roles & ROLE_FRONT) == 0;
-    return 0;
-}
-
-/* For what whoever met it does not log: no memory, no thread. */
-static int reported(int error)
-{
-    return error == 0 ? 0 : assembly_fail("cannot start the engine's threads", error, "");
-}
-
-static int make_mailbox(struct distributed *distributed, int mailbox, enum thread_kind thread,
-                        const char *name)
-{
-    struct booking_channel *booking_channel = &distributed->booking_channel[mailbox];
-    int error = backends_new_segments(&distributed->backends, name, &distributed->segments[thread]);
-    if (error == 0) {
-        error = reported(booking_channel_init(
-            booking_channel, distributed->parts->ledger_writer, distributed->segments[thread],
-            &distributed->segment_table, distributed->loops, (uint32_t)mailbox));
-    }
-    if (error == 0) {
-        booking_channel->runtime_limits = &distributed->runtime_limits;
-        booking_channel->time = &distributed->parts->time;
-    }
-    return error;
-}
-
-static bool refill(void *context, const struct refill *refill)
-{
-    struct distributed *distributed = context;
-    return backends_refill(&distributed->backends, refill->segment, refill->item, refill->units);
-}
-
-static int make_promise_resolver(struct distributed *distributed)
-{
-    struct assembly *parts = distributed->parts;
-    int error = make_mailbox(distributed, MAILBOX_PROMISE_RESOLVER, THREAD_PROMISE_RESOLVER,
-                             "promise resolver");
-    if (error == 0) {
-        error = backends_new_reader(&distributed->backends, &distributed->reader);
-    }
-    if (error != 0) {
-        return error;
-    }
-    struct promise_resolver_parts promise_resolver = {
-        .segments = distributed->segments[THREAD_PROMISE_RESOLVER],
-        .ledger = distributed->reader,
-        .gate = distributed->gate,
-        .booking_channel = &distributed->booking_channel[MAILBOX_PROMISE_RESOLVER],
-        .segment_table = &distributed->segment_table,
-        .catalog = parts->catalog,
-        .spool = distributed->spool,
-        .stock_cache = distributed->stock_cache,
-        .refill_requests = &distributed->refill_requests,
-        .time = &parts->time,
-        .metrics = metrics_slot(&parts->metrics, distributed->loops + SLOT_PROMISE_RESOLVER),
-        .runtime_limits = &distributed->runtime_limits,
-        .refill = refill,
-        .context = distributed,
-    };
-    return reported(promise_resolver_new(&promise_resolver, &distributed->promise_resolver));
-}
-
-static int make_gate_subscriber(struct distributed *distributed)
-{
-    struct assembly *parts = distributed->parts;
-    int error = backends_new_segments(&distributed->backends, "gate subscriber",
-                                      &distributed->segments[THREAD_GATE_SUBSCRIBER]);
-    if (error != 0) {
-        return error;
-    }
-    struct gate_subscriber_parts gate_subscriber = {
-        .segments = distributed->segments[THREAD_GATE_SUBSCRIBER],
-        .gate = distributed->gate,
-        .connection_set = distributed->loops + CONNECTION_SET_GATE_SUBSCRIBER,
-        .notices = parts->loop_notices,
-        .segment_table = &distributed->segment_table,
-        .stock_cache = distributed->stock_cache,
-        .spool = distributed->spool,
-        .catalog = parts->catalog,
-        .clock = distributed->clock,
-        .sales_changed = read_sales,
-        .context = distributed,
-    };
-    return reported(gate_subscriber_new(&gate_subscriber, &distributed->gate_subscriber));
-}
+/* ---- what the engine calls ---- */
 
 /* Of the first segment that has any. */
-static const char *outbox_words(void *context)
+static const char *relay_words(void *context)
 {
     struct distributed *distributed = context;
     const char *words = "";
-    for (uint32_t s = 0; words[0] == '\0' && s < distributed->segment_table.count; s++) {
-        words = segments_redis_trouble(distributed->segments[THREAD_RELAY], s);
+    for (uint32_t s = 0; words[0] == '\0' && s < distributed_segments(distributed); s++) {
+        words = segments_redis_trouble(distributed->engine.ports.segments[ENGINE_RELAY], s);
     }
     return words;
 }
 
-static int make_relay(struct distributed *distributed)
+static const char *keeper_words(void *context)
 {
-    struct assembly *parts = distributed->parts;
-    const struct config *config = distributed->config;
-    int error = make_mailbox(distributed, MAILBOX_RELAY, THREAD_RELAY, "relay");
-    if (error == 0) {
-        error = backends_new_queue(&distributed->backends, true, &distributed->publisher);
-    }
-    if (error != 0) {
-        return error;
-    }
-    struct relay_options options = {.window = (uint32_t)config->relay_window,
-                                    .runtime_limits = &distributed->runtime_limits,
-                                    .words = outbox_words,
-                                    .words_context = distributed};
-    return reported(relay_new(distributed->segments[THREAD_RELAY], distributed->publisher,
-                              &distributed->booking_channel[MAILBOX_RELAY], &parts->time,
-                              metrics_slot(&parts->metrics, distributed->loops + SLOT_RELAY),
-                              options, &distributed->relay));
+    const struct engine_ports *ports = &((struct distributed *)context)->engine.ports;
+    const char *words = ledger_mariadb_error(ports->keeper_ledger);
+    return words[0] != '\0' ? words : lease_mariadb_error(ports->keeper_lease);
 }
 
-static int make_order_consumer(struct distributed *distributed)
-{
-    struct assembly *parts = distributed->parts;
-    int error = backends_new_queue(&distributed->backends, false, &distributed->consumer);
-    if (error != 0 || distributed->consumer == NULL) {
-        return error; /* no queue: the relay brings everything to the ledger writer itself */
-    }
-    error =
-        make_mailbox(distributed, MAILBOX_ORDER_CONSUMER, THREAD_ORDER_CONSUMER, "order consumer");
-    return error != 0 ? error
-                      : reported(order_consumer_new(
-                            distributed->consumer,
-                            &distributed->booking_channel[MAILBOX_ORDER_CONSUMER], &parts->time,
-                            metrics_slot(&parts->metrics, distributed->loops + SLOT_ORDER_CONSUMER),
-                            &distributed->order_consumer));
-}
-
-static int start_thread(struct distributed *distributed, enum thread_kind kind,
-                        void *(*run)(void *))
-{
-    distributed->running[kind] =
-        pthread_create(&distributed->threads[kind], NULL, run, distributed) == 0;
-    return reported(distributed->running[kind] ? 0 : ERR_NOMEM);
-}
-
-/* Where payments come from a queue, too. */
-static int start_payment_consumer(struct distributed *distributed)
-{
-    struct assembly *parts = distributed->parts;
-    struct payment_consumer_parts payment_consumer = {
-        .ledger_writer = parts->ledger_writer,
-        .loops = distributed->loops,
-        .mailbox = MAILBOX_PAYMENT_CONSUMER,
-        .gate = distributed->gate,
-        .connection_set = distributed->loops + CONNECTION_SET_PAYMENT_CONSUMER,
-        .blocking = {distributed, distributed_blocking_sleep_ms, distributed_blocking_now_ms},
-        .segment_table = &distributed->segment_table,
-        .catalog = parts->catalog,
-        .time = &parts->time,
-        .metrics = metrics_slot(&parts->metrics, distributed->loops + SLOT_PAYMENT_CONSUMER),
-    };
-    int error = backends_new_payments(&distributed->backends, &payment_consumer.queue);
-    if (error != 0 || payment_consumer.queue == NULL) {
-        return error;
-    }
-    distributed->payments = payment_consumer.queue;
-    error = reported(payment_consumer_new(&payment_consumer, &distributed->payment_consumer));
-    return error != 0 ? error
-                      : start_thread(distributed, THREAD_PAYMENT_CONSUMER,
-                                     distributed_run_payment_consumer);
-}
-
-/* ---- reconciling ---- */
-
-static bool reconcile_ending(void *context)
+static bool is_ending(void *context)
 {
     struct distributed *distributed = context;
     return atomic_load(&distributed->parts->shared.draining) || atomic_load(&distributed->stopping);
 }
 
-static void reconcile_sleep_ms(void *context, int64_t ms)
+static void reconciler_sleep_ms(void *context, int64_t ms)
 {
-    while (ms > RECONCILE_STEP_MS && !reconcile_ending(context)) {
+    while (ms > RECONCILE_STEP_MS && !is_ending(context)) {
         distributed_sleep_ms(context, RECONCILE_STEP_MS);
         ms -= RECONCILE_STEP_MS;
     }
@@ -300,118 +110,127 @@ static void reconcile_sleep_ms(void *context, int64_t ms)
 }
 
 /* A connection nobody uses is taken for dead; one that was lost is made again in steps. */
-static void reconcile_idle(void *context)
+static void reconciler_idle(void *context)
 {
     struct distributed *distributed = context;
-    if (distributed->parked != NULL) {
+    struct queue *parked = distributed->engine.ports.parked;
+    if (parked != NULL) {
         backends_link_seen(&distributed->backends, LINK_RECONCILER,
-                           queue_amqp_wait(distributed->parked, RECONCILE_CONNECT_MS) != 0);
+                           queue_amqp_wait(parked, RECONCILE_CONNECT_MS) != 0);
     }
 }
 
-static int reconcile_both(void *context, struct reconcile_result *ret_result)
+int distributed_join(struct distributed *distributed, struct assembly *parts,
+                     struct ledger_backends *ledger_backends)
 {
-    reconcile_idle(context);
-    return reconcile_now(((struct distributed *)context)->reconcile, ret_result);
+    struct engine *engine = &distributed->engine;
+    distributed->parts = parts;
+    engine->options.sizes = parts->options.sizes;
+    struct engine_ports ports = {
+        .clock = distributed->clock,
+        .gate = engine->ports.gate,
+        .writer = ledger_backends->writer,
+        .blocking = {distributed, distributed_blocking_sleep_ms, distributed_blocking_now_ms},
+        .reconciler_blocking = {distributed, reconciler_sleep_ms, distributed_blocking_now_ms},
+        .relay_words = relay_words,
+        .keeper_words = keeper_words,
+        .reconciler_idle = reconciler_idle,
+        .ending = is_ending,
+        .context = distributed};
+    int error = backends_new_segments(&distributed->backends, "ledger writer",
+                                      &ports.ledger_writer_segments);
+    if (error == 0) {
+        error = engine_join(engine, &ports, parts->catalog, &parts->time);
+    }
+    if (error != 0) {
+        return assembly_fail("cannot start", error, "the gate's part");
+    }
+    parts->options.gate = gate_proxy_port(engine->proxy);
+    parts->options.ledger_writer.event_sink =
+        segment_event_sink_event_sink(engine->segment_event_sink);
+    parts->options.ledger_writer.mailboxes = MAILBOX_COUNT;
+    parts->shared.health_only = (distributed->roles & ROLE_FRONT) == 0;
+    return 0;
 }
 
-static int reconcile_once(void *context, struct reconcile_result *ret_result)
+/* ---- the ports of each thread ---- */
+
+/* Of the roles, and of what is configured. A relay without a queue books itself. */
+static uint32_t threads_of(const struct distributed *distributed)
 {
-    reconcile_idle(context);
-    return reconcile_pass(((struct distributed *)context)->reconcile, ret_result);
+    const struct engine_ports *ports = &distributed->engine.ports;
+    uint32_t threads = 1U << ENGINE_PROMISE_RESOLVER;
+    if ((distributed->roles & ROLE_FRONT) != 0) {
+        threads |= 1U << ENGINE_GATE_SUBSCRIBER | 1U << ENGINE_RECONCILER;
+    }
+    if ((distributed->roles & ROLE_RELAY) != 0) {
+        threads |= 1U << ENGINE_RELAY;
+    }
+    if ((distributed->roles & ROLE_BOOKER) != 0) {
+        threads |= ports->consumer != NULL ? 1U << ENGINE_ORDER_CONSUMER : 0;
+        threads |= ports->payments != NULL ? 1U << ENGINE_PAYMENT_CONSUMER : 0;
+    }
+    if ((distributed->roles & ROLE_KEEPER) != 0) {
+        threads |= 1U << ENGINE_LEASE | 1U << ENGINE_KEEPER | 1U << ENGINE_RECONCILER;
+    }
+    return threads;
 }
 
-static size_t reconcile_mend(void *context)
+static int open_queues(struct distributed *distributed)
 {
-    struct distributed *distributed = context;
-    size_t repaired = reconcile_repair(distributed->reconcile);
-    ledger_writer_hurry(
-        distributed->parts->ledger_writer); /* what was booked is to reach the segments */
-    return repaired;
+    struct engine_ports *ports = &distributed->engine.ports;
+    struct backends *backends = &distributed->backends;
+    int error = 0;
+    if ((distributed->roles & ROLE_RELAY) != 0) {
+        error = backends_new_queue(backends, true, &ports->publisher);
+    }
+    if (error == 0 && (distributed->roles & ROLE_BOOKER) != 0) {
+        error = backends_new_queue(backends, false, &ports->consumer);
+        error = error != 0 ? error : backends_new_payments(backends, &ports->payments);
+    }
+    if (error == 0 && (distributed->roles & (ROLE_FRONT | ROLE_KEEPER)) != 0) {
+        error = backends_new_queue(backends, false, &ports->parked);
+    }
+    return error;
 }
 
-static bool reconcile_may(void *context)
+static int open_ports(struct distributed *distributed, uint32_t threads)
 {
-    return atomic_load(&((struct distributed *)context)->keeps);
-}
-
-static size_t reconcile_promised(void *context, int64_t before_ms, size_t at,
-                                 struct decision *ret_decisions, size_t max)
-{
-    struct distributed *distributed = context;
-    struct spool_entry entries[PROMISES_A_LOOK];
-    size_t count = 0;
-    size_t listed = PROMISES_A_LOOK;
-    distributed->promises_skipped = at == 0 ? 0 : distributed->promises_skipped;
-    while (count < max && listed == PROMISES_A_LOOK) {
-        listed = spool_list(distributed->spool, before_ms,
-                            at + count + distributed->promises_skipped, entries, PROMISES_A_LOOK);
-        for (size_t i = 0; i < listed && count < max; i++) {
-            const struct sale_row *sale = NULL;
-            struct decision *decision = &ret_decisions[count];
-            *decision = (struct decision){.epoch = entries[i].epoch, .command = entries[i].command};
-            catalog_lock(distributed->parts->catalog);
-            bool known =
-                catalog_item(distributed->parts->catalog, entries[i].command.item, &sale) != NULL &&
-                sale->homes > 0;
-            decision->segment = known ? gate_proxy_segment(entries[i].command.id, sale) : 0;
-            catalog_unlock(distributed->parts->catalog);
-            known = known && decision->segment < distributed->segment_table.count;
-            count += known;
-            distributed->promises_skipped += !known;
+    static const struct {
+        const char *name; /* NULL: it uses no segments */
+        int metrics;      /* -1: it counts nothing */
+    } rows[ENGINE_THREADS] = {
+        [ENGINE_PROMISE_RESOLVER] = {"promise resolver", SLOT_PROMISE_RESOLVER},
+        [ENGINE_GATE_SUBSCRIBER] = {"gate subscriber", -1},
+        [ENGINE_RELAY] = {"relay", SLOT_RELAY},
+        [ENGINE_ORDER_CONSUMER] = {"order consumer", SLOT_ORDER_CONSUMER},
+        [ENGINE_PAYMENT_CONSUMER] = {NULL, SLOT_PAYMENT_CONSUMER},
+        [ENGINE_LEASE] = {NULL, -1},
+        [ENGINE_KEEPER] = {"keeper", -1},
+        [ENGINE_RECONCILER] = {"reconciler", SLOT_RECONCILER},
+    };
+    struct engine_ports *ports = &distributed->engine.ports;
+    struct backends *backends = &distributed->backends;
+    struct assembly *parts = distributed->parts;
+    int error = 0;
+    for (int i = 0; error == 0 && i < ENGINE_THREADS; i++) {
+        if (rows[i].metrics >= 0) {
+            ports->metrics[i] =
+                metrics_slot(&parts->metrics, parts->options.loops + (uint32_t)rows[i].metrics);
+        }
+        if ((threads >> i & 1) != 0 && rows[i].name != NULL) {
+            error = backends_new_segments(backends, rows[i].name, &ports->segments[i]);
         }
     }
-    return count;
-}
-
-static int make_reconciler(struct distributed *distributed)
-{
-    struct assembly *parts = distributed->parts;
-    const struct config *config = distributed->config;
-    struct ledger *ledger = NULL;
-    int error = backends_new_segments(&distributed->backends, "reconciler",
-                                      &distributed->segments[THREAD_RECONCILER]);
-    if (error == 0) {
-        error = backends_new_writer(&distributed->backends, &ledger);
+    error = error != 0 ? error : backends_new_reader(backends, &ports->promise_ledger);
+    if (error == 0 && (threads >> ENGINE_KEEPER & 1) != 0) {
+        error = backends_new_lease(backends, &ports->lease);
+        error = error != 0 ? error : backends_new_lease(backends, &ports->keeper_lease);
+        error = error != 0 ? error : backends_new_writer(backends, &ports->keeper_ledger);
     }
-    if (error == 0) {
-        error = backends_new_queue(&distributed->backends, false, &distributed->parked);
+    if (error == 0 && (threads >> ENGINE_RECONCILER & 1) != 0) {
+        error = backends_new_writer(backends, &ports->reconciler_ledger);
     }
-    if (error != 0) {
-        return error;
-    }
-    struct reconcile_ports ports = {
-        .segments = distributed->segments[THREAD_RECONCILER],
-        .gate = distributed->gate,
-        .ledger = ledger,
-        .queue = distributed->parked,
-        .blocking = {distributed, reconcile_sleep_ms, distributed_blocking_now_ms}};
-    struct reconcile_options options = {.segments = distributed->segment_table.count,
-                                        .loop = distributed->loops + CONNECTION_SET_RECONCILER,
-                                        .bound_ms = config->reconcile_bound_s * 1000,
-                                        .poll_ms = RECONCILE_POLL_MS,
-                                        .context = distributed,
-                                        .promised = reconcile_promised,
-                                        .ending = reconcile_ending};
-    error = reported(reconcile_new(ports, options, &distributed->reconcile));
-    if (error != 0) {
-        return error;
-    }
-    struct reconciler_work work = {.context = distributed,
-                                   .now = reconcile_both,
-                                   .pass = reconcile_once,
-                                   .repair = reconcile_mend,
-                                   .may = reconcile_may,
-                                   .ending = reconcile_ending,
-                                   .idle = reconcile_idle};
-    error = reported(reconciler_new(
-        work, parts->wakers, distributed->clock,
-        metrics_slot(&parts->metrics, distributed->loops + SLOT_RECONCILER), distributed->loops,
-        config->reconcile_every_s * 1000, &distributed->reconciler));
-    parts->shared.reconciler = distributed->reconciler;
-    redriver_init(&distributed->redriver, distributed->parked, distributed->clock,
-                  config->amqp_redrive_s * 1000);
-    distributed->redriver.stopping = &distributed->stopping;
     return error;
 }
 
@@ -445,80 +264,57 @@ static int start_event_publisher(struct distributed *distributed)
 
 int distributed_start(struct distributed *distributed, struct assembly *parts)
 {
-    uint32_t roles = distributed->roles;
-    distributed->parts = parts;
-    int error = make_promise_resolver(distributed);
-    error = error != 0 ? error
-                       : start_thread(distributed, THREAD_PROMISE_RESOLVER,
-                                      distributed_run_promise_resolver);
-    if (error == 0 && (roles & ROLE_FRONT) != 0) {
-        error = make_gate_subscriber(distributed);
-        error = error != 0 ? error
-                           : start_thread(distributed, THREAD_GATE_SUBSCRIBER,
-                                          distributed_run_gate_subscriber);
-        error = error != 0 ? error
-                           : cluster_status_thread_start(parts, &distributed->backends,
-                                                         &distributed->segment_table,
-                                                         &distributed->cluster_status_thread);
+    struct engine *engine = &distributed->engine;
+    int error = open_queues(distributed);
+    uint32_t threads = threads_of(distributed);
+    error = error != 0 ? error : open_ports(distributed, threads);
+    if (error != 0) {
+        return error;
     }
-    if (error == 0 && (roles & ROLE_RELAY) != 0) {
-        error = make_relay(distributed);
-        error = error != 0 ? error : start_thread(distributed, THREAD_RELAY, distributed_run_relay);
+    error = engine_make(engine, threads, parts->ledger_writer, parts->loop_notices, parts->wakers);
+    engine->redriver.stopping = &distributed->stopping;
+    parts->shared.reconciler = engine->reconciler;
+    for (int i = 0; error == 0 && i < ENGINE_THREADS; i++) {
+        error = (threads >> i & 1) != 0 ? distributed_start_thread(distributed, i) : 0;
     }
-    if (error == 0 && (roles & ROLE_BOOKER) != 0) {
-        error = make_order_consumer(distributed);
-        if (error == 0 && distributed->order_consumer != NULL) {
-            error =
-                start_thread(distributed, THREAD_ORDER_CONSUMER, distributed_run_order_consumer);
-        }
-        error = error != 0 ? error : start_payment_consumer(distributed);
+    if (error != 0) {
+        return assembly_fail("cannot start the engine's threads", error, "");
     }
-    if (error == 0 && (roles & ROLE_KEEPER) != 0) {
-        error = backends_new_lease(&distributed->backends, &distributed->lease);
-        if (error == 0) {
-            struct blocking blocking = {distributed, distributed_blocking_sleep_ms,
-                                        distributed_blocking_now_ms};
-            error =
-                backends_keep(&distributed->backends, blocking,
-                              distributed->loops + CONNECTION_SET_KEEPER, &parts->options.sizes);
-        }
-        error =
-            error != 0 ? error : start_thread(distributed, THREAD_KEEPER, distributed_run_keeper);
-        error = error != 0 ? error : start_event_publisher(distributed);
+    if ((distributed->roles & ROLE_FRONT) != 0) {
+        error = cluster_status_thread_start(parts, &distributed->backends, &engine->segment_table,
+                                            &distributed->cluster_status_thread);
     }
-    if (error == 0 && (roles & (ROLE_FRONT | ROLE_KEEPER)) != 0) {
-        error = make_reconciler(distributed);
-        error = error != 0
-                    ? error
-                    : start_thread(distributed, THREAD_RECONCILER, distributed_run_reconciler);
+    if (error == 0 && (distributed->roles & ROLE_KEEPER) != 0) {
+        error = start_event_publisher(distributed);
     }
     return error;
 }
 
 void distributed_reload(struct distributed *distributed, const struct config *config)
 {
-    settings_runtime_limits(&distributed->runtime_limits, config);
+    settings_runtime_limits(&distributed->engine.runtime_limits, config);
 }
 
 /* ---- its end ---- */
 
 void distributed_stop(struct distributed *distributed)
 {
+    struct engine *engine = &distributed->engine;
     CHECK(pthread_mutex_lock(&distributed->sleep_lock) == 0);
     atomic_store(&distributed->stopping, true);
     CHECK(pthread_cond_broadcast(&distributed->sleep_ends) == 0);
     CHECK(pthread_mutex_unlock(&distributed->sleep_lock) == 0);
-    for (int i = 0; i < THREAD_COUNT; i++) {
-        if (distributed->segments[i] != NULL) {
-            segments_wake(distributed->segments[i]);
+    for (int i = 0; i < ENGINE_THREADS; i++) {
+        if (engine->ports.segments[i] != NULL) {
+            segments_wake(engine->ports.segments[i]);
         }
     }
-    if (distributed->reconciler != NULL) {
-        reconciler_wake(distributed->reconciler);
+    if (engine->reconciler != NULL) {
+        reconciler_wake(engine->reconciler);
     }
     event_publisher_thread_stop(distributed->event_publisher_thread);
     cluster_status_thread_stop(distributed->cluster_status_thread);
-    for (int i = 0; i < THREAD_COUNT; i++) {
+    for (int i = 0; i < ENGINE_THREADS; i++) {
         if (distributed->running[i]) {
             (void)pthread_join(distributed->threads[i], NULL);
             distributed->running[i] = false;
@@ -531,24 +327,10 @@ void distributed_free(struct distributed *distributed)
     if (distributed == NULL) {
         return;
     }
-    relay_free(distributed->relay);
-    order_consumer_free(distributed->order_consumer);
-    payment_consumer_free(distributed->payment_consumer);
-    gate_subscriber_free(distributed->gate_subscriber);
-    promise_resolver_free(distributed->promise_resolver);
-    reconciler_free(distributed->reconciler);
-    reconcile_free(distributed->reconcile);
     event_publisher_thread_free(distributed->event_publisher_thread);
     cluster_status_thread_free(distributed->cluster_status_thread);
-    for (int i = 0; i < MAILBOX_COUNT; i++) {
-        booking_channel_done(&distributed->booking_channel[i]);
-    }
-    segment_event_sink_free(distributed->segment_event_sink);
-    gate_proxy_free(distributed->proxy);
+    engine_free(&distributed->engine);
     backends_close(&distributed->backends);
-    spool_free(distributed->spool);
-    stock_cache_free(distributed->stock_cache);
-    refill_requests_done(&distributed->refill_requests);
     (void)pthread_cond_destroy(&distributed->sleep_ends);
     (void)pthread_mutex_destroy(&distributed->sleep_lock);
     free(distributed);

@@ -9,99 +9,26 @@
 #include "app/cluster_status_thread.h"
 #include "app/distributed.h"
 #include "app/event_publisher_thread.h"
-#include "distributed/booking_channel.h"
-#include "distributed/gate_proxy.h"
-#include "distributed/gate_subscriber.h"
-#include "distributed/order_consumer.h"
-#include "distributed/payment_consumer.h"
-#include "distributed/promise_resolver.h"
-#include "distributed/recover.h"
-#include "distributed/redriver.h"
-#include "distributed/relay.h"
-#include "distributed/segment_event_sink.h"
-#include "ledger/reconciler.h"
-
-/* Who posts to the ledger writer beside the loops. */
-enum {
-    MAILBOX_RELAY,
-    MAILBOX_ORDER_CONSUMER,
-    MAILBOX_PROMISE_RESOLVER,
-    MAILBOX_PAYMENT_CONSUMER,
-    MAILBOX_COUNT
-};
-
-enum thread_kind {
-    THREAD_PROMISE_RESOLVER,
-    THREAD_GATE_SUBSCRIBER,
-    THREAD_RELAY,
-    THREAD_ORDER_CONSUMER,
-    THREAD_KEEPER,
-    THREAD_RECONCILER,
-    THREAD_PAYMENT_CONSUMER,
-    THREAD_COUNT
-};
-
-/* Connection sets of the gate behind the loops'. */
-enum {
-    CONNECTION_SET_GATE_SUBSCRIBER,
-    CONNECTION_SET_KEEPER,
-    CONNECTION_SET_RECONCILER,
-    CONNECTION_SET_PAYMENT_CONSUMER,
-    CONNECTION_SET_COUNT
-};
+#include "distributed/engine.h"
 
 struct distributed {
     const struct config *config;
     uint32_t roles;
-    uint32_t loops;
     struct clock_port *clock;
     struct backends backends;
-    struct segment_table segment_table;
-    struct runtime_limits runtime_limits;
-    struct stock_cache *stock_cache;
-    struct refill_requests refill_requests;
-    struct spool *spool;
-    struct gate_port *gate; /* on other machines; connection sets: loops, then as below */
-    struct gate_proxy *proxy;
-    struct segment_event_sink *segment_event_sink;
-    struct segments *segments[THREAD_COUNT + 1]; /* one for each thread, and the ledger writer's */
-    struct ledger *reader;                       /* promise resolver's */
-    struct lease_port *lease;
-    struct queue *publisher;
-    struct queue *consumer;
-    struct queue *payments; /* the payment consumer's */
-    struct booking_channel booking_channel[MAILBOX_COUNT];
-    struct promise_resolver *promise_resolver;
-    struct gate_subscriber *gate_subscriber;
-    struct relay *relay;
-    struct order_consumer *order_consumer;
-    struct payment_consumer *payment_consumer;
-    struct queue *parked; /* the reconciler's */
-    struct redriver redriver;
-    struct reconcile *reconcile;
-    struct reconciler *reconciler;
+    struct engine engine;
     struct event_publisher_thread *event_publisher_thread;
     struct cluster_status_thread *cluster_status_thread;
-    size_t promises_skipped; /* of this pass: their sales are not known here */
-    _Atomic bool keeps;      /* this process holds the keeper's lease */
     struct assembly *parts;
     _Atomic bool stopping;
     pthread_mutex_t sleep_lock; /* sleeps that end when it stops */
     pthread_cond_t sleep_ends;
-    pthread_t threads[THREAD_COUNT];
-    bool running[THREAD_COUNT];
+    pthread_t threads[ENGINE_THREADS];
+    bool running[ENGINE_THREADS];
 };
 
-#define LEDGER_WRITER_SEGMENTS THREAD_COUNT
-
-/* The threads. */
-void *distributed_run_promise_resolver(void *context);
-void *distributed_run_gate_subscriber(void *context);
-void *distributed_run_relay(void *context);
-void *distributed_run_order_consumer(void *context);
-void *distributed_run_payment_consumer(void *context);
-void *distributed_run_keeper(void *context);
-void *distributed_run_reconciler(void *context);
+/* Starts the thread of this kind. ERR_NOMEM. */
+int distributed_start_thread(struct distributed *distributed, enum engine_thread thread);
 
 /* A sleep that ends early when the server stops. */
 void distributed_sleep_ms(struct distributed *distributed, int64_t ms);

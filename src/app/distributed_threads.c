@@ -14,8 +14,6 @@
 
 #define TURN_MS 100
 #define PROMISE_RESOLVER_PAUSE_MS 20
-#define LEASE_TTL_MS 6000
-#define LEASE_EVERY_MS 1000
 #define KEEP_EVERY_MS 50
 
 void distributed_sleep_ms(struct distributed *distributed, int64_t ms)
@@ -34,162 +32,163 @@ void distributed_sleep_ms(struct distributed *distributed, int64_t ms)
     CHECK(pthread_mutex_unlock(&distributed->sleep_lock) == 0);
 }
 
-/* ---- threads ---- */
+/* ---- outages ---- */
 
-/* What promise resolver's last look at the segments and its last read of the ledger met. */
+/* What the promise resolver's last look at the segments and its last read of the ledger met. */
 static void tell_outages(struct distributed *distributed, struct outage *segments,
                          struct outage *ledger)
 {
+    const struct engine *engine = &distributed->engine;
     int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
-    uint64_t away = promise_resolver_away(distributed->promise_resolver);
+    uint64_t away = promise_resolver_away(engine->promise_resolver);
     if (!outage_is_due(ledger, now_ms)) {
         return;
     }
     bool has_queue = false;
     bool queue_up = backends_links_up(&distributed->backends, &has_queue);
     if (has_queue) {
-        metrics_know(
-            metrics_slot(&distributed->parts->metrics, distributed->loops + SLOT_PROMISE_RESOLVER),
-            METRIC_RABBITMQ_UP, queue_up);
+        metrics_know(engine->ports.metrics[ENGINE_PROMISE_RESOLVER], METRIC_RABBITMQ_UP, queue_up);
     }
-    for (uint32_t s = 0; s < distributed->segment_table.count; s++) {
+    for (uint32_t s = 0; s < engine->segment_table.count; s++) {
         char part[24];
         (void)snprintf(part, sizeof(part), "segment-%u", s);
         outage_seen(&segments[s], "redis", part, (away >> s & 1) != 0,
-                    segments_redis_trouble(distributed->segments[THREAD_PROMISE_RESOLVER], s),
+                    segments_redis_trouble(engine->ports.segments[ENGINE_PROMISE_RESOLVER], s),
                     now_ms);
     }
     outage_seen(ledger, "mariadb", "promise resolver",
-                promise_resolver_ledger_away(distributed->promise_resolver),
-                ledger_mariadb_error(distributed->reader), now_ms);
+                promise_resolver_ledger_away(engine->promise_resolver),
+                ledger_mariadb_error(engine->ports.promise_ledger), now_ms);
 }
 
 static void tell_queue_outage(struct distributed *distributed, struct outage *outage,
-                              struct queue *queue, enum backends_link link)
+                              struct queue *queue, enum backends_link link, const char *part)
 {
-    static const char *const parts[] = {[LINK_RELAY] = "relay",
-                                        [LINK_BOOKER] = "booker",
-                                        [LINK_PAYMENT_CONSUMER] = "payment consumer"};
     int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
     if (queue != NULL && outage_is_due(outage, now_ms)) {
         bool away = queue_amqp_wait(queue, 0) != 0;
         backends_link_seen(&distributed->backends, link, away);
-        outage_seen(outage, "rabbitmq", parts[link], away, queue_amqp_error(queue), now_ms);
+        outage_seen(outage, "rabbitmq", part, away, queue_amqp_error(queue), now_ms);
     }
 }
 
-void *distributed_run_promise_resolver(void *context)
+/* ---- threads ---- */
+
+static void *run_promise_resolver(void *context)
 {
     struct distributed *distributed = context;
+    struct engine *engine = &distributed->engine;
     struct outage segments[SEGMENTS_MAX] = {{0}};
     struct outage ledger = {0};
     (void)pthread_setname_np(pthread_self(), "resolver");
     while (!atomic_load(&distributed->stopping)) {
-        promise_resolver_iterate(distributed->promise_resolver);
+        (void)engine_run(engine, ENGINE_PROMISE_RESOLVER, 0);
         tell_outages(distributed, segments, &ledger);
-        bool ready = promise_resolver_is_ready(distributed->promise_resolver);
+        bool ready = promise_resolver_is_ready(engine->promise_resolver);
         if (ready && !atomic_load(&distributed->parts->shared.ready)) {
             assembly_ready(distributed->parts);
-            log_event(LOG_INFO, "engine.ready",
-                      LOG_U64("segments", distributed->segment_table.count));
+            log_event(LOG_INFO, "engine.ready", LOG_U64("segments", engine->segment_table.count));
         }
         distributed_sleep_ms(distributed, PROMISE_RESOLVER_PAUSE_MS);
     }
     return NULL;
 }
 
-void *distributed_run_gate_subscriber(void *context)
+/* A thread that waits for its server, and tells when its queue is away. */
+static void *run_consumer(struct distributed *distributed, enum engine_thread thread,
+                          struct queue *queue, enum backends_link link, const char *part)
 {
-    struct distributed *distributed = context;
+    struct outage outage = {0};
+    while (!atomic_load(&distributed->stopping)) {
+        (void)engine_run(&distributed->engine, thread, TURN_MS);
+        tell_queue_outage(distributed, &outage, queue, link, part);
+    }
+    return NULL;
+}
+
+static void *run_gate_subscriber(void *context)
+{
     (void)pthread_setname_np(pthread_self(), "subscriber");
-    while (!atomic_load(&distributed->stopping)) {
-        gate_subscriber_iterate(distributed->gate_subscriber, TURN_MS);
-    }
-    return NULL;
+    return run_consumer(context, ENGINE_GATE_SUBSCRIBER, NULL, LINK_RELAY, "");
 }
 
-void *distributed_run_relay(void *context)
+static void *run_relay(void *context)
 {
     struct distributed *distributed = context;
-    struct outage outage = {0};
     (void)pthread_setname_np(pthread_self(), "relay");
-    while (!atomic_load(&distributed->stopping)) {
-        relay_iterate(distributed->relay, TURN_MS);
-        tell_queue_outage(distributed, &outage, distributed->publisher, LINK_RELAY);
-    }
-    return NULL;
+    return run_consumer(distributed, ENGINE_RELAY, distributed->engine.ports.publisher, LINK_RELAY,
+                        "relay");
 }
 
-void *distributed_run_order_consumer(void *context)
+static void *run_order_consumer(void *context)
 {
     struct distributed *distributed = context;
-    struct outage outage = {0};
     (void)pthread_setname_np(pthread_self(), "order-consumer");
-    while (!atomic_load(&distributed->stopping)) {
-        order_consumer_iterate(distributed->order_consumer, TURN_MS);
-        tell_queue_outage(distributed, &outage, distributed->consumer, LINK_BOOKER);
-    }
-    return NULL;
+    return run_consumer(distributed, ENGINE_ORDER_CONSUMER, distributed->engine.ports.consumer,
+                        LINK_BOOKER, "booker");
 }
 
-void *distributed_run_payment_consumer(void *context)
+static void *run_payment_consumer(void *context)
 {
     struct distributed *distributed = context;
-    struct outage outage = {0};
     (void)pthread_setname_np(pthread_self(), "payment-cons");
-    while (!atomic_load(&distributed->stopping)) {
-        payment_consumer_iterate(distributed->payment_consumer, TURN_MS);
-        tell_queue_outage(distributed, &outage, distributed->payments, LINK_PAYMENT_CONSUMER);
-    }
-    return NULL;
+    return run_consumer(distributed, ENGINE_PAYMENT_CONSUMER, distributed->engine.ports.payments,
+                        LINK_PAYMENT_CONSUMER, "payment consumer");
 }
 
-/* The keeper's lease; the ledger writer does the keeping. Beside it, segments that need it are rebuilt, and
- * dry ones refilled. */
-void *distributed_run_keeper(void *context)
+/* A thread that looks after something from time to time. */
+static void *run_keeping(struct distributed *distributed, enum engine_thread thread)
 {
-    struct distributed *distributed = context;
-    int64_t lease_ms = 0;
-    (void)pthread_setname_np(pthread_self(), "keeper");
     while (!atomic_load(&distributed->stopping)) {
-        int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
-        if (now_ms >= lease_ms) {
-            uint64_t token = 0;
-            /* Whose time is not the gate's keeps no deadlines, and opens and closes no sales. */
-            bool may_keep = !atomic_load(&distributed->segment_table.clock_is_off);
-            int error = may_keep
-                            ? lease_take(distributed->lease, KEEPER_LEASE, LEASE_TTL_MS, &token)
-                            : ERR_BUSY;
-            ledger_writer_keep(distributed->parts->ledger_writer, error == 0 ? token : 0);
-            if (!may_keep) {
-                lease_drop(distributed->lease, KEEPER_LEASE);
-            }
-            atomic_store(&distributed->keeps, error == 0);
-            lease_ms = now_ms + LEASE_EVERY_MS;
-        }
-        if (backends_keep_round(&distributed->backends, now_ms)) {
-            ledger_writer_hurry(distributed->parts->ledger_writer);
-        }
+        (void)engine_run(&distributed->engine, thread, 0);
         distributed_sleep_ms(distributed, KEEP_EVERY_MS);
     }
-    ledger_writer_keep(distributed->parts->ledger_writer, 0);
-    lease_drop(distributed->lease, KEEPER_LEASE);
-    backends_keep_end(&distributed->backends);
+    engine_end(&distributed->engine, thread);
     return NULL;
 }
 
-void *distributed_run_reconciler(void *context)
+static void *run_lease(void *context)
+{
+    (void)pthread_setname_np(pthread_self(), "lease");
+    return run_keeping(context, ENGINE_LEASE);
+}
+
+static void *run_keeper(void *context)
+{
+    (void)pthread_setname_np(pthread_self(), "keeper");
+    return run_keeping(context, ENGINE_KEEPER);
+}
+
+static void *run_reconciler(void *context)
 {
     struct distributed *distributed = context;
     (void)pthread_setname_np(pthread_self(), "reconciler");
     while (!atomic_load(&distributed->stopping)) {
-        reconciler_iterate(distributed->reconciler);
-        (void)redriver_iterate(&distributed->redriver, atomic_load(&distributed->keeps));
+        (void)engine_run(&distributed->engine, ENGINE_RECONCILER, 0);
     }
     return NULL;
 }
 
-/* Not cut short by the end of the server: whoever rebuilds a segment waits for what is on its way,
+int distributed_start_thread(struct distributed *distributed, enum engine_thread thread)
+{
+    static void *(*const runs[ENGINE_THREADS])(void *) = {
+        [ENGINE_PROMISE_RESOLVER] = run_promise_resolver,
+        [ENGINE_GATE_SUBSCRIBER] = run_gate_subscriber,
+        [ENGINE_RELAY] = run_relay,
+        [ENGINE_ORDER_CONSUMER] = run_order_consumer,
+        [ENGINE_PAYMENT_CONSUMER] = run_payment_consumer,
+        [ENGINE_LEASE] = run_lease,
+        [ENGINE_KEEPER] = run_keeper,
+        [ENGINE_RECONCILER] = run_reconciler,
+    };
+    distributed->running[thread] =
+        pthread_create(&distributed->threads[thread], NULL, runs[thread], distributed) == 0;
+    return distributed->running[thread] ? 0 : ERR_NOMEM;
+}
+
+/* ---- waiting ---- */
+
+/* Not cut short by the end of the server: whoever rebuilds a segment waits for what is in flight,
  * and for fronts, or would open it too early. It is a few seconds at most. */
 void distributed_blocking_sleep_ms(void *context, int64_t ms)
 {

@@ -33,7 +33,7 @@ static bool get_ticket(struct buyer *buyer, uint32_t item, struct gate_request *
     struct world *world = buyer->world;
     struct gate_request request = {
         .kind = GATE_REQUEST_TICKET, .user = buyer->user, .item = item_of(item)};
-    if (!api_gate_request(world, some_front(world), &request, PATIENCE_US) ||
+    if (!front_request(world, some_front(world), &request, PATIENCE_US) ||
         request.refusal != REFUSAL_NONE) {
         return false;
     }
@@ -61,7 +61,7 @@ static void cheat(struct buyer *buyer, const struct gate_request *buy)
     struct world *world = buyer->world;
     struct gate_request other = *buy;
     other.qty++;
-    (void)api_gate_request(world, some_front(world), &other, PATIENCE_US);
+    (void)front_request(world, some_front(world), &other, PATIENCE_US);
 }
 
 /* Until it is known what became of it, or he has had enough. True: there is an order. */
@@ -73,7 +73,7 @@ static bool try_to_buy(struct buyer *buyer, const struct gate_request *ticket)
     for (uint32_t i = 0; i < tries; i++) {
         struct gate_request buy = *ticket;
         bool hasty = (world->plan.faults >> FAULT_PATIENCE & 1) != 0 && world_chance(world, 100);
-        bool answered = api_gate_request(world, some_front(world), &buy, hasty ? 500 : PATIENCE_US);
+        bool answered = front_request(world, some_front(world), &buy, hasty ? 500 : PATIENCE_US);
         have = have || (answered && buy.refusal == REFUSAL_NONE && buy.has_order);
         bool again = !answered || refusal_text(buy.refusal)->retry == RETRY_SAME_TICKET ||
                      refusal_text(buy.refusal)->retry == RETRY_LATER;
@@ -97,7 +97,7 @@ static bool follow(struct buyer *buyer, struct order_id id, struct order_view *r
     for (int i = 0; i < 60; i++) {
         struct gate_request request = {
             .kind = GATE_REQUEST_ORDER, .id = id, .user = buyer->user, .watch = true};
-        if (api_gate_request(world, some_front(world), &request, PATIENCE_US) &&
+        if (front_request(world, some_front(world), &request, PATIENCE_US) &&
             request.refusal == REFUSAL_NONE && request.has_order &&
             request.order.state != ORDER_QUEUED) {
             *ret_view = request.order;
@@ -119,10 +119,21 @@ static void write_about(struct buyer *buyer, enum ledger_kind kind, struct order
     memcpy(op.op.fingerprint, op.op.key, sizeof(op.op.fingerprint));
     for (int i = 0; i < 4; i++) {
         struct ledger_writer_op again = op;
-        if (api_post(world, some_front(world), &again, PATIENCE_US) && again.error == 0 &&
+        if (front_post(world, some_front(world), &again, PATIENCE_US) && again.error == 0 &&
             again.op.refusal != REFUSAL_OVERLOADED) {
             return;
         }
+        (void)fiber_sleep(world_about(world, 300000));
+    }
+}
+
+static void pay_through_the_queue(struct buyer *buyer, struct order_id id, uint32_t qty)
+{
+    struct world *world = buyer->world;
+    char payment[32];
+    (void)snprintf(payment, sizeof(payment), "queued-%llu-%u", (unsigned long long)buyer->user,
+                   ++buyer->payments);
+    for (int i = 0; i < 4 && !cashier_pays(world, id, payment, (int64_t)PRICE_CENTS * qty); i++) {
         (void)fiber_sleep(world_about(world, 300000));
     }
 }
@@ -135,7 +146,9 @@ static void settle(struct buyer *buyer, const struct gate_request *buy)
         return;
     }
     uint64_t habit = world_below(world, 10);
-    if (habit < 5) {
+    if (habit < 2) {
+        pay_through_the_queue(buyer, buy->id, buy->qty);
+    } else if (habit < 5) {
         write_about(buyer, LEDGER_PAY, buy->id, buy->qty);
     } else if (habit < 7) {
         write_about(buyer, LEDGER_CANCEL, buy->id, buy->qty);
@@ -180,7 +193,7 @@ static enum refusal insist(struct world *world, const struct ledger_op *op)
 {
     for (;;) {
         struct ledger_writer_op post = {.op = *op};
-        if (api_post(world, some_front(world), &post, FOR_EVER_US) && post.error == 0 &&
+        if (front_post(world, some_front(world), &post, FOR_EVER_US) && post.error == 0 &&
             post.op.refusal != REFUSAL_OVERLOADED) {
             sale_row_free(post.op.sale);
             return post.op.refusal;

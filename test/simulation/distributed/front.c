@@ -25,10 +25,10 @@ static void tell(struct call *call)
 static bool may_tell(struct process *process, struct call *call)
 {
     uint64_t lsn = call->is_post ? call->op.lsn : call->request.lsn;
-    if (lsn <= journal_durable_lsn(process->journal)) {
+    if (lsn <= journal_durable_lsn(process->parts.journal)) {
         return true;
     }
-    if (journal_failed(process->journal)) {
+    if (journal_failed(process->parts.journal)) {
         call->request.refusal = REFUSAL_UNKNOWN_OUTCOME;
         call->request.has_order = false;
         return true;
@@ -59,13 +59,13 @@ static void tell_durable(struct process *process)
 
 static void collect(struct process *process)
 {
-    for (struct gate_request *request = gate_collect(gate_proxy_port(process->proxy), 0);
+    for (struct gate_request *request = gate_collect(gate_proxy_port(process->engine.proxy), 0);
          request != NULL;) {
         struct gate_request *next = request->next;
         ((struct call *)request->owner)->state = CALL_ANSWERED;
         request = next;
     }
-    for (struct ledger_writer_op *op = ledger_writer_collect(process->ledger_writer, 0);
+    for (struct ledger_writer_op *op = ledger_writer_collect(process->parts.ledger_writer, 0);
          op != NULL;) {
         struct ledger_writer_op *next = (struct ledger_writer_op *)op->post.next;
         ((struct call *)op->owner)->state = CALL_ANSWERED;
@@ -77,9 +77,9 @@ static void collect(struct process *process)
 static bool has_read_of(const struct process *process, uint64_t item)
 {
     const struct sale_row *sale = NULL;
-    catalog_lock(process->catalog);
-    bool known = catalog_item(process->catalog, item, &sale) != NULL && sale->homes > 0;
-    catalog_unlock(process->catalog);
+    catalog_lock(process->parts.catalog);
+    bool known = catalog_item(process->parts.catalog, item, &sale) != NULL && sale->homes > 0;
+    catalog_unlock(process->parts.catalog);
     return known;
 }
 
@@ -92,16 +92,16 @@ static void submit_new(struct process *process)
         call->state = CALL_SENT;
         if (call->is_post) {
             call->op.owner = call;
-            ledger_writer_post(process->ledger_writer, &call->op);
+            ledger_writer_post(process->parts.ledger_writer, &call->op);
             fiber_wake(process->fibers[THREAD_LEDGER_WRITER], 10);
             continue;
         }
         call->request.owner = call;
-        order_notices_watch(loop_notices_port(process->notices), 0,
+        order_notices_watch(loop_notices_port(process->parts.loop_notices), 0,
                             call->request.id); /* for good */
         call->unread = !has_read_of(process, order_id_item(call->request.id));
-        call->request.now_ms = inside_time_ms(&process->time);
-        if (gate_submit(gate_proxy_port(process->proxy), &call->request) == GATE_ANSWERED) {
+        call->request.now_ms = inside_time_ms(&process->parts.time);
+        if (gate_submit(gate_proxy_port(process->engine.proxy), &call->request) == GATE_ANSWERED) {
             call->state = CALL_ANSWERED;
         }
     }
@@ -111,13 +111,14 @@ static void push_notices(struct process *process)
 {
     struct order_view views[NOTICES];
     bool all = false;
-    size_t count = order_notices_take(loop_notices_port(process->notices), 0, views, NOTICES, &all);
+    size_t count =
+        order_notices_take(loop_notices_port(process->parts.loop_notices), 0, views, NOTICES, &all);
     for (size_t i = 0; i < count; i++) {
         model_pushed(process->world, process->index, &views[i]);
     }
 }
 
-void api_run(void *context)
+void front_run(void *context)
 {
     struct process *process = context;
     for (;;) {
@@ -126,13 +127,13 @@ void api_run(void *context)
         submit_new(process);
         tell_durable(process);
         push_notices(process);
-        (void)gate_flush(gate_proxy_port(process->proxy), 0);
+        (void)gate_flush(gate_proxy_port(process->engine.proxy), 0);
         int64_t wait_us = process->calls != NULL ? 1000 : 50000;
         (void)fiber_sleep(world_between(process->world, wait_us / 4, wait_us));
     }
 }
 
-void api_lost(struct process *process)
+void front_lost(struct process *process)
 {
     while (process->calls != NULL) {
         struct call *call = process->calls;
@@ -155,7 +156,7 @@ static struct call *send_call(struct world *world, uint32_t index, struct call *
     struct process *process = &world->processes[index];
     world->requests++;
     (void)fiber_sleep(world_about(world, NET_US));
-    if (!process->up || !promise_resolver_is_ready(process->promise_resolver)) {
+    if (!process->up || !promise_resolver_is_ready(process->engine.promise_resolver)) {
         free(call);
         return NULL;
     }
@@ -189,8 +190,8 @@ static struct call *send_call(struct world *world, uint32_t index, struct call *
     return NULL;
 }
 
-bool api_gate_request(struct world *world, uint32_t process, struct gate_request *request,
-                      int64_t patience_us)
+bool front_request(struct world *world, uint32_t process, struct gate_request *request,
+                   int64_t patience_us)
 {
     struct call *call = calloc(1, sizeof(*call));
     CHECK(call != NULL);
@@ -214,8 +215,8 @@ bool api_gate_request(struct world *world, uint32_t process, struct gate_request
     return true;
 }
 
-bool api_post(struct world *world, uint32_t process, struct ledger_writer_op *op,
-              int64_t patience_us)
+bool front_post(struct world *world, uint32_t process, struct ledger_writer_op *op,
+                int64_t patience_us)
 {
     struct call *call = calloc(1, sizeof(*call));
     CHECK(call != NULL);

@@ -271,7 +271,7 @@ static struct queue *inner_of(struct queue *queue, struct world **ret_world)
 {
     struct world_queue *own = (struct world_queue *)queue;
     *ret_world = own->world;
-    sim_broker_time(own->world->broker, clock_wall_ms(&own->world->clock.port));
+    sim_broker_time(own->broker, clock_wall_ms(&own->world->clock.port));
     return own->inner;
 }
 
@@ -345,10 +345,13 @@ static void queue_wake_way(struct queue *queue)
     (void)queue;
 }
 
-void world_queue_init(struct world_queue *ret_queue, struct world *world, bool publisher)
+void world_queue_init(struct world_queue *ret_queue, struct world *world, struct sim_broker *broker,
+                      bool publisher)
 {
     static const struct queue_ops ops = {publish_way, outcomes_way, queue_take_way, settle_way,
                                          depths_way,  parked_way,   queue_wake_way, announce_way};
-    *ret_queue = (struct world_queue){
-        .queue = {&ops}, .inner = sim_queue_open(world->broker, publisher, 0, 0), .world = world};
+    *ret_queue = (struct world_queue){.queue = {&ops},
+                                      .inner = sim_queue_open(broker, publisher, 0, 0),
+                                      .world = world,
+                                      .broker = broker};
 }

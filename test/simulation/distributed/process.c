@@ -1,4 +1,5 @@
-/* See world.h: one process of the distributed engine, as src/app/distributed.c puts it together. */
+/* See world.h: one process, as src/app/serve.c and src/app/distributed.c put it together, on
+ * simulated ports. */
 #include <string.h>
 
 #include "base/check.h"
@@ -7,13 +8,7 @@
 #include "world.h"
 
 #define TURN_MS 100
-#define REFILL_MS 1500
-#define LEASE_TTL_MS 6000
-#define LEASE_EVERY_MS 1000
-#define KEEP_LOOK_MS 300
-#define CONNECTION_SET_GATE_SUBSCRIBER LOOPS
-#define CONNECTION_SET_BALANCE (LOOPS + 1)
-#define CONNECTION_SETS (LOOPS + 2)
+#define RECOVER_LEASE_MS 6000
 #define PROMISES_MAX 4000
 
 static const struct gate_sizes sizes = {.orders = 4096, .buyers = 1024, .items = 8, .sales = 4};
@@ -44,7 +39,7 @@ void __wrap_ledger_writer_wait(struct ledger_writer *ledger_writer, uint32_t mai
 {
     for (uint32_t i = 0; i < PROCESSES; i++) {
         struct process *process = &the_world->processes[i];
-        if (process->ledger_writer == ledger_writer) {
+        if (process->parts.ledger_writer == ledger_writer) {
             process->waiting[mailbox] = fiber_self();
             fiber_wake(process->fibers[THREAD_LEDGER_WRITER], world_between(the_world, 0, 100));
             (void)fiber_sleep(timeout_us);
@@ -55,6 +50,14 @@ void __wrap_ledger_writer_wait(struct ledger_writer *ledger_writer, uint32_t mai
     CHECK(!"a ledger writer of nobody");
 }
 
+/* In place of mailbox_wait, for the reconciler. */
+void __wrap_mailbox_wait(struct mailbox *mailbox, int64_t timeout_us);
+void __wrap_mailbox_wait(struct mailbox *mailbox, int64_t timeout_us)
+{
+    (void)mailbox;
+    (void)fiber_sleep(timeout_us < 500000 ? timeout_us : 500000); /* nobody rings */
+}
+
 /* ---- threads ---- */
 
 static void run_journal(void *context)
@@ -62,7 +65,7 @@ static void run_journal(void *context)
     struct process *process = context;
     for (;;) {
         bool wrote = false;
-        if (journal_flush(process->journal, &wrote) != 0) {
+        if (journal_flush(process->parts.journal, &wrote) != 0) {
             return; /* failed: it tells so itself */
         }
         fiber_wake(process->fibers[THREAD_LOOP], 0);
@@ -74,7 +77,7 @@ static void run_janitor(void *context)
 {
     struct process *process = context;
     for (;;) {
-        janitor_iterate(&process->janitor);
+        janitor_iterate(&process->parts.janitor);
         (void)fiber_sleep(world_about(process->world, JANITOR_EVERY_US));
     }
 }
@@ -84,7 +87,7 @@ static void run_ledger_writer(void *context)
     struct process *process = context;
     for (;;) {
         int64_t sleep_us = 0;
-        ledger_writer_iterate(process->ledger_writer, &sleep_us);
+        ledger_writer_iterate(process->parts.ledger_writer, &sleep_us);
         for (int i = 0; i < MAILBOX_COUNT; i++) {
             fiber_wake(process->waiting[i], world_between(process->world, 0, 100));
         }
@@ -93,109 +96,44 @@ static void run_ledger_writer(void *context)
     }
 }
 
-static void run_promise_resolver(void *context)
+static void run_event_publisher(void *context)
 {
     struct process *process = context;
     for (;;) {
-        promise_resolver_iterate(process->promise_resolver);
-        (void)fiber_sleep(world_about(process->world, process->world->plan.promise_resolver_us));
-    }
-}
-
-static void run_gate_subscriber(void *context)
-{
-    struct process *process = context;
-    for (;;) {
-        gate_subscriber_iterate(process->gate_subscriber, TURN_MS);
-        fiber_wake(process->fibers[THREAD_LOOP], 0);
+        event_publisher_iterate(process->event_publisher, TURN_MS);
         (void)fiber_sleep(world_between(process->world, 0, 200));
     }
 }
 
-static void run_relay(void *context)
+static int64_t pause_us(const struct process *process, enum engine_thread thread)
 {
-    struct process *process = context;
-    for (;;) {
-        relay_iterate(process->relay, TURN_MS);
-        (void)fiber_sleep(world_between(process->world, 0, 200));
+    struct world *world = process->world;
+    if (thread == ENGINE_PROMISE_RESOLVER) {
+        return world_about(world, world->plan.promise_resolver_us);
     }
+    return thread == ENGINE_LEASE || thread == ENGINE_KEEPER
+               ? world_about(world, world->plan.keeper_us)
+               : world_between(world, 0, 200);
 }
 
-static void run_order_consumer(void *context)
+static void run_engine(void *context)
 {
-    struct process *process = context;
+    const struct engine_fiber *fiber = context;
+    struct process *process = fiber->process;
     for (;;) {
-        order_consumer_iterate(process->order_consumer, TURN_MS);
-        (void)fiber_sleep(world_between(process->world, 0, 200));
-    }
-}
-
-/* As backends_keep_round. */
-static void keep_round(struct process *process, int64_t now_ms)
-{
-    struct recover_round rebuilt = {0};
-    struct balance_round moved = {0};
-    if (now_ms >= process->look_ms) {
-        (void)recover_round(process->recover, &rebuilt);
-        process->look_ms = now_ms + KEEP_LOOK_MS;
-        if (rebuilt.rebuilt > 0) {
-            world_note(process->world, "recovered", process->index, rebuilt.rebuilt, 0);
+        uint64_t did = engine_run(&process->engine, fiber->thread, TURN_MS);
+        if (did > 0) {
+            world_note(process->world, "did", process->index, fiber->thread, did);
+            fiber_wake(process->fibers[THREAD_LEDGER_WRITER], 0);
         }
-    }
-    if (process->balance != NULL) {
-        process->balances = balance_round(process->balance, &moved) == 0;
-    }
-    if (moved.units > 0) {
-        world_note(process->world, "balanced", process->index, moved.units, moved.open);
-        ledger_writer_hurry(process->ledger_writer);
-        fiber_wake(process->fibers[THREAD_LEDGER_WRITER], 0);
-    }
-}
-
-static void run_keeper(void *context)
-{
-    struct process *process = context;
-    int64_t lease_ms = 0;
-    for (;;) {
-        int64_t now_ms = clock_boot_us(&process->clock.port) / 1000;
-        if (now_ms >= lease_ms) {
-            uint64_t token = 0;
-            bool may_keep = !atomic_load(&process->segment_table.clock_is_off);
-            int error = may_keep
-                            ? lease_take(&process->lease.port, KEEPER_LEASE, LEASE_TTL_MS, &token)
-                            : ERR_BUSY;
-            if (!may_keep) {
-                lease_drop(&process->lease.port, KEEPER_LEASE);
-            }
-            ledger_writer_keep(process->ledger_writer, error == 0 ? token : 0);
-            process->keeps = error == 0;
-            lease_ms = now_ms + LEASE_EVERY_MS;
+        if (fiber->thread == ENGINE_GATE_SUBSCRIBER) {
+            fiber_wake(process->fibers[THREAD_LOOP], 0);
         }
-        keep_round(process, now_ms);
-        uint64_t sent = redriver_iterate(&process->redriver, process->keeps);
-        if (sent > 0) {
-            world_note(process->world, "redriven", process->index, sent, 0);
-        }
-        (void)fiber_sleep(world_about(process->world, process->world->plan.keeper_us));
+        (void)fiber_sleep(pause_us(process, fiber->thread));
     }
 }
 
 /* ---- what the parts call back ---- */
-
-static bool refill(void *context, const struct refill *refill)
-{
-    struct process *process = context;
-    if (!process->balances) {
-        return false;
-    }
-    balance_ask(process->balance, refill->segment, refill->item, refill->units);
-    return true;
-}
-
-static void read_sales(void *context)
-{
-    ledger_writer_refresh(((struct process *)context)->ledger_writer);
-}
 
 static void blocking_sleep_ms(void *context, int64_t ms)
 {
@@ -205,7 +143,7 @@ static void blocking_sleep_ms(void *context, int64_t ms)
 
 static int64_t blocking_now_ms(void *context)
 {
-    return inside_time_ms(&((struct process *)context)->time);
+    return inside_time_ms(&((struct process *)context)->parts.time);
 }
 
 static void woken(void *context)
@@ -215,175 +153,110 @@ static void woken(void *context)
 
 /* ---- its start ---- */
 
-static void open_journal(struct process *process)
+static void open_engine(struct process *process)
 {
-    struct journal_options options = {.segment_bytes = 64ULL * JOURNAL_SECTOR,
-                                      .buffer_bytes = 32U * JOURNAL_SECTOR,
-                                      .kind = JOURNAL_LIST};
-    struct journal_found found;
-    CHECK(spool_new(PROMISES_MAX, &process->spool) == 0);
-    int error = journal_open(&process->ram.disk, options, spool_content(process->spool),
-                             &process->journal, &found);
+    struct world *world = process->world;
+    struct engine_options options = {.segments = world->count,
+                                     .loops = LOOPS,
+                                     .promises = PROMISES_MAX,
+                                     .sizes = sizes,
+                                     .relay_window = 64,
+                                     .recover_lease_ms = RECOVER_LEASE_MS,
+                                     .reconcile_bound_ms = world->plan.reconcile_bound_ms,
+                                     .reconcile_every_ms = world->plan.reconcile_every_ms,
+                                     .redrive_ms = world->plan.redrive_ms};
+    process->engine.runtime_limits =
+        (struct runtime_limits){.line = 20,
+                                .line_ms = 20000,
+                                .stale_ms = world->plan.stale_ms,
+                                .direct_after_ms = 3000,
+                                .direct_outbox = world->plan.direct_outbox,
+                                .direct_rate = world->plan.direct_rate};
+    CHECK(engine_open(&process->engine, &options) == 0);
+    process->is_open = true;
+}
+
+static void open_parts(struct process *process)
+{
+    struct assembly_options options = {
+        .sizes = sizes,
+        .journal = {.segment_bytes = 64ULL * JOURNAL_SECTOR, .buffer_bytes = 32U * JOURNAL_SECTOR},
+        .ledger_writer = {.batch_max = 256,
+                          .tick_ms = 50,
+                          .board_keep_ms = 86400000,
+                          .mailboxes = MAILBOX_COUNT},
+        .loops = LOOPS,
+        .spool = process->engine.spool};
+    int error = assembly_open(&process->parts, &options, &process->ram.disk, &process->clock.port);
+    const struct journal_found *found = &process->parts.found;
     if (error != 0) {
         world_broken(process->world, 12, "process %u cannot open its journal: %s, %s, %s",
-                     process->index, err_text(error), found.where, found.why);
+                     process->index, err_text(error), found->where, found->why);
         (void)fiber_sleep(INT64_MAX);
     }
-    CHECK(spool_begin(process->spool, process->journal) == 0);
-    inside_time_init(&process->time, &process->clock.port, found.highest_ms);
-    world_note(process->world, "journal opened", process->index, found.replayed, found.torn_bytes);
+    world_note(process->world, "journal opened", process->index, found->replayed,
+               found->torn_bytes);
 }
 
-static void make_front(struct process *process)
+static struct engine_ports ports_of(struct process *process)
 {
-    struct world *world = process->world;
-    process->segment_table.count = world->count;
-    process->runtime_limits = (struct runtime_limits){.line = 20,
-                                                      .line_ms = 20000,
-                                                      .stale_ms = world->plan.stale_ms,
-                                                      .direct_after_ms = 3000,
-                                                      .direct_outbox = world->plan.direct_outbox,
-                                                      .direct_rate = world->plan.direct_rate};
-    atomic_store(&process->segment_table.clock_is_off, true); /* until it has been compared */
-    process->gate = sim_segments_front(world->segments, CONNECTION_SETS);
-    struct gate_proxy_options options = {.loops = LOOPS,
-                                         .runtime_limits = &process->runtime_limits,
-                                         .refill_ms = REFILL_MS,
-                                         .refill_requests = &process->refill_requests,
-                                         .clock = &process->clock.port,
-                                         .read_sales = read_sales,
-                                         .context = process};
-    CHECK(gate_proxy_new(process->gate, &process->segment_table, process->catalog,
-                         process->stock_cache, process->spool, options, &process->proxy) == 0);
-    waker_init(&process->wakers[0], woken, process);
-    CHECK(loop_notices_new(process->wakers, LOOPS, &process->notices) == 0);
-}
-
-static uint64_t kept_lsn(void *spool)
-{
-    return spool_trim_lsn(spool);
-}
-
-static void make_ledger_writer(struct process *process)
-{
-    struct segments *segments = &process->segments[THREAD_LEDGER_WRITER].segments;
-    CHECK(segment_event_sink_new(segments, &process->segment_table, &process->writer.ledger,
-                                 process->catalog, sizes, &process->segment_event_sink) == 0);
-    struct ledger_writer_options options = {
-        .batch_max = 256,
-        .tick_ms = 50,
-        .board_keep_ms = 86400000,
-        .event_sink = segment_event_sink_event_sink(process->segment_event_sink),
-        .mailboxes = MAILBOX_COUNT};
-    CHECK(ledger_writer_new(process->wakers, &process->writer.ledger, process->catalog,
-                            &process->time, metrics_slot(&process->metrics, 0), LOOPS, options,
-                            &process->ledger_writer) == 0);
-    static const enum thread_kind threads[MAILBOX_COUNT] = {THREAD_RELAY, THREAD_ORDER_CONSUMER,
-                                                            THREAD_PROMISE_RESOLVER};
-    for (uint32_t mailbox = 0; mailbox < MAILBOX_COUNT; mailbox++) {
-        CHECK(booking_channel_init(&process->booking_channel[mailbox], process->ledger_writer,
-                                   &process->segments[threads[mailbox]].segments,
-                                   &process->segment_table, LOOPS, mailbox) == 0);
-        process->booking_channel[mailbox].runtime_limits = &process->runtime_limits;
-        process->booking_channel[mailbox].time = &process->time;
-    }
-    journal_wake(process->journal, process->wakers, LOOPS);
-    journal_listen(process->journal, ledger_writer_wake, process->ledger_writer);
-    process->janitor = (struct janitor){.journal = process->journal,
-                                        .clock = &process->clock.port,
-                                        .metrics = metrics_slot(&process->metrics, 1),
-                                        .trim_lsn = kept_lsn,
-                                        .trim_context = process->spool};
-}
-
-static void make_stages(struct process *process)
-{
-    struct world *world = process->world;
-    struct promise_resolver_parts promise_resolver = {
-        .segments = &process->segments[THREAD_PROMISE_RESOLVER].segments,
-        .ledger = &process->reader.ledger,
-        .gate = process->gate,
-        .booking_channel = &process->booking_channel[MAILBOX_PROMISE_RESOLVER],
-        .segment_table = &process->segment_table,
-        .catalog = process->catalog,
-        .spool = process->spool,
-        .stock_cache = process->stock_cache,
-        .refill_requests = &process->refill_requests,
-        .time = &process->time,
-        .metrics = metrics_slot(&process->metrics, 2),
-        .runtime_limits = &process->runtime_limits,
-        .refill = refill,
-        .context = process};
-    CHECK(promise_resolver_new(&promise_resolver, &process->promise_resolver) == 0);
-    struct gate_subscriber_parts gate_subscriber = {
-        .segments = &process->segments[THREAD_GATE_SUBSCRIBER].segments,
-        .gate = process->gate,
-        .connection_set = CONNECTION_SET_GATE_SUBSCRIBER,
-        .notices = process->notices,
-        .segment_table = &process->segment_table,
-        .stock_cache = process->stock_cache,
-        .spool = process->spool,
-        .catalog = process->catalog,
-        .clock = &process->clock.port,
-        .sales_changed = read_sales,
-        .context = process};
-    CHECK(gate_subscriber_new(&gate_subscriber, &process->gate_subscriber) == 0);
-    struct relay_options relay = {.window = 64, .runtime_limits = &process->runtime_limits};
-    CHECK(relay_new(&process->segments[THREAD_RELAY].segments,
-                    world->plan.queue ? &process->publisher.queue : NULL,
-                    &process->booking_channel[MAILBOX_RELAY], &process->time,
-                    metrics_slot(&process->metrics, 3), relay, &process->relay) == 0);
-    if (world->plan.queue) {
-        CHECK(order_consumer_new(&process->consumer.queue,
-                                 &process->booking_channel[MAILBOX_ORDER_CONSUMER], &process->time,
-                                 metrics_slot(&process->metrics, 4),
-                                 &process->order_consumer) == 0);
-    }
-}
-
-static void make_keeper(struct process *process)
-{
+    bool queue = process->world->plan.queue;
     struct blocking blocking = {process, blocking_sleep_ms, blocking_now_ms};
-    struct recover_ports ports = {.segments = &process->segments[THREAD_KEEPER].segments,
-                                  .ledger = &process->keeper_writer.ledger,
-                                  .lease = &process->lease.port,
-                                  .blocking = blocking};
-    struct recover_options options = {.segments = process->segment_table.count,
-                                      .sizes = sizes,
-                                      .lease_ms = LEASE_TTL_MS,
-                                      .poll_ms = 50,
-                                      .drain_ms = 1000,
-                                      .replay_ms = 1500};
-    CHECK(recover_new(ports, options, &process->recover) == 0);
-    redriver_init(&process->redriver, process->world->plan.queue ? &process->parked.queue : NULL,
-                  &process->clock.port, process->world->plan.redrive_ms);
-    if (process->segment_table.count < 2) {
-        return;
+    struct engine_ports ports = {.clock = &process->clock.port,
+                                 .gate = process->gate,
+                                 .ledger_writer_segments =
+                                     &process->ledger_writer_segments.segments,
+                                 .writer = &process->writer.ledger,
+                                 .promise_ledger = &process->promises.ledger,
+                                 .keeper_ledger = &process->keeper.ledger,
+                                 .reconciler_ledger = &process->reconciler.ledger,
+                                 .lease = &process->lease.port,
+                                 .keeper_lease = &process->keeper_lease.port,
+                                 .publisher = queue ? &process->publisher.queue : NULL,
+                                 .consumer = queue ? &process->consumer.queue : NULL,
+                                 .payments = &process->payments.queue,
+                                 .parked = queue ? &process->parked.queue : NULL,
+                                 .blocking = blocking,
+                                 .reconciler_blocking = blocking};
+    static const uint32_t slots[ENGINE_THREADS] = {
+        [ENGINE_PROMISE_RESOLVER] = SLOT_PROMISE_RESOLVER,
+        [ENGINE_RELAY] = SLOT_RELAY,
+        [ENGINE_ORDER_CONSUMER] = SLOT_ORDER_CONSUMER,
+        [ENGINE_PAYMENT_CONSUMER] = SLOT_PAYMENT_CONSUMER,
+        [ENGINE_RECONCILER] = SLOT_RECONCILER};
+    for (int i = 0; i < ENGINE_THREADS; i++) {
+        ports.segments[i] = &process->segments[i].segments;
+        ports.metrics[i] = metrics_slot(&process->parts.metrics, LOOPS + slots[i]);
     }
-    struct balance_ports balance = {.segments = ports.segments,
-                                    .gate = process->gate,
-                                    .ledger = ports.ledger,
-                                    .lease = ports.lease,
-                                    .blocking = blocking};
-    struct balance_options balance_options = {.segments = process->segment_table.count,
-                                              .loop = CONNECTION_SET_BALANCE,
-                                              .moves_max = 8,
-                                              .lease_ms = LEASE_TTL_MS,
-                                              .pause_ms = 200,
-                                              .refill_ms = 5000};
-    CHECK(balance_new(balance, balance_options, &process->balance) == 0);
+    return ports;
 }
 
-static void start_threads(struct process *process)
+static void make_event_publisher(struct process *process)
 {
-    static void (*const runs[THREAD_COUNT])(void *) = {
-        api_run,           run_journal,          run_janitor,
-        run_ledger_writer, run_promise_resolver, run_gate_subscriber,
-        run_relay,         run_order_consumer,   run_keeper};
-    for (int i = 0; i < THREAD_COUNT; i++) {
-        if (i != THREAD_ORDER_CONSUMER || process->order_consumer != NULL) {
-            process->fibers[i] =
-                fiber_start(process->world->fibers, group_of(process), runs[i], process);
+    struct event_publisher_ports ports = {
+        .queue = &process->announcer.queue,
+        .ledger = &process->events.ledger,
+        .lease = &process->events_lease.port,
+        .clock = &process->clock.port,
+        .metrics = metrics_slot(&process->parts.metrics, LOOPS + SLOT_EVENT_PUBLISHER)};
+    struct event_publisher_options options = {
+        .source = "simulated", .window = 32, .lease_ms = 6000, .away_ms = 3000, .save_ms = 500};
+    CHECK(event_publisher_new(ports, options, &process->event_publisher) == 0);
+}
+
+static void start_threads(struct process *process, uint32_t threads)
+{
+    static void (*const runs[THREAD_ENGINE])(void *) = {front_run, run_journal, run_janitor,
+                                                        run_ledger_writer, run_event_publisher};
+    struct fibers *fibers = process->world->fibers;
+    for (int i = 0; i < THREAD_ENGINE; i++) {
+        process->fibers[i] = fiber_start(fibers, group_of(process), runs[i], process);
+    }
+    for (int i = 0; i < ENGINE_THREADS; i++) {
+        process->engine_fibers[i] = (struct engine_fiber){process, (enum engine_thread)i};
+        if ((threads >> i & 1) != 0) {
+            process->fibers[THREAD_ENGINE + i] =
+                fiber_start(fibers, group_of(process), run_engine, &process->engine_fibers[i]);
         }
     }
 }
@@ -393,50 +266,67 @@ static void run_start(void *context)
 {
     struct process *process = context;
     struct world *world = process->world;
-    CHECK(metrics_init(&process->metrics, 5) == 0);
-    refill_requests_init(&process->refill_requests);
-    process->catalog = catalog_new();
-    process->stock_cache = stock_cache_new();
-    open_journal(process);
-    struct ledger_query state = {.kind = QUERY_STATE};
-    while (ledger_read(&process->writer.ledger, &state) != LEDGER_DONE || state.error != 0) {
-        (void)fiber_sleep(200000); /* who runs it starts it again */
+    struct assembly *parts = &process->parts;
+    struct engine *engine = &process->engine;
+    open_engine(process);
+    open_parts(process);
+    process->gate = sim_segments_front(world->segments, LOOPS + CONNECTION_SET_COUNT);
+    struct engine_ports ports = ports_of(process);
+    CHECK(engine_join(engine, &ports, parts->catalog, &parts->time) == 0);
+    parts->options.gate = gate_proxy_port(engine->proxy);
+    parts->options.ledger_writer.event_sink =
+        segment_event_sink_event_sink(engine->segment_event_sink);
+    while (assembly_join(parts, &process->writer.ledger, &process->lists.ledger) != 0) {
+        (void)fiber_sleep(200000); /* the ledger is away; who runs it starts it again */
     }
-    make_front(process);
-    make_ledger_writer(process);
-    while (ledger_writer_start(process->ledger_writer) != 0) {
+    waker_init(&parts->wakers[0], woken, process);
+    while (assembly_catch_up(parts) != 0) {
         (void)fiber_sleep(200000);
     }
-    make_stages(process);
-    make_keeper(process);
+    uint32_t threads = (1U << ENGINE_THREADS) - 1;
+    threads &= world->plan.queue ? threads : ~(1U << ENGINE_ORDER_CONSUMER);
+    CHECK(engine_make(engine, threads, parts->ledger_writer, parts->loop_notices, parts->wakers) ==
+          0);
+    make_event_publisher(process);
     process->up = true;
     world_note(world, "process up", process->index, process->lives, 0);
-    start_threads(process);
+    start_threads(process, threads);
 }
 
 void process_start(struct world *world, uint32_t index)
 {
     struct process *process = &world->processes[index];
-    struct process fresh = {.world = world,
-                            .index = index,
-                            .lives = process->lives + 1,
-                            .ram = process->ram,
-                            .clock = process->clock};
+    struct ram_disk ram = process->ram;
+    struct world_clock clock = process->clock;
+    uint64_t lives = process->lives + 1;
     the_world = world;
-    *process = fresh;
+    memset(process, 0, sizeof(*process));
+    process->world = world;
+    process->index = index;
+    process->lives = lives;
+    process->ram = ram;
+    process->clock = clock;
     ram_disk_calm(&process->ram);
-    world_ledger_init(&process->writer, world, index);
-    world_ledger_init(&process->reader, world, index);
-    world_ledger_init(&process->keeper_writer, world, index);
-    for (int i = 0; i < THREAD_COUNT; i++) {
+    struct world_ledger *const ledgers[] = {&process->writer,     &process->lists,
+                                            &process->promises,   &process->keeper,
+                                            &process->reconciler, &process->events};
+    for (size_t i = 0; i < sizeof(ledgers) / sizeof(ledgers[0]); i++) {
+        world_ledger_init(ledgers[i], world, index);
+    }
+    for (int i = 0; i < ENGINE_THREADS; i++) {
         world_segments_init(&process->segments[i], world, index + 1);
     }
+    world_segments_init(&process->ledger_writer_segments, world, index + 1);
     if (world->plan.queue) {
-        world_queue_init(&process->publisher, world, true);
-        world_queue_init(&process->consumer, world, false);
-        world_queue_init(&process->parked, world, false);
+        world_queue_init(&process->publisher, world, world->broker, true);
+        world_queue_init(&process->consumer, world, world->broker, false);
+        world_queue_init(&process->parked, world, world->broker, false);
     }
+    world_queue_init(&process->payments, world, world->payments, false);
+    world_queue_init(&process->announcer, world, world->events, true);
     world_lease_init(&process->lease, world, index);
+    world_lease_init(&process->keeper_lease, world, index);
+    world_lease_init(&process->events_lease, world, index);
     (void)fiber_start(world->fibers, group_of(process), run_start, process);
 }
 
@@ -444,42 +334,29 @@ void process_start(struct world *world, uint32_t index)
 
 static void free_parts(struct process *process)
 {
-    balance_free(process->balance);
-    recover_free(process->recover);
-    order_consumer_free(process->order_consumer);
-    relay_free(process->relay);
-    if (process->gate_subscriber != NULL) {
-        gate_subscriber_free(process->gate_subscriber);
+    struct queue *const queues[] = {process->publisher.inner, process->consumer.inner,
+                                    process->parked.inner, process->payments.inner,
+                                    process->announcer.inner};
+    struct world_ledger *const ledgers[] = {&process->writer,     &process->lists,
+                                            &process->promises,   &process->keeper,
+                                            &process->reconciler, &process->events};
+    if (process->is_open) {
+        event_publisher_free(process->event_publisher);
+        assembly_free(&process->parts);
+        engine_free(&process->engine);
     }
-    promise_resolver_free(process->promise_resolver);
-    for (int i = 0; i < MAILBOX_COUNT; i++) {
-        booking_channel_done(&process->booking_channel[i]);
+    if (process->gate != NULL) {
+        sim_segments_front_free(process->gate);
     }
-    ledger_writer_free(process->ledger_writer);
-    segment_event_sink_free(process->segment_event_sink);
-    if (process->notices != NULL) {
-        loop_notices_free(process->notices);
-    }
-    gate_proxy_free(process->proxy);
-    sim_segments_front_free(process->gate);
-    for (int i = 0; i < THREAD_COUNT; i++) {
+    for (int i = 0; i < ENGINE_THREADS; i++) {
         sim_segments_worker_free(process->segments[i].inner);
     }
-    sim_queue_close(process->publisher.inner);
-    sim_queue_close(process->consumer.inner);
-    sim_queue_close(process->parked.inner);
-    memory_port_done(&process->writer.inner);
-    memory_port_done(&process->reader.inner);
-    memory_port_done(&process->keeper_writer.inner);
-    if (process->journal != NULL) {
-        journal_free(process->journal);
+    sim_segments_worker_free(process->ledger_writer_segments.inner);
+    for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
+        sim_queue_close(queues[i]);
     }
-    spool_free(process->spool);
-    if (process->stock_cache != NULL) {
-        stock_cache_free(process->stock_cache);
-        catalog_free(process->catalog);
-        refill_requests_done(&process->refill_requests);
-        metrics_done(&process->metrics);
+    for (size_t i = 0; i < sizeof(ledgers) / sizeof(ledgers[0]); i++) {
+        memory_port_done(&ledgers[i]->inner);
     }
 }
 
@@ -488,9 +365,9 @@ void process_kill(struct world *world, uint32_t index, enum ram_crash how)
     struct process *process = &world->processes[index];
     fibers_kill(world->fibers, group_of(process));
     process->up = false;
-    api_lost(process);
+    front_lost(process);
     free_parts(process);
-    process->ledger_writer = NULL;
+    process->parts.ledger_writer = NULL;
     ram_disk_crash(&process->ram, how, &world->prng);
     for (size_t i = 0; i < world->model.count; i++) {
         world->model.orders[i].heard[index] = 0;

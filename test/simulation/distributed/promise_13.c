@@ -1,4 +1,8 @@
 /* After the last fault heals, every order resolves within a bound, and nothing is left on its way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ledger/cloudevent.h"
 #include "world.h"
 
 #define ROWS 16
@@ -58,6 +62,36 @@ static const char *segments_left(struct world *world)
     return NULL;
 }
 
+/* The id of an announced event: `"id":"NUMBER"`, or NUMBER and a suffix. */
+static uint64_t number_of(const struct sim_event *event)
+{
+    const char *id = strstr(event->body, "\"id\":\"");
+    return id != NULL ? strtoull(id + 6, NULL, 10) : 0;
+}
+
+/* Every event that concerns the shop was announced, and first copies are in the ledger's order. */
+static bool events_are_out(struct world *world)
+{
+    uint64_t highest = 0;
+    const struct sim_event *event;
+    for (size_t at = 0; (event = sim_broker_event(world->events, at)) != NULL; at++) {
+        uint64_t number = number_of(event);
+        for (uint64_t n = highest + 1; n < number; n++) {
+            if (cloudevent_count(&world->ledger.events[n - 1]) > 0) {
+                world_broken(world, 13, "event %llu was announced before event %llu",
+                             (unsigned long long)number, (unsigned long long)n);
+            }
+        }
+        highest = number > highest ? number : highest;
+    }
+    for (uint64_t n = highest + 1; n <= world->ledger.events_count; n++) {
+        if (cloudevent_count(&world->ledger.events[n - 1]) > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 const char *promise_13_left(struct world *world)
 {
     const char *left = orders_left(world);
@@ -67,6 +101,14 @@ const char *promise_13_left(struct world *world)
     }
     if (sim_broker_messages(world->broker) > 0) {
         return "a message in the queue";
+    }
+    struct queue_depths depths = {0};
+    (void)queue_depths(world->cashier_parked, &depths);
+    if (sim_broker_messages(world->payments) > depths.parked) {
+        return "a payment in the queue";
+    }
+    if (!events_are_out(world)) {
+        return "an event that the shop has not heard of";
     }
     struct transfer_row open;
     struct ledger_query query = {
@@ -80,7 +122,7 @@ const char *promise_13_left(struct world *world)
         if (!world->processes[i].up) {
             return "a process that is not up";
         }
-        spool_count(world->processes[i].spool, &numbers);
+        spool_count(world->processes[i].engine.spool, &numbers);
         if (numbers.entries > 0) {
             return "a promise in a spool";
         }

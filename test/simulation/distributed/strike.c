@@ -30,7 +30,7 @@ static void kill_in_disk(struct world *world)
     }
     world_struck(world, FAULT_DISK_DIES, process->index);
     process->ram.dead_at = process->ram.ops + 1 + world_below(world, 6);
-    for (int i = 0; i < 400 && !journal_failed(process->journal); i++) {
+    for (int i = 0; i < 400 && !journal_failed(process->parts.journal); i++) {
         (void)fiber_sleep(5000);
     }
     (void)fiber_sleep(world_between(world, 0, 1000000)); /* it goes on without its journal */
@@ -134,6 +134,8 @@ static void cut_queue(struct world *world)
 {
     world_struck(world, FAULT_QUEUE_CUT, 0);
     sim_broker_cut(world->broker);
+    sim_broker_cut(world->payments);
+    sim_broker_cut(world->events);
 }
 
 static void queue_down(struct world *world)
@@ -141,6 +143,8 @@ static void queue_down(struct world *world)
     int64_t ms = world_between(world, 10, 6000);
     world_struck(world, FAULT_QUEUE_DOWN, 0);
     sim_broker_down(world->broker, clock_wall_ms(&world->clock.port) + ms);
+    sim_broker_down(world->payments, clock_wall_ms(&world->clock.port) + ms);
+    sim_broker_down(world->events, clock_wall_ms(&world->clock.port) + ms);
 }
 
 static void queue_unsure(struct world *world)
@@ -153,8 +157,13 @@ static void queue_unsure(struct world *world)
                                       .outcome_ms = 50};
     world_struck(world, FAULT_QUEUE_UNSURE, 0);
     sim_broker_faults(world->broker, &faults);
+    sim_broker_faults(world->payments, &faults);
+    faults.lose_message = 0; /* an exchange whose queue refuses events may reorder them */
+    sim_broker_faults(world->events, &faults);
     (void)fiber_sleep(world_about(world, 2000000));
     sim_broker_faults(world->broker, &(struct sim_queue_faults){0});
+    sim_broker_faults(world->payments, &(struct sim_queue_faults){0});
+    sim_broker_faults(world->events, &(struct sim_queue_faults){0});
 }
 
 static void ledger_down(struct world *world)
@@ -229,7 +238,14 @@ void strike_heal(struct world *world)
         fibers_hold(world->fibers, i + 1, 0);
     }
     sim_broker_faults(world->broker, &(struct sim_queue_faults){0});
+    sim_broker_faults(world->payments, &(struct sim_queue_faults){0});
+    sim_broker_faults(world->events, &(struct sim_queue_faults){0});
     sim_broker_down(world->broker, 0);
+    sim_broker_down(world->payments, 0);
+    sim_broker_down(world->events, 0);
+    /* An operator sends parked payments again. What is parked after that cannot be applied. */
+    uint64_t redriven = 0;
+    (void)redrive(world->cashier_parked, UINT64_MAX, NULL, &redriven);
     world->healed = true;
     world->model.healed_us = world_now_us(world);
     world_note(world, "healed", 0, 0, 0);

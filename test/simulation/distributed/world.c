@@ -173,6 +173,8 @@ static void draw_runtime_limits(struct world *world)
     static const uint32_t patience[] = {20, 20, 2, 1, 0};
     world->plan.patience = patience[prng_below(&prng, 5)];
     world->plan.redrive_ms = 2000 + (int64_t)prng_below(&prng, 18000);
+    world->plan.reconcile_bound_ms = 1500 + (int64_t)prng_below(&prng, 3000);
+    world->plan.reconcile_every_ms = 1000 + (int64_t)prng_below(&prng, 8000);
     /* The database's clock, where clocks differ at all. */
     static const int64_t ledger_ahead_us[] = {0, 0, 3000000, -3000000, 30000000};
     world->plan.ledger_ahead_us = ledger_ahead_us[prng_below(&prng, 5)];
@@ -207,6 +209,12 @@ static void open_world(struct world *world)
     world->broker = sim_broker_new(world_below(world, UINT64_MAX), retry_s, 3);
     sim_broker_time(world->broker, WORLD_NOW_MS);
     sim_broker_patience(world->broker, world->plan.patience);
+    world->payments = sim_broker_new(world_below(world, UINT64_MAX), retry_s, 3);
+    sim_broker_time(world->payments, WORLD_NOW_MS);
+    world->events = sim_broker_new(world_below(world, UINT64_MAX), retry_s, 3);
+    sim_broker_time(world->events, WORLD_NOW_MS);
+    world_queue_init(&world->cashier, world, world->payments, true);
+    world->cashier_parked = sim_queue_open(world->payments, false, 0, 0);
     memory_ledger_init_shared(&world->ledger, world->count);
     if (world->count > 1 && world_chance(world, 300)) {
         const char *why = "";
@@ -238,6 +246,10 @@ static void close_world(struct world *world)
     }
     fibers_free(world->fibers);
     sim_broker_free(world->broker);
+    sim_queue_close(world->cashier.inner);
+    sim_queue_close(world->cashier_parked);
+    sim_broker_free(world->payments);
+    sim_broker_free(world->events);
     sim_segments_free(world->segments);
     memory_ledger_done(&world->ledger);
     model_done(&world->model);
@@ -265,7 +277,11 @@ static void run(struct world *world)
         }
         bool settled = world->clients == 0 && model_is_settled(world);
         settled_us = !settled ? 0 : settled_us == 0 ? now_us : settled_us;
-        if (settled && now_us - settled_us > 1000000) {
+        if (settled && now_us - settled_us > 1000000 && !world->reconciles) {
+            world->reconciles = true;
+            reconcile_start(world);
+        }
+        if (settled && world->reconciled) {
             model_end(world);
             return;
         }

@@ -1,7 +1,7 @@
 /*
  * The simulator of the distributed engine: one thread, virtual time, one seeded generator. Several
- * processes, each with the real stages of the engine (remote, spool and journal, ledger writer and applier,
- * promise resolver, gate subscriber, relay, order consumer, keeper with recovery and balancing), on simulated servers:
+ * processes, each with the program's own assembly and the whole distributed engine (distributed/engine.h)
+ * and the event publisher, on simulated servers:
  *
  *   fiber.c    the stages' threads, as stacks that take turns at drawn times
  *   world.c    one seed: draws the plan, runs the turns, heals everything, ends
@@ -9,6 +9,7 @@
  *   process.c  one process: start from its disk, its threads, its death
  *   front.c    its loop: asks and posts of clients, told when they are durable
  *   crowd.c    buyers and operators
+ *   shop.c     the shop's payment system, and the last comparison of gate and ledger
  *   strike.c   faults
  *   model.c    what clients were told and what the ledger committed; promise_*.c judge it
  *
@@ -16,24 +17,15 @@
  * whoever asked for it.
  */
 #ifndef SLUICE_SIM_WORLD_H
-#define LOOPS 1
 #define SLUICE_SIM_WORLD_H
 
 #include <stdio.h>
 
+#include "app/assembly.h"
 #include "base/prng.h"
-#include "distributed/balance.h"
-#include "distributed/booking_channel.h"
-#include "distributed/gate_proxy.h"
-#include "distributed/gate_subscriber.h"
-#include "distributed/order_consumer.h"
-#include "distributed/promise_resolver.h"
-#include "distributed/recover.h"
-#include "distributed/redriver.h"
-#include "distributed/relay.h"
-#include "distributed/segment_event_sink.h"
+#include "distributed/engine.h"
 #include "fiber.h"
-#include "journal/janitor.h"
+#include "ledger/event_publisher.h"
 #include "ledger/ledger_writer.h"
 #include "memory_ledger.h"
 #include "model.h"
@@ -42,6 +34,7 @@
 #include "sim_queue.h"
 #include "sim_segments.h"
 
+#define LOOPS 1
 #define WORLD_NOW_MS 1700000000000LL
 #define PROCESSES 2
 #define SEGMENTS_MOST 3
@@ -58,14 +51,10 @@ enum thread_kind {
     THREAD_JOURNAL,
     THREAD_JANITOR,
     THREAD_LEDGER_WRITER,
-    THREAD_PROMISE_RESOLVER,
-    THREAD_GATE_SUBSCRIBER,
-    THREAD_RELAY,
-    THREAD_ORDER_CONSUMER,
-    THREAD_KEEPER,
-    THREAD_COUNT
+    THREAD_EVENT_PUBLISHER,
+    THREAD_ENGINE, /* the first of the engine's */
+    THREAD_COUNT = THREAD_ENGINE + ENGINE_THREADS
 };
-enum { MAILBOX_RELAY, MAILBOX_ORDER_CONSUMER, MAILBOX_PROMISE_RESOLVER, MAILBOX_COUNT };
 
 /* ---- ports (ports.c) ---- */
 
@@ -90,6 +79,7 @@ struct world_queue {
     struct queue queue;
     struct queue *inner;
     struct world *world;
+    struct sim_broker *broker;
 };
 struct world_lease {
     struct lease_port port;
@@ -101,7 +91,8 @@ void world_clock_init(struct world_clock *ret_clock, struct world *world, int64_
                       int64_t ppm);
 void world_ledger_init(struct world_ledger *ret_ledger, struct world *world, uint32_t process);
 void world_segments_init(struct world_segments *ret_segments, struct world *world, uint32_t name);
-void world_queue_init(struct world_queue *ret_queue, struct world *world, bool publisher);
+void world_queue_init(struct world_queue *ret_queue, struct world *world, struct sim_broker *broker,
+                      bool publisher);
 void world_lease_init(struct world_lease *ret_lease, struct world *world, uint32_t process);
 
 /* ---- a process (process.c, front.c) ---- */
@@ -119,6 +110,7 @@ struct call {
     struct call *next; /* in its process */
 };
 
+/* The program's assembly and the distributed engine, on simulated ports and fibers. */
 struct process {
     struct world *world;
     uint32_t index;
@@ -126,42 +118,32 @@ struct process {
     uint64_t lives;
     struct ram_disk ram;
     struct world_clock clock;
-    struct spool *spool;
-    struct journal *journal;
-    struct catalog *catalog;
-    struct inside_time time;
-    struct metrics metrics;
-    struct stock_cache *stock_cache;
-    struct refill_requests refill_requests;
-    struct segment_table segment_table;
-    struct runtime_limits runtime_limits;
+    struct assembly parts;
+    struct engine engine;
+    bool is_open; /* engine and parts have something to free */
     struct gate_port *gate;
-    struct gate_proxy *proxy;
     struct world_ledger writer;
-    struct world_ledger reader;
-    struct world_ledger keeper_writer;
-    struct world_segments segments[THREAD_COUNT];
+    struct world_ledger lists; /* the ledger reader's, which nobody asks here */
+    struct world_ledger promises;
+    struct world_ledger keeper;
+    struct world_ledger reconciler;
+    struct world_ledger events;
+    struct world_segments segments[ENGINE_THREADS];
+    struct world_segments ledger_writer_segments;
     struct world_queue publisher;
     struct world_queue consumer;
-    struct world_queue parked; /* the keeper's */
-    struct redriver redriver;
+    struct world_queue parked;
+    struct world_queue payments;
+    struct world_queue announcer;
     struct world_lease lease;
-    struct segment_event_sink *segment_event_sink;
-    struct waker wakers[LOOPS]; /* one */
-    struct loop_notices *notices;
-    struct ledger_writer *ledger_writer;
-    struct booking_channel booking_channel[MAILBOX_COUNT];
-    struct promise_resolver *promise_resolver;
-    struct gate_subscriber *gate_subscriber;
-    struct relay *relay;
-    struct order_consumer *order_consumer;
-    struct recover *recover;
-    struct balance *balance;
-    struct janitor janitor;
-    int64_t look_ms;
-    bool balances;
-    bool keeps; /* holds the lease */
+    struct world_lease keeper_lease;
+    struct world_lease events_lease;
+    struct event_publisher *event_publisher;
     struct fiber *fibers[THREAD_COUNT];
+    struct engine_fiber {
+        struct process *process;
+        enum engine_thread thread;
+    } engine_fibers[ENGINE_THREADS];
     struct fiber *waiting[MAILBOX_COUNT]; /* for the ledger writer */
     struct call *calls;
 };
@@ -170,15 +152,15 @@ struct process {
 void process_start(struct world *world, uint32_t index);
 void process_kill(struct world *world, uint32_t index, enum ram_crash how);
 /* The loop: process.c's thread. */
-void api_run(void *process);
-void api_lost(struct process *process);
+void front_run(void *process);
+void front_lost(struct process *process);
 
 /* A client asks; false: no answer came (its process died, or it has waited long enough). */
-bool api_gate_request(struct world *world, uint32_t process, struct gate_request *request,
-                      int64_t patience_us);
+bool front_request(struct world *world, uint32_t process, struct gate_request *request,
+                   int64_t patience_us);
 /* The same with a write. op.sale is the caller's to free. */
-bool api_post(struct world *world, uint32_t process, struct ledger_writer_op *op,
-              int64_t patience_us);
+bool front_post(struct world *world, uint32_t process, struct ledger_writer_op *op,
+                int64_t patience_us);
 
 /* ---- the world ---- */
 
@@ -203,6 +185,7 @@ struct plan {
     int64_t direct_outbox, direct_rate;
     uint32_t patience; /* the broker's, with messages that are taken and not settled */
     int64_t redrive_ms;
+    int64_t reconcile_bound_ms, reconcile_every_ms;
     int64_t ledger_ahead_us;
 };
 
@@ -217,6 +200,11 @@ struct world {
     struct world_clock ledger_clock;
     struct sim_segments *segments;
     struct sim_broker *broker;
+    struct sim_broker *payments; /* what the shop's payment system sends */
+    struct sim_broker *events;   /* what the shop hears */
+    struct world_queue cashier;  /* sends payments */
+    struct queue *cashier_parked;
+    uint64_t payments_sent;
     struct memory_ledger ledger;
     struct process processes[PROCESSES];
     struct model model;
@@ -227,6 +215,8 @@ struct world {
     uint32_t ledger_lose; /* of 1,000 commits' answers */
     uint32_t count;       /* segments that a process which starts now knows */
     bool is_open;         /* the sale */
+    bool reconciles;      /* the last comparison was asked for ... */
+    bool reconciled;      /* ... and is there */
     uint32_t clients;     /* that have not finished */
     uint32_t sequence;
     uint64_t requests;
@@ -250,6 +240,12 @@ void world_broken(struct world *world, int promise, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- who lives in it ---- */
+
+/* Sends a payment through the queue; false: it is not known to have arrived. */
+bool cashier_pays(struct world *world, struct order_id id, const char *payment, int64_t cents);
+/* Asks for a comparison of gate and ledger, when nothing is left to do: there must be no
+ * difference. */
+void reconcile_start(struct world *world);
 
 void crowd_start(struct world *world);
 void strike_start(struct world *world);
