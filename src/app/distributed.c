@@ -81,7 +81,11 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
                      struct ledger_backends *ledger_backends)
 {
     distributed->parts = parts;
+    /* Those of the loop's connections, and one that is answered at once. */
+    uint32_t requests =
+        (uint32_t)distributed->config->server_connections * REQUESTS_PER_CONNECTION + 1;
     struct gate_proxy_options options = {.loops = distributed->loops,
+                                         .requests = requests,
                                          .runtime_limits = &distributed->runtime_limits,
                                          .refill_ms = REFILL_MS,
                                          .refill_requests = &distributed->refill_requests,

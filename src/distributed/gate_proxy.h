@@ -29,6 +29,7 @@
 #ifndef SLUICE_DISTRIBUTED_GATE_PROXY_H
 #define SLUICE_DISTRIBUTED_GATE_PROXY_H
 
+#include "distributed/proxy_request.h"
 #include "distributed/refill_requests.h"
 #include "distributed/runtime_limits.h"
 #include "distributed/segment_table.h"
@@ -43,6 +44,7 @@ struct gate_proxy;
 
 struct gate_proxy_options {
     uint32_t loops;
+    uint32_t requests; /* of a loop, under way at once: the most */
     /* line: the most buyers in line. Owned by the caller. */
     const struct runtime_limits *runtime_limits;
     int64_t refill_ms;                       /* how long a buy waits for a refill of its home */

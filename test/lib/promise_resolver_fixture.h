@@ -127,12 +127,18 @@ static inline uint64_t epoch_of(uint32_t segment)
     return segment_table_epoch(&process->segment_table, segment);
 }
 
-/* What a front's ask at the segment meets. */
-static inline enum refusal request(uint32_t segment)
+/* What a front's request at the segment meets. */
+static inline struct gate_request request(uint32_t segment)
 {
     struct gate_request look = {.kind = GATE_REQUEST_ITEM, .item = WIDE_FREE, .segment = segment};
     assert_int_equal(gate_submit(process->gate, &look), GATE_ANSWERED);
-    return look.refusal;
+    return look;
+}
+
+static inline bool answers(uint32_t segment)
+{
+    struct gate_request look = request(segment);
+    return gate_request_done(&look);
 }
 
 static inline struct spool_numbers numbers(void)

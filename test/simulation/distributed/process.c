@@ -248,6 +248,7 @@ static void make_front(struct process *process)
     atomic_store(&process->segment_table.clock_is_off, true); /* until it has been compared */
     process->gate = sim_segments_front(world->segments, CONNECTION_SETS);
     struct gate_proxy_options options = {.loops = LOOPS,
+                                         .requests = PROMISES_MAX,
                                          .runtime_limits = &process->runtime_limits,
                                          .refill_ms = REFILL_MS,
                                          .refill_requests = &process->refill_requests,

@@ -42,6 +42,7 @@ static void start(void)
                                            .metrics = metrics_slot(&process->metrics, 1),
                                            .runtime_limits = &runtime_limits};
     struct gate_proxy_options options = {.loops = WIDE_LOOPS,
+                                         .requests = 16,
                                          .runtime_limits = &runtime_limits,
                                          .refill_requests = &refill_requests,
                                          .clock = &world.segments.clock.port};
