@@ -157,21 +157,33 @@ static int make_promise_resolver(struct distributed *distributed)
     if (error != 0) {
         return error;
     }
-    struct promise_resolver_parts promise_resolver = {
+    struct segment_monitor_parts monitor = {
         .segments = distributed->segments[THREAD_PROMISE_RESOLVER],
         .ledger = distributed->reader,
         .gate = distributed->gate,
         .booking_channel = &distributed->booking_channel[MAILBOX_PROMISE_RESOLVER],
         .segment_table = &distributed->segment_table,
-        .catalog = parts->catalog,
         .spool = distributed->spool,
         .stock_cache = distributed->stock_cache,
         .refill_requests = &distributed->refill_requests,
         .time = &parts->time,
         .metrics = metrics_slot(&parts->metrics, distributed->loops + SLOT_PROMISE_RESOLVER),
-        .runtime_limits = &distributed->runtime_limits,
         .refill = refill,
         .context = distributed,
+    };
+    error = reported(segment_monitor_new(&monitor, &distributed->segment_monitor));
+    if (error != 0) {
+        return error;
+    }
+    struct promise_resolver_parts promise_resolver = {
+        .segment_monitor = distributed->segment_monitor,
+        .booking_channel = &distributed->booking_channel[MAILBOX_PROMISE_RESOLVER],
+        .segment_table = &distributed->segment_table,
+        .catalog = parts->catalog,
+        .spool = distributed->spool,
+        .time = &parts->time,
+        .metrics = metrics_slot(&parts->metrics, distributed->loops + SLOT_PROMISE_RESOLVER),
+        .runtime_limits = &distributed->runtime_limits,
     };
     return reported(promise_resolver_new(&promise_resolver, &distributed->promise_resolver));
 }
@@ -540,6 +552,7 @@ void distributed_free(struct distributed *distributed)
     payment_consumer_free(distributed->payment_consumer);
     gate_subscriber_free(distributed->gate_subscriber);
     promise_resolver_free(distributed->promise_resolver);
+    segment_monitor_free(distributed->segment_monitor);
     reconciler_free(distributed->reconciler);
     reconcile_free(distributed->reconcile);
     event_publisher_thread_free(distributed->event_publisher_thread);

@@ -19,6 +19,7 @@
 #include "distributed/redriver.h"
 #include "distributed/relay.h"
 #include "distributed/segment_event_sink.h"
+#include "distributed/segment_monitor.h"
 #include "ledger/reconciler.h"
 
 /* Who posts to the ledger writer beside the loops. */
@@ -71,6 +72,7 @@ struct distributed {
     struct queue *consumer;
     struct queue *payments; /* the payment consumer's */
     struct booking_channel booking_channel[MAILBOX_COUNT];
+    struct segment_monitor *segment_monitor; /* on the promise resolver's thread */
     struct promise_resolver *promise_resolver;
     struct gate_subscriber *gate_subscriber;
     struct relay *relay;

@@ -36,12 +36,12 @@ void distributed_sleep_ms(struct distributed *distributed, int64_t ms)
 
 /* ---- threads ---- */
 
-/* What promise resolver's last look at the segments and its last read of the ledger met. */
+/* What the segment monitor's last check of each segment and the last read of the ledger met. */
 static void tell_outages(struct distributed *distributed, struct outage *segments,
                          struct outage *ledger)
 {
+    const struct segment_monitor *monitor = distributed->segment_monitor;
     int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
-    uint64_t away = promise_resolver_away(distributed->promise_resolver);
     if (!outage_is_due(ledger, now_ms)) {
         return;
     }
@@ -55,12 +55,11 @@ static void tell_outages(struct distributed *distributed, struct outage *segment
     for (uint32_t s = 0; s < distributed->segment_table.count; s++) {
         char part[24];
         (void)snprintf(part, sizeof(part), "segment-%u", s);
-        outage_seen(&segments[s], "redis", part, (away >> s & 1) != 0,
+        outage_seen(&segments[s], "redis", part, segment_monitor_status(monitor, s) == SEGMENT_AWAY,
                     segments_redis_trouble(distributed->segments[THREAD_PROMISE_RESOLVER], s),
                     now_ms);
     }
-    outage_seen(ledger, "mariadb", "promise resolver",
-                promise_resolver_ledger_away(distributed->promise_resolver),
+    outage_seen(ledger, "mariadb", "promise resolver", segment_monitor_ledger_away(monitor),
                 ledger_mariadb_error(distributed->reader), now_ms);
 }
 
@@ -87,7 +86,7 @@ void *distributed_run_promise_resolver(void *context)
     while (!atomic_load(&distributed->stopping)) {
         promise_resolver_iterate(distributed->promise_resolver);
         tell_outages(distributed, segments, &ledger);
-        bool ready = promise_resolver_is_ready(distributed->promise_resolver);
+        bool ready = segment_monitor_is_ready(distributed->segment_monitor);
         if (ready && !atomic_load(&distributed->parts->shared.ready)) {
             assembly_ready(distributed->parts);
             log_event(LOG_INFO, "engine.ready",

@@ -196,7 +196,8 @@ static void add_stock(struct gate_subscriber *gate_subscriber, size_t count)
 static void tell_stock(struct gate_subscriber *gate_subscriber)
 {
     for (uint32_t s = 0; s < gate_subscriber->parts.segment_table->count; s++) {
-        struct segment_table_stock *stock = &gate_subscriber->parts.segment_table->stock[s];
+        struct segment_table_stock *stock =
+            &gate_subscriber->parts.segment_table->segments[s].stock;
         const struct stock_sum *sum = &gate_subscriber->stock[s];
         if (!sum->untold) {
             atomic_store(&stock->available, sum->available);

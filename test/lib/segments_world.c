@@ -87,7 +87,7 @@ void segments_world_segment_table(struct segments_world *world,
 {
     ret_segment_table->count = world->count;
     for (uint32_t s = 0; s < world->count; s++) {
-        atomic_store(&ret_segment_table->epochs[s], sim_segments_epoch(world->sim, s));
+        atomic_store(&ret_segment_table->segments[s].epoch, sim_segments_epoch(world->sim, s));
     }
 }
 

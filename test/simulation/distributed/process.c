@@ -297,21 +297,29 @@ static void make_ledger_writer(struct process *process)
 static void make_stages(struct process *process)
 {
     struct world *world = process->world;
-    struct promise_resolver_parts promise_resolver = {
+    struct segment_monitor_parts monitor = {
         .segments = &process->segments[THREAD_PROMISE_RESOLVER].segments,
         .ledger = &process->reader.ledger,
         .gate = process->gate,
         .booking_channel = &process->booking_channel[MAILBOX_PROMISE_RESOLVER],
         .segment_table = &process->segment_table,
-        .catalog = process->catalog,
         .spool = process->spool,
         .stock_cache = process->stock_cache,
         .refill_requests = &process->refill_requests,
         .time = &process->time,
         .metrics = metrics_slot(&process->metrics, 2),
-        .runtime_limits = &process->runtime_limits,
         .refill = refill,
         .context = process};
+    CHECK(segment_monitor_new(&monitor, &process->segment_monitor) == 0);
+    struct promise_resolver_parts promise_resolver = {
+        .segment_monitor = process->segment_monitor,
+        .booking_channel = &process->booking_channel[MAILBOX_PROMISE_RESOLVER],
+        .segment_table = &process->segment_table,
+        .catalog = process->catalog,
+        .spool = process->spool,
+        .time = &process->time,
+        .metrics = metrics_slot(&process->metrics, 2),
+        .runtime_limits = &process->runtime_limits};
     CHECK(promise_resolver_new(&promise_resolver, &process->promise_resolver) == 0);
     struct gate_subscriber_parts gate_subscriber = {
         .segments = &process->segments[THREAD_GATE_SUBSCRIBER].segments,
@@ -450,6 +458,7 @@ static void free_parts(struct process *process)
         gate_subscriber_free(process->gate_subscriber);
     }
     promise_resolver_free(process->promise_resolver);
+    segment_monitor_free(process->segment_monitor);
     for (int i = 0; i < MAILBOX_COUNT; i++) {
         booking_channel_done(&process->booking_channel[i]);
     }

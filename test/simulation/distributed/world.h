@@ -149,6 +149,7 @@ struct process {
     struct embedded_gate *engine;
     struct ledger_writer *ledger_writer;
     struct booking_channel booking_channel[MAILBOX_COUNT];
+    struct segment_monitor *segment_monitor;
     struct promise_resolver *promise_resolver;
     struct gate_subscriber *gate_subscriber;
     struct relay *relay;
