@@ -17,8 +17,7 @@
 
 int gate_requests_start(struct api_worker *worker)
 {
-    /* One for each connection, and as many again for those whose connection has gone. */
-    worker->requests_capacity = worker->slots_count * 2;
+    worker->requests_capacity = worker->slots_count * REQUESTS_PER_CONNECTION;
     /* Mapped, not allocated: with the embedded engine only the first few are ever touched. */
     void *requests =
         mmap(NULL, (size_t)worker->requests_capacity * sizeof(*worker->requests),

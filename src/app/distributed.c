@@ -40,8 +40,11 @@ int distributed_open(const struct config *config, uint32_t loops, struct clock_p
     if (error != 0) {
         return error;
     }
+    /* Those of the loop's connections, and one that is answered at once. */
+    uint32_t requests = (uint32_t)config->server_connections * REQUESTS_PER_CONNECTION + 1;
     struct engine_options options = {.segments = backends_segments(&distributed->backends),
                                      .loops = loops,
+                                     .requests = requests,
                                      .promises = (uint32_t)config->spool_promises,
                                      .relay_window = (uint32_t)config->relay_window,
                                      .recover_lease_ms = RECOVER_LEASE_MS,

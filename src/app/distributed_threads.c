@@ -34,13 +34,12 @@ void distributed_sleep_ms(struct distributed *distributed, int64_t ms)
 
 /* ---- outages ---- */
 
-/* What the promise resolver's last look at the segments and its last read of the ledger met. */
+/* What the segment monitor's last check of each segment and the last read of the ledger met. */
 static void tell_outages(struct distributed *distributed, struct outage *segments,
                          struct outage *ledger)
 {
     const struct engine *engine = &distributed->engine;
     int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
-    uint64_t away = promise_resolver_away(engine->promise_resolver);
     if (!outage_is_due(ledger, now_ms)) {
         return;
     }
@@ -52,12 +51,13 @@ static void tell_outages(struct distributed *distributed, struct outage *segment
     for (uint32_t s = 0; s < engine->segment_table.count; s++) {
         char part[24];
         (void)snprintf(part, sizeof(part), "segment-%u", s);
-        outage_seen(&segments[s], "redis", part, (away >> s & 1) != 0,
+        outage_seen(&segments[s], "redis", part,
+                    segment_monitor_status(engine->segment_monitor, s) == SEGMENT_AWAY,
                     segments_redis_trouble(engine->ports.segments[ENGINE_PROMISE_RESOLVER], s),
                     now_ms);
     }
     outage_seen(ledger, "mariadb", "promise resolver",
-                promise_resolver_ledger_away(engine->promise_resolver),
+                segment_monitor_ledger_away(engine->segment_monitor),
                 ledger_mariadb_error(engine->ports.promise_ledger), now_ms);
 }
 
@@ -84,7 +84,7 @@ static void *run_promise_resolver(void *context)
     while (!atomic_load(&distributed->stopping)) {
         (void)engine_run(engine, ENGINE_PROMISE_RESOLVER, 0);
         tell_outages(distributed, segments, &ledger);
-        bool ready = promise_resolver_is_ready(engine->promise_resolver);
+        bool ready = segment_monitor_is_ready(engine->segment_monitor);
         if (ready && !atomic_load(&distributed->parts->shared.ready)) {
             assembly_ready(distributed->parts);
             log_event(LOG_INFO, "engine.ready", LOG_U64("segments", engine->segment_table.count));

@@ -42,6 +42,10 @@
 /* Loops: the watch mask of an order is 64 bits wide. */
 #define LOOPS_MAX 64
 
+/* Gate requests of a loop under way: one for each connection, and as many again for those whose
+ * connection has gone. */
+#define REQUESTS_PER_CONNECTION 2U
+
 /* Journal. A batch starts on its own sector so that writing one cannot harm its neighbour. */
 #define JOURNAL_SECTOR 4096U
 #define JOURNAL_BUFFER_BYTES (8U << 20) /* two of them: one open, one being written */

@@ -370,11 +370,11 @@ static void look_at(struct balance *balance, struct item_spread *spread)
                            segments);
     for (uint32_t i = 0; i < segments; i++) {
         const struct gate_request *request = &balance->requests[i];
-        if (request->refusal == REFUSAL_NONE) {
+        if (gate_request_done(request)) {
             spread->known |= 1ULL << i;
             spread->available[i] = request->view.available;
             spread->total += request->view.available;
-        } else if (request->refusal == REFUSAL_NO_SUCH_ITEM) {
+        } else if (gate_request_refused(request, REFUSAL_NO_SUCH_ITEM)) {
             spread->known |= 1ULL << i; /* added later: it has none, and may be given some */
         }
     }

@@ -37,7 +37,7 @@ static void look_at(struct cluster_status *cluster_status, uint32_t s,
                     struct cluster_status_segment *segment)
 {
     struct segment_state state;
-    struct segment_table_stock *stock = &cluster_status->segment_table->stock[s];
+    struct segment_table_stock *stock = &cluster_status->segment_table->segments[s].stock;
     segments_look(cluster_status->segments, s, &state);
     segment->away = state.outcome == SEGMENT_NOT_ASKED || state.outcome == SEGMENT_NOT_KNOWN;
     uint64_t epoch = segment_table_epoch(cluster_status->segment_table, s);

@@ -160,23 +160,34 @@ static int make_channel(struct engine *engine, enum engine_mailbox mailbox,
 static int make_promise_resolver(struct engine *engine)
 {
     const struct engine_ports *ports = &engine->ports;
-    struct promise_resolver_parts parts = {
+    struct segment_monitor_parts monitor = {
         .segments = ports->segments[ENGINE_PROMISE_RESOLVER],
         .ledger = ports->promise_ledger,
         .gate = ports->gate,
         .booking_channel = &engine->booking_channel[MAILBOX_PROMISE_RESOLVER],
         .segment_table = &engine->segment_table,
-        .catalog = engine->catalog,
         .spool = engine->spool,
         .stock_cache = engine->stock_cache,
         .refill_requests = &engine->refill_requests,
         .time = engine->time,
         .metrics = ports->metrics[ENGINE_PROMISE_RESOLVER],
-        .runtime_limits = &engine->runtime_limits,
         .refill = refill,
         .context = engine,
     };
     int error = make_channel(engine, MAILBOX_PROMISE_RESOLVER, ENGINE_PROMISE_RESOLVER);
+    if (error == 0) {
+        error = segment_monitor_new(&monitor, &engine->segment_monitor);
+    }
+    struct promise_resolver_parts parts = {
+        .segment_monitor = engine->segment_monitor,
+        .booking_channel = &engine->booking_channel[MAILBOX_PROMISE_RESOLVER],
+        .segment_table = &engine->segment_table,
+        .catalog = engine->catalog,
+        .spool = engine->spool,
+        .time = engine->time,
+        .metrics = ports->metrics[ENGINE_PROMISE_RESOLVER],
+        .runtime_limits = &engine->runtime_limits,
+    };
     return error != 0 ? error : promise_resolver_new(&parts, &engine->promise_resolver);
 }
 
@@ -293,6 +304,7 @@ int engine_join(struct engine *engine, const struct engine_ports *ports, struct 
     engine->catalog = catalog;
     engine->time = time;
     struct gate_proxy_options options = {.loops = engine->options.loops,
+                                         .requests = engine->options.requests,
                                          .runtime_limits = &engine->runtime_limits,
                                          .refill_ms = REFILL_MS,
                                          .refill_requests = &engine->refill_requests,
@@ -340,6 +352,7 @@ void engine_free(struct engine *engine)
     payment_consumer_free(engine->payment_consumer);
     gate_subscriber_free(engine->gate_subscriber);
     promise_resolver_free(engine->promise_resolver);
+    segment_monitor_free(engine->segment_monitor);
     reconciler_free(engine->reconciler);
     reconcile_free(engine->reconcile);
     balance_free(engine->balance);

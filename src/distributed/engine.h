@@ -28,6 +28,7 @@
 #include "distributed/redriver.h"
 #include "distributed/relay.h"
 #include "distributed/segment_event_sink.h"
+#include "distributed/segment_monitor.h"
 #include "ledger/reconciler.h"
 
 /* Who posts to the ledger writer beside the loops. */
@@ -40,7 +41,7 @@ enum engine_mailbox {
 };
 
 enum engine_thread {
-    ENGINE_PROMISE_RESOLVER,
+    ENGINE_PROMISE_RESOLVER, /* and the segment monitor */
     ENGINE_GATE_SUBSCRIBER,
     ENGINE_RELAY,
     ENGINE_ORDER_CONSUMER,
@@ -63,6 +64,7 @@ enum engine_connection_set {
 struct engine_options {
     uint32_t segments;
     uint32_t loops;
+    uint32_t requests;       /* gate requests under way on one loop, at most */
     uint32_t promises;       /* the spool's capacity */
     struct gate_sizes sizes; /* of a segment; may be set until engine_join */
     uint32_t relay_window;
@@ -118,6 +120,7 @@ struct engine {
     struct ledger_writer *ledger_writer;
     /* the parts */
     struct booking_channel booking_channel[MAILBOX_COUNT];
+    struct segment_monitor *segment_monitor;
     struct promise_resolver *promise_resolver;
     struct gate_subscriber *gate_subscriber;
     struct relay *relay;

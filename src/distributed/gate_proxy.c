@@ -30,10 +30,21 @@ struct gate_proxy {
     struct stock_cache *stock_cache;
     struct spool *spool;
     struct gate_proxy_options options;
-    struct refused *refused;                 /* REFUSED_MAX for each loop */
-    struct gate_request *waiting[LOOPS_MAX]; /* for a refill or a reading, to be retried */
-    uint32_t readers[LOOPS_MAX];             /* how many of them wait for a reading */
+    struct refused *refused; /* REFUSED_MAX for each loop */
+    struct proxy_request_pool pools[LOOPS_MAX];
 };
+
+static struct proxy_request_pool *pool_of(struct gate_proxy *proxy,
+                                          const struct proxy_request *record)
+{
+    return &proxy->pools[record->request->loop];
+}
+
+static void move(struct gate_proxy *proxy, struct proxy_request *record,
+                 enum proxy_request_state to)
+{
+    proxy_request_move(pool_of(proxy, record), record, to);
+}
 
 uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale)
 {
@@ -248,18 +259,17 @@ static void stand_in_line(struct gate_proxy *proxy, struct gate_request *request
 
 /* Others wait in line at this segment. The gate is asked all the same whether the order exists,
  * with an expired ticket: an existing order is answered in any case, and nothing is taken. */
-static void look_first(struct gate_request *request)
+static void look_first(struct proxy_request *record)
 {
-    request->looks_first = true;
-    request->expires_ms = request->ticket_expires_ms;
-    request->ticket_expires_ms = 0;
+    record->ticket_expires_ms = record->request->ticket_expires_ms;
+    record->request->ticket_expires_ms = 0;
 }
 
 /* True: there is no such order, and the buy joined the line or was refused. */
-static bool looked(struct gate_proxy *proxy, struct gate_request *request)
+static bool looked(struct gate_proxy *proxy, struct proxy_request *record)
 {
-    request->looks_first = false;
-    request->ticket_expires_ms = request->expires_ms;
+    struct gate_request *request = record->request;
+    request->ticket_expires_ms = record->ticket_expires_ms;
     if (request->refusal != REFUSAL_BAD_TICKET) {
         return false;
     }
@@ -271,33 +281,39 @@ static bool looked(struct gate_proxy *proxy, struct gate_request *request)
 
 #define ASK_AGAIN_US 20000
 
-static void wait_here(struct gate_proxy *proxy, struct gate_request *request, int64_t now_us)
+/* to: READING or REFILLING. */
+static void wait_here(struct gate_proxy *proxy, struct proxy_request *record,
+                      enum proxy_request_state to, int64_t now_us)
 {
-    request->again_us = now_us + ASK_AGAIN_US;
-    request->next = proxy->waiting[request->loop];
-    proxy->waiting[request->loop] = request;
+    struct proxy_request_pool *pool = pool_of(proxy, record);
+    move(proxy, record, to);
+    record->again_us = now_us + ASK_AGAIN_US;
+    record->next = pool->waiting;
+    pool->waiting = record;
 }
 
 /* No sale in the catalog has the item. True: the request waits for a reading that may bring it. */
-static bool waits_for_reading(struct gate_proxy *proxy, struct gate_request *request)
+static bool waits_for_reading(struct gate_proxy *proxy, struct proxy_request *record)
 {
+    struct gate_request *request = record->request;
     int64_t now_us = clock_boot_us(proxy->options.clock);
-    if (request->reading == 0) {
-        request->reading = catalog_next_reading(proxy->catalog);
-        request->give_up_us = now_us + READING_US;
+    bool is_new = record->state == PROXY_REQUEST_NEW;
+    if (is_new) {
+        record->reading = catalog_next_reading(proxy->catalog);
+        record->give_up_us = now_us + READING_US;
         proxy->options.read_sales(proxy->options.context);
     }
-    if (catalog_last_reading(proxy->catalog) >= request->reading) {
+    if (catalog_last_reading(proxy->catalog) >= record->reading) {
         request->refusal =
             request->kind == GATE_REQUEST_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM;
         return false;
     }
-    if (now_us >= request->give_up_us || proxy->readers[request->loop] >= READING_MAX) {
+    if (now_us >= record->give_up_us ||
+        (is_new && pool_of(proxy, record)->reading >= READING_MAX)) {
         request->refusal = REFUSAL_DEGRADED;
         return false;
     }
-    proxy->readers[request->loop]++;
-    wait_here(proxy, request, now_us);
+    wait_here(proxy, record, PROXY_REQUEST_READING, now_us);
     return true;
 }
 
@@ -310,8 +326,9 @@ static bool may_be_elsewhere(const struct gate_proxy *proxy, const struct stock_
 
 /* The home has too few units. True: other segments have, or may have,
  * enough, and the request waits. */
-static bool waits_for_refill(struct gate_proxy *proxy, struct gate_request *request)
+static bool waits_for_refill(struct gate_proxy *proxy, struct proxy_request *record)
 {
+    struct gate_request *request = record->request;
     struct stock_cache_item item = {0};
     int64_t now_us = clock_boot_us(proxy->options.clock);
     bool known = stock_cache_find(proxy->stock_cache, request->item, &item);
@@ -332,16 +349,16 @@ static bool waits_for_refill(struct gate_proxy *proxy, struct gate_request *requ
             item.view.available > request->available ? item.view.available : request->available;
         return false;
     }
-    if (request->give_up_us == 0) {
-        request->give_up_us = now_us + proxy->options.refill_ms * 1000;
+    if (record->give_up_us == 0) {
+        record->give_up_us = now_us + proxy->options.refill_ms * 1000;
     }
-    if (now_us >= request->give_up_us) {
+    if (now_us >= record->give_up_us) {
         request->refusal = REFUSAL_UNKNOWN_OUTCOME;
         return false;
     }
     refill_requests_add(proxy->options.refill_requests, request->segment, request->item,
                         request->qty);
-    wait_here(proxy, request, now_us);
+    wait_here(proxy, record, PROXY_REQUEST_REFILLING, now_us);
     return true;
 }
 
@@ -384,18 +401,93 @@ static bool is_certain(struct gate_proxy *proxy, const struct gate_request *requ
                                  clock_boot_us(proxy->options.clock) / 1000);
 }
 
-/* False: it is not answered yet, and waits. */
-static bool answered(struct gate_proxy *proxy, struct gate_request *request)
+/* What a client is told if the gate did not answer. */
+static enum refusal refusal_of(enum gate_outcome outcome)
 {
-    if (request->looks_first && looked(proxy, request)) {
-        return true;
+    switch (outcome) {
+    case GATE_OUTCOME_AWAY:
+        return REFUSAL_DEGRADED;
+    case GATE_OUTCOME_FULL:
+        return REFUSAL_OVERLOADED;
+    case GATE_OUTCOME_UNKNOWN:
+        return REFUSAL_UNKNOWN_OUTCOME;
+    case GATE_OUTCOME_ANSWERED:
+        break;
     }
-    if (request->refusal == REFUSAL_UNKNOWN_OUTCOME) {
+    return REFUSAL_NONE;
+}
+
+/* Takes the transport's outcome from a request, notes what it says about the segment, and turns it
+ * into a refusal. */
+static enum gate_outcome take_outcome(struct gate_proxy *proxy, struct gate_request *request)
+{
+    enum gate_outcome outcome = request->outcome;
+    if (outcome == GATE_OUTCOME_UNKNOWN) {
         segment_table_doubt(proxy->segment_table, request->segment);
     }
-    if (request->refusal == REFUSAL_UNKNOWN_OUTCOME || request->refusal == REFUSAL_DEGRADED) {
+    if (outcome == GATE_OUTCOME_UNKNOWN || outcome == GATE_OUTCOME_AWAY) {
         segment_table_away(proxy->segment_table, request->segment,
                            clock_boot_us(proxy->options.clock) / 1000);
+    }
+    if (outcome != GATE_OUTCOME_ANSWERED) {
+        request->refusal = refusal_of(outcome);
+        request->outcome = GATE_OUTCOME_ANSWERED; /* by the proxy */
+    }
+    return outcome;
+}
+
+/* False: it is not answered yet, and waits. */
+static bool buy_answered(struct gate_proxy *proxy, struct proxy_request *record,
+                         enum gate_outcome outcome)
+{
+    struct gate_request *request = record->request;
+    if (request->refusal == REFUSAL_NONE) {
+        keep(proxy, request);
+    } else if (outcome == GATE_OUTCOME_AWAY) {
+        segment_table_doubt(proxy->segment_table, request->segment);
+        stand_in_line(proxy, request, false);
+    } else if (request->refusal == REFUSAL_SOLD_OUT && waits_for_refill(proxy, record)) {
+        return false;
+    } else if (request->refusal == REFUSAL_SOLD_OUT && request->available == 0) {
+        remember(proxy, request);
+    }
+    return true;
+}
+
+static void order_answered(struct gate_proxy *proxy, struct gate_request *request,
+                           enum gate_outcome outcome)
+{
+    struct spool_entry entry;
+    bool unknown = outcome != GATE_OUTCOME_ANSWERED;
+    bool forgotten = request->refusal == REFUSAL_NOT_FOUND;
+    /* Promised by this front. The gate's last known decision may have been booked since, and
+     * another front may have reported that. Then the promise is not shown. */
+    if ((unknown || forgotten) && spool_find(proxy->spool, request->id, &entry) &&
+        (forgotten || entry.epoch == 0)) {
+        show_in_line(&entry, request);
+    } else if (outcome == GATE_OUTCOME_UNKNOWN || !is_certain(proxy, request)) {
+        request->refusal = REFUSAL_DEGRADED;
+    }
+}
+
+static void ticket_answered(struct gate_proxy *proxy, struct gate_request *request)
+{
+    if (request->refusal != REFUSAL_NONE) {
+        return;
+    }
+    show_all_segments(proxy, request);
+    if (request->view.available == 0 && !request->has_order) {
+        remember(proxy, request);
+    }
+}
+
+/* The gate has answered, or will not. False: the request is not answered yet, and waits. */
+static bool answered(struct gate_proxy *proxy, struct proxy_request *record)
+{
+    struct gate_request *request = record->request;
+    enum gate_outcome outcome = take_outcome(proxy, request);
+    if (record->state == PROXY_REQUEST_LOOKING && looked(proxy, record)) {
+        return true;
     }
     if (request->kind != GATE_REQUEST_TICKET && request->refusal == REFUSAL_NONE &&
         request->has_order && request->order.state != ORDER_QUEUED) {
@@ -404,41 +496,12 @@ static bool answered(struct gate_proxy *proxy, struct gate_request *request)
     }
     switch (request->kind) {
     case GATE_REQUEST_BUY:
-        if (request->refusal == REFUSAL_NONE) {
-            keep(proxy, request);
-        } else if (request->refusal == REFUSAL_DEGRADED) {
-            segment_table_doubt(proxy->segment_table, request->segment);
-            stand_in_line(proxy, request, false);
-        } else if (request->refusal == REFUSAL_SOLD_OUT && waits_for_refill(proxy, request)) {
-            return false;
-        } else if (request->refusal == REFUSAL_SOLD_OUT && request->available == 0) {
-            remember(proxy, request);
-        }
+        return buy_answered(proxy, record, outcome);
+    case GATE_REQUEST_ORDER:
+        order_answered(proxy, request, outcome);
         break;
-    case GATE_REQUEST_ORDER: {
-        struct spool_entry entry;
-        bool unknown = request->refusal == REFUSAL_DEGRADED ||
-                       request->refusal == REFUSAL_OVERLOADED ||
-                       request->refusal == REFUSAL_UNKNOWN_OUTCOME;
-        bool forgotten = request->refusal == REFUSAL_NOT_FOUND;
-        /* Promised by this front. The gate's last known decision may have been booked since, and
-         * another front may have reported that. Then the promise is not shown. */
-        if ((unknown || forgotten) && spool_find(proxy->spool, request->id, &entry) &&
-            (forgotten || entry.epoch == 0)) {
-            show_in_line(&entry, request);
-        } else if (request->refusal == REFUSAL_UNKNOWN_OUTCOME || !is_certain(proxy, request)) {
-            request->refusal = REFUSAL_DEGRADED;
-        }
-        break;
-    }
     case GATE_REQUEST_TICKET:
-        if (request->refusal == REFUSAL_NONE) {
-            show_all_segments(proxy, request);
-        }
-        if (request->refusal == REFUSAL_NONE && request->view.available == 0 &&
-            !request->has_order) {
-            remember(proxy, request);
-        }
+        ticket_answered(proxy, request);
         break;
     case GATE_REQUEST_ITEM:
         break;
@@ -448,18 +511,20 @@ static bool answered(struct gate_proxy *proxy, struct gate_request *request)
 
 /* ---- requests ---- */
 
-static enum gate_submitted ask_item(struct gate_proxy *proxy, struct gate_request *request)
+/* True: it is answered. False: it waits. So with the others below. */
+static bool ask_item(struct gate_proxy *proxy, struct proxy_request *record)
 {
+    struct gate_request *request = record->request;
     struct stock_cache_item item;
     /* Just warmed and not refreshed yet: use the ledger's numbers. */
     if (stock_cache_find(proxy->stock_cache, request->item, &item) ||
         (request->catalog_locked ? find_item_locked(proxy, request->item, &item)
                                  : find_item(proxy, request->item, &item))) {
         request->view = item.view;
-        return GATE_ANSWERED;
+        return true;
     }
     request->refusal = REFUSAL_NO_SUCH_ITEM;
-    return request->may_wait && waits_for_reading(proxy, request) ? GATE_PENDING : GATE_ANSWERED;
+    return !request->may_wait || !waits_for_reading(proxy, record);
 }
 
 /* Finds the segment to ask and the number of the sale's homes. False: no sale here has the item. */
@@ -540,59 +605,63 @@ static bool buy_is_answered(struct gate_proxy *proxy, struct gate_request *reque
     return false;
 }
 
-/* Starts a request, for the first time or after a reading of the sales. */
-static enum gate_submitted begin(struct gate_proxy *proxy, struct gate_request *request)
+/* Sends it to the gate. to: ASKED or LOOKING. */
+static bool ask(struct gate_proxy *proxy, struct proxy_request *record, enum proxy_request_state to)
 {
+    move(proxy, record, to);
+    return gate_submit(proxy->gate, record->request) == GATE_ANSWERED && answered(proxy, record);
+}
+
+/* Starts a request, for the first time or after a reading of the sales. */
+static bool begin(struct gate_proxy *proxy, struct proxy_request *record)
+{
+    struct gate_request *request = record->request;
     uint32_t homes = 0;
     if (request->kind == GATE_REQUEST_ITEM) {
-        return ask_item(proxy, request);
+        return ask_item(proxy, record);
     }
     bool found = find_home(proxy, request, &homes);
     if (!found || !find_segment(proxy, request, homes)) {
         /* It waits in line here, whatever the catalog says. */
         if (request->kind != GATE_REQUEST_TICKET && tell_own(proxy, request, false)) {
-            return GATE_ANSWERED;
+            return true;
         }
-        return !found && waits_for_reading(proxy, request) ? GATE_PENDING : GATE_ANSWERED;
+        return found || !waits_for_reading(proxy, record);
     }
-    request->reading = 0;
     if ((request->kind == GATE_REQUEST_BUY && buy_is_answered(proxy, request)) ||
         (request->kind == GATE_REQUEST_TICKET && ticket_is_answered(proxy, request))) {
-        return GATE_ANSWERED;
+        return true;
     }
-    request->give_up_us = 0;
-    request->looks_first = false;
+    record->give_up_us = 0;
     if (request->kind == GATE_REQUEST_BUY && spool_before(proxy->spool, request->segment) > 0) {
-        look_first(request);
+        look_first(record);
+        return ask(proxy, record, PROXY_REQUEST_LOOKING);
     }
-    if (gate_submit(proxy->gate, request) == GATE_PENDING || !answered(proxy, request)) {
-        return GATE_PENDING;
-    }
-    return GATE_ANSWERED;
+    return ask(proxy, record, PROXY_REQUEST_ASKED);
+}
+
+static void finish(struct gate_proxy *proxy, struct proxy_request *record)
+{
+    move(proxy, record, PROXY_REQUEST_ANSWERED);
+    proxy_request_return(pool_of(proxy, record), record);
 }
 
 static enum gate_submitted submit(struct gate_port *port, struct gate_request *request)
 {
     struct gate_proxy *proxy = (struct gate_proxy *)port;
-    request->refusal = REFUSAL_NONE;
-    request->existed = false;
-    request->has_order = false;
-    request->held = 0;
-    request->attempt = 0;
-    request->barred = false;
-    request->lsn = 0;
-    request->reading = 0;
-    return begin(proxy, request);
+    struct proxy_request *record = proxy_request_take(&proxy->pools[request->loop], request);
+    if (!begin(proxy, record)) {
+        return GATE_PENDING;
+    }
+    finish(proxy, record);
+    return GATE_ANSWERED;
 }
 
-static bool is_answered_again(struct gate_proxy *proxy, struct gate_request *request)
+static bool is_answered_again(struct gate_proxy *proxy, struct proxy_request *record)
 {
-    request->refusal = REFUSAL_NONE;
-    if (request->reading != 0) {
-        proxy->readers[request->loop]--;
-        return begin(proxy, request) == GATE_ANSWERED;
-    }
-    return gate_submit(proxy->gate, request) == GATE_ANSWERED && answered(proxy, request);
+    record->request->refusal = REFUSAL_NONE;
+    return record->state == PROXY_REQUEST_READING ? begin(proxy, record)
+                                                  : ask(proxy, record, PROXY_REQUEST_ASKED);
 }
 
 /* Retries the requests that are due. Those that are answered at once are put in front of
@@ -600,16 +669,19 @@ static bool is_answered_again(struct gate_proxy *proxy, struct gate_request *req
 static struct gate_request *ask_again(struct gate_proxy *proxy, uint32_t loop,
                                       struct gate_request *first)
 {
-    struct gate_request *waiting = proxy->waiting[loop];
+    struct proxy_request_pool *pool = &proxy->pools[loop];
+    struct proxy_request *waiting = pool->waiting;
     int64_t now_us = waiting != NULL ? clock_boot_us(proxy->options.clock) : 0;
-    proxy->waiting[loop] = NULL;
+    pool->waiting = NULL;
     while (waiting != NULL) {
-        struct gate_request *request = waiting;
-        waiting = request->next;
-        if (request->again_us > now_us) {
-            request->next = proxy->waiting[loop];
-            proxy->waiting[loop] = request;
-        } else if (is_answered_again(proxy, request)) {
+        struct proxy_request *record = waiting;
+        struct gate_request *request = record->request;
+        waiting = record->next;
+        if (record->again_us > now_us) {
+            record->next = pool->waiting;
+            pool->waiting = record;
+        } else if (is_answered_again(proxy, record)) {
+            finish(proxy, record);
             request->next = first;
             first = request;
         }
@@ -625,7 +697,9 @@ static struct gate_request *collect(struct gate_port *port, uint32_t loop)
     struct gate_request *request = gate_collect(proxy->gate, loop);
     while (request != NULL) {
         struct gate_request *next = request->next;
-        if (answered(proxy, request)) {
+        struct proxy_request *record = request->record;
+        if (answered(proxy, record)) {
+            finish(proxy, record);
             *last = request;
             last = &request->next;
         }
@@ -639,9 +713,9 @@ static int64_t flush(struct gate_port *port, uint32_t loop)
 {
     struct gate_proxy *proxy = (struct gate_proxy *)port;
     int64_t next_us = gate_flush(proxy->gate, loop);
-    for (const struct gate_request *request = proxy->waiting[loop]; request != NULL;
-         request = request->next) {
-        next_us = request->again_us < next_us ? request->again_us : next_us;
+    for (const struct proxy_request *record = proxy->pools[loop].waiting; record != NULL;
+         record = record->next) {
+        next_us = record->again_us < next_us ? record->again_us : next_us;
     }
     return next_us;
 }
@@ -660,11 +734,17 @@ int gate_proxy_new(struct gate_port *gate, struct segment_table *segment_table,
                    struct gate_proxy_options options, struct gate_proxy **ret_remote)
 {
     struct gate_proxy *proxy = calloc(1, sizeof(*proxy));
-    struct refused *refused = calloc((size_t)options.loops * REFUSED_MAX, sizeof(*refused));
-    if (proxy == NULL || refused == NULL) {
-        free(proxy);
-        free(refused);
+    if (proxy == NULL) {
         return ERR_NOMEM;
+    }
+    proxy->refused = calloc((size_t)options.loops * REFUSED_MAX, sizeof(*proxy->refused));
+    int error = proxy->refused == NULL ? ERR_NOMEM : 0;
+    for (uint32_t i = 0; error == 0 && i < options.loops; i++) {
+        error = proxy_request_pool_init(&proxy->pools[i], options.requests);
+    }
+    if (error != 0) {
+        gate_proxy_free(proxy);
+        return error;
     }
     proxy->port.ops = &ops;
     proxy->gate = gate;
@@ -673,7 +753,6 @@ int gate_proxy_new(struct gate_port *gate, struct segment_table *segment_table,
     proxy->stock_cache = stock_cache;
     proxy->spool = spool;
     proxy->options = options;
-    proxy->refused = refused;
     *ret_remote = proxy;
     return 0;
 }
@@ -682,6 +761,9 @@ void gate_proxy_free(struct gate_proxy *proxy)
 {
     if (proxy == NULL) {
         return;
+    }
+    for (uint32_t i = 0; i < LOOPS_MAX; i++) {
+        proxy_request_pool_done(&proxy->pools[i]);
     }
     free(proxy->refused);
     free(proxy);

@@ -24,11 +24,69 @@
  *   answered with "no such item" or "no such order". If the sales cannot be read, or too many
  *   requests wait, DEGRADED.
  *
+ * What happens to a request is decided by its own state (proxy_request.h), the status of its segment
+ * (segment_monitor.h) and the spool (spool.h). The spool's columns say, of the request's order: no
+ * entry; undecided, it waits in line here; decided, this front has promised it; resolved, the ledger
+ * knows its outcome. "full" is a spool without room, a failed journal or a clock that is off. A
+ * segment is seen through the outcome of the request: OPEN answers; CLOSED, LOST and UNKNOWN are
+ * GATE_OUTCOME_UNKNOWN; AWAY is GATE_OUTCOME_AWAY, or GATE_OUTCOME_UNKNOWN if the request was under
+ * way or no epoch is known. An entry of another buyer or quantity is always BAD_TICKET or
+ * DIFFERENT_REQUEST for a BUY that meets it.
+ *
+ *   BUY        segment   order in the spool      what happens
+ *   NEW        any       line empty              ASKED; or ANSWERED from memory: SOLD_OUT
+ *              any       a line, it or others    LOOKING
+ *              any       full: none, resolved    ANSWERED: DEGRADED
+ *              any       full: undecided         ANSWERED: QUEUED, undecided
+ *              any       full: decided           ANSWERED: UNKNOWN_OUTCOME, it may be booked by now
+ *              no sale   undecided, decided      ANSWERED, as with a full spool
+ *              no sale   no entry, resolved      READING; a segment that this process does not know:
+ *                                                ANSWERED: DEGRADED, or NO_SUCH_ITEM if made up
+ *   READING    any       any                     tried again every 20 ms, as NEW. The sales were read
+ *                                                and have no such item: ANSWERED: NO_SUCH_ITEM. After
+ *                                                2 s, or if too many wait already: DEGRADED
+ *   LOOKING    OPEN      any; the gate has it    ANSWERED with the gate's order, as ASKED
+ *              OPEN      no entry                ANSWERED: it joins the line, QUEUED, undecided; or
+ *                                                what is known here refuses it
+ *              OPEN      undecided, decided      ANSWERED: QUEUED, as promised
+ *              OPEN      resolved                ANSWERED: UNKNOWN_OUTCOME
+ *              others    any                     as ASKED
+ *   ASKED      OPEN      any; a win, or QUEUED   stored as decided, ANSWERED: QUEUED; if it cannot be
+ *                                                stored: UNKNOWN_OUTCOME
+ *              OPEN      any; a later state      resolved here, too; ANSWERED with that state
+ *              OPEN      any; SOLD_OUT           REFILLING if other segments may have enough, else
+ *                                                ANSWERED and remembered
+ *              OPEN      any; another refusal    ANSWERED with it
+ *              AWAY      no entry                ANSWERED: it joins the line, QUEUED, undecided; or
+ *                                                what is known here refuses it; no room: DEGRADED
+ *              AWAY      undecided               ANSWERED: QUEUED, undecided
+ *              AWAY      decided, resolved       ANSWERED: UNKNOWN_OUTCOME
+ *              CLOSED, LOST, UNKNOWN   any       ANSWERED: UNKNOWN_OUTCOME
+ *   REFILLING  any       any                     ASKED again every 20 ms. If it is still SOLD_OUT
+ *                                                after refill_ms: ANSWERED: UNKNOWN_OUTCOME
+ *
+ *   ORDER      segment   order in the spool      what happens
+ *   NEW        any       any                     ASKED; READING and "no sale" as above, with NOT_FOUND
+ *                                                for NO_SUCH_ITEM and DEGRADED for UNKNOWN_OUTCOME
+ *   ASKED      OPEN      any; the gate has it    ANSWERED; resolved here, too, unless it is QUEUED
+ *              OPEN      undecided, decided      ANSWERED: QUEUED, as promised
+ *              OPEN      no entry, resolved      ANSWERED: NOT_FOUND; DEGRADED if the segment was away
+ *                                                a moment ago, because another front may have it
+ *              others    undecided               ANSWERED: QUEUED, undecided
+ *              others    any other               ANSWERED: DEGRADED
+ *
+ * TICKET is like ORDER, but looks at no entry: ANSWERED from memory if the item is sold out; if the
+ * segment is not OPEN, DEGRADED or UNKNOWN_OUTCOME. ITEM is never sent to the gate: ANSWERED from the
+ * stock cache or the catalog, or READING. GATE_OUTCOME_FULL is OVERLOADED in every row; only an ORDER
+ * that is undecided here is shown all the same. AWAY and GATE_OUTCOME_UNKNOWN also mark the segment
+ * with a doubt (AWAY only for a BUY) and as away, so that "not found" is not believed for a while.
+ *
  * Threads: each loop uses its own part of the state.
  */
 #ifndef SLUICE_DISTRIBUTED_GATE_PROXY_H
 #define SLUICE_DISTRIBUTED_GATE_PROXY_H
 
+#include "distributed/proxy_request.h"
 #include "distributed/refill_requests.h"
 #include "distributed/runtime_limits.h"
 #include "distributed/segment_table.h"
@@ -43,6 +101,7 @@ struct gate_proxy;
 
 struct gate_proxy_options {
     uint32_t loops;
+    uint32_t requests; /* of a loop, under way at once: the most */
     /* line: the most buyers in line. Owned by the caller. */
     const struct runtime_limits *runtime_limits;
     int64_t refill_ms;                       /* how long a buy waits for a refill of its home */

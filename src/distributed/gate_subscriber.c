@@ -130,10 +130,10 @@ static bool add_up(const struct gate_request *requests, uint32_t segments, uint6
     struct item_view sum = {0};
     for (uint32_t s = 0; s < segments; s++) {
         const struct item_view *view = &requests[s].view;
-        if (requests[s].refusal != REFUSAL_NONE && s >= ret_item->homes) {
+        if (!gate_request_done(&requests[s]) && s >= ret_item->homes) {
             continue;
         }
-        if (requests[s].refusal != REFUSAL_NONE) {
+        if (!gate_request_done(&requests[s])) {
             return false;
         }
         sum.total += view->total;
@@ -182,9 +182,9 @@ static void add_stock(struct gate_subscriber *gate_subscriber, size_t count)
         for (uint32_t s = 0; s < segments; s++) {
             const struct gate_request *request = &gate_subscriber->requests[i * segments + s];
             struct stock_sum *sum = &gate_subscriber->stock[s];
-            sum->untold = sum->untold || (request->refusal != REFUSAL_NONE &&
-                                          request->refusal != REFUSAL_NO_SUCH_ITEM);
-            if (request->refusal == REFUSAL_NONE) {
+            sum->untold = sum->untold || (!gate_request_done(request) &&
+                                          !gate_request_refused(request, REFUSAL_NO_SUCH_ITEM));
+            if (gate_request_done(request)) {
                 sum->available += request->view.available;
                 sum->locked += request->view.locked;
                 sum->sold += request->view.sold;
@@ -196,7 +196,8 @@ static void add_stock(struct gate_subscriber *gate_subscriber, size_t count)
 static void tell_stock(struct gate_subscriber *gate_subscriber)
 {
     for (uint32_t s = 0; s < gate_subscriber->parts.segment_table->count; s++) {
-        struct segment_table_stock *stock = &gate_subscriber->parts.segment_table->stock[s];
+        struct segment_table_stock *stock =
+            &gate_subscriber->parts.segment_table->segments[s].stock;
         const struct stock_sum *sum = &gate_subscriber->stock[s];
         if (!sum->untold) {
             atomic_store(&stock->available, sum->available);

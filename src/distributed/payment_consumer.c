@@ -164,7 +164,7 @@ static bool is_on_its_way(struct payment_consumer *payment_consumer, struct orde
     request.segment = segment;
     request.epoch = segment_table_epoch(parts->segment_table, segment);
     blocking_gate_requests(&parts->blocking, parts->gate, &request, 1);
-    return request.refusal != REFUSAL_NOT_FOUND;
+    return !gate_request_refused(&request, REFUSAL_NOT_FOUND);
 }
 
 /* ---- an iteration ---- */

@@ -59,7 +59,7 @@ static void ask_items(struct looking *looking, size_t from, size_t count)
     blocking_gate_requests(&reconcile->ports.blocking, reconcile->ports.gate, reconcile->requests,
                            count);
     for (size_t i = 0; i < count; i++) {
-        looking->numbers[from + i].known = reconcile->requests[i].refusal == REFUSAL_NONE;
+        looking->numbers[from + i].known = gate_request_done(&reconcile->requests[i]);
         looking->numbers[from + i].view = reconcile->requests[i].view;
     }
 }
@@ -247,14 +247,14 @@ static void compare_order(const struct looking *looking, const struct segment_sn
 {
     struct reconcile *reconcile = looking->reconcile;
     uint64_t state = ORDER_STATE_COUNT;
-    if (request->refusal == REFUSAL_NONE) {
+    if (gate_request_done(request)) {
         state = request->order.state;
         bool moved_on = order->state == ORDER_LOCKED && order_state_final(request->order.state) &&
                         request->order.state != ORDER_FAILED;
         if (state == order->state || moved_on) {
             return;
         }
-    } else if (request->refusal != REFUSAL_NOT_FOUND) {
+    } else if (!gate_request_refused(request, REFUSAL_NOT_FOUND)) {
         reconcile_unsure(reconcile, KIND(DIFFERENCE_GATE_ORDER), looking->segment, order->item);
         return;
     }

@@ -1,14 +1,17 @@
 /*
- * The gate as the front asks it. An ask is a struct its caller owns; submit says GATE_ANSWERED (the
- * embedded engine always does) or GATE_PENDING, and then the ask comes back from collect on the loop
- * that submitted it. Whatever an ask answers may be told only once its lsn is durable.
+ * The gate as a front asks it. The caller owns the request. Submit returns GATE_ANSWERED (the
+ * embedded engine always does) or GATE_PENDING. A pending request comes back from collect, on the
+ * loop that submitted it. Nothing of an answer may be shown before its lsn is durable.
  * GATE_REQUEST_ITEM is answered at once by every engine, from memory, unless it may wait.
  *
- * Answers of different asks may come in any order, and what an answer shows may be older than what
- * was heard since from elsewhere: an order's version tells. Every ask comes back in the end,
- * whatever became of the other machine: DEGRADED (nothing was asked), OVERLOADED (nor was it),
- * UNKNOWN_OUTCOME (it may have been decided). An order that could not be looked up is one of these,
- * never NOT_FOUND.
+ * Answers of different requests may come in any order. An answer may be older than what was heard
+ * since from elsewhere: the order's version tells. Every request comes back in the end, whatever
+ * became of the other machine. Its outcome says whether the gate answered. The outcome is the
+ * transport's; the refusal is the gate's, and it means something only if the gate answered. An order
+ * that could not be looked up is therefore never NOT_FOUND.
+ *
+ * Clients see only gates that always answer: the embedded one, and distributed/gate_proxy.h, which
+ * turns the outcome of a gate on another machine into a refusal.
  */
 #ifndef SLUICE_PORT_GATE_H
 #define SLUICE_PORT_GATE_H
@@ -21,6 +24,15 @@ enum gate_request_kind {
     GATE_REQUEST_ORDER, /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
     GATE_REQUEST_ITEM, /* item, may_wait, catalog_locked -> view; at once, or when it is certain that
                         * there is none */
+};
+
+/* What became of a request on its way to the gate. */
+enum gate_outcome {
+    GATE_OUTCOME_ANSWERED, /* by the gate: refusal and the other outputs are set */
+    GATE_OUTCOME_AWAY,     /* no connection: nothing was asked */
+    GATE_OUTCOME_FULL,     /* too many requests under way: nothing was asked */
+    GATE_OUTCOME_UNKNOWN,  /* no answer, another epoch, or no epoch known: it may have been decided,
+                            * now or when it was asked before */
 };
 
 struct gate_request {
@@ -39,6 +51,7 @@ struct gate_request {
     uint32_t segment;   /* where it is asked, with a gate of several ... */
     uint64_t epoch;     /* ... and under which epoch, at least */
     /* out */
+    enum gate_outcome outcome;
     enum refusal refusal; /* REFUSAL_NONE: answered as asked */
     bool existed;         /* BUY: decided before */
     bool has_order;
@@ -53,12 +66,19 @@ struct gate_request {
     uint64_t lsn; /* tell nobody before this is durable */
     struct gate_request *next;
     void *owner;
-    int64_t again_us;   /* of an engine that asks more than once: when next ... */
-    int64_t give_up_us; /* ... and until when */
-    uint64_t reading;   /* the reading of the sales that it waits for; 0: none */
-    bool looks_first;   /* of a BUY: it only looks for its order, with a ticket that is over ... */
-    int64_t expires_ms; /* ... in the place of this */
+    void *record; /* the gate proxy's own, from submit until the request comes back */
 };
+
+/* The gate answered, and as asked. */
+static inline bool gate_request_done(const struct gate_request *request)
+{
+    return request->outcome == GATE_OUTCOME_ANSWERED && request->refusal == REFUSAL_NONE;
+}
+/* The gate answered, and refused it for this reason. */
+static inline bool gate_request_refused(const struct gate_request *request, enum refusal refusal)
+{
+    return request->outcome == GATE_OUTCOME_ANSWERED && request->refusal == refusal;
+}
 
 enum gate_submitted { GATE_ANSWERED, GATE_PENDING };
 
@@ -70,8 +90,8 @@ struct gate_ops {
     /* Sends what this loop submitted; before it sleeps. When it has to collect again at the latest,
      * on the clock's boot_us, whatever else happens; INT64_MAX: no need. */
     int64_t (*flush)(struct gate_port *port, uint32_t loop);
-    /* Any thread: asks of the segment carry this epoch from now on; 0: it is not known, and they
-     * are answered at once with UNKNOWN_OUTCOME. */
+    /* Any thread: requests to the segment carry this epoch from now on. 0: it is not known, and the
+     * outcome of each request is GATE_OUTCOME_UNKNOWN at once. */
     void (*place)(struct gate_port *port, uint32_t segment, uint64_t epoch);
 };
 struct gate_port {
@@ -80,6 +100,7 @@ struct gate_port {
 /* Whatever an earlier asking left in what is answered is gone before it is asked. */
 static inline enum gate_submitted gate_submit(struct gate_port *port, struct gate_request *request)
 {
+    request->outcome = GATE_OUTCOME_ANSWERED;
     request->refusal = REFUSAL_NONE;
     request->existed = false;
     request->has_order = false;

@@ -142,7 +142,8 @@ static void run_asks(struct bench *bench, enum what what, int decisions, int dep
                 continue;
             }
             for (; request != NULL; request = request->next, k++) {
-                CHECK(request->refusal == (what == SOLD_OUT ? REFUSAL_SOLD_OUT : REFUSAL_NONE));
+                CHECK(gate_request_refused(request,
+                                           what == SOLD_OUT ? REFUSAL_SOLD_OUT : REFUSAL_NONE));
                 CHECK(request->existed == (what == AGAIN));
             }
         }

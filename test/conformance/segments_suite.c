@@ -124,7 +124,14 @@ struct gate_request suite_buy(uint64_t user, struct order_id id, uint32_t qty)
 enum refusal suite_ask(struct gate_request *kind)
 {
     suite.ut->request(suite.ut->context, kind);
+    assert_int_equal(GATE_OUTCOME_ANSWERED, kind->outcome);
     return kind->refusal;
+}
+
+enum gate_outcome suite_outcome(struct gate_request *kind)
+{
+    suite.ut->request(suite.ut->context, kind);
+    return kind->outcome;
 }
 
 struct order_id suite_bought(uint64_t user, struct order_id id, uint32_t qty)

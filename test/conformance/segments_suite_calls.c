@@ -28,7 +28,7 @@ void suite_where_there_is_nothing_nothing_happens(void **state)
     assert_int_equal(SEGMENT_STALE, suite_rebuild_one(0, (struct segment_step){.kind = STEP_OPEN}));
     suite.ut->place(suite.ut->context, 0, suite.epoch);
     struct gate_request kind = suite_buy(7, suite_fresh(12, 1), 1);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
+    assert_int_equal(GATE_OUTCOME_UNKNOWN, suite_outcome(&kind));
     assert_int_equal(0, suite_look(0).epoch);
 }
 
@@ -80,9 +80,9 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
     assert_true(seen.epoch == 3 && !seen.open && seen.event == EVENT && seen.fence == 4);
     suite.ut->place(suite.ut->context, 0, suite.epoch);
     struct gate_request kind = suite_buy(9, suite_fresh(12, 2), 1);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
+    assert_int_equal(GATE_OUTCOME_UNKNOWN, suite_outcome(&kind));
     kind = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = locked, .user = 7};
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
+    assert_int_equal(GATE_OUTCOME_UNKNOWN, suite_outcome(&kind));
     for (int i = 0; i < 2; i++) { /* twice is once */
         assert_int_equal(SEGMENT_DONE,
                          suite_rebuild_one(4, (struct segment_step){.kind = STEP_OPEN}));

@@ -363,7 +363,7 @@ static void assert_stale(uint64_t seen_epoch)
     assert_int_equal(SEGMENT_STALE, suite_apply(&call));
     assert_int_equal(SEGMENT_STALE, suite_rebuild_one(9, (struct segment_step){.kind = STEP_OPEN}));
     struct gate_request kind = suite_buy(70, suite_fresh(12, 70), 1);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, suite_ask(&kind));
+    assert_int_equal(GATE_OUTCOME_UNKNOWN, suite_outcome(&kind));
 }
 
 /* It is rebuilt under a higher epoch, and the outbox goes on. */

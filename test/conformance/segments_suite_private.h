@@ -66,7 +66,8 @@ enum segment_outcome suite_apply(struct segment_call *call);
 void suite_apply_done(struct segment_call call);
 struct order_id suite_fresh(uint64_t of_item, uint32_t sequence);
 struct gate_request suite_buy(uint64_t user, struct order_id id, uint32_t qty);
-enum refusal suite_ask(struct gate_request *kind);
+enum refusal suite_ask(struct gate_request *kind); /* the gate must answer */
+enum gate_outcome suite_outcome(struct gate_request *kind);
 struct order_id suite_bought(uint64_t user, struct order_id id, uint32_t qty);
 struct segment_call suite_again(uint64_t user, struct order_id id, uint32_t qty, int64_t now_ms);
 void suite_assert_item(uint64_t id, uint64_t available, uint64_t locked, uint64_t sold);

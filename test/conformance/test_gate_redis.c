@@ -41,7 +41,7 @@ static bool item(void *context, uint64_t id, struct item_view *ret_view)
     struct gate_request request = {.kind = GATE_REQUEST_ITEM, .item = id};
     world_ask(context, &request);
     *ret_view = request.view;
-    return request.refusal == REFUSAL_NONE;
+    return gate_request_done(&request);
 }
 
 static bool order(void *context, struct order_id id, struct order_view *ret_view)
@@ -49,7 +49,7 @@ static bool order(void *context, struct order_id id, struct order_view *ret_view
     struct gate_request request = {.kind = GATE_REQUEST_ORDER, .id = id};
     world_ask(context, &request);
     *ret_view = request.order;
-    return request.refusal == REFUSAL_NONE;
+    return gate_request_done(&request);
 }
 
 static void test_redis_gate_conforms(void **state)

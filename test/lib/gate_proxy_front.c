@@ -88,6 +88,7 @@ void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_
     refill_requests_init(&ret_worker->refill_requests);
     atomic_store(&ret_worker->runtime_limits.line, API_LINE_MAX);
     struct gate_proxy_options proxy = {.loops = API_LOOPS,
+                                       .requests = API_REQUESTS,
                                        .runtime_limits = &ret_worker->runtime_limits,
                                        .refill_ms = API_REFILL_MS,
                                        .refill_requests = &ret_worker->refill_requests,
@@ -147,6 +148,7 @@ struct gate_request gate_proxy_front_buy(const struct gate_proxy_front *worker, 
 
 struct gate_request gate_proxy_front_dirty(struct gate_request request)
 {
+    request.outcome = GATE_OUTCOME_UNKNOWN;
     request.refusal = REFUSAL_TIMEOUT;
     request.existed = true;
     request.has_order = true;
@@ -162,6 +164,7 @@ struct gate_request gate_proxy_front_tell(struct gate_proxy_front *worker,
 {
     request = gate_proxy_front_dirty(request);
     CHECK(gate_submit(worker->port, &request) == GATE_ANSWERED);
+    CHECK(request.outcome == GATE_OUTCOME_ANSWERED && request.record == NULL);
     return request;
 }
 

@@ -10,6 +10,7 @@
 #include "segments_world.h"
 
 #define API_LOOPS 2
+#define API_REQUESTS 1024
 #define API_LINE_MAX 5
 #define API_REFILL_MS 1500
 

@@ -5,66 +5,26 @@
 #ifndef PROMISE_RESOLVER_FIXTURE_H
 #define PROMISE_RESOLVER_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "base/err.h"
 #include "base/prng.h"
 #include "distributed/promise_resolver.h"
-#include "wide_world.h"
+#include "segment_monitor_fixture.h"
 
-#define SEGMENTS 3
 #define LINE_MS 60000
 
-static struct wide_world world;
-static struct wide_process *process;
-static struct sim_segments *sim;
 static struct promise_resolver *promise_resolver;
-static struct stock_cache *stock_cache;
-static struct refill_requests refill_requests;
 static struct runtime_limits runtime_limits;
-static bool balances_here;
-static uint32_t refills;
-
-static inline bool refill(void *context, const struct refill *refill)
-{
-    (void)context;
-    (void)refill;
-    refills += balances_here;
-    return balances_here;
-}
 
 static inline void start(void)
 {
-    struct promise_resolver_parts parts = {.segments = &process->stage.port,
-                                           .ledger = &process->reader.ledger,
-                                           .gate = process->gate,
+    struct promise_resolver_parts parts = {.segment_monitor = monitor,
                                            .booking_channel = &process->booking_channel,
                                            .segment_table = &process->segment_table,
                                            .catalog = process->catalog,
                                            .spool = process->spool,
-                                           .stock_cache = stock_cache,
-                                           .refill_requests = &refill_requests,
                                            .time = &process->time,
                                            .metrics = metrics_slot(&process->metrics, 1),
-                                           .runtime_limits = &runtime_limits,
-                                           .refill = refill};
+                                           .runtime_limits = &runtime_limits};
     assert_int_equal(promise_resolver_new(&parts, &promise_resolver), 0);
-}
-
-/* A new process on the same disk: it knows nothing yet. */
-static inline void forget_segment_table(void)
-{
-    for (uint32_t s = 0; s < SEGMENTS; s++) {
-        atomic_store(&process->segment_table.epochs[s], 0);
-        gate_place(process->gate, s, 0);
-    }
 }
 
 static inline void restart(void)
@@ -73,28 +33,21 @@ static inline void restart(void)
     struct prng prng = prng_of(1);
     assert_int_equal(journal_flush(process->journal, &wrote), 0);
     promise_resolver_free(promise_resolver);
+    segment_monitor_free(monitor);
     wide_down(&world, 0);
     ram_disk_crash(&process->ram, RAM_DROP, &prng);
     wide_up(&world, 0);
     forget_segment_table();
+    start_monitor();
     start();
 }
 
 static inline int set_up(void **state)
 {
     (void)state;
-    wide_world_init(&world, SEGMENTS);
-    wide_up(&world, 0);
-    process = &world.processes[0];
-    sim = world.segments.sim;
-    wide_open_sale(process);
-    forget_segment_table();
-    stock_cache = stock_cache_new();
-    refill_requests_init(&refill_requests);
+    set_up_monitor();
     atomic_store(&runtime_limits.line_ms, LINE_MS);
     atomic_store(&runtime_limits.stale_ms, 0);
-    balances_here = false;
-    refills = 0;
     start();
     return 0;
 }
@@ -103,9 +56,7 @@ static inline int tear_down(void **state)
 {
     (void)state;
     promise_resolver_free(promise_resolver);
-    stock_cache_free(stock_cache);
-    refill_requests_done(&refill_requests);
-    wide_world_done(&world);
+    tear_down_monitor();
     return 0;
 }
 
@@ -120,19 +71,6 @@ static inline void pass_and_turn(int64_t ms)
 {
     wide_pass_ms(&world, ms);
     turn();
-}
-
-static inline uint64_t epoch_of(uint32_t segment)
-{
-    return segment_table_epoch(&process->segment_table, segment);
-}
-
-/* What a front's ask at the segment meets. */
-static inline enum refusal request(uint32_t segment)
-{
-    struct gate_request look = {.kind = GATE_REQUEST_ITEM, .item = WIDE_FREE, .segment = segment};
-    assert_int_equal(gate_submit(process->gate, &look), GATE_ANSWERED);
-    return look.refusal;
 }
 
 static inline struct spool_numbers numbers(void)

@@ -192,8 +192,8 @@ static bool buy(struct segment_world *world, uint64_t user, uint64_t item, uint3
                                    .now_ms = now_ms(world),
                                    .ticket_expires_ms = now_ms(world) + 60000};
     CHECK(gate_submit(world->worker, &request) == GATE_ANSWERED);
-    if (request.refusal != REFUSAL_NONE || request.existed || !told) {
-        return request.refusal == REFUSAL_NONE;
+    if (!gate_request_done(&request) || request.existed || !told) {
+        return gate_request_done(&request);
     }
     struct answer decision = {.segment = segment,
                               .epoch = world->epochs[segment],
@@ -651,7 +651,7 @@ static enum gate_submitted process_submit(struct gate_port *port, struct gate_re
     if (lives(gate->process)) {
         return gate_submit(gate->to, request);
     }
-    request->refusal = REFUSAL_DEGRADED;
+    request->outcome = GATE_OUTCOME_AWAY;
     return GATE_ANSWERED;
 }
 

@@ -87,7 +87,7 @@ void segments_world_segment_table(struct segments_world *world,
 {
     ret_segment_table->count = world->count;
     for (uint32_t s = 0; s < world->count; s++) {
-        atomic_store(&ret_segment_table->epochs[s], sim_segments_epoch(world->sim, s));
+        atomic_store(&ret_segment_table->segments[s].epoch, sim_segments_epoch(world->sim, s));
     }
 }
 
@@ -127,7 +127,7 @@ struct gate_command segments_world_buy(struct segments_world *world, uint32_t se
                                    .now_ms = clock_wall_ms(&world->clock.port),
                                    .ticket_expires_ms = WIDE_NOW + WIDE_ENDS_MS};
     gate_place(worker, segment, sim_segments_epoch(world->sim, segment));
-    CHECK(gate_submit(worker, &request) == GATE_ANSWERED && request.refusal == REFUSAL_NONE);
+    CHECK(gate_submit(worker, &request) == GATE_ANSWERED && gate_request_done(&request));
     sim_segments_front_free(worker);
     return (struct gate_command){.kind = GATE_RESERVE,
                                  .now_ms = request.order.created_at_ms,

@@ -66,7 +66,7 @@ static void run_ask(const struct sim_segments *sim, struct gate_request *gate_re
     const struct server *server = &sim->servers[gate_request->segment];
     const struct server_state *live = &server->live;
     if (server->away) {
-        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        gate_request->outcome = GATE_OUTCOME_UNKNOWN;
         return;
     }
     if (gate_request->kind == GATE_REQUEST_BUY) {
@@ -86,20 +86,20 @@ static void run_ask(const struct sim_segments *sim, struct gate_request *gate_re
         struct server_answer answer;
         if (!sim_run_script(sim, gate_request->segment, &script, &answer) ||
             answer.outcome != SEGMENT_DONE) {
-            gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+            gate_request->outcome = GATE_OUTCOME_UNKNOWN;
         } else {
             answer_buy(gate_request, &answer);
         }
     } else if (live->epoch == 0 || live->epoch != epoch || live->run != server->run ||
                !live->open) {
-        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        gate_request->outcome = GATE_OUTCOME_UNKNOWN;
     } else if (gate_request->kind == GATE_REQUEST_ORDER) {
         answer_order(&live->gate, gate_request);
     } else {
         answer_item(&live->gate, gate_request);
     }
     if (sim_answer_lost(sim, gate_request->segment)) {
-        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        gate_request->outcome = GATE_OUTCOME_UNKNOWN;
     }
 }
 
@@ -118,11 +118,11 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_request *g
     uint64_t epoch = front->epochs[gate_request->segment];
     gate_request->next = NULL;
     if (epoch == 0) {
-        gate_request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+        gate_request->outcome = GATE_OUTCOME_UNKNOWN;
         return GATE_ANSWERED;
     }
     if (sim->servers[gate_request->segment].away) {
-        gate_request->refusal = REFUSAL_DEGRADED;
+        gate_request->outcome = GATE_OUTCOME_AWAY;
         return GATE_ANSWERED;
     }
     if (sim->options.delay_us == NULL) {

@@ -74,19 +74,15 @@ static void settle(struct probe *probe, struct gate_request *request)
 {
     struct buyer *buyer = request->owner;
     probe->in_flight--;
-    switch (request->refusal) {
-    case REFUSAL_NONE:
+    if (gate_request_done(request)) {
         buyer->fate = WON;
-        break;
-    case REFUSAL_DEGRADED:
-    case REFUSAL_OVERLOADED:
+    } else if (request->outcome == GATE_OUTCOME_UNKNOWN) {
+        buyer->fate = UNKNOWN;
+    } else if (request->outcome != GATE_OUTCOME_ANSWERED ||
+               request->refusal == REFUSAL_OVERLOADED) {
         /* Whoever asks again after an unknown outcome may have an order whatever he is told. */
         buyer->fate = buyer->fate == UNKNOWN ? UNKNOWN : REFUSED;
-        break;
-    case REFUSAL_UNKNOWN_OUTCOME:
-        buyer->fate = UNKNOWN;
-        break;
-    default:
+    } else {
         (void)fprintf(stderr, "user %llu: refusal %d\n", (unsigned long long)request->user,
                       (int)request->refusal);
         exit(3);

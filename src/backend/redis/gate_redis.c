@@ -110,7 +110,7 @@ static void done(void *context, struct redis_op *op, enum redis_outcome outcome,
     if (outcome == REDIS_ANSWERED) {
         answer_ask(request, &answer);
     } else {
-        request->refusal = outcome == REDIS_NOT_ASKED ? REFUSAL_DEGRADED : REFUSAL_UNKNOWN_OUTCOME;
+        request->outcome = outcome == REDIS_NOT_ASKED ? GATE_OUTCOME_AWAY : GATE_OUTCOME_UNKNOWN;
     }
     request->next = NULL;
     *connection_set->requests_end = request;
@@ -154,8 +154,7 @@ static int send_ask(struct redis_gate *gate, struct gate_request *request)
     return error;
 }
 
-/* What follows without asking: from the question alone (Redis never sees ids that cannot be), and
- * from a segment nobody knows the epoch of. */
+/* What the question alone refuses. Redis never sees ids that cannot exist. */
 static enum refusal refusal_here(const struct redis_gate *gate, const struct gate_request *request)
 {
     if (request->kind != GATE_REQUEST_ORDER &&
@@ -166,8 +165,7 @@ static enum refusal refusal_here(const struct redis_gate *gate, const struct gat
     if (request->segment >= gate->config.segments) { /* of an id that somebody made up */
         return request->kind == GATE_REQUEST_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM;
     }
-    return atomic_load(&gate->epochs[request->segment]) == 0 ? REFUSAL_UNKNOWN_OUTCOME
-                                                             : REFUSAL_NONE;
+    return REFUSAL_NONE;
 }
 
 static enum gate_submitted submit(struct gate_port *port, struct gate_request *request)
@@ -177,9 +175,13 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_request *r
     if (request->refusal != REFUSAL_NONE) {
         return GATE_ANSWERED;
     }
+    if (atomic_load(&gate->epochs[request->segment]) == 0) {
+        request->outcome = GATE_OUTCOME_UNKNOWN;
+        return GATE_ANSWERED;
+    }
     int error = send_ask(gate, request);
     if (error != 0) {
-        request->refusal = error == ERR_FULL ? REFUSAL_OVERLOADED : REFUSAL_DEGRADED;
+        request->outcome = error == ERR_FULL ? GATE_OUTCOME_FULL : GATE_OUTCOME_AWAY;
         return GATE_ANSWERED;
     }
     return GATE_PENDING;

@@ -8,12 +8,12 @@
  * the loop sleeps. It wakes when redis_gate_fd() becomes readable, or the time that gate_flush() said
  * is reached.
  *
- * What a refusal of an ask means here besides what the gate's table says:
- *   DEGRADED         nothing was asked; no Redis to decide. GATE_ANSWERED at once.
- *   OVERLOADED       too many calls in flight. GATE_ANSWERED at once.
- *   UNKNOWN_OUTCOME  asked and not answered, or the segment is another than we were told (epoch,
- *                    run id), or is being rebuilt: the same ticket tells, later. Or its epoch is not
- *                    known: GATE_ANSWERED at once.
+ * What the outcome of a request means here:
+ *   GATE_OUTCOME_AWAY     no Redis to ask. Mostly submit says so at once.
+ *   GATE_OUTCOME_FULL     too many calls in flight; submit says so at once.
+ *   GATE_OUTCOME_UNKNOWN  asked and not answered; or the segment is another than we were told (epoch,
+ *                         run id) or is being rebuilt: the same ticket tells, later. Or its epoch is
+ *                         not known: submit says so at once.
  * Nothing here waits for a journal: lsn is 0, and whoever promises makes it durable first.
  *
  * Threads: a connection set is used by its loop only; gate_place() by anyone.
@@ -39,7 +39,7 @@ struct redis_gate_config {
     uint64_t seed;          /* of the jitter */
     uint32_t
         wait_replicas; /* a buy that was decided is answered once so many have it. 0: at once */
-    uint32_t wait_timeout_ms; /* else it is UNKNOWN_OUTCOME after this */
+    uint32_t wait_timeout_ms; /* else its outcome is unknown after this */
     struct clock_port *clock;
 };
 

@@ -156,7 +156,7 @@ static struct call *send_call(struct world *world, uint32_t index, struct call *
     struct process *process = &world->processes[index];
     world->requests++;
     (void)fiber_sleep(world_about(world, NET_US));
-    if (!process->up || !promise_resolver_is_ready(process->engine.promise_resolver)) {
+    if (!process->up || !segment_monitor_is_ready(process->engine.segment_monitor)) {
         free(call);
         return NULL;
     }

@@ -158,6 +158,7 @@ static void open_engine(struct process *process)
     struct world *world = process->world;
     struct engine_options options = {.segments = world->count,
                                      .loops = LOOPS,
+                                     .requests = PROMISES_MAX,
                                      .promises = PROMISES_MAX,
                                      .sizes = sizes,
                                      .relay_window = 64,

@@ -21,6 +21,7 @@
 static struct wide_world world;
 static struct wide_process *process;
 static struct sim_segments *sim;
+static struct segment_monitor *monitor;
 static struct promise_resolver *promise_resolver;
 static struct gate_proxy *proxy;
 static struct stock_cache *stock_cache;
@@ -29,19 +30,27 @@ static struct runtime_limits runtime_limits;
 
 static void start(void)
 {
-    struct promise_resolver_parts parts = {.segments = &process->stage.port,
-                                           .ledger = &process->reader.ledger,
-                                           .gate = process->gate,
+    struct segment_monitor_parts monitor_parts = {.segments = &process->stage.port,
+                                                  .ledger = &process->reader.ledger,
+                                                  .gate = process->gate,
+                                                  .booking_channel = &process->booking_channel,
+                                                  .segment_table = &process->segment_table,
+                                                  .spool = process->spool,
+                                                  .stock_cache = stock_cache,
+                                                  .refill_requests = &refill_requests,
+                                                  .time = &process->time,
+                                                  .metrics = metrics_slot(&process->metrics, 1)};
+    assert_int_equal(segment_monitor_new(&monitor_parts, &monitor), 0);
+    struct promise_resolver_parts parts = {.segment_monitor = monitor,
                                            .booking_channel = &process->booking_channel,
                                            .segment_table = &process->segment_table,
                                            .catalog = process->catalog,
                                            .spool = process->spool,
-                                           .stock_cache = stock_cache,
-                                           .refill_requests = &refill_requests,
                                            .time = &process->time,
                                            .metrics = metrics_slot(&process->metrics, 1),
                                            .runtime_limits = &runtime_limits};
     struct gate_proxy_options options = {.loops = WIDE_LOOPS,
+                                         .requests = 16,
                                          .runtime_limits = &runtime_limits,
                                          .refill_requests = &refill_requests,
                                          .clock = &world.segments.clock.port};
@@ -54,6 +63,7 @@ static void start(void)
 static void end(void)
 {
     promise_resolver_free(promise_resolver);
+    segment_monitor_free(monitor);
     gate_proxy_free(proxy);
 }
 

@@ -251,7 +251,8 @@ static void tries_to_buy(struct process *process)
             .ticket_expires_ms = INT64_MAX};
         gate_place(worker, i, process->world->ledger.epochs[i]);
         CHECK(gate_submit(worker, &request) == GATE_ANSWERED);
-        CHECK(request.refusal == REFUSAL_UNKNOWN_OUTCOME || request.refusal == REFUSAL_SOLD_OUT);
+        CHECK(request.outcome == GATE_OUTCOME_UNKNOWN ||
+              gate_request_refused(&request, REFUSAL_SOLD_OUT));
     }
 }
 

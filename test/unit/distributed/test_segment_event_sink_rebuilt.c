@@ -85,7 +85,7 @@ static void a_stale_segment_is_left_to_recovery(void **state)
     assert_int_equal(atomic_load(&ledger_writers[0].segment_table.doubts), 1U << 2);
     assert_false(segments_world_look(&world, 2).broken);
     /* Nobody knows its epoch. */
-    atomic_store(&ledger_writers[0].segment_table.epochs[2], 0);
+    atomic_store(&ledger_writers[0].segment_table.segments[2].epoch, 0);
     fake_clock_pass_ms(&world.clock, 5000);
     (void)turn(0);
     assert_int_equal(total(2), 10);

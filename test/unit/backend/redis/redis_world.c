@@ -220,7 +220,7 @@ static void step_buy(struct world *world, const struct gate_command *command,
         .now_ms = command->now_ms,
     };
     world_ask(world, &request);
-    if (request.refusal == REFUSAL_UNKNOWN_OUTCOME || request.refusal == REFUSAL_DEGRADED) {
+    if (request.outcome != GATE_OUTCOME_ANSWERED) {
         fail_msg("reserve: not answered: %s", redis_gate_trouble(world->gate, 0, 0));
     }
     *ret_answer = (struct world_answer){

@@ -98,7 +98,7 @@ static void an_order_is_shown_whole(void **state)
     assert_int_equal(VERDICT_DONE, world_step(world, &confirm, &answer));
     request = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = request.id};
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_true(gate_request_done(&request));
     assert_true(order_id_equal(request.id, request.order.id));
     assert_true(request.order.user == USER && request.order.item == ITEM && request.order.qty == 3);
     assert_int_equal(ORDER_LOCKED, request.order.state);
@@ -129,7 +129,7 @@ static void a_buy_is_not_decided_with_an_older_time(void **state)
     request = buy(USER, 2, 1);
     request.now_ms = NOW_MS - 1000; /* before the start */
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_true(gate_request_done(&request));
     assert_true(request.order.created_at_ms == NOW_MS);
     world_free(world);
 }
@@ -158,13 +158,13 @@ static void a_turn_leaves_in_one_write(void **state)
     }
     struct gate_request over = buy(5000, 5000, 1);
     assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &over));
-    assert_int_equal(REFUSAL_OVERLOADED, over.refusal);
+    assert_int_equal(GATE_OUTCOME_FULL, over.outcome);
     for (int i = 0; i < 1000; i++) { /* in the order they were asked */
         assert_ptr_equal(&requests[i], world_next_ask(world));
-        assert_int_equal(REFUSAL_NONE, requests[i].refusal);
+        assert_true(gate_request_done(&requests[i]));
     }
     world_ask(world, &over);
-    assert_int_equal(REFUSAL_NONE, over.refusal);
+    assert_true(gate_request_done(&over));
     world_free(world);
 }
 
@@ -206,13 +206,13 @@ static void a_segment_without_an_epoch_is_not_asked(void **state)
         {.kind = GATE_REQUEST_ITEM, .item = ITEM}};
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &requests[i]));
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
+        assert_int_equal(GATE_OUTCOME_UNKNOWN, requests[i].outcome);
     }
     redis_gate_count(world->gate, 0, &after);
     assert_int_equal(before.links.calls, after.links.calls);
     gate_place(redis_gate_port(world->gate), 0, world->epoch);
     world_ask(world, &requests[0]);
-    assert_int_equal(REFUSAL_NONE, requests[0].refusal);
+    assert_true(gate_request_done(&requests[0]));
     world_free(world);
 }
 

@@ -73,7 +73,7 @@ static void assert_sold(struct world *world, uint64_t sold)
 {
     struct gate_request request = {.kind = GATE_REQUEST_ITEM, .item = ITEM};
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_true(gate_request_done(&request));
     assert_int_equal(STOCK - sold, request.view.available);
     assert_int_equal(sold, request.view.locked);
     assert_int_equal(STOCK, request.view.total);
@@ -92,7 +92,7 @@ static int ask_again(struct world *world)
     buy_all(world);
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_NONE, requests[i].refusal);
+        assert_true(gate_request_done(&requests[i]));
         assert_true(requests[i].has_order);
         assert_int_equal(ORDER_QUEUED, requests[i].order.state);
         assert_int_equal(2000, requests[i].order.created_at_ms);
@@ -118,7 +118,7 @@ static void scripts_forgotten_in_the_middle_are_loaded_again(void **state)
     }
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_NONE, requests[i].refusal);
+        assert_true(gate_request_done(&requests[i]));
         assert_false(requests[i].existed);
     }
     assert_sold(world, BUYERS);
@@ -142,7 +142,7 @@ static void who_asks_after_a_cut_before_the_decision_is_decided_once(void **stat
     proxy.mode = PROXY_PASS;
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
+        assert_int_equal(GATE_OUTCOME_UNKNOWN, requests[i].outcome);
         assert_false(requests[i].has_order);
     }
     world_reconnect(world);
@@ -169,7 +169,7 @@ static void who_asks_after_a_cut_behind_the_decision_gets_his_order(void **state
     proxy.mode = PROXY_PASS;
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
+        assert_int_equal(GATE_OUTCOME_UNKNOWN, requests[i].outcome);
     }
     world_reconnect(world);
     assert_int_equal(BUYERS, ask_again(world));
@@ -190,8 +190,8 @@ static void a_killed_client_comes_back(void **state)
         world_do(world, "CLIENT KILL TYPE normal SKIPME yes");
         collect_all(world);
         for (int i = 0; i < BUYERS; i++) {
-            assert_true(requests[i].refusal == REFUSAL_NONE ||
-                        requests[i].refusal == REFUSAL_UNKNOWN_OUTCOME);
+            assert_true(gate_request_done(&requests[i]) ||
+                        requests[i].outcome == GATE_OUTCOME_UNKNOWN);
         }
         while (redis_gate_ready(world->gate, 0, 0)) { /* the end may come behind the answers */
             world_turn(world);
@@ -220,14 +220,14 @@ static void an_answer_that_takes_too_long_is_not_known(void **state)
     world->moved_us += 1000 * 1000;
     collect_all(world);
     for (int i = 0; i < BUYERS; i++) {
-        assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, requests[i].refusal);
+        assert_int_equal(GATE_OUTCOME_UNKNOWN, requests[i].outcome);
     }
     assert_string_equal("no answer in time", redis_gate_trouble(world->gate, 0, 0));
     /* A link that is down takes nothing: known at once, and undecided. */
     assert_false(redis_gate_ready(world->gate, 0, 0));
     buy(&requests[0], 1);
     assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &requests[0]));
-    assert_int_equal(REFUSAL_DEGRADED, requests[0].refusal);
+    assert_int_equal(GATE_OUTCOME_AWAY, requests[0].outcome);
     proxy_cut(&proxy);
     proxy.mode = PROXY_PASS;
     world_reconnect(world);
@@ -263,7 +263,7 @@ static void a_server_that_is_away_is_tried_with_growing_pauses(void **state)
     assert_in_range(tries, 100, 450);
     buy(&requests[0], 1);
     assert_int_equal(GATE_ANSWERED, gate_submit(redis_gate_port(world->gate), &requests[0]));
-    assert_int_equal(REFUSAL_DEGRADED, requests[0].refusal);
+    assert_int_equal(GATE_OUTCOME_AWAY, requests[0].outcome);
     world_free(world);
 }
 
@@ -274,7 +274,7 @@ static void assert_stale(struct world *world, uint64_t epoch)
     struct gate_request request;
     buy(&request, 7);
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, request.refusal);
+    assert_int_equal(GATE_OUTCOME_UNKNOWN, request.outcome);
     assert_false(request.has_order);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct gate_command command = {.kind = kinds[i],
@@ -291,10 +291,10 @@ static void assert_stale(struct world *world, uint64_t epoch)
     }
     request = (struct gate_request){.kind = GATE_REQUEST_ORDER, .id = order_id_once(ITEM, 7, 0)};
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, request.refusal);
+    assert_int_equal(GATE_OUTCOME_UNKNOWN, request.outcome);
     request = (struct gate_request){.kind = GATE_REQUEST_TICKET, .item = ITEM, .user = 7};
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_UNKNOWN_OUTCOME, request.refusal);
+    assert_int_equal(GATE_OUTCOME_UNKNOWN, request.outcome);
 }
 
 static void another_epoch_decides_nothing(void **state)
@@ -332,7 +332,7 @@ static void a_restarted_server_decides_nothing_until_it_is_claimed(void **state)
     struct gate_request request;
     buy(&request, 1);
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_true(gate_request_done(&request));
     world_do(world, "SAVE");
     world_restart(world);
     while (redis_gate_ready(world->gate, 0, 0)) {
@@ -345,7 +345,7 @@ static void a_restarted_server_decides_nothing_until_it_is_claimed(void **state)
     load(world);
     buy(&request, 1);
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_NONE, request.refusal);
+    assert_true(gate_request_done(&request));
     assert_false(request.existed);
     world_free(world);
 }
@@ -378,7 +378,7 @@ static void a_replica_is_let_go(void **state)
     world_do(world, "REPLICAOF 127.0.0.1 1");
     buy(&request, 1);
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_DEGRADED, request.refusal);
+    assert_int_equal(GATE_OUTCOME_AWAY, request.outcome);
     assert_false(redis_gate_ready(world->gate, 0, 0));
     while (strstr(redis_gate_trouble(world->gate, 0, 0), "replica") == NULL) {
         world_turn(world);
@@ -415,7 +415,7 @@ static void a_full_server_changes_nothing(void **state)
     world_do(world, "CONFIG SET maxmemory 1");
     buy(&request, 1);
     world_ask(world, &request);
-    assert_int_equal(REFUSAL_DEGRADED, request.refusal);
+    assert_int_equal(GATE_OUTCOME_AWAY, request.outcome);
     world_do(world, "CONFIG SET maxmemory 0");
     assert_sold(world, 0);
     assert_int_equal(0, ask_again(world));
