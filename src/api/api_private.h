@@ -119,6 +119,14 @@ bool api_after_durable(struct api_worker *worker, uint64_t lsn, struct http_exch
 struct slot *api_slot(struct api_worker *worker, struct http_exchange exchange);
 bool api_durable(const struct api_worker *worker, uint64_t lsn);
 
+/* router.c: the handler of struct http_app; context is the worker. */
+enum http_outcome router_handle(void *context, struct http_exchange exchange,
+                                const struct http_request *request);
+
+/* authentication.c: true if the request carries what a route needs; req->user is then set for
+ * NEED_BUYER. False: it was refused. */
+bool authenticate(struct api_request *req, enum api_need need);
+
 /* gate_requests.c: the pool, and what the gate has answered since; true if there was anything. */
 int gate_requests_start(struct api_worker *worker);
 void gate_requests_done(struct api_worker *worker);
