@@ -1,7 +1,7 @@
 /*
  * Operators: create, read, change and delete sales, move them through their states, restock items.
- * Reading is the ledger reader's, writing the ledger writer's; what is wrong with a body is said before either is
- * asked, with the field's name.
+ * The ledger reader reads, the ledger writer writes. A body with an error is refused before either is
+ * asked, with the name of the field.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "api/form.h"
 #include "api/handlers.h"
+#include "api/operation.h"
 #include "base/err.h"
 
 #define PAY_WITHIN_MAX_S (90LL * 86400)
@@ -204,39 +205,36 @@ static struct sale_row *sale_of_body(struct api_request *req, bool create, uint3
 
 /* ---- answers ---- */
 
-static void answer_sale(struct api_worker *worker, struct http_exchange exchange, int status,
-                        const struct sale_row *sale)
+static enum http_outcome answer_sale(struct api_request *req, int status,
+                                     const struct sale_row *sale)
 {
-    struct out body = api_scratch(worker);
-    json_sale(&body, sale, inside_time_ms(api_shared(worker)->time));
+    struct out body = api_scratch(req->worker);
+    json_sale(&body, sale, inside_time_ms(api_shared(req->worker)->time));
     if (body.overflow) {
-        (void)api_refuse_simply(worker, exchange, REFUSAL_TOO_LARGE,
-                                "the sale is too large to show");
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_TOO_LARGE,
+                                 "the sale is too large to show");
     }
-    (void)api_json(worker, exchange, status, "", NULL, out_span(&body));
+    return api_json(req->worker, req->exchange, status, "", NULL, out_span(&body));
 }
 
-static void sale_done(struct api_worker *worker, struct api_write *call)
+static enum http_outcome sale_done(struct api_request *req, struct api_operation *operation)
 {
-    const struct ledger_op *op = &call->write.op;
+    const struct ledger_op *op = &operation->write.op;
     if (op->refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(
-            worker, call->exchange, op->refusal,
+        return api_refuse_simply(
+            req->worker, req->exchange, op->refusal,
             op->refusal == REFUSAL_BAD_STATE ? "the sale's state does not allow that" : NULL);
-        return;
     }
-    answer_sale(worker, call->exchange, op->kind == LEDGER_SALE_CREATE ? 201 : 200, op->sale);
+    return answer_sale(req, op->kind == LEDGER_SALE_CREATE ? 201 : 200, op->sale);
 }
 
-static void delete_done(struct api_worker *worker, struct api_write *call)
+static enum http_outcome delete_done(struct api_request *req, struct api_operation *operation)
 {
-    if (call->write.op.refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(worker, call->exchange, call->write.op.refusal,
-                                "only a draft can be deleted");
-        return;
+    if (operation->write.op.refusal != REFUSAL_NONE) {
+        return api_refuse_simply(req->worker, req->exchange, operation->write.op.refusal,
+                                 "only a draft can be deleted");
     }
-    (void)api_json(worker, call->exchange, 204, "", NULL, (struct span){NULL, 0});
+    return api_json(req->worker, req->exchange, 204, "", NULL, (struct span){NULL, 0});
 }
 
 static enum http_outcome no_such_sale(struct api_request *req)
@@ -244,22 +242,28 @@ static enum http_outcome no_such_sale(struct api_request *req)
     return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such sale");
 }
 
-/* Posts a write about a sale; takes sale_in over. */
+static void free_sale_in(union api_context *context)
+{
+    sale_row_free(context->sale_write.sale_in);
+}
+
+/* Submits a write about a sale, and takes ownership of sale_in. */
 static enum http_outcome write_sale(struct api_request *req, enum ledger_kind kind, uint64_t sale,
                                     struct sale_row *sale_in, uint32_t changes)
 {
-    struct api_write *call =
-        api_write_new(req, kind == LEDGER_SALE_DELETE ? delete_done : sale_done, BUDGET_OPERATOR);
-    if (call == NULL) {
+    struct api_operation *operation = api_write_operation(
+        req, BUDGET_OPERATOR, kind == LEDGER_SALE_DELETE ? delete_done : sale_done);
+    if (operation == NULL) {
         sale_row_free(sale_in);
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    call->sale_in = sale_in;
-    call->write.op.kind = kind;
-    call->write.op.sale_id = sale;
-    call->write.op.sale_in = sale_in;
-    call->write.op.changes = changes;
-    return api_write_post(req->worker, call);
+    operation->context.sale_write.sale_in = sale_in;
+    operation->free_context = free_sale_in;
+    operation->write.op.kind = kind;
+    operation->write.op.sale_id = sale;
+    operation->write.op.sale_in = sale_in;
+    operation->write.op.changes = changes;
+    return api_submit(req, operation);
 }
 
 /* ---- calls ---- */
@@ -311,14 +315,14 @@ static enum http_outcome move_sale(struct api_request *req, enum sale_state targ
     if (part_id(req->part[0], &id) != 0) {
         return no_such_sale(req);
     }
-    struct api_write *call = api_write_new(req, sale_done, BUDGET_OPERATOR);
-    if (call == NULL) {
+    struct api_operation *operation = api_write_operation(req, BUDGET_OPERATOR, sale_done);
+    if (operation == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    call->write.op.kind = LEDGER_SALE_MOVE;
-    call->write.op.sale_id = id;
-    call->write.op.target = target;
-    return api_write_post(req->worker, call);
+    operation->write.op.kind = LEDGER_SALE_MOVE;
+    operation->write.op.sale_id = id;
+    operation->write.op.target = target;
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_sale_warm(struct api_request *req)
@@ -343,22 +347,10 @@ enum http_outcome handle_sale_close(struct api_request *req)
 
 /* ---- reading ---- */
 
-static void sales_read(struct api_worker *worker, struct api_query *query)
+/* A page of sales. What does not fit into the answer belongs to the next page. */
+static enum http_outcome answer_sales(struct api_request *req, const struct ledger_query *q)
 {
-    const struct ledger_query *q = &query->ledger_reader.query;
-    bool one = query->number != 0;
-    if (q->error != 0 && q->error != ERR_NOTFOUND) {
-        (void)api_refuse_simply(worker, query->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
-        return;
-    }
-    if (one) {
-        if (q->count == 0) {
-            (void)api_refuse_simply(worker, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
-        } else {
-            answer_sale(worker, query->exchange, 200, q->sales[0]);
-        }
-        return;
-    }
+    struct api_worker *worker = req->worker;
     struct out body = api_scratch(worker);
     body.cap -= 64; /* for the end */
     out_lit(&body, "{\"sales\":[");
@@ -369,7 +361,7 @@ static void sales_read(struct api_worker *worker, struct api_query *query)
             out_char(&body, ',');
         }
         json_sale(&body, q->sales[i], inside_time_ms(api_shared(worker)->time));
-        if (body.overflow) { /* the rest with the next page */
+        if (body.overflow) {
             body.len = mark;
             body.overflow = false;
             next = i > 0 ? q->sales[i - 1]->id : q->sales[0]->id;
@@ -384,20 +376,33 @@ static void sales_read(struct api_worker *worker, struct api_query *query)
         out_u64(&body, next);
         out_char(&body, '}');
     }
-    (void)api_json(worker, query->exchange, 200, "", NULL, out_span(&body));
+    return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
+}
+
+static enum http_outcome sales_read(struct api_request *req, struct api_operation *operation)
+{
+    const struct ledger_query *q = &operation->read.query;
+    if (q->error != 0 && q->error != ERR_NOTFOUND) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
+    }
+    if (!operation->context.sale_read.one) {
+        return answer_sales(req, q);
+    }
+    return q->count == 0 ? no_such_sale(req) : answer_sale(req, 200, q->sales[0]);
 }
 
 static enum http_outcome read_sales(struct api_request *req, uint64_t sale, uint64_t after,
                                     uint32_t limit)
 {
-    struct api_query *query = api_query_new(req, QUERY_SALES, limit, sales_read, BUDGET_OPERATOR);
-    if (query == NULL) {
+    struct api_operation *operation =
+        api_read_operation(req, QUERY_SALES, limit, BUDGET_OPERATOR, sales_read);
+    if (operation == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    query->number = sale;
-    query->ledger_reader.query.sale = sale;
-    query->ledger_reader.query.after = after;
-    return api_query_post(req->worker, query);
+    operation->context.sale_read.one = sale != 0;
+    operation->read.query.sale = sale;
+    operation->read.query.after = after;
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_sale_list(struct api_request *req)
@@ -426,37 +431,39 @@ enum http_outcome handle_sale_read(struct api_request *req)
 
 /* ---- restock ---- */
 
-static void restock_done(struct api_worker *worker, struct api_write *call)
+static enum http_outcome answer_restocked(struct api_request *req, const struct sale_row *sale,
+                                          const struct item_row *item)
 {
-    const struct ledger_op *op = &call->write.op;
+    struct item_view view;
+    int64_t now_ms = inside_time_ms(api_shared(req->worker)->time);
+    struct out body = api_scratch(req->worker);
+    if (api_item(req->worker, item->id, &view)) {
+        /* The numbers of other machines arrive a moment later: the new units are not among them. */
+        uint64_t unseen = item->total > view.total ? item->total - view.total : 0;
+        view.total += unseen;
+        view.available += unseen;
+        json_item(&body, sale, item, &view, now_ms);
+    } else { /* a draft is not at the gate yet */
+        json_item_row(&body, sale, item, now_ms);
+    }
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
+}
+
+static enum http_outcome restock_done(struct api_request *req, struct api_operation *operation)
+{
+    const struct ledger_op *op = &operation->write.op;
     if (op->refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(worker, call->exchange, op->refusal,
-                                op->refusal == REFUSAL_DIFFERENT_REQUEST
-                                    ? "this request_id was used with another amount"
-                                    : NULL);
-        return;
+        return api_refuse_simply(req->worker, req->exchange, op->refusal,
+                                 op->refusal == REFUSAL_DIFFERENT_REQUEST
+                                     ? "this request_id was used with another amount"
+                                     : NULL);
     }
     for (uint32_t i = 0; op->sale != NULL && i < op->sale->items_count; i++) {
-        const struct item_row *item = &op->sale->items[i];
-        if (item->id != op->item) {
-            continue;
+        if (op->sale->items[i].id == op->item) {
+            return answer_restocked(req, op->sale, &op->sale->items[i]);
         }
-        struct item_view view;
-        int64_t now_ms = inside_time_ms(api_shared(worker)->time);
-        struct out body = api_scratch(worker);
-        if (api_item(worker, op->item, &view)) {
-            /* Numbers of other machines are seen a moment later; these units are on their way. */
-            uint64_t unseen = item->total > view.total ? item->total - view.total : 0;
-            view.total += unseen;
-            view.available += unseen;
-            json_item(&body, op->sale, item, &view, now_ms);
-        } else { /* a draft is not at the gate yet */
-            json_item_row(&body, op->sale, item, now_ms);
-        }
-        (void)api_json(worker, call->exchange, 200, "", NULL, out_span(&body));
-        return;
     }
-    (void)api_refuse_simply(worker, call->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
 }
 
 enum http_outcome handle_restock(struct api_request *req)
@@ -483,13 +490,13 @@ enum http_outcome handle_restock(struct api_request *req)
     if (part_id(req->part[0], &item) != 0) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
     }
-    struct api_write *call = api_write_new(req, restock_done, BUDGET_OPERATOR);
-    if (call == NULL) {
+    struct api_operation *operation = api_write_operation(req, BUDGET_OPERATOR, restock_done);
+    if (operation == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    call->write.op.kind = LEDGER_RESTOCK;
-    call->write.op.item = item;
-    call->write.op.amount = (uint64_t)add;
-    memcpy(call->write.op.key, request_id, strlen(request_id) + 1);
-    return api_write_post(req->worker, call);
+    operation->write.op.kind = LEDGER_RESTOCK;
+    operation->write.op.item = item;
+    operation->write.op.amount = (uint64_t)add;
+    memcpy(operation->write.op.key, request_id, strlen(request_id) + 1);
+    return api_submit(req, operation);
 }

@@ -3,16 +3,15 @@
  * writer and queries for the ledger reader, and their outcomes into answers. Each family of calls is
  * one file of handlers; routes.c is the table of all calls.
  *
- * A handler gets a struct api_request. It either answers with the api_* functions below and returns
- * HTTP_ANSWERED, or arranges a later answer and returns HTTP_PENDING:
- *   api_gate_request()    answers when the gate has, which may be at once
- *   api_after_durable()   answers when an LSN is durable
- *   api_write_post()      answers when the ledger has committed a write and the gate's record of it is
- *                         durable
- *   api_query_post()      answers when the ledger has been read
- * If the connection closes meanwhile, nothing is sent. What was committed stays committed.
+ * Happy path: the router finds the route of a request, and its handler gets a struct api_request. The
+ * handler either answers with the api_* functions below and returns HTTP_ANSWERED, or submits an
+ * operation (operation.h) that answers later, and returns HTTP_PENDING.
  *
- * Everything runs on the loop's thread.
+ * What can go wrong: the client closes the connection meanwhile. Then nothing is sent; what was
+ * decided or committed stays so.
+ *
+ * Threads: a worker belongs to one thread, which calls everything here. The workers of a process
+ * share struct api_shared.
  */
 #ifndef SLUICE_API_API_H
 #define SLUICE_API_API_H
@@ -158,80 +157,9 @@ enum http_outcome api_refuse_simply(struct api_worker *worker, struct http_excha
 enum http_outcome api_refuse_field(struct api_worker *worker, struct http_exchange exchange,
                                    const char *field, const char *detail);
 
-/*
- * Ledger writer ops. The call is allocated here (bounded in number; NULL: answer OVERLOADED), filled by
- * the handler (call->write.op), posted, and `done` is called on this loop once it is committed and
- * durable. done answers with call->exchange; it is not called when the connection is gone. The call
- * and op.sale are freed afterwards. call->error: 0; else answer with api_refuse_error.
- */
-enum api_budget { BUDGET_SHOP, BUDGET_OPERATOR, BUDGET_BUYER, BUDGET_COUNT };
-struct api_write {
-    struct ledger_writer_op write; /* first */
-    struct http_exchange exchange;
-    void (*done)(struct api_worker *worker, struct api_write *call);
-    enum api_budget budget;
-    struct sale_row *sale_in; /* freed with the call */
-    bool blind; /* the gate could not be looked at: what the ledger lacks may still exist */
-};
-struct api_write *api_write_new(struct api_request *req,
-                                void (*done)(struct api_worker *worker, struct api_write *call),
-                                enum api_budget budget);
-/* Before it was posted. */
-void api_write_free(struct api_worker *worker, struct api_write *call);
-enum http_outcome api_write_post(struct api_worker *worker, struct api_write *call);
+/* For a write that ended in an error; error is the write's. */
 void api_refuse_error(struct api_worker *worker, struct http_exchange exchange, int error);
 
-/* Ledger reader queries, the same way. rows: how many of the query's kind are allocated for it. */
-struct api_query {
-    struct ledger_reader_query ledger_reader; /* first */
-    struct http_exchange exchange;
-    void (*done)(struct api_worker *worker, struct api_query *query);
-    enum api_budget budget;
-    uint64_t number; /* the handler's own */
-    void *own;       /* the same, freed with the query by own_free */
-    void (*own_free)(void *own);
-    uint32_t uses;        /* freed with the last */
-    bool blind;           /* as of a call */
-    enum refusal refusal; /* MY_ORDERS: a row could not be looked up at the gate */
-};
-struct api_query *api_query_new(struct api_request *req, enum ledger_query_kind kind,
-                                uint32_t limit,
-                                void (*done)(struct api_worker *worker, struct api_query *query),
-                                enum api_budget budget);
-enum http_outcome api_query_post(struct api_worker *worker, struct api_query *query);
-/* Keeps a query after its done has returned, until it is released as often. */
-void api_query_keep(struct api_query *query);
-void api_query_release(struct api_worker *worker, struct api_query *query);
-
-/*
- * Asks of the gate that may be answered later: BUY, TICKET, ORDER. The ask comes from this loop's
- * pool (NULL: answer OVERLOADED), the handler fills ask->gate and what `done` will need, and
- * api_gate_request submits it. `done` is called with the answer: inside api_gate_request where the gate answers at
- * once, else in a later turn, when the asking has no request and no parts any more, and the present
- * time. Its outcome is the handler's. It is not called when the connection is gone by then, except
- * for asks with a query; what the gate decided stays decided. The ask is freed afterwards, its call
- * too, unless done has taken it (and set it to NULL).
- */
-struct api_gate_request {
-    struct gate_request gate; /* first */
-    struct http_exchange exchange;
-    enum http_outcome (*done)(struct api_request *req, struct api_gate_request *request);
-    /* the handler's own */
-    int64_t started_us;      /* BUY */
-    int64_t due_ms;          /* a long poll's end; 0: none */
-    enum order_state hold;   /* a long poll's */
-    uint16_t version_sent;   /* a stream's */
-    struct api_write *call;  /* a payment, ready to be written */
-    struct api_query *query; /* for a row of it */
-    uint32_t row;
-    bool person; /* who asks for an item's page */
-};
-struct api_gate_request *api_gate_request_new(
-    struct api_request *req, enum gate_request_kind kind,
-    enum http_outcome (*done)(struct api_request *req, struct api_gate_request *request));
-enum http_outcome api_gate_request(struct api_request *req, struct api_gate_request *request);
-/* Asks nobody has waited for yet should leave half of the pool to those who buy. */
-bool api_gate_requests_scarce(const struct api_worker *worker);
 /* The detail of a 503 for an operator's read. */
 #define LEDGER_AWAY                                                                                \
     "the ledger cannot be read now; selling does not need it. Look again in a moment"
@@ -239,17 +167,6 @@ bool api_gate_requests_scarce(const struct api_worker *worker);
  * there is such an order is not known. */
 enum http_outcome api_refuse_look(struct api_worker *worker, struct http_exchange exchange,
                                   enum refusal refusal);
-/* The gate was asked for an order and could not look. */
-static inline bool api_gate_request_blind(const struct api_gate_request *request)
-{
-    return request->gate.refusal != REFUSAL_NONE && request->gate.refusal != REFUSAL_NOT_FOUND;
-}
-/* The numbers of an item, at once; false: the gate does not know it. */
-bool api_item(struct api_worker *worker, uint64_t item, struct item_view *ret_view);
-/* The same for a caller that holds the catalog's lock. A thread that waits to write the catalog keeps
- * new readers out, so a second lock of the same thread would never be granted. */
-bool api_item_locked(struct api_worker *worker, uint64_t item, struct item_view *ret_view);
-
 /* Live streams (item events, the dashboard): see watch.h. */
 
 /* The query string's parameter, percent-decoding not needed for our values; at NULL when absent. */

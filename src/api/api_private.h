@@ -1,14 +1,12 @@
 /*
- * The inside of a worker, shared by api_worker.c, gate_requests.c, watch.c, buyer.c and orders.c.
- * Handlers of other families see api.h only.
+ * The inside of a worker: the struct and its parts, one section each. Handlers that need only what
+ * api.h and operation.h declare do not include this.
  */
 #ifndef SLUICE_API_API_PRIVATE_H
 #define SLUICE_API_API_PRIVATE_H
 
 #include "api/api.h"
-
-/* Why a connection's answer waits for an LSN. */
-enum wait_kind { WAIT_NOTHING, WAIT_BUY, WAIT_VIEW, WAIT_PUSH };
+#include "api/operation.h"
 
 enum watch_kind { WATCH_NOTHING, WATCH_POLL, WATCH_ORDER, WATCH_ITEM, WATCH_LIVE };
 
@@ -16,7 +14,7 @@ enum watch_kind { WATCH_NOTHING, WATCH_POLL, WATCH_ORDER, WATCH_ITEM, WATCH_LIVE
  * connection + 1, 0 ends a chain. */
 struct slot {
     uint32_t generation;
-    uint8_t wait;            /* enum wait_kind */
+    bool push_waits;         /* a push waits for the order's LSN to be durable */
     uint8_t watch;           /* enum watch_kind */
     uint8_t hold_state;      /* POLL: hold the answer in this state, too */
     bool sold_out_sent;      /* ITEM */
@@ -25,11 +23,8 @@ struct slot {
     bool look_more;          /* ... and has to be asked again afterwards */
     bool look_due;           /* ORDER: a look is owed, whatever is heard */
     uint8_t beats;           /* ORDER: heartbeats so far */
-    uint32_t held;           /* BUY */
     uint16_t version_sent;   /* ORDER */
-    bool existed;            /* BUY */
-    int64_t started_us;      /* BUY */
-    struct order_view order; /* what waits to be told; POLL, ORDER: the newest heard of */
+    struct order_view order; /* POLL, ORDER: the newest heard of */
     /* watching */
     struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
     uint64_t item_version;
@@ -42,11 +37,62 @@ struct slot {
     char origin[95];
 };
 
-struct waiting {
+/* ---- operations: operation.h ---- */
+
+struct budget {
+    uint32_t limit;
+    uint32_t used;
+};
+
+struct operation_pool {
+    struct api_operation *operations;
+    uint32_t capacity;          /* the sum of all limits */
+    uint32_t fresh;             /* the operations from here on were never used */
+    struct api_operation *free; /* linked by next_free */
+    struct budget budgets[BUDGET_COUNT];
+};
+
+int operations_start(struct api_worker *worker);
+void operations_end(struct api_worker *worker);
+/* Finishes operations whose answer has come. True if there were any. */
+bool operations_collect(struct api_worker *worker);
+/* Calls done if the client is still there, and frees the operation. */
+void operation_finish(struct api_worker *worker, struct api_operation *operation);
+/* True while requests that are part of the worker's memory are in the hands of others: a worker
+ * that stops waits for them. */
+bool operations_must_return(const struct api_worker *worker);
+/* True if a request is at the gate. */
+bool operations_at_gate(const struct api_worker *worker);
+
+/* ---- durable waits: durable_waits.c ---- */
+
+struct durable_wait {
     uint64_t lsn;
     struct http_exchange exchange;
-    struct api_write *call; /* NULL: the connection's slot says what */
+    struct api_operation *operation; /* NULL: the watcher of the exchange */
 };
+
+struct durable_waits {
+    struct durable_wait *ring;
+    uint32_t capacity; /* a power of two */
+    uint32_t head;
+    uint32_t count;
+    uint32_t watchers; /* how many of these are watchers */
+    uint32_t watchers_max;
+};
+
+int durable_waits_start(struct api_worker *worker);
+void durable_waits_end(struct api_worker *worker);
+bool api_durable(const struct api_worker *worker, uint64_t lsn);
+/* The only way to wait for an LSN. Once it is durable, or will never be because the journal has
+ * failed, finishes the operation or shows the watcher of the exchange its order. False, only for
+ * watchers: no room. */
+bool api_after_durable(struct api_worker *worker, uint64_t lsn, struct http_exchange exchange,
+                       struct api_operation *operation);
+/* The lowest LSN that is waited for; UINT64_MAX: none. */
+uint64_t durable_waits_next(const struct api_worker *worker);
+/* Ends the waits whose LSN is durable. True if there were any. */
+bool answer_durable(struct api_worker *worker);
 
 /* The answer nearly everyone gets, ready made: nothing left for good, or, with this many different
  * pauses, nothing left at the moment. */
@@ -82,15 +128,11 @@ struct api_worker {
     struct prng prng;
     int64_t now_ms;
     char *scratch;
-    /* what waits for durable_lsn, in order: a ring */
-    struct waiting *waits;
-    uint32_t waits_capacity; /* a power of two */
-    uint32_t waits_head;
-    uint32_t waits_count;
-    struct post *held_writes; /* committed, and no room to wait for durable_lsn; oldest first */
+    struct operation_pool operations;
+    struct durable_waits durable_waits;
     /* connections that wait or watch */
     struct slot *slots;
-    uint32_t slots_count;
+    uint32_t connections_count;
     uint32_t *keys; /* buckets of watched orders */
     uint32_t keys_mask;
     uint32_t wheel[WHEEL_SLOTS];
@@ -99,25 +141,12 @@ struct api_worker {
     uint32_t items_first; /* streams of items and of the dashboard */
     uint32_t items_cursor;
     int64_t items_next_ms;
-    uint32_t calls[BUDGET_COUNT]; /* ledger writer ops and queries under way */
-    uint32_t reconciles;          /* calls to the reconciler; the end does not wait for them */
-    uint32_t parked_calls;        /* calls about the queue; the same */
-    /* asks of the gate under way; a pool */
-    struct api_gate_request *requests;
-    uint32_t requests_capacity;
-    uint32_t requests_fresh; /* those before it were used, and are under way or free */
-    uint32_t requests_used;
-    struct api_gate_request *requests_free;
     struct tally_known tally_known[TALLY_KNOWN];
     bool draining;
     struct ready sold_out[1 + READY_PAUSES];
 };
 
-/* Waits until lsn is durable, then answers what the slot or the call says. False: no room. */
-bool api_after_durable(struct api_worker *worker, uint64_t lsn, struct http_exchange exchange,
-                       struct api_write *call);
 struct slot *api_slot(struct api_worker *worker, struct http_exchange exchange);
-bool api_durable(const struct api_worker *worker, uint64_t lsn);
 
 /* router.c: the handler of struct http_app; context is the worker. */
 enum http_outcome router_handle(void *context, struct http_exchange exchange,
@@ -127,20 +156,10 @@ enum http_outcome router_handle(void *context, struct http_exchange exchange,
  * NEED_BUYER. False: it was refused. */
 bool authenticate(struct api_request *req, enum api_need need);
 
-/* gate_requests.c: the pool, and what the gate has answered since; true if there was anything. */
-int gate_requests_start(struct api_worker *worker);
-void gate_requests_done(struct api_worker *worker);
-bool gate_requests_collect(struct api_worker *worker);
-
 /* sale_tally.c: for the sale of an item; one that is not known, or has no room, is not counted. */
 struct tally_row *api_tally(struct api_worker *worker, uint64_t item);
 void api_tally_asked(struct api_worker *worker, uint64_t item, uint64_t user);
 void api_tally_refused(struct api_worker *worker, uint64_t item, enum refusal refusal);
-
-/* admin_reconcile.c: what the reconciler has answered since; true if there was anything. */
-bool reconciles_collect(struct api_worker *worker);
-/* admin_queue.c: the same of calls about the queue. */
-bool parked_calls_collect(struct api_worker *worker);
 
 /* answer.c: the body of a problem for framing errors; CORS lines for an allowed origin. */
 void api_problem(void *context, enum refusal refusal, struct out *body);
@@ -150,11 +169,5 @@ void api_problem(void *context, enum refusal refusal, struct out *body);
 void api_ready_make(struct api_worker *worker);
 bool api_ready_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later);
 void api_cors(const struct api_worker *worker, struct http_exchange exchange, struct out *headers);
-
-/* buyer.c, orders.c: answers whose LSN is durable now (or never will be: failed). */
-void buy_answer(struct api_worker *worker, struct http_exchange exchange, struct slot *slot,
-                bool lost);
-void view_answer(struct api_worker *worker, struct http_exchange exchange, struct slot *slot,
-                 bool lost);
 
 #endif

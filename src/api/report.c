@@ -1,15 +1,17 @@
 /*
- * GET /v1/admin/sales/{sale}/report. The ledger reader answers one query after the other (the sale, its
- * items' figures, the whole's, its course, the same of the sale before it); what it found goes with
- * the query that is under way and is freed with it, should the asker be gone. Refusals, rates of
- * requests and times to answer are this process's own count of this sale (obs/tally.h), faults what
- * its log kept.
+ * GET /v1/admin/sales/{sale}/report. The ledger reader answers one query after the other: the sale,
+ * the figures of its items, its summary, its course, and then the same for the sale before it. The
+ * report is passed from operation to operation, and is freed with the last one if the client has gone.
+ *
+ * Refusals, request rates and answer times are this process's own counts of the sale (obs/tally.h).
+ * Faults come from its incident log.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/handlers.h"
 #include "api/live.h"
+#include "api/operation.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "pages/report.h"
@@ -245,14 +247,21 @@ enum stage {
     STAGE_DONE
 };
 
-static void report_free(void *own)
+static void report_free(struct report *report)
 {
-    struct report *report = own;
+    if (report == NULL) {
+        return;
+    }
     sale_row_free(report->own.sale);
     sale_row_free(report->previous.sale);
     free(report->own.rows);
     free(report->previous.rows);
     free(report);
+}
+
+static void free_report(union api_context *context)
+{
+    report_free(context->report.report);
 }
 
 /* A step that is easily read, so that all of the time lies within REPORT_STEPS of them. */
@@ -286,8 +295,8 @@ static void set_courses(struct report *report)
     set_course(&report->courses[COURSE_WHOLE], begins_ms, ends_ms > last_ms ? ends_ms : last_ms);
 }
 
-static enum http_outcome ask_next(struct api_worker *worker, struct http_exchange exchange,
-                                  struct report *report, enum stage stage);
+static enum http_outcome read_stage(struct api_request *req, struct report *report,
+                                    enum stage stage);
 
 /* Faults from shortly before it until its last unit's time was over, or until now. */
 static void add_own(struct api_worker *worker, struct report *report)
@@ -307,8 +316,9 @@ static void add_own(struct api_worker *worker, struct report *report)
     }
 }
 
-static void answer(struct api_worker *worker, struct http_exchange exchange, struct report *report)
+static enum http_outcome answer(struct api_request *req, struct report *report)
 {
+    struct api_worker *worker = req->worker;
     add_own(worker, report);
     struct out body = api_scratch(worker);
     if (report->html) {
@@ -317,18 +327,19 @@ static void answer(struct api_worker *worker, struct http_exchange exchange, str
         put_report(&body, worker, report);
     }
     if (body.overflow) {
-        (void)api_refuse_simply(worker, exchange, REFUSAL_TOO_LARGE,
+        (void)api_refuse_simply(worker, req->exchange, REFUSAL_TOO_LARGE,
                                 "the report is too large to show");
     } else if (report->html) {
-        (void)http_answer(api_server(worker), exchange, 200, "text/html; charset=utf-8",
+        (void)http_answer(api_server(worker), req->exchange, 200, "text/html; charset=utf-8",
                           "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
                           "Content-Security-Policy: default-src 'none'; style-src "
                           "'unsafe-inline'\r\n",
                           out_span(&body));
     } else {
-        (void)api_json(worker, exchange, 200, "", NULL, out_span(&body));
+        (void)api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
     }
     report_free(report);
+    return HTTP_ANSWERED;
 }
 
 /* What a query found becomes the report's. */
@@ -361,31 +372,30 @@ static void take(struct report *report, enum stage stage, struct ledger_query *q
     }
 }
 
-static void found(struct api_worker *worker, struct api_query *query)
+static enum http_outcome stage_read(struct api_request *req, struct api_operation *operation)
 {
-    struct ledger_query *q = &query->ledger_reader.query;
-    enum stage stage = (enum stage)query->number;
-    struct report *report = query->own;
+    struct ledger_query *q = &operation->read.query;
+    enum stage stage = (enum stage)operation->context.report.stage;
+    struct report *report = operation->context.report.report;
     if (q->error == ERR_NOTFOUND || (q->error == 0 && stage == STAGE_SALE && q->count == 0)) {
-        (void)api_refuse_simply(worker, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such sale");
     }
     if (q->error != 0) {
-        (void)api_refuse_simply(worker, query->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
     }
     take(report, stage, q);
-    query->own = NULL; /* it goes on with the next */
+    operation->context.report.report = NULL; /* the next operation owns it */
     if (stage == STAGE_ITEMS) {
         set_courses(report);
     }
     bool alone = stage == STAGE_WHOLE && report->own.summary.previous == 0;
     bool gone = stage == STAGE_BEFORE && report->previous.sale == NULL;
-    (void)ask_next(worker, query->exchange, report, alone || gone ? STAGE_DONE : stage + 1);
+    return read_stage(req, report, alone || gone ? STAGE_DONE : stage + 1);
 }
 
-static enum http_outcome ask_next(struct api_worker *worker, struct http_exchange exchange,
-                                  struct report *report, enum stage stage)
+/* Submits the query of a stage, or answers when all are done. Owns the report. */
+static enum http_outcome read_stage(struct api_request *req, struct report *report,
+                                    enum stage stage)
 {
     static const enum ledger_query_kind kinds[] = {
         [STAGE_SALE] = QUERY_SALES,          [STAGE_ITEMS] = QUERY_REPORT,
@@ -393,31 +403,30 @@ static enum http_outcome ask_next(struct api_worker *worker, struct http_exchang
         [STAGE_WHOLE] = QUERY_SERIES,        [STAGE_BEFORE] = QUERY_SALES,
         [STAGE_BEFORE_ITEMS] = QUERY_REPORT, [STAGE_BEFORE_SUMMARY] = QUERY_SUMMARY};
     if (stage == STAGE_DONE) {
-        answer(worker, exchange, report);
-        return HTTP_ANSWERED;
+        return answer(req, report);
     }
     CHECK((size_t)stage < sizeof(kinds) / sizeof(kinds[0]));
-    struct api_request req = {.worker = worker, .exchange = exchange};
     enum ledger_query_kind kind = kinds[stage];
     uint32_t limit = kind == QUERY_REPORT   ? ITEMS_PER_SALE_MAX
                      : kind == QUERY_SERIES ? REPORT_STEPS
                                             : 1;
-    struct api_query *query = api_query_new(&req, kind, limit, found, BUDGET_OPERATOR);
-    if (query == NULL) {
+    struct api_operation *operation =
+        api_read_operation(req, kind, limit, BUDGET_OPERATOR, stage_read);
+    if (operation == NULL) {
         report_free(report);
-        return api_refuse_simply(worker, exchange, REFUSAL_OVERLOADED, NULL);
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    query->own = report;
-    query->own_free = report_free;
-    query->number = stage;
-    struct ledger_query *q = &query->ledger_reader.query;
+    operation->context.report.report = report;
+    operation->context.report.stage = stage;
+    operation->free_context = free_report;
+    struct ledger_query *q = &operation->read.query;
     q->sale = stage >= STAGE_BEFORE ? report->own.summary.previous : report->sale_id;
     if (kind == QUERY_SERIES) {
         q->from_ms = report->courses[stage - STAGE_RUSH].from_ms;
         q->step_ms = report->courses[stage - STAGE_RUSH].step_ms;
-        q->and_later = stage == STAGE_WHOLE; /* what is not over with the rush is none of it */
+        q->and_later = stage == STAGE_WHOLE; /* the rush ends with its last step */
     }
-    return api_query_post(worker, query);
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_report(struct api_request *req)
@@ -443,5 +452,5 @@ enum http_outcome handle_report(struct api_request *req)
     report->chinese = lang.at != NULL && span_is(lang, "zh");
     report->now_ms = req->now_ms;
     report->sale_id = sale;
-    return ask_next(req->worker, req->exchange, report, STAGE_SALE);
+    return read_stage(req, report, STAGE_SALE);
 }

@@ -2,6 +2,7 @@
 #include "api/api.h"
 #include "api/handlers.h"
 #include "api/live.h"
+#include "api/operation.h"
 #include "base/check.h"
 #include "obs/metrics.h"
 #include "pages/assets.h"

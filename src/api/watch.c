@@ -252,9 +252,9 @@ static void push(struct api_worker *worker, uint32_t connection)
     struct slot *slot = &worker->slots[connection];
     const struct order_view *view = &slot->order;
     if (!api_durable(worker, view->lsn)) {
-        if (slot->wait == WAIT_NOTHING) {
+        if (!slot->push_waits) {
             if (api_after_durable(worker, view->lsn, exchange_of(worker, connection), NULL)) {
-                slot->wait = WAIT_PUSH;
+                slot->push_waits = true;
             } else {
                 look_again(worker, connection);
             }
@@ -287,7 +287,7 @@ static void see(struct api_worker *worker, uint32_t connection, const struct ord
 
 static void look(struct api_worker *worker, uint32_t connection);
 
-static enum http_outcome looked(struct api_request *req, struct api_gate_request *request)
+static enum http_outcome looked(struct api_request *req, struct api_operation *request)
 {
     struct api_worker *worker = req->worker;
     uint32_t connection = request->exchange.connection;
@@ -299,7 +299,7 @@ static enum http_outcome looked(struct api_request *req, struct api_gate_request
     slot->looking = slot->look_more = false;
     if (request->gate.refusal == REFUSAL_NONE) {
         see(worker, connection, &request->gate.order);
-    } else if (!api_gate_request_blind(request)) {
+    } else if (!api_gate_unreachable(request)) {
         tell_gone(worker, connection);
     } else {
         /* A poll whose time is over is told what was seen last: it was so after it asked. */
@@ -324,7 +324,7 @@ static void look(struct api_worker *worker, uint32_t connection)
         slot->look_more = true; /* the one under way may have looked before what there is to see */
         return;
     }
-    struct api_gate_request *request = api_gate_request_new(&req, GATE_REQUEST_ORDER, looked);
+    struct api_operation *request = api_gate_operation(&req, GATE_REQUEST_ORDER, looked);
     if (request == NULL) {
         look_again(worker, connection);
         push(worker, connection);
@@ -333,26 +333,21 @@ static void look(struct api_worker *worker, uint32_t connection)
     slot->looking = true;
     request->gate.id = slot->key;
     request->gate.watch = true;
-    (void)api_gate_request(&req, request);
+    (void)api_submit(&req, request);
 }
 
-void watch_push(struct api_worker *worker, struct http_exchange exchange)
+void watch_durable(struct api_worker *worker, struct http_exchange exchange, bool lost)
 {
     struct slot *slot = &worker->slots[exchange.connection];
-    if (watches_order(slot) && slot->generation == exchange.generation) {
-        push(worker, exchange.connection);
-    }
-}
-
-void watch_lost(struct api_worker *worker, struct http_exchange exchange)
-{
-    struct slot *slot = &worker->slots[exchange.connection];
-    if (slot->generation != exchange.generation) {
+    if (!watches_order(slot) || slot->generation != exchange.generation) {
         return;
     }
-    if (slot->watch == WATCH_ORDER) {
+    slot->push_waits = false;
+    if (!lost) {
+        push(worker, exchange.connection);
+    } else if (slot->watch == WATCH_ORDER) {
         end_stream(worker, exchange.connection);
-    } else if (slot->watch == WATCH_POLL) {
+    } else {
         watch_remove(worker, exchange.connection);
         (void)api_refuse_simply(worker, exchange, REFUSAL_UNKNOWN_OUTCOME,
                                 "the journal's disk failed while this order was being written");
@@ -371,7 +366,7 @@ void watch_finished(struct api_worker *worker, struct http_exchange exchange)
 
 bool watch_full(const struct api_worker *worker)
 {
-    return worker->watchers >= worker->slots_count - worker->slots_count / 4;
+    return worker->watchers >= worker->connections_count - worker->connections_count / 4;
 }
 
 enum http_outcome watch_poll(struct api_worker *worker, struct http_exchange exchange,
@@ -436,7 +431,7 @@ bool watch_notices(struct api_worker *worker)
     for (size_t i = 0; i < n; i++) {
         see_all(worker, &views[i]);
     }
-    for (uint32_t i = 0; all && i < worker->slots_count; i++) {
+    for (uint32_t i = 0; all && i < worker->connections_count; i++) {
         if (watches_order(&worker->slots[i])) {
             look(worker, i);
         }
@@ -646,7 +641,7 @@ int64_t watch_tick(struct api_worker *worker)
 
 void watch_drain(struct api_worker *worker)
 {
-    for (uint32_t i = 0; worker->watchers > 0 && i < worker->slots_count; i++) {
+    for (uint32_t i = 0; worker->watchers > 0 && i < worker->connections_count; i++) {
         struct slot *slot = &worker->slots[i];
         if (slot->watch == WATCH_POLL) {
             slot->due_ms = worker->now_ms;
@@ -660,7 +655,7 @@ void watch_drain(struct api_worker *worker)
 int watch_start(struct api_worker *worker)
 {
     uint32_t buckets = 64;
-    while (buckets < worker->slots_count) {
+    while (buckets < worker->connections_count) {
         buckets *= 2;
     }
     worker->keys = calloc(buckets, sizeof(*worker->keys));

@@ -31,10 +31,9 @@ void watch_gone(struct api_worker *worker, struct http_exchange exchange);
 
 /* Collects the engine's notices and pushes; true if there were any. */
 bool watch_notices(struct api_worker *worker);
-/* The slot's push waited for an LSN, and it is durable now. */
-void watch_push(struct api_worker *worker, struct http_exchange exchange);
-/* The journal failed while it waited: the answer will never be durable. */
-void watch_lost(struct api_worker *worker, struct http_exchange exchange);
+/* The LSN that a watcher waited for is durable; or, if lost, the journal has failed and it never will
+ * be. */
+void watch_durable(struct api_worker *worker, struct http_exchange exchange, bool lost);
 /* The peer has said all it will say: a long poll is answered with what there is. */
 void watch_finished(struct api_worker *worker, struct http_exchange exchange);
 /* A quarter of the connections is kept for requests that end by themselves. */

@@ -26,10 +26,18 @@ static inline int set_up(void **state)
     return 0;
 }
 
+/* Operations of a budget that are under way. */
+static inline uint32_t under_way(enum api_budget budget)
+{
+    return world.worker->operations.budgets[budget].used;
+}
+
 static inline int tear_down(void **state)
 {
     (void)state;
-    assert_int_equal(world.worker->requests_used, 0); /* whatever happened, all have come back */
+    for (int i = 0; i < BUDGET_COUNT; i++) { /* whatever happened, all have come back */
+        assert_int_equal(under_way((enum api_budget)i), 0);
+    }
     api_world_down(&world);
     return 0;
 }

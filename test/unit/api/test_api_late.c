@@ -110,7 +110,7 @@ static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state
     be_late(false);
     uint32_t gone = send_buy(1, &id);
     api_world_flush(&world);
-    assert_int_equal(world.worker->requests_used, 1);
+    assert_int_equal(under_way(BUDGET_GATE), 1);
     memory_net_reset(world.net, gone);
     api_world_flush(&world);
     /* Another one gets the same number, and waits for something else. */
@@ -119,7 +119,7 @@ static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state
     assert_int_equal(next, gone);
     assert_int_equal(world.worker->watchers, 1);
     api_world_pass(&world);
-    assert_int_equal(world.worker->requests_used, 0);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
     assert_int_equal(world.worker->watchers, 1);
     assert_string_equal(api_world_heard(&world, next), "");
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_QUEUED);
@@ -141,7 +141,7 @@ static void nothing_is_told_before_it_is_durable(void **state)
     fake_clock_pass_us(&world.gate_clock, world.gate.delay_us * 10);
     (void)api_world_turn(&world);
     (void)api_world_turn(&world);
-    assert_int_equal(world.worker->requests_used, 0); /* answered, but not durable */
+    assert_int_equal(under_way(BUDGET_GATE), 0); /* answered, but not durable */
     assert_string_equal(api_world_heard(&world, buyer), "");
     be_prompt();
     uint32_t reader = api_world_connect(&world);
@@ -155,16 +155,18 @@ static void nothing_is_told_before_it_is_durable(void **state)
     expect_status(api_world_heard(&world, reader), 200);
 }
 
-/* The ring of waits can be full: answers whose connection has gone are in it, too. */
-static void a_committed_write_without_room_to_wait_is_held_until_it_is_durable(void **state)
+/* Watchers that wait for an LSN, those that have gone among them, cannot fill the ring of waits. */
+static void a_committed_write_has_room_to_wait_whatever_watchers_do(void **state)
 {
     (void)state;
     struct order_id id = api_world_buy(&world, 1, LEDGER_WRITER_FREE);
     api_world_settle(&world);
     struct http_exchange gone = {.connection = API_CONNECTIONS - 1, .generation = 1};
-    world.worker->waits_capacity = 1;
-    world.worker->waits_head = 0;
-    assert_true(api_after_durable(world.worker, UINT64_MAX - 1, gone, NULL));
+    uint64_t next_lsn = journal_durable_lsn(world.worker->journal) + 1;
+    for (int i = 0; i < API_CONNECTIONS * 2; i++) {
+        assert_true(api_after_durable(world.worker, next_lsn, gone, NULL));
+    }
+    assert_false(api_after_durable(world.worker, next_lsn, gone, NULL));
     uint32_t shop = api_world_connect(&world);
     api_world_send_payment(&world, shop, id, "p-1", LEDGER_WRITER_CENTS);
     for (int i = 0; i < 4; i++) { /* committed and applied to the gate, but not flushed */
@@ -173,15 +175,42 @@ static void a_committed_write_without_room_to_wait_is_held_until_it_is_durable(v
         (void)api_world_turn(&world);
     }
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_PAID);
-    assert_non_null(world.worker->held_writes);
+    assert_int_equal(world.worker->durable_waits.count, API_CONNECTIONS * 2 + 1);
     assert_string_equal(api_world_heard(&world, shop), "");
     ledger_writer_world_flush(&world.ledger_writer);
     (void)api_world_turn(&world);
-    assert_null(world.worker->held_writes);
     const char *heard = api_world_heard(&world, shop);
     expect_status(heard, 200);
     expect_text(heard, "\"status\":\"PAID\"");
-    world.worker->waits_count = 0;
+    assert_int_equal(world.worker->durable_waits.count, 0);
+    assert_true(api_after_durable(world.worker, next_lsn, gone, NULL)); /* there is room again */
+    (void)api_world_turn(&world);
+}
+
+/* Buys of clients that have gone wait for the journal, too. */
+static void a_buy_with_too_many_answers_waiting_has_an_unknown_outcome(void **state)
+{
+    (void)state;
+    struct order_id id;
+    for (uint64_t i = 0; i < API_CONNECTIONS * 2; i++) {
+        uint32_t connection = send_buy(1 + i, &id);
+        (void)api_world_turn(&world);
+        memory_net_reset(world.net, connection);
+        (void)api_world_turn(&world);
+    }
+    assert_int_equal(under_way(BUDGET_DURABLE), API_CONNECTIONS * 2);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
+    uint32_t buyer = send_buy(100, &id);
+    (void)api_world_turn(&world);
+    const char *heard = api_world_heard(&world, buyer);
+    expect_status(heard, 503);
+    expect_text(heard, "\"retry\":\"same-ticket\"");
+    api_world_flush(&world);
+    assert_int_equal(under_way(BUDGET_DURABLE), 0);
+    buyer = send_buy(100, &id);
+    api_world_flush(&world);
+    expect_status(api_world_heard(&world, buyer), 202); /* the same order: it was decided */
+    assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_QUEUED);
 }
 
 static void when_all_asks_are_under_way_more_are_refused(void **state)
@@ -195,7 +224,7 @@ static void when_all_asks_are_under_way_more_are_refused(void **state)
         memory_net_reset(world.net, connection);
         api_world_flush(&world);
     }
-    assert_int_equal(world.worker->requests_used, API_CONNECTIONS * 2);
+    assert_int_equal(under_way(BUDGET_GATE), API_CONNECTIONS * 2);
     uint32_t buyer = send_buy(100, &id);
     uint32_t reader = api_world_connect(&world);
     api_world_send(&world, reader, "GET", api_world_path(id, ""), 100, NULL);
@@ -212,7 +241,7 @@ static void when_all_asks_are_under_way_more_are_refused(void **state)
         expect_text(heard, "\"retry\":\"later\"");
     }
     api_world_answer(&world);
-    assert_int_equal(world.worker->requests_used, 0);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
     assert_int_equal(ledger_writer_world_item(&world.ledger_writer, LEDGER_WRITER_FREE).locked,
                      API_CONNECTIONS * 2);
     expect_status(api_world_call(&world, "POST", "/v1/items/13/ticket", 100, NULL), 201);
@@ -263,10 +292,10 @@ static void the_loop_sleeps_no_longer_than_the_gate_says(void **state)
     fake_clock_pass_us(&world.ledger_writer.clock, due_us - 1);
     (void)api_world_turn(&world);
     assert_int_equal(memory_net_timeout_us(world.net), 1);
-    assert_int_equal(world.worker->requests_used, 1);
+    assert_int_equal(under_way(BUDGET_GATE), 1);
     fake_clock_pass_us(&world.ledger_writer.clock, 1);
     (void)api_world_turn(&world);
-    assert_int_equal(world.worker->requests_used, 0);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
     be_prompt();
     api_world_settle(&world);
     assert_true(memory_net_timeout_us(world.net) > 100000);
@@ -552,10 +581,10 @@ static void a_list_follows_the_board(void **state)
     api_world_send(&world, gone, "GET", "/v1/me/orders", 1, NULL);
     api_world_settle(&world);
     assert_int_equal(world.gate.under_way, 1);
-    assert_int_equal(world.worker->calls[BUDGET_BUYER], 1);
+    assert_int_equal(under_way(BUDGET_BUYER), 1);
     memory_net_reset(world.net, gone);
     api_world_answer(&world);
-    assert_int_equal(world.worker->calls[BUDGET_BUYER], 0);
+    assert_int_equal(under_way(BUDGET_BUYER), 0);
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_LOCKED);
 }
 
@@ -566,7 +595,8 @@ int main(void)
         TEST(a_buy_whose_connection_has_gone_is_decided_all_the_same),
         TEST(nothing_is_told_before_it_is_durable),
         TEST(when_all_asks_are_under_way_more_are_refused),
-        TEST(a_committed_write_without_room_to_wait_is_held_until_it_is_durable),
+        TEST(a_committed_write_has_room_to_wait_whatever_watchers_do),
+        TEST(a_buy_with_too_many_answers_waiting_has_an_unknown_outcome),
         TEST(a_front_that_drains_waits_for_its_asks),
         TEST(the_loop_sleeps_no_longer_than_the_gate_says),
         TEST(a_sale_that_the_gate_has_not_heard_of_is_asked_for_again),
