@@ -16,15 +16,15 @@
 
 void api_cors(const struct api_worker *worker, struct http_exchange exchange, struct out *headers)
 {
-    const struct slot *slot = &worker->slots[exchange.connection];
+    const struct connection_state *state = &worker->connections[exchange.connection];
     if (worker->settings->cors_origins[0] != '\0') {
-        out_lit(headers, "Vary: Origin\r\n"); /* said to all, or a shared cache mixes them up */
+        out_lit(headers, "Vary: Origin\r\n"); /* in every answer, for shared caches */
     }
-    if (slot->origin_len == 0 || slot->generation != exchange.generation) {
+    if (state->origin_len == 0 || state->generation != exchange.generation) {
         return;
     }
     out_lit(headers, "Access-Control-Allow-Origin: ");
-    out_bytes(headers, slot->origin, slot->origin_len);
+    out_bytes(headers, state->origin, state->origin_len);
     out_lit(headers, "\r\nAccess-Control-Expose-Headers: location, retry-after\r\n");
 }
 
@@ -175,8 +175,8 @@ void api_ready_make(struct api_worker *worker)
 
 bool api_ready_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later)
 {
-    const struct slot *slot = &worker->slots[exchange.connection];
-    if (slot->origin_len != 0 || worker->settings->cors_origins[0] != '\0') {
+    const struct connection_state *state = &worker->connections[exchange.connection];
+    if (state->origin_len != 0 || worker->settings->cors_origins[0] != '\0') {
         return false; /* needs headers of its own */
     }
     const struct ready *ready =

@@ -8,33 +8,87 @@
 #include "api/api.h"
 #include "api/operation.h"
 
-enum watch_kind { WATCH_NOTHING, WATCH_POLL, WATCH_ORDER, WATCH_ITEM, WATCH_LIVE };
+/* ---- connections ---- */
 
-/* Per connection, indexed by its number; touched only by connections that wait or watch. Links are
- * connection + 1, 0 ends a chain. */
-struct slot {
-    uint32_t generation;
-    bool push_waits;         /* a push waits for the order's LSN to be durable */
-    uint8_t watch;           /* enum watch_kind */
-    uint8_t hold_state;      /* POLL: hold the answer in this state, too */
-    bool sold_out_sent;      /* ITEM */
-    bool finished;           /* the peer of this exchange will send no more */
-    bool looking;            /* POLL, ORDER: the gate is being asked */
-    bool look_more;          /* ... and has to be asked again afterwards */
-    bool look_due;           /* ORDER: a look is owed, whatever is heard */
-    uint8_t beats;           /* ORDER: heartbeats so far */
-    uint16_t version_sent;   /* ORDER */
-    struct order_view order; /* POLL, ORDER: the newest heard of */
-    /* watching */
+/* What is known of a connection's newest exchange. One for each connection, indexed by its number. */
+struct connection_state {
+    uint32_t generation; /* of the exchange */
+    bool finished;       /* the client will send no more */
+    uint8_t origin_len;  /* 0: no Origin, or one that the settings do not allow */
+    char origin[95];
+};
+
+/* The state of this exchange; it starts anew with each exchange. */
+struct connection_state *api_connection(struct api_worker *worker, struct http_exchange exchange);
+
+/* Zeroed memory that takes no space until it is used; NULL: there is none. */
+void *api_map(size_t bytes);
+void api_unmap(void *memory, size_t bytes);
+
+/* ---- watchers: watch.h ---- */
+
+enum watch_kind {
+    WATCH_NOTHING,
+    WATCH_POLL,  /* a long poll of an order */
+    WATCH_ORDER, /* an event stream of an order */
+    WATCH_ITEM,  /* an event stream of an item */
+    WATCH_LIVE,  /* the dashboard's event stream */
+};
+
+/* WATCH_POLL, WATCH_ORDER */
+struct order_watch {
+    struct order_view newest; /* the newest state seen, in a notice or at the gate */
+    bool push_waits;          /* showing it waits for its LSN to be durable */
+    bool looking_up;          /* a request for the order is at the gate */
+    bool look_up_again;       /* look the order up once more when that request is answered */
+    union {
+        struct {
+            int64_t due_ms;              /* answer at the latest then */
+            enum order_state hold_state; /* do not answer in this state before that */
+        } poll;
+        struct {
+            uint16_t version_sent;
+            uint8_t heartbeats;
+            bool look_up_due; /* look the order up at the next heartbeat */
+        } stream;
+    };
+};
+
+/* WATCH_ITEM, WATCH_LIVE: streams that are served once a second */
+struct periodic_stream {
+    uint64_t shown_sent; /* ITEM: which version and state the last event showed */
+    int64_t not_before_ms;
+    bool sold_out_sent; /* ITEM */
+    uint32_t list_next, list_previous;
+};
+
+/* One for each connection, indexed by its number. Links are connection + 1; 0 ends a chain. */
+struct watcher {
+    enum watch_kind kind;
+    uint32_t generation; /* of the exchange */
     struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
-    uint64_t item_version;
-    int64_t due_ms;  /* POLL: when to answer anyway; ITEM, LIVE: not told again before */
-    int64_t wake_ms; /* when the wheel looks at it: a poll's end, a stream's heartbeat */
+    int64_t wake_ms;     /* the timer: a poll's end, a stream's heartbeat, another attempt */
     uint32_t key_next, key_previous;
     uint32_t wheel_next, wheel_previous, wheel_place;
-    uint32_t list_next, list_previous;
-    uint8_t origin_len; /* of an allowed Origin; 0: none */
-    char origin[95];
+    union {
+        struct order_watch order;
+        struct periodic_stream periodic;
+    };
+};
+
+#define WHEEL_SLOTS 1024
+#define WHEEL_STEP_MS 32
+
+struct watchers {
+    struct watcher *watchers;
+    uint32_t count;    /* how many are not WATCH_NOTHING */
+    uint32_t *buckets; /* watchers by key; a hash table of links */
+    uint32_t buckets_mask;
+    uint32_t wheel[WHEEL_SLOTS]; /* watchers by timer */
+    int64_t wheel_ms;            /* timers before this have run */
+    uint32_t periodic_first;
+    uint32_t periodic_cursor; /* the next stream of this round; 0: the round is over */
+    int64_t periodic_next_ms; /* when the next round begins */
 };
 
 /* ---- operations: operation.h ---- */
@@ -111,9 +165,6 @@ struct tally_known {
     int64_t at_ms;
 };
 
-#define WHEEL_SLOTS 1024
-#define WHEEL_STEP_MS 32
-
 struct api_worker {
     struct api_shared *shared;
     struct api_settings *settings; /* the ones of this turn */
@@ -130,23 +181,13 @@ struct api_worker {
     char *scratch;
     struct operation_pool operations;
     struct durable_waits durable_waits;
-    /* connections that wait or watch */
-    struct slot *slots;
+    struct watchers watch;
+    struct connection_state *connections;
     uint32_t connections_count;
-    uint32_t *keys; /* buckets of watched orders */
-    uint32_t keys_mask;
-    uint32_t wheel[WHEEL_SLOTS];
-    int64_t wheel_ms; /* everything before this was run */
-    uint32_t watchers;
-    uint32_t items_first; /* streams of items and of the dashboard */
-    uint32_t items_cursor;
-    int64_t items_next_ms;
     struct tally_known tally_known[TALLY_KNOWN];
     bool draining;
     struct ready sold_out[1 + READY_PAUSES];
 };
-
-struct slot *api_slot(struct api_worker *worker, struct http_exchange exchange);
 
 /* router.c: the handler of struct http_app; context is the worker. */
 enum http_outcome router_handle(void *context, struct http_exchange exchange,

@@ -18,22 +18,41 @@
 
 #define EVENTS_PER_ITERATION 512
 
-struct slot *api_slot(struct api_worker *worker, struct http_exchange exchange)
+/* ---- connections ---- */
+
+void *api_map(size_t bytes)
 {
-    CHECK(exchange.connection < worker->connections_count);
-    struct slot *slot = &worker->slots[exchange.connection];
-    if (slot->generation != exchange.generation) {
-        CHECK(slot->watch == WATCH_NOTHING);
-        slot->generation = exchange.generation;
-        slot->push_waits = false;
-        slot->finished = false;
-    }
-    return slot;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory != MAP_FAILED ? memory : NULL;
 }
 
+void api_unmap(void *memory, size_t bytes)
+{
+    if (memory != NULL) {
+        (void)munmap(memory, bytes);
+    }
+}
+
+struct connection_state *api_connection(struct api_worker *worker, struct http_exchange exchange)
+{
+    CHECK(exchange.connection < worker->connections_count);
+    struct connection_state *state = &worker->connections[exchange.connection];
+    if (state->generation != exchange.generation) {
+        state->generation = exchange.generation;
+        state->finished = false;
+        state->origin_len = 0;
+    }
+    return state;
+}
+
+/* The client of a pending exchange will send no more. */
 static void finished(void *context, struct http_exchange exchange)
 {
-    watch_finished(context, exchange);
+    struct api_worker *worker = context;
+    /* The exchange may become a long poll when the gate has answered: it is not held then. */
+    api_connection(worker, exchange)->finished = true;
+    watch_finished(worker, exchange);
 }
 
 static void gone(void *context, struct http_exchange exchange)
@@ -153,17 +172,10 @@ static int api_worker_start(struct api_worker *worker)
                                  .problem = api_problem,
                                  .finished = finished,
                                  .gone = gone};
-    size_t bytes = (size_t)worker->connections_count * sizeof(*worker->slots);
-    /* Mapped, not allocated: connections that never wait never touch theirs. */
-    void *slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (slots == MAP_FAILED) {
-        return ERR_NOMEM;
-    }
-    worker->slots = slots;
+    worker->connections = api_map((size_t)worker->connections_count * sizeof(*worker->connections));
     worker->scratch = malloc(API_SCRATCH_BYTES);
     worker->tokens = token_memory_new(worker->shared->tokens_remembered);
-    if (worker->scratch == NULL || worker->tokens == NULL) {
+    if (worker->connections == NULL || worker->scratch == NULL || worker->tokens == NULL) {
         return ERR_NOMEM;
     }
     api_ready_make(worker);
@@ -192,7 +204,6 @@ int api_worker_new(struct api_shared *shared, uint32_t loop, struct net *net,
     worker->waker = embedded_gate_waker(shared->engine, loop);
     worker->connections_count = worker->settings->http.connections_max;
     worker->now_ms = inside_time_ms(shared->time);
-    worker->wheel_ms = worker->now_ms / WHEEL_STEP_MS * WHEEL_STEP_MS;
     crypt_random(&worker->prng.state, sizeof(worker->prng.state));
     int error = api_worker_start(worker);
     if (error != 0) {
@@ -211,14 +222,13 @@ void api_worker_free(struct api_worker *worker)
     if (worker->server != NULL) {
         http_server_free(worker->server);
     }
-    watch_done(worker);
+    watch_end(worker);
     operations_end(worker);
     durable_waits_end(worker);
     token_memory_free(worker->tokens);
     free(worker->scratch);
-    if (worker->slots != NULL) {
-        (void)munmap(worker->slots, (size_t)worker->connections_count * sizeof(*worker->slots));
-    }
+    api_unmap(worker->connections,
+              (size_t)worker->connections_count * sizeof(*worker->connections));
     free(worker);
 }
 

@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "api/api_private.h"
 #include "base/check.h"
@@ -47,21 +46,14 @@ int operations_start(struct api_worker *worker)
         pool->budgets[i].limit = limit;
         pool->capacity += limit;
     }
-    void *memory = mmap(NULL, (size_t)pool->capacity * sizeof(*pool->operations),
-                        PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        return ERR_NOMEM;
-    }
-    pool->operations = memory;
-    return 0;
+    pool->operations = api_map((size_t)pool->capacity * sizeof(*pool->operations));
+    return pool->operations != NULL ? 0 : ERR_NOMEM;
 }
 
 void operations_end(struct api_worker *worker)
 {
     struct operation_pool *pool = &worker->operations;
-    if (pool->operations != NULL) {
-        (void)munmap(pool->operations, (size_t)pool->capacity * sizeof(*pool->operations));
-    }
+    api_unmap(pool->operations, (size_t)pool->capacity * sizeof(*pool->operations));
 }
 
 bool operations_must_return(const struct api_worker *worker)

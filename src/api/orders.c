@@ -84,7 +84,7 @@ static enum http_outcome order_looked_up(struct api_request *req, struct api_ope
     enum order_state hold = operation->context.long_poll.hold;
     int64_t due_ms = operation->context.long_poll.due_ms;
     bool hold_it = due_ms != 0 && !worker->draining && !watch_full(worker) &&
-                   !api_slot(worker, req->exchange)->finished &&
+                   !api_connection(worker, req->exchange)->finished &&
                    (state == hold || state == ORDER_QUEUED) && !order_state_final(state);
     if (!hold_it) {
         return show(req, operation);

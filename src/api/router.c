@@ -105,16 +105,14 @@ static bool origin_allowed(const struct api_worker *worker, struct span origin)
 static void note_origin(struct api_worker *worker, struct http_exchange exchange,
                         struct span origin)
 {
-    struct slot *slot = &worker->slots[exchange.connection];
+    struct connection_state *state = &worker->connections[exchange.connection];
     if (origin.at != NULL) {
-        slot = api_slot(worker, exchange);
-        slot->origin_len =
-            (uint8_t)(origin.len < sizeof(slot->origin) && origin_allowed(worker, origin)
-                          ? origin.len
-                          : 0);
-        memcpy(slot->origin, origin.at, slot->origin_len);
-    } else if (slot->origin_len != 0) {
-        slot->origin_len = 0;
+        state = api_connection(worker, exchange);
+        bool allowed = origin.len < sizeof(state->origin) && origin_allowed(worker, origin);
+        state->origin_len = (uint8_t)(allowed ? origin.len : 0);
+        memcpy(state->origin, origin.at, state->origin_len);
+    } else if (state->origin_len != 0) { /* the memory is written only if it has to be */
+        state->origin_len = 0;
     }
 }
 

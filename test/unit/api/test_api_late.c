@@ -117,10 +117,10 @@ static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state
     be_prompt();
     uint32_t next = watch(watched, 2, "?wait_ms=20000");
     assert_int_equal(next, gone);
-    assert_int_equal(world.worker->watchers, 1);
+    assert_int_equal(world.worker->watch.count, 1);
     api_world_pass(&world);
     assert_int_equal(under_way(BUDGET_GATE), 0);
-    assert_int_equal(world.worker->watchers, 1);
+    assert_int_equal(world.worker->watch.count, 1);
     assert_string_equal(api_world_heard(&world, next), "");
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_QUEUED);
     api_world_settle(&world);

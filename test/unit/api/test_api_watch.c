@@ -111,7 +111,7 @@ static void a_watcher_that_has_gone_is_not_mistaken_for_the_next(void **state)
     assert_int_equal(next, gone);
     api_world_pass(&world); /* the older look comes back, the next one is held */
     api_world_pass(&world);
-    assert_int_equal(world.worker->watchers, 1);
+    assert_int_equal(world.worker->watch.count, 1);
     assert_string_equal(api_world_heard(&world, next), "");
     api_world_settle(&world);
     const char *heard = api_world_heard(&world, next);
