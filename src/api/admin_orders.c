@@ -13,7 +13,7 @@ static enum http_outcome overloaded(struct api_request *req)
 
 static enum http_outcome cannot_read(struct api_request *req)
 {
-    return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_UNREACHABLE);
 }
 
 /* ---- orders ---- */
@@ -121,7 +121,7 @@ static enum http_outcome order_read(struct api_request *req, struct api_operatio
 {
     const struct ledger_query *query = &operation->read.query;
     if (query->error == ERR_NOTFOUND && operation->context.order_lookup.gate_unreachable) {
-        return api_refuse_look(req->worker, req->exchange, REFUSAL_DEGRADED);
+        return api_refuse_unreachable(req->worker, req->exchange, REFUSAL_DEGRADED);
     }
     if (query->error == ERR_NOTFOUND) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such order");

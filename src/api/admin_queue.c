@@ -184,7 +184,7 @@ enum http_outcome handle_redrive(struct api_request *req)
         json_decref(root);
     }
     if (!form.wrong && !queue_named(span_of(named), &which)) {
-        form_complain(&form, "", "queue", "must be orders or payments");
+        form_error(&form, "", "queue", "must be orders or payments");
     }
     return form.wrong ? form_refuse(req, &form) : submit_call(req, which, true, (uint64_t)limit);
 }

@@ -26,8 +26,8 @@ static bool is_currency(const char *text)
     return text[3] == '\0';
 }
 
-/* Shown as links on pages: nothing but these may stand in an href. What begins with two slashes, of
- * either kind, names another host. */
+/* Pages show these as links, so only these forms may stand in an href. A text that begins with two
+ * slashes, or a slash and a backslash, names another host. */
 static bool is_url(const char *text)
 {
     bool is_path = text[0] == '/' && text[1] != '/' && text[1] != '\\';
@@ -35,7 +35,7 @@ static bool is_url(const char *text)
            strncmp(text, "http://", 7) == 0;
 }
 
-/* Only the first one is filled in; a second would reach buyers as it stands. */
+/* Only the first {order_id} is replaced; a second would reach buyers as it is. */
 static bool names_order_once(const char *text)
 {
     const char *first = strstr(text, "{order_id}");
@@ -45,7 +45,7 @@ static bool names_order_once(const char *text)
 static void read_item(struct form *form, json_t *object, bool create, size_t index,
                       struct item_row *item)
 {
-    /* What a change has read and sends back is not its to change, and is skipped. */
+    /* A change may send back what was read with the item; these members are ignored. */
     enum { READ_ONLY = 7 };
     static const char *const names[] = {
         "sale_id",    "available", "locked",         "sold", "state",     "starts_at_ms",
@@ -56,7 +56,7 @@ static void read_item(struct form *form, json_t *object, bool create, size_t ind
     (void)snprintf(path, sizeof(path), "items[%zu].", index);
     if (!json_is_object(object)) {
         path[strlen(path) - 1] = '\0';
-        form_complain(form, "", path, "must be an object");
+        form_error(form, "", path, "must be an object");
         return;
     }
     form_only(form, path, object, create ? names + READ_ONLY : names);
@@ -67,7 +67,7 @@ static void read_item(struct form *form, json_t *object, bool create, size_t ind
     (void)form_text(form, path, object, "sku", false, 0, SKU_MAX_BYTES, item->sku);
     (void)form_text(form, path, object, "image_url", false, 0, URL_MAX_BYTES, item->image_url);
     if (!is_url(item->image_url)) {
-        form_complain(form, path, "image_url", "must begin with https://, http:// or /");
+        form_error(form, path, "image_url", "must begin with https://, http:// or /");
     }
     if (form_number(form, path, object, "price_cents", true, 0, (int64_t)PRICE_MAX, &number)) {
         item->price_cents = (uint32_t)number;
@@ -88,12 +88,12 @@ static void read_items(struct form *form, json_t *list, bool create, struct sale
 {
     size_t count = json_is_array(list) ? json_array_size(list) : 0;
     if (count == 0 || count > ITEMS_PER_SALE_MAX) {
-        form_complain(form, "", "items", "must be a list of 1 to 500 items");
+        form_error(form, "", "items", "must be a list of 1 to 500 items");
         return;
     }
     sale->items = calloc(count, sizeof(*sale->items));
     if (sale->items == NULL) {
-        form_complain(form, "", "items", "are too many for the memory left");
+        form_error(form, "", "items", "are too many for the memory left");
         return;
     }
     sale->items_count = (uint32_t)count;
@@ -101,7 +101,7 @@ static void read_items(struct form *form, json_t *list, bool create, struct sale
         read_item(form, json_array_get(list, i), create, i, &sale->items[i]);
         for (size_t k = 0; k < i && sale->items[i].id != 0; k++) {
             if (sale->items[k].id == sale->items[i].id) {
-                form_complain(form, "", "items", "must not have the same id twice");
+                form_error(form, "", "items", "must not have the same id twice");
             }
         }
     }
@@ -117,25 +117,25 @@ static void read_texts(struct form *form, json_t *root, bool create, struct sale
     if (form_text(form, "", root, "currency", false, 3, 3, sale->currency)) {
         *changes |= SALE_HAS_CURRENCY;
         if (!is_currency(sale->currency)) {
-            form_complain(form, "", "currency", "must be three capital letters, as in ISO 4217");
+            form_error(form, "", "currency", "must be three capital letters, as in ISO 4217");
         }
     }
     if (form_text(form, "", root, "pay_url", false, 0, URL_MAX_BYTES, sale->pay_url)) {
         *changes |= SALE_HAS_PAY_URL;
         if (!is_url(sale->pay_url)) {
-            form_complain(form, "", "pay_url", "must begin with https://, http:// or /");
+            form_error(form, "", "pay_url", "must begin with https://, http:// or /");
         }
         if (!names_order_once(sale->pay_url)) {
-            form_complain(form, "", "pay_url", "must contain {order_id} once at most");
+            form_error(form, "", "pay_url", "must contain {order_id} once at most");
         }
     }
     if (form_text(form, "", root, "challenge", false, 1, 15, challenge) &&
         strcmp(challenge, "none") != 0) {
-        form_complain(form, "", "challenge", "must be none");
+        form_error(form, "", "challenge", "must be none");
     }
 }
 
-/* The body of create (everything needed must be there) or change (what is there is changed). */
+/* The body of create, with all required members, or of change, with the members to change. */
 static void read_sale(struct form *form, json_t *root, bool create, struct sale_row *sale,
                       uint32_t *ret_changes)
 {
@@ -158,7 +158,7 @@ static void read_sale(struct form *form, json_t *root, bool create, struct sale_
     }
     uint32_t both = SALE_HAS_STARTS | SALE_HAS_ENDS;
     if ((changes & both) == both && sale->ends_at_ms <= sale->starts_at_ms) {
-        form_complain(form, "", "ends_at_ms", "must be after starts_at_ms");
+        form_error(form, "", "ends_at_ms", "must be after starts_at_ms");
     }
     if (form_number(form, "", root, "pay_within_s", create, 1, PAY_WITHIN_MAX_S, &number)) {
         changes |= SALE_HAS_PAY_WITHIN;
@@ -352,7 +352,7 @@ static enum http_outcome answer_sales(struct api_request *req, const struct ledg
 {
     struct api_worker *worker = req->worker;
     struct out body = api_scratch(worker);
-    body.cap -= 64; /* for the end */
+    body.cap -= 64; /* reserved for the end */
     out_lit(&body, "{\"sales\":[");
     uint64_t next = q->count == q->limit ? q->sales[q->count - 1]->id : 0;
     for (uint32_t i = 0; i < q->count; i++) {
@@ -383,7 +383,7 @@ static enum http_outcome sales_read(struct api_request *req, struct api_operatio
 {
     const struct ledger_query *q = &operation->read.query;
     if (q->error != 0 && q->error != ERR_NOTFOUND) {
-        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_UNREACHABLE);
     }
     if (!operation->context.sale_read.one) {
         return answer_sales(req, q);

@@ -148,26 +148,57 @@ uint64_t durable_waits_next(const struct api_worker *worker);
 /* Ends the waits whose LSN is durable. True if there were any. */
 bool answer_durable(struct api_worker *worker);
 
-/* The answer nearly everyone gets, ready made: nothing left for good, or, with this many different
- * pauses, nothing left at the moment. */
-#define READY_PAUSES 16
-struct ready {
+/* ---- router.c, authentication.c ---- */
+
+/* The handler of struct http_app; context is the worker. */
+enum http_outcome router_handle(void *context, struct http_exchange exchange,
+                                const struct http_request *request);
+/* True if the request carries what a route needs; req->user is then set for NEED_BUYER. False: it was
+ * refused. */
+bool authenticate(struct api_request *req, enum api_need need);
+
+/* ---- answer.c ---- */
+
+/* The body of a problem, for errors that the HTTP server finds; context is the worker. */
+void api_problem(void *context, enum refusal refusal, struct out *body);
+/* The CORS headers, if the exchange has an allowed origin. */
+void api_cors(const struct api_worker *worker, struct http_exchange exchange, struct out *headers);
+
+#define SOLD_OUT_FOR_GOOD "everything is sold"
+#define SOLD_OUT_FOR_NOW "unpaid orders may still return units"
+/* The most frequent answer, complete: sold out for good, or sold out for now with one of several times
+ * to retry. */
+#define PREBUILT_PAUSES 16
+struct prebuilt_answer {
     uint32_t len;
     char bytes[508];
 };
+void api_prebuild_sold_out(struct api_worker *worker);
+/* Refuses with a prebuilt answer: SOLD_OUT with available 0. later: for now. False: the answer needs
+ * CORS headers, and nothing was sent. */
+bool api_answer_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later);
 
-/* Where the requests for an item are counted; a few that were met last. */
+/* ---- sale_tally.c ---- */
+
+/* Where the requests for an item are counted: a cache. */
 #define TALLY_KNOWN 256
 struct tally_known {
     uint64_t item;
     uint64_t sale;
-    struct tally_row *row; /* the sale's, while tally_is; NULL: there was no room then */
+    struct tally_row *row; /* valid while tally_is(row, sale); NULL: there was no room at at_ms */
     int64_t at_ms;
 };
 
+/* The row of the item's sale. NULL: the item is unknown or there is no room; nothing is counted. */
+struct tally_row *api_tally(struct api_worker *worker, uint64_t item);
+void api_tally_request(struct api_worker *worker, uint64_t item, uint64_t user);
+void api_tally_refusal(struct api_worker *worker, uint64_t item, enum refusal refusal);
+
+/* ---- the worker ---- */
+
 struct api_worker {
     struct api_shared *shared;
-    struct api_settings *settings; /* the ones of this turn */
+    struct api_settings *settings; /* those of this iteration */
     uint32_t loop;
     struct net *net;
     struct http_server *server;
@@ -175,7 +206,7 @@ struct api_worker {
     struct gate_port *gate;
     struct journal *journal;
     struct waker *waker;
-    struct token_memory *tokens;
+    struct token_cache *tokens;
     struct prng prng;
     int64_t now_ms;
     char *scratch;
@@ -186,29 +217,7 @@ struct api_worker {
     uint32_t connections_count;
     struct tally_known tally_known[TALLY_KNOWN];
     bool draining;
-    struct ready sold_out[1 + READY_PAUSES];
+    struct prebuilt_answer sold_out[1 + PREBUILT_PAUSES];
 };
-
-/* router.c: the handler of struct http_app; context is the worker. */
-enum http_outcome router_handle(void *context, struct http_exchange exchange,
-                                const struct http_request *request);
-
-/* authentication.c: true if the request carries what a route needs; req->user is then set for
- * NEED_BUYER. False: it was refused. */
-bool authenticate(struct api_request *req, enum api_need need);
-
-/* sale_tally.c: for the sale of an item; one that is not known, or has no room, is not counted. */
-struct tally_row *api_tally(struct api_worker *worker, uint64_t item);
-void api_tally_asked(struct api_worker *worker, uint64_t item, uint64_t user);
-void api_tally_refused(struct api_worker *worker, uint64_t item, enum refusal refusal);
-
-/* answer.c: the body of a problem for framing errors; CORS lines for an allowed origin. */
-void api_problem(void *context, enum refusal refusal, struct out *body);
-#define SOLD_OUT_FOR_GOOD "everything is sold"
-#define SOLD_OUT_FOR_NOW "unpaid orders may still return units"
-/* At start, and whenever one is needed: a sold-out refusal with available 0. */
-void api_ready_make(struct api_worker *worker);
-bool api_ready_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later);
-void api_cors(const struct api_worker *worker, struct http_exchange exchange, struct out *headers);
 
 #endif

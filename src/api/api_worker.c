@@ -62,13 +62,13 @@ static void gone(void *context, struct http_exchange exchange)
 
 /* ---- the iteration ---- */
 
-static void settings_follow(struct api_worker *worker)
+static void adopt_settings(struct api_worker *worker)
 {
     struct api_settings *settings = atomic_load(&worker->shared->settings);
     if (settings != worker->settings) {
         worker->settings = settings;
         atomic_store(&worker->shared->settings_seen[worker->loop], settings->number);
-        token_memory_clear(worker->tokens);
+        token_cache_clear(worker->tokens);
         http_server_retime(worker->server, &settings->http);
     }
 }
@@ -135,7 +135,7 @@ static void count_connections(struct api_worker *worker)
 bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
 {
     struct net_event events[EVENTS_PER_ITERATION];
-    settings_follow(worker);
+    adopt_settings(worker);
     worker->now_ms = inside_time_ms(worker->shared->time);
     (void)collect_and_answer(worker);
     int64_t sleep_us = timers(worker);
@@ -151,7 +151,7 @@ bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
         worker->now_ms = inside_time_ms(worker->shared->time);
     }
     /* The requests that arrived may have been sent after new settings were published. */
-    settings_follow(worker);
+    adopt_settings(worker);
     http_server_events(worker->server, events, n, worker->now_ms);
     if (operations_at_gate(worker)) {
         (void)gate_flush(worker->gate, worker->loop);
@@ -174,11 +174,11 @@ static int api_worker_start(struct api_worker *worker)
                                  .gone = gone};
     worker->connections = api_map((size_t)worker->connections_count * sizeof(*worker->connections));
     worker->scratch = malloc(API_SCRATCH_BYTES);
-    worker->tokens = token_memory_new(worker->shared->tokens_remembered);
+    worker->tokens = token_cache_new(worker->shared->tokens_remembered);
     if (worker->connections == NULL || worker->scratch == NULL || worker->tokens == NULL) {
         return ERR_NOMEM;
     }
-    api_ready_make(worker);
+    api_prebuild_sold_out(worker);
     int error = watch_start(worker);
     error = error != 0 ? error : operations_start(worker);
     error = error != 0 ? error : durable_waits_start(worker);
@@ -225,7 +225,7 @@ void api_worker_free(struct api_worker *worker)
     watch_end(worker);
     operations_end(worker);
     durable_waits_end(worker);
-    token_memory_free(worker->tokens);
+    token_cache_free(worker->tokens);
     free(worker->scratch);
     api_unmap(worker->connections,
               (size_t)worker->connections_count * sizeof(*worker->connections));
@@ -247,11 +247,6 @@ struct api_settings *api_settings(struct api_worker *worker)
 struct http_server *api_server(struct api_worker *worker)
 {
     return worker->server;
-}
-
-uint32_t api_loop(const struct api_worker *worker)
-{
-    return worker->loop;
 }
 
 struct out api_scratch(struct api_worker *worker)

@@ -4,12 +4,12 @@
  */
 #include "api/api_private.h"
 
-static enum refusal check_token(struct api_request *req, bool *ret_known)
+static enum refusal check_token(struct api_request *req, bool *ret_cached)
 {
     struct api_worker *worker = req->worker;
     return token_check(worker->tokens, &worker->settings->token_keys, req->request->authorization,
                        http_peer(worker->server, req->exchange), req->now_ms,
-                       worker->settings->token_leeway_ms, &req->user, ret_known);
+                       worker->settings->token_leeway_ms, &req->user, ret_cached);
 }
 
 static bool is_admin(struct api_request *req)
@@ -18,8 +18,8 @@ static bool is_admin(struct api_request *req)
     if (token_is_admin(req->request->authorization, span_of(worker->settings->admin_token))) {
         return true;
     }
-    bool known = false;
-    bool is_buyer = check_token(req, &known) == REFUSAL_NONE;
+    bool cached = false;
+    bool is_buyer = check_token(req, &cached) == REFUSAL_NONE;
     (void)api_refuse_simply(worker, req->exchange,
                             is_buyer ? REFUSAL_FORBIDDEN : REFUSAL_UNAUTHENTICATED,
                             "send Authorization: Bearer with the admin token "
@@ -30,15 +30,15 @@ static bool is_admin(struct api_request *req)
 static bool is_buyer(struct api_request *req)
 {
     struct api_worker *worker = req->worker;
-    bool known = false;
-    enum refusal refusal = check_token(req, &known);
+    bool cached = false;
+    enum refusal refusal = check_token(req, &cached);
     if (refusal != REFUSAL_NONE) {
         (void)api_refuse_simply(worker, req->exchange, refusal,
                                 "log in and send Authorization: Bearer with a valid token");
         return false;
     }
     metrics_add(worker->metrics,
-                known ? METRIC_TOKENS_REMEMBERED_TOTAL : METRIC_TOKENS_VERIFIED_TOTAL, 1);
+                cached ? METRIC_TOKENS_REMEMBERED_TOTAL : METRIC_TOKENS_VERIFIED_TOTAL, 1);
     return true;
 }
 

@@ -1,9 +1,9 @@
 /*
- * What a buyer asks before he has an order: time, sales, items, a ticket, and the buy itself.
+ * A buyer's requests before there is an order: time, sales, items, a ticket, and the buy itself.
  *
- * The buy is the hot path: framing, token and ticket were or are checked without looking anything
- * up, then the gate decides (or, with a gate on another machine, has decided some turns later).
- * Refusals leave at once, ready made where they can be; a promise waits for its LSN.
+ * The buy is the hot path. Framing, token and ticket are checked without any lookup, and then the gate
+ * decides; a gate on another machine answers in a later iteration. A refusal is sent at once, from a
+ * prebuilt answer if possible. A promise waits for its LSN.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ enum http_outcome handle_time(struct api_request *req)
 
 /* ---- sales and items ---- */
 
-/* One item with live numbers; false if the gate does not know it (not loaded). */
+/* One item with live numbers. False: the gate does not know it, because its sale is not loaded. */
 static bool put_item(struct api_worker *worker, struct out *out, const struct sale_row *sale,
                      const struct item_row *item, int64_t now_ms)
 {
@@ -78,7 +78,7 @@ static void put_sale(struct api_worker *worker, struct out *out, const struct sa
     out_lit(out, "]}");
 }
 
-/* False: it did not fit, and nothing of it is there. */
+/* False: the sale did not fit, and the body is unchanged. */
 static bool add_sale(struct api_worker *worker, struct out *body, const struct sale_row *sale,
                      int64_t now_ms)
 {
@@ -95,15 +95,15 @@ static bool add_sale(struct api_worker *worker, struct out *body, const struct s
     return true;
 }
 
-/* Newest sales first, those that are over last, as many as an answer holds; any single one fits
- * (limits.h). `more` says that some were left out. */
+/* Newest sales first, closed ones last, as many as fit into an answer. Any single sale fits (limits.h).
+ * `more`: some were left out. */
 enum http_outcome handle_sales(struct api_request *req)
 {
     static const char more[] = "],\"more\":true}";
     struct api_worker *worker = req->worker;
     struct catalog *catalog = worker->shared->catalog;
     struct out body = api_scratch(worker);
-    body.cap -= sizeof(more); /* for the end */
+    body.cap -= sizeof(more); /* reserved for the end */
     out_lit(&body, "{\"sales\":[");
     size_t count = 0;
     bool all = true;
@@ -148,7 +148,7 @@ static enum http_outcome item_not_here(struct api_request *req,
     enum refusal refusal = operation->gate.refusal;
     return refusal == REFUSAL_NONE || refusal == REFUSAL_NO_SUCH_ITEM
                ? no_such_item(req)
-               : api_refuse_look(req->worker, req->exchange, refusal);
+               : api_refuse_unreachable(req->worker, req->exchange, refusal);
 }
 
 /* False: the item is not known here. */
@@ -215,9 +215,9 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
                                         const struct gate_request *request)
 {
     struct refused refused = {.refusal = request->refusal};
-    api_tally_refused(worker, request->item, request->refusal);
+    api_tally_refusal(worker, request->item, request->refusal);
     if (request->refusal == REFUSAL_SOLD_OUT && request->available == 0 &&
-        api_ready_sold_out(worker, exchange, request->locked > 0)) {
+        api_answer_sold_out(worker, exchange, request->locked > 0)) {
         return HTTP_ANSWERED;
     }
     switch (request->refusal) {
@@ -253,7 +253,7 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
 
 /* ---- ticket ---- */
 
-/* What stands against a ticket now, in the order a buyer is told. */
+/* Why the buyer gets no ticket now. If there are several reasons, the first of these. */
 static enum refusal ticket_refusal(const struct gate_request *request, int64_t now_ms,
                                    int64_t window_ms)
 {
@@ -312,10 +312,10 @@ static enum http_outcome give_ticket(struct api_request *req, const struct gate_
     return api_json(worker, req->exchange, 201, "", NULL, out_span(&body));
 }
 
-/* An item the gate does not know: not warmed yet, off the board, or nobody's. Or it was warmed a
- * moment ago, and a gate on another machine has not heard of it: who was told that the sale is open
- * must not be told that it is not. */
-static enum http_outcome not_at_the_gate(struct api_request *req, uint64_t id)
+/* The gate does not know the item: its sale is not warmed yet, or was forgotten, or does not exist. Or
+ * it was warmed a moment ago and a gate on another machine does not have it yet. Then the answer is
+ * 503: a buyer who saw that the sale is open must not read that it is not. */
+static enum http_outcome refuse_unknown_item(struct api_request *req, uint64_t id)
 {
     struct catalog *catalog = req->worker->shared->catalog;
     const struct sale_row *sale = NULL;
@@ -326,7 +326,7 @@ static enum http_outcome not_at_the_gate(struct api_request *req, uint64_t id)
     if (!known) {
         return no_such_item(req);
     }
-    api_tally_refused(req->worker, id,
+    api_tally_refusal(req->worker, id,
                       state == SALE_CLOSED  ? REFUSAL_ENDED
                       : state != SALE_DRAFT ? REFUSAL_DEGRADED
                                             : REFUSAL_NOT_OPEN);
@@ -346,15 +346,15 @@ static enum http_outcome ticket_looked_up(struct api_request *req, struct api_op
     struct api_worker *worker = req->worker;
     struct gate_request *request = &operation->gate;
     if (request->refusal == REFUSAL_NO_SUCH_ITEM) {
-        return not_at_the_gate(req, request->item);
+        return refuse_unknown_item(req, request->item);
     }
     if (request->refusal != REFUSAL_NONE) {
-        api_tally_refused(worker, request->item, request->refusal);
-        return api_refuse_look(worker, req->exchange, request->refusal);
+        api_tally_refusal(worker, request->item, request->refusal);
+        return api_refuse_unreachable(worker, req->exchange, request->refusal);
     }
     request->refusal = ticket_refusal(request, req->now_ms, worker->settings->ticket_window_ms);
     if (request->refusal == REFUSAL_TOO_EARLY) {
-        api_tally_refused(worker, request->item, REFUSAL_TOO_EARLY);
+        api_tally_refusal(worker, request->item, REFUSAL_TOO_EARLY);
         int64_t wait_ms =
             request->view.starts_at_ms - worker->settings->ticket_window_ms - req->now_ms;
         int64_t jitter_ms = (int64_t)prng_below(&worker->prng, 500);
@@ -388,11 +388,11 @@ enum http_outcome handle_ticket(struct api_request *req)
     if (part_id(req->part[0], &item) != 0) {
         return no_such_item(req);
     }
-    api_tally_asked(worker, item, req->user);
+    api_tally_request(worker, item, req->user);
     struct api_operation *operation =
         api_gate_operation(req, GATE_REQUEST_TICKET, ticket_looked_up);
     if (operation == NULL) {
-        api_tally_refused(worker, item, REFUSAL_OVERLOADED);
+        api_tally_refusal(worker, item, REFUSAL_OVERLOADED);
         return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
     operation->gate.item = item;
@@ -401,7 +401,7 @@ enum http_outcome handle_ticket(struct api_request *req)
 
 /* ---- buy ---- */
 
-/* The body's qty: 0, or the field's complaint in *ret_why. */
+/* Reads the body's qty. 0, or ERR_INVALID with the field and the reason. */
 static int read_qty(struct span body, uint32_t *ret_qty, const char **ret_field,
                     const char **ret_why)
 {
@@ -514,10 +514,10 @@ enum http_outcome handle_buy(struct api_request *req)
     if (read_qty(req->request->body, &qty, &field, &why) != 0) {
         return api_refuse_field(worker, req->exchange, field, why);
     }
-    api_tally_asked(worker, ticket.item, req->user);
+    api_tally_request(worker, ticket.item, req->user);
     struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_BUY, buy_decided);
     if (operation == NULL) {
-        api_tally_refused(worker, ticket.item, REFUSAL_OVERLOADED);
+        api_tally_refusal(worker, ticket.item, REFUSAL_OVERLOADED);
         return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
     /* The time now, not the iteration's: a process that was stopped in between must not sell after

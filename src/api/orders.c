@@ -1,6 +1,6 @@
 /*
- * A buyer's orders: read, wait for, watch, cancel, list. Reading is from memory; the ledger is
- * asked only for the whole list.
+ * A buyer's orders: read, wait for, watch, cancel, list. The gate answers reads. The ledger reader is
+ * needed only for the list, and the ledger writer only to cancel.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ static struct api_operation *order_operation(struct api_request *req, api_done *
 static bool found(struct api_request *req, const struct api_operation *operation)
 {
     if (api_gate_unreachable(operation)) {
-        (void)api_refuse_look(req->worker, req->exchange, operation->gate.refusal);
+        (void)api_refuse_unreachable(req->worker, req->exchange, operation->gate.refusal);
         return false;
     }
     if (operation->gate.refusal != REFUSAL_NONE || operation->gate.order.user != req->user) {
@@ -155,7 +155,7 @@ static enum http_outcome cancel_done(struct api_request *req, struct api_operati
         return api_refuse_simply(worker, req->exchange, op->refusal, NULL);
     }
     struct out body = api_scratch(worker);
-    json_order_row(&body, worker->shared->catalog, &op->order, ROW_AS_TOLD);
+    json_order_row(&body, worker->shared->catalog, &op->order, ROW_AS_VIEW);
     return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
@@ -197,7 +197,7 @@ static enum http_outcome list_answer(struct api_request *req, struct api_operati
 {
     struct api_worker *worker = req->worker;
     if (list->context.order_list.refusal != REFUSAL_NONE) {
-        return api_refuse_look(worker, req->exchange, list->context.order_list.refusal);
+        return api_refuse_unreachable(worker, req->exchange, list->context.order_list.refusal);
     }
     struct out body = api_scratch(worker);
     json_order_page(&body, worker, &list->read.query, false);

@@ -43,8 +43,8 @@ static bool is_on_sale(struct api_worker *worker, uint64_t item)
 }
 
 /* There is no page: a browser gets a page that says so, a program a problem. */
-static enum http_outcome say_why(struct api_request *req, bool wants_html, enum refusal refusal,
-                                 const char *why)
+static enum http_outcome refuse_page(struct api_request *req, bool wants_html, enum refusal refusal,
+                                     const char *why)
 {
     static const struct http_request nothing; /* an answer that comes later has no request */
     struct page_cache *page_cache = api_shared(req->worker)->page_cache;
@@ -57,18 +57,19 @@ static enum http_outcome say_why(struct api_request *req, bool wants_html, enum 
 
 /* The sale was warmed a moment ago and the page is being made; or the cache has no room for the page,
  * and the log says what to do (pages.too_many). */
-static enum http_outcome say_when(struct api_request *req, bool wants_html, uint64_t item)
+static enum http_outcome refuse_unfinished_page(struct api_request *req, bool wants_html,
+                                                uint64_t item)
 {
     if (page_cache_left_out(api_shared(req->worker)->page_cache, item)) {
-        return say_why(req, wants_html, REFUSAL_NOT_FOUND,
-                       "this item has no page here; GET /v1/items/{item} shows it");
+        return refuse_page(req, wants_html, REFUSAL_NOT_FOUND,
+                           "this item has no page here; GET /v1/items/{item} shows it");
     }
-    return say_why(req, wants_html, REFUSAL_DEGRADED, "the page is being made; ask again");
+    return refuse_page(req, wants_html, REFUSAL_DEGRADED, "the page is being made; ask again");
 }
 
 static enum http_outcome no_item(struct api_request *req, bool wants_html)
 {
-    return say_why(req, wants_html, REFUSAL_NO_SUCH_ITEM, "GET /v1/sales lists what there is");
+    return refuse_page(req, wants_html, REFUSAL_NO_SUCH_ITEM, "GET /v1/sales lists what there is");
 }
 
 static enum http_outcome item_looked_for(struct api_request *req, struct api_operation *operation)
@@ -77,13 +78,13 @@ static enum http_outcome item_looked_for(struct api_request *req, struct api_ope
     uint64_t item = operation->gate.item;
     enum refusal refusal = operation->gate.refusal;
     if (is_on_sale(req->worker, item)) {
-        return say_when(req, wants_html, item);
+        return refuse_unfinished_page(req, wants_html, item);
     }
     if (refusal == REFUSAL_NONE || refusal == REFUSAL_NO_SUCH_ITEM) {
         return no_item(req, wants_html);
     }
-    return say_why(req, wants_html, REFUSAL_DEGRADED,
-                   "whether there is such an item cannot be looked up now; ask again");
+    return refuse_page(req, wants_html, REFUSAL_DEGRADED,
+                       "whether there is such an item cannot be looked up now; ask again");
 }
 
 /* An item that is not known here is looked up, as for GET /v1/items/{item}: its sale may have been
@@ -102,11 +103,11 @@ enum http_outcome handle_item_page(struct api_request *req)
         return HTTP_ANSWERED;
     }
     if (is_on_sale(req->worker, id)) {
-        return say_when(req, wants_html, id);
+        return refuse_unfinished_page(req, wants_html, id);
     }
     struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_ITEM, item_looked_for);
     if (operation == NULL) {
-        return say_why(req, wants_html, REFUSAL_OVERLOADED, NULL);
+        return refuse_page(req, wants_html, REFUSAL_OVERLOADED, NULL);
     }
     operation->gate.item = id;
     operation->gate.may_wait = true;

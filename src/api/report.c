@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "pages/report.h"
 
-/* Faults shortly before the start belong to the sale, too. */
+/* The report also lists faults this long before the start. */
 #define BEFORE_MS 60000
 
 /* ---- JSON ---- */
@@ -79,8 +79,7 @@ static void put_item(struct out *out, const struct report_part *part, const stru
     out_char(out, '}');
 }
 
-/* The sale, and what can be said of it in one line each: the same of this one and of the one
- * before. */
+/* The sale and its totals; the same members for this sale and for the previous one. */
 static void put_part(struct out *out, const struct report_part *part)
 {
     struct report_totals totals = report_total(part);
@@ -112,7 +111,7 @@ static void put_part(struct out *out, const struct report_part *part)
     out_char(out, '}');
 }
 
-/* Codes are shared by several refusals: each is shown once, with their sum. */
+/* Several refusals may have the same code: each code is shown once, with their sum. */
 static void put_rejects(struct out *out, const struct tally_sum *tally)
 {
     bool first = true;
@@ -135,7 +134,7 @@ static void put_rejects(struct out *out, const struct tally_sum *tally)
     out_char(out, '}');
 }
 
-/* What this process counted of the sale. Orders from LOCKED on are the ledger's. */
+/* What this process counted for the sale. The numbers from `locked` on come from the ledger. */
 static void put_counted(struct out *out, const struct report *report)
 {
     const struct tally_sum *tally = &report->tally;
@@ -241,9 +240,9 @@ enum stage {
     STAGE_SUMMARY,
     STAGE_RUSH,
     STAGE_WHOLE,
-    STAGE_BEFORE, /* the sale before: its three */
-    STAGE_BEFORE_ITEMS,
-    STAGE_BEFORE_SUMMARY,
+    STAGE_PREVIOUS, /* the previous sale */
+    STAGE_PREVIOUS_ITEMS,
+    STAGE_PREVIOUS_SUMMARY,
     STAGE_DONE
 };
 
@@ -264,7 +263,7 @@ static void free_report(union api_context *context)
     report_free(context->report.report);
 }
 
-/* A step that is easily read, so that all of the time lies within REPORT_STEPS of them. */
+/* Chooses a round step, so that REPORT_STEPS of them cover the time. */
 static void set_course(struct report_course *course, int64_t from_ms, int64_t to_ms)
 {
     static const int64_t steps_ms[] = {10,     20,      50,      100,      200,     500,    1000,
@@ -298,7 +297,8 @@ static void set_courses(struct report *report)
 static enum http_outcome read_stage(struct api_request *req, struct report *report,
                                     enum stage stage);
 
-/* Faults from shortly before it until its last unit's time was over, or until now. */
+/* Adds this process's counts, and the faults from shortly before the start until the last order's
+ * deadline or until now. */
 static void add_own(struct api_worker *worker, struct report *report)
 {
     const struct sale_row *sale = report->own.sale;
@@ -342,24 +342,24 @@ static enum http_outcome answer(struct api_request *req, struct report *report)
     return HTTP_ANSWERED;
 }
 
-/* What a query found becomes the report's. */
+/* Moves what a query found into the report. */
 static void take(struct report *report, enum stage stage, struct ledger_query *q)
 {
-    struct report_part *part = stage >= STAGE_BEFORE ? &report->previous : &report->own;
+    struct report_part *part = stage >= STAGE_PREVIOUS ? &report->previous : &report->own;
     switch (stage) {
     case STAGE_SALE:
-    case STAGE_BEFORE:
+    case STAGE_PREVIOUS:
         part->sale = q->count > 0 ? q->sales[0] : NULL;
         q->count = 0;
         break;
     case STAGE_ITEMS:
-    case STAGE_BEFORE_ITEMS:
+    case STAGE_PREVIOUS_ITEMS:
         part->rows = q->report;
         part->count = q->count;
         q->report = NULL;
         break;
     case STAGE_SUMMARY:
-    case STAGE_BEFORE_SUMMARY:
+    case STAGE_PREVIOUS_SUMMARY:
         part->summary = q->summary;
         break;
     case STAGE_RUSH:
@@ -381,7 +381,7 @@ static enum http_outcome stage_read(struct api_request *req, struct api_operatio
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such sale");
     }
     if (q->error != 0) {
-        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_UNREACHABLE);
     }
     take(report, stage, q);
     operation->context.report.report = NULL; /* the next operation owns it */
@@ -389,7 +389,7 @@ static enum http_outcome stage_read(struct api_request *req, struct api_operatio
         set_courses(report);
     }
     bool alone = stage == STAGE_WHOLE && report->own.summary.previous == 0;
-    bool gone = stage == STAGE_BEFORE && report->previous.sale == NULL;
+    bool gone = stage == STAGE_PREVIOUS && report->previous.sale == NULL;
     return read_stage(req, report, alone || gone ? STAGE_DONE : stage + 1);
 }
 
@@ -397,11 +397,14 @@ static enum http_outcome stage_read(struct api_request *req, struct api_operatio
 static enum http_outcome read_stage(struct api_request *req, struct report *report,
                                     enum stage stage)
 {
-    static const enum ledger_query_kind kinds[] = {
-        [STAGE_SALE] = QUERY_SALES,          [STAGE_ITEMS] = QUERY_REPORT,
-        [STAGE_SUMMARY] = QUERY_SUMMARY,     [STAGE_RUSH] = QUERY_SERIES,
-        [STAGE_WHOLE] = QUERY_SERIES,        [STAGE_BEFORE] = QUERY_SALES,
-        [STAGE_BEFORE_ITEMS] = QUERY_REPORT, [STAGE_BEFORE_SUMMARY] = QUERY_SUMMARY};
+    static const enum ledger_query_kind kinds[] = {[STAGE_SALE] = QUERY_SALES,
+                                                   [STAGE_ITEMS] = QUERY_REPORT,
+                                                   [STAGE_SUMMARY] = QUERY_SUMMARY,
+                                                   [STAGE_RUSH] = QUERY_SERIES,
+                                                   [STAGE_WHOLE] = QUERY_SERIES,
+                                                   [STAGE_PREVIOUS] = QUERY_SALES,
+                                                   [STAGE_PREVIOUS_ITEMS] = QUERY_REPORT,
+                                                   [STAGE_PREVIOUS_SUMMARY] = QUERY_SUMMARY};
     if (stage == STAGE_DONE) {
         return answer(req, report);
     }
@@ -420,7 +423,7 @@ static enum http_outcome read_stage(struct api_request *req, struct report *repo
     operation->context.report.stage = stage;
     operation->free_context = free_report;
     struct ledger_query *q = &operation->read.query;
-    q->sale = stage >= STAGE_BEFORE ? report->own.summary.previous : report->sale_id;
+    q->sale = stage >= STAGE_PREVIOUS ? report->own.summary.previous : report->sale_id;
     if (kind == QUERY_SERIES) {
         q->from_ms = report->courses[stage - STAGE_RUSH].from_ms;
         q->step_ms = report->courses[stage - STAGE_RUSH].step_ms;

@@ -17,7 +17,7 @@ static enum http_outcome payment_done(struct api_request *req, struct api_operat
     struct api_worker *worker = req->worker;
     const struct ledger_op *op = &operation->write.op;
     if (op->refusal == REFUSAL_NOT_FOUND && operation->context.order_lookup.gate_unreachable) {
-        return api_refuse_look(worker, req->exchange, REFUSAL_DEGRADED);
+        return api_refuse_unreachable(worker, req->exchange, REFUSAL_DEGRADED);
     }
     if (op->refusal != REFUSAL_NONE) {
         return api_refuse_simply(worker, req->exchange, op->refusal,
@@ -26,7 +26,7 @@ static enum http_outcome payment_done(struct api_request *req, struct api_operat
                                      : NULL);
     }
     struct out body = api_scratch(worker);
-    json_order_row(&body, api_shared(worker)->catalog, &op->order, ROW_AS_TOLD);
+    json_order_row(&body, api_shared(worker)->catalog, &op->order, ROW_AS_VIEW);
     return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
@@ -111,7 +111,7 @@ static enum http_outcome demo_looked_up(struct api_request *req, struct api_oper
     struct api_worker *worker = req->worker;
     const struct order_view *order = &operation->gate.order;
     if (api_gate_unreachable(operation)) {
-        return api_refuse_look(worker, req->exchange, operation->gate.refusal);
+        return api_refuse_unreachable(worker, req->exchange, operation->gate.refusal);
     }
     if (operation->gate.refusal != REFUSAL_NONE || order->user != req->user) {
         return api_refuse_simply(worker, req->exchange, REFUSAL_NOT_FOUND, "no such order");

@@ -1,8 +1,8 @@
 /*
- * A front whose gate may answer late: what test_api_late.c and test_api_watch.c begin with.
+ * A worker whose gate may answer late, for test_api_late.c and test_api_watch.c.
  */
-#ifndef LATE_DESK_H
-#define LATE_DESK_H
+#ifndef SLUICE_TEST_LATE_GATE_FIXTURE_H
+#define SLUICE_TEST_LATE_GATE_FIXTURE_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,8 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-/* From here on each ask is answered late; decided when it is asked, or only when it is answered. */
+/* From here on each request is answered late. It is decided when it is submitted, or only when it is
+ * answered. */
 static inline void be_late(bool decided_early)
 {
     world.gate.late = 1000;
@@ -83,7 +84,7 @@ static inline uint32_t watch(struct order_id id, uint64_t user, const char *how)
     return connection;
 }
 
-/* A ticket for the item, its buy sent and being asked. */
+/* Sends a buy with a ticket of its own. Nothing runs yet. */
 static inline uint32_t send_buy(uint64_t user, struct order_id *ret_id)
 {
     char path[160];
