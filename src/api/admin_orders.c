@@ -11,32 +11,30 @@ static enum http_outcome overloaded(struct api_request *req)
     return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
 }
 
-static void cannot_read(struct api_worker *worker, struct http_exchange exchange)
+static enum http_outcome cannot_read(struct api_request *req)
 {
-    (void)api_refuse_simply(worker, exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_UNREACHABLE);
 }
 
 /* ---- orders ---- */
 
-static void orders_read(struct api_worker *worker, struct api_query *query)
+static enum http_outcome orders_read(struct api_request *req, struct api_operation *operation)
 {
-    const struct ledger_query *q = &query->ledger_reader.query;
-    if (q->error == ERR_INVALID) {
-        (void)api_refuse_field(worker, query->exchange, "after",
-                               "after must be the next of an earlier answer");
-        return;
+    const struct ledger_query *query = &operation->read.query;
+    if (query->error == ERR_INVALID) {
+        return api_refuse_field(req->worker, req->exchange, "after",
+                                "after must be the next of an earlier answer");
     }
-    if (q->error != 0) {
-        cannot_read(worker, query->exchange);
-        return;
+    if (query->error != 0) {
+        return cannot_read(req);
     }
-    struct out body = api_scratch(worker);
-    json_order_page(&body, worker, q, true);
+    struct out body = api_scratch(req->worker);
+    json_order_page(&body, req->worker, query, true);
     if (body.overflow) {
-        (void)api_refuse_field(worker, query->exchange, "limit", "ask for fewer orders at once");
-        return;
+        return api_refuse_field(req->worker, req->exchange, "limit",
+                                "ask for fewer orders at once");
     }
-    (void)api_json(worker, query->exchange, 200, "", NULL, out_span(&body));
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
 /* A filter that is an id; 0 when absent. */
@@ -71,20 +69,20 @@ enum http_outcome handle_admin_orders(struct api_request *req)
         return api_refuse_field(req->worker, req->exchange, "status",
                                 "status must be an order's state, like LOCKED");
     }
-    /* 500 rows with every field at its longest would still fit the scratch. */
-    struct api_query *query = api_query_new(req, QUERY_ORDERS, limit > 500 ? 500 : (uint32_t)limit,
-                                            orders_read, BUDGET_OPERATOR);
-    if (query == NULL) {
+    /* 500 rows with every field at its longest still fit the scratch. */
+    struct api_operation *operation = api_read_operation(
+        req, QUERY_ORDERS, limit > 500 ? 500 : (uint32_t)limit, BUDGET_OPERATOR, orders_read);
+    if (operation == NULL) {
         return overloaded(req);
     }
-    struct ledger_query *q = &query->ledger_reader.query;
+    struct ledger_query *q = &operation->read.query;
     q->sale = sale;
     q->item = item;
     q->user = user;
     q->state = status.at != NULL ? (int)state : -1;
     size_t len = after.len < sizeof(q->cursor) ? after.len : 0;
     memcpy(q->cursor, len > 0 ? after.at : "?", after.len > 0 && len == 0 ? 1 : len);
-    return api_query_post(req->worker, query);
+    return api_submit(req, operation);
 }
 
 static void put_step(struct out *out, bool *first, int64_t at_ms, const char *status)
@@ -119,25 +117,24 @@ static void put_history(struct out *body, struct api_worker *worker, const struc
     out_lit(body, "]}");
 }
 
-static void order_read(struct api_worker *worker, struct api_query *query)
+static enum http_outcome order_read(struct api_request *req, struct api_operation *operation)
 {
-    const struct ledger_query *q = &query->ledger_reader.query;
-    if (q->error != 0) {
-        if (q->error == ERR_NOTFOUND && query->blind) {
-            (void)api_refuse_look(worker, query->exchange, REFUSAL_DEGRADED);
-        } else if (q->error == ERR_NOTFOUND) {
-            (void)api_refuse_simply(worker, query->exchange, REFUSAL_NOT_FOUND, "no such order");
-        } else {
-            cannot_read(worker, query->exchange);
-        }
-        return;
+    const struct ledger_query *query = &operation->read.query;
+    if (query->error == ERR_NOTFOUND && operation->context.order_lookup.gate_unreachable) {
+        return api_refuse_unreachable(req->worker, req->exchange, REFUSAL_DEGRADED);
     }
-    struct out body = api_scratch(worker);
-    put_history(&body, worker, &q->orders[0]);
-    (void)api_json(worker, query->exchange, 200, "", NULL, out_span(&body));
+    if (query->error == ERR_NOTFOUND) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such order");
+    }
+    if (query->error != 0) {
+        return cannot_read(req);
+    }
+    struct out body = api_scratch(req->worker);
+    put_history(&body, req->worker, &query->orders[0]);
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
-/* An order decided but not booked yet is known to the gate alone. */
+/* An order that is decided and not booked yet: only the gate knows it. */
 static struct order_row queued_row(struct api_worker *worker, const struct order_view *view)
 {
     struct order_row row = {.id = view->id,
@@ -161,43 +158,44 @@ static struct order_row queued_row(struct api_worker *worker, const struct order
     return row;
 }
 
-static void queued_done(struct api_worker *worker, struct api_write *call)
+/* The order's LSN is durable, or will never be (error). */
+static enum http_outcome queued_answer(struct api_request *req, struct api_operation *operation)
 {
-    struct out body = api_scratch(worker);
-    put_history(&body, worker, &call->write.op.order);
-    (void)api_json(worker, call->exchange, 200, "", NULL, out_span(&body));
+    if (operation->error != 0) {
+        api_refuse_error(req->worker, req->exchange, operation->error);
+        return HTTP_ANSWERED;
+    }
+    struct order_row row = queued_row(req->worker, &operation->gate.order);
+    struct out body = api_scratch(req->worker);
+    put_history(&body, req->worker, &row);
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
-/* As the gate has it, once that is durable. */
-static enum http_outcome show_queued(struct api_request *req,
-                                     const struct api_gate_request *request)
+static enum http_outcome show_queued(struct api_request *req, struct api_operation *operation)
 {
-    struct api_worker *worker = req->worker;
-    struct api_write *call = api_write_new(req, queued_done, BUDGET_OPERATOR);
-    if (call == NULL) {
-        return overloaded(req);
+    if (api_durable(req->worker, operation->gate.lsn)) {
+        return queued_answer(req, operation);
     }
-    call->write.op.order = queued_row(worker, &request->gate.order);
-    if (!api_after_durable(worker, request->gate.lsn, req->exchange, call)) {
-        api_write_free(worker, call);
+    if (!api_keep_until_durable(req->worker, operation, operation->gate.lsn, queued_answer)) {
         return overloaded(req);
     }
     return HTTP_PENDING;
 }
 
-/* Not at the gate, or further than QUEUED: the ledger has it. */
-static enum http_outcome admin_looked(struct api_request *req, struct api_gate_request *request)
+/* An order that the gate does not have, or that is past QUEUED, is read from the ledger. */
+static enum http_outcome admin_looked_up(struct api_request *req, struct api_operation *operation)
 {
-    if (request->gate.refusal == REFUSAL_NONE && request->gate.order.state == ORDER_QUEUED) {
-        return show_queued(req, request);
+    if (operation->gate.refusal == REFUSAL_NONE && operation->gate.order.state == ORDER_QUEUED) {
+        return show_queued(req, operation);
     }
-    struct api_query *query = api_query_new(req, QUERY_ORDER, 1, order_read, BUDGET_OPERATOR);
-    if (query == NULL) {
+    struct api_operation *read =
+        api_read_operation(req, QUERY_ORDER, 1, BUDGET_OPERATOR, order_read);
+    if (read == NULL) {
         return overloaded(req);
     }
-    query->ledger_reader.query.id = request->gate.id;
-    query->blind = api_gate_request_blind(request);
-    return api_query_post(req->worker, query);
+    read->read.query.id = operation->gate.id;
+    read->context.order_lookup.gate_unreachable = api_gate_unreachable(operation);
+    return api_submit(req, read);
 }
 
 enum http_outcome handle_admin_order(struct api_request *req)
@@ -206,12 +204,12 @@ enum http_outcome handle_admin_order(struct api_request *req)
     if (order_id_parse(req->part[0], &id) != 0) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such order");
     }
-    struct api_gate_request *request = api_gate_request_new(req, GATE_REQUEST_ORDER, admin_looked);
-    if (request == NULL) {
+    struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_ORDER, admin_looked_up);
+    if (operation == NULL) {
         return overloaded(req);
     }
-    request->gate.id = id;
-    return api_gate_request(req, request);
+    operation->gate.id = id;
+    return api_submit(req, operation);
 }
 
 /* ---- events ---- */
@@ -256,15 +254,14 @@ static void put_event(struct out *out, const struct ledger_event *event)
     out_char(out, '}');
 }
 
-static void events_read(struct api_worker *worker, struct api_query *query)
+static enum http_outcome events_read(struct api_request *req, struct api_operation *operation)
 {
-    const struct ledger_query *q = &query->ledger_reader.query;
+    const struct ledger_query *q = &operation->read.query;
     if (q->error != 0) {
-        cannot_read(worker, query->exchange);
-        return;
+        return cannot_read(req);
     }
     uint64_t next = q->after;
-    struct out body = api_scratch(worker);
+    struct out body = api_scratch(req->worker);
     out_lit(&body, "{\"events\":[");
     for (uint32_t i = 0; i < q->count; i++) {
         if (i > 0) {
@@ -276,7 +273,7 @@ static void events_read(struct api_worker *worker, struct api_query *query)
     out_lit(&body, "],\"next\":");
     out_u64(&body, next);
     out_char(&body, '}');
-    (void)api_json(worker, query->exchange, 200, "", NULL, out_span(&body));
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
 enum http_outcome handle_admin_events(struct api_request *req)
@@ -292,13 +289,13 @@ enum http_outcome handle_admin_events(struct api_request *req)
         return api_refuse_field(req->worker, req->exchange, "limit",
                                 "limit must be a whole number from 1 to 1000");
     }
-    struct api_query *query =
-        api_query_new(req, QUERY_EVENTS, (uint32_t)limit, events_read, BUDGET_OPERATOR);
-    if (query == NULL) {
+    struct api_operation *operation =
+        api_read_operation(req, QUERY_EVENTS, (uint32_t)limit, BUDGET_OPERATOR, events_read);
+    if (operation == NULL) {
         return overloaded(req);
     }
-    query->ledger_reader.query.after = after;
-    return api_query_post(req->worker, query);
+    operation->read.query.after = after;
+    return api_submit(req, operation);
 }
 
 /* ---- the live feed ---- */

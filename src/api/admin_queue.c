@@ -1,6 +1,6 @@
 /*
- * Operators: what is parked in the queue, and sending it round again. The broker is asked by
- * another thread (distributed/parked_messages.h); an engine that has no queue says 404.
+ * Operators: list the messages that the queue has parked, and send them again. Another thread talks
+ * to the broker (distributed/parked_messages.h). An engine without a queue answers 404.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +12,6 @@
 #include "distributed/message.h"
 
 #define SHOWN_DEFAULT 50
-
-struct api_parked_messages {
-    struct parked_messages_call call; /* first: freed by whoever has it last */
-    struct http_exchange exchange;
-};
 
 static const char *const queue_names[] = {
     [PARKED_MESSAGES_ORDERS] = "orders", [PARKED_MESSAGES_PAYMENTS] = "payments"};
@@ -58,7 +53,7 @@ static void put_decision(struct out *body, const struct decision *decision, int6
     put_number(body, "age_ms", age_ms > 0 ? (uint64_t)age_ms : 0);
 }
 
-/* The decision it carries; or its text, or its bytes, where it carries none. */
+/* The decision that the message carries; if there is none, its text or its bytes. */
 static void put_message(struct out *body, const struct queue_message *message, int64_t now_ms)
 {
     struct span bytes = {message->body, message->len};
@@ -105,82 +100,52 @@ static void put_answer(struct out *body, const struct parked_messages_call *call
     out_char(body, '}');
 }
 
-static void answer(struct api_worker *worker, const struct api_parked_messages *parked_messages)
+static enum http_outcome call_done(struct api_request *req, struct api_operation *operation)
 {
-    const struct parked_messages_call *call = &parked_messages->call;
+    const struct parked_messages_call *call = operation->parked;
     if (call->error == ERR_NOMEM) {
-        (void)api_refuse_simply(worker, parked_messages->exchange, REFUSAL_OVERLOADED, NULL);
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
     if (call->error != 0 && call->sent > 0) {
-        (void)api_refuse_simply(worker, parked_messages->exchange, REFUSAL_UNKNOWN_OUTCOME,
-                                "some messages were sent round before the broker stopped "
-                                "answering; look again, repeating is safe");
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
+                                 "some messages were sent round before the broker stopped "
+                                 "answering; look again, repeating is safe");
     }
     if (call->error != 0) {
-        (void)api_refuse_simply(worker, parked_messages->exchange, REFUSAL_DEGRADED,
-                                "the message broker cannot be asked now");
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
+                                 "the message broker cannot be asked now");
     }
-    struct out body = api_scratch(worker);
-    put_answer(&body, call, worker->now_ms);
+    struct out body = api_scratch(req->worker);
+    put_answer(&body, call, req->now_ms);
     if (body.overflow) {
-        (void)api_refuse_field(worker, parked_messages->exchange, "limit",
-                               "ask for fewer messages at once");
-        return;
+        return api_refuse_field(req->worker, req->exchange, "limit",
+                                "ask for fewer messages at once");
     }
-    (void)api_json(worker, parked_messages->exchange, 200, "", NULL, out_span(&body));
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
-bool parked_calls_collect(struct api_worker *worker)
-{
-    struct parked_messages *parked_messages = worker->shared->parked_messages;
-    struct parked_messages_call *calls =
-        parked_messages != NULL && worker->parked_calls > 0
-            ? parked_messages_collect(parked_messages, worker->loop)
-            : NULL;
-    bool any = calls != NULL;
-    while (calls != NULL) {
-        struct api_parked_messages *one = (struct api_parked_messages *)calls;
-        calls = (struct parked_messages_call *)calls->post.next;
-        if (http_alive(worker->server, one->exchange)) {
-            answer(worker, one);
-        }
-        worker->parked_calls--;
-        parked_messages_call_free(&one->call);
-    }
-    return any;
-}
+/* ---- requests ---- */
 
-/* ---- asking ---- */
-
-static enum http_outcome request(struct api_request *req, enum parked_messages_queue which,
-                                 bool redrive, uint64_t limit)
+static enum http_outcome submit_call(struct api_request *req, enum parked_messages_queue which,
+                                     bool redrive, uint64_t limit)
 {
-    struct api_worker *worker = req->worker;
-    struct parked_messages *parked_messages = worker->shared->parked_messages;
+    struct parked_messages *parked_messages = req->worker->shared->parked_messages;
     if (!parked_messages_has(parked_messages, which)) {
-        return api_refuse_simply(worker, req->exchange, REFUSAL_NOT_FOUND,
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND,
                                  parked_messages == NULL
                                      ? "this server has no queue: it books from its own journal"
                                  : which == PARKED_MESSAGES_PAYMENTS
                                      ? "no payments come from a queue: amqp.payments is empty"
                                      : "no queue is configured: amqp.url is empty");
     }
-    struct api_parked_messages *one =
-        worker->parked_calls < PARKED_MESSAGES_CALLS_MAX ? calloc(1, sizeof(*one)) : NULL;
-    if (one == NULL) {
-        return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
+    struct api_operation *operation = api_parked_operation(req, call_done);
+    if (operation == NULL) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    worker->parked_calls++;
-    one->exchange = req->exchange;
-    one->call.loop = worker->loop;
-    one->call.which = which;
-    one->call.redrive = redrive;
-    one->call.limit = limit;
-    parked_messages_post(parked_messages, &one->call);
-    return HTTP_PENDING;
+    operation->parked->which = which;
+    operation->parked->redrive = redrive;
+    operation->parked->limit = limit;
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_queue(struct api_request *req)
@@ -197,7 +162,7 @@ enum http_outcome handle_queue(struct api_request *req)
         return api_refuse_field(req->worker, req->exchange, "limit",
                                 "limit must be a whole number from 0 to 200");
     }
-    return request(req, which, false, limit);
+    return submit_call(req, which, false, limit);
 }
 
 enum http_outcome handle_redrive(struct api_request *req)
@@ -219,7 +184,7 @@ enum http_outcome handle_redrive(struct api_request *req)
         json_decref(root);
     }
     if (!form.wrong && !queue_named(span_of(named), &which)) {
-        form_complain(&form, "", "queue", "must be orders or payments");
+        form_error(&form, "", "queue", "must be orders or payments");
     }
-    return form.wrong ? form_refuse(req, &form) : request(req, which, true, (uint64_t)limit);
+    return form.wrong ? form_refuse(req, &form) : submit_call(req, which, true, (uint64_t)limit);
 }

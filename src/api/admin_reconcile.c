@@ -1,4 +1,4 @@
-/* Operators: gate, queue and ledger are compared, and repaired where they ask for it. */
+/* Operators: compare gate, queue and ledger, and repair differences on request. */
 #include <stdlib.h>
 
 #include "api/api_private.h"
@@ -6,14 +6,6 @@
 #include "api/handlers.h"
 #include "base/check.h"
 #include "base/err.h"
-
-/* Calls of one loop under way; they share runs, so more would only wait together. */
-#define RECONCILES_MAX 16
-
-struct api_reconcile {
-    struct reconciler_call call; /* first: freed by whoever has it last */
-    struct http_exchange exchange;
-};
 
 static void put_id(struct out *body, const char *name, bool has, uint64_t value)
 {
@@ -50,40 +42,37 @@ static void put_difference(struct out *body, const struct difference *difference
     out_text(body, difference->repaired ? ",\"repaired\":true}" : ",\"repaired\":false}");
 }
 
-/* An answer of any length: every difference is told. */
-struct report {
-    struct http_hold hold; /* first: a hold is a report */
+/* An answer of any length: it lists every difference. */
+struct held_text {
+    struct http_hold hold; /* must be first: freed as a hold */
     char text[];
 };
-#define REPORT_BYTES 512
+#define TEXT_BYTES 512
 #define DIFFERENCE_BYTES 384
 
-static void report_free(struct http_hold *hold)
+static void held_text_free(struct http_hold *hold)
 {
     free(hold);
 }
 
-static void answer(struct api_worker *worker, const struct api_reconcile *reconcile)
+static enum http_outcome reconciled(struct api_request *req, struct api_operation *operation)
 {
-    const struct reconciler_call *call = &reconcile->call;
+    const struct reconciler_call *call = operation->reconcile;
     if (call->error == ERR_NOMEM || call->error == ERR_CLOSED) {
-        (void)api_refuse_simply(worker, reconcile->exchange, REFUSAL_OVERLOADED,
-                                call->error == ERR_CLOSED ? "the server is ending" : NULL);
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED,
+                                 call->error == ERR_CLOSED ? "the server is ending" : NULL);
     }
     if (call->error != 0) {
-        (void)api_refuse_simply(worker, reconcile->exchange, REFUSAL_DEGRADED,
-                                "the ledger cannot be read now");
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
+                                 "the ledger cannot be read now");
     }
-    struct report *report =
-        malloc(sizeof(*report) + REPORT_BYTES + call->result.count * DIFFERENCE_BYTES);
-    if (report == NULL) {
-        (void)api_refuse_simply(worker, reconcile->exchange, REFUSAL_OVERLOADED, NULL);
-        return;
+    size_t bytes = TEXT_BYTES + call->result.count * DIFFERENCE_BYTES;
+    struct held_text *held = malloc(sizeof(*held) + bytes);
+    if (held == NULL) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    report->hold = (struct http_hold){.count = 1, .free = report_free};
-    struct out body = out_over(report->text, REPORT_BYTES + call->result.count * DIFFERENCE_BYTES);
+    held->hold = (struct http_hold){.count = 1, .free = held_text_free};
+    struct out body = out_over(held->text, bytes);
     out_lit(&body, "{\"passes\":");
     out_u64(&body, call->result.passes);
     put_id(&body, "items", true, call->result.items);
@@ -100,27 +89,9 @@ static void answer(struct api_worker *worker, const struct api_reconcile *reconc
     }
     out_lit(&body, "]}");
     CHECK(!body.overflow);
-    api_json_held(worker, reconcile->exchange, out_span(&body), &report->hold);
-    http_hold_release(&report->hold);
-}
-
-bool reconciles_collect(struct api_worker *worker)
-{
-    struct reconciler *reconciler = worker->shared->reconciler;
-    struct reconciler_call *calls = reconciler != NULL && worker->reconciles > 0
-                                        ? reconciler_collect(reconciler, worker->loop)
-                                        : NULL;
-    bool any = calls != NULL;
-    while (calls != NULL) {
-        struct api_reconcile *reconcile = (struct api_reconcile *)calls;
-        calls = (struct reconciler_call *)calls->post.next;
-        if (http_alive(worker->server, reconcile->exchange)) {
-            answer(worker, reconcile);
-        }
-        worker->reconciles--;
-        reconciler_call_free(&reconcile->call);
-    }
-    return any;
+    api_json_held(req->worker, req->exchange, out_span(&body), &held->hold);
+    http_hold_release(&held->hold);
+    return HTTP_ANSWERED;
 }
 
 enum http_outcome handle_reconcile(struct api_request *req)
@@ -146,15 +117,10 @@ enum http_outcome handle_reconcile(struct api_request *req)
         return api_refuse_simply(worker, req->exchange, REFUSAL_NOT_FOUND,
                                  "nobody reconciles here");
     }
-    struct api_reconcile *reconcile =
-        worker->reconciles < RECONCILES_MAX ? calloc(1, sizeof(*reconcile)) : NULL;
-    if (reconcile == NULL) {
+    struct api_operation *operation = api_reconcile_operation(req, reconciled);
+    if (operation == NULL) {
         return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    worker->reconciles++;
-    reconcile->call.loop = worker->loop;
-    reconcile->call.repair = repair;
-    reconcile->exchange = req->exchange;
-    reconciler_post(worker->shared->reconciler, &reconcile->call);
-    return HTTP_PENDING;
+    operation->reconcile->repair = repair;
+    return api_submit(req, operation);
 }

@@ -1,7 +1,7 @@
 /*
  * Operators: create, read, change and delete sales, move them through their states, restock items.
- * Reading is the ledger reader's, writing the ledger writer's; what is wrong with a body is said before either is
- * asked, with the field's name.
+ * The ledger reader reads, the ledger writer writes. A body with an error is refused before either is
+ * asked, with the name of the field.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "api/form.h"
 #include "api/handlers.h"
+#include "api/operation.h"
 #include "base/err.h"
 
 #define PAY_WITHIN_MAX_S (90LL * 86400)
@@ -25,8 +26,8 @@ static bool is_currency(const char *text)
     return text[3] == '\0';
 }
 
-/* Shown as links on pages: nothing but these may stand in an href. What begins with two slashes, of
- * either kind, names another host. */
+/* Pages show these as links, so only these forms may stand in an href. A text that begins with two
+ * slashes, or a slash and a backslash, names another host. */
 static bool is_url(const char *text)
 {
     bool is_path = text[0] == '/' && text[1] != '/' && text[1] != '\\';
@@ -34,7 +35,7 @@ static bool is_url(const char *text)
            strncmp(text, "http://", 7) == 0;
 }
 
-/* Only the first one is filled in; a second would reach buyers as it stands. */
+/* Only the first {order_id} is replaced; a second would reach buyers as it is. */
 static bool names_order_once(const char *text)
 {
     const char *first = strstr(text, "{order_id}");
@@ -44,7 +45,7 @@ static bool names_order_once(const char *text)
 static void read_item(struct form *form, json_t *object, bool create, size_t index,
                       struct item_row *item)
 {
-    /* What a change has read and sends back is not its to change, and is skipped. */
+    /* A change may send back what was read with the item; these members are ignored. */
     enum { READ_ONLY = 7 };
     static const char *const names[] = {
         "sale_id",    "available", "locked",         "sold", "state",     "starts_at_ms",
@@ -55,7 +56,7 @@ static void read_item(struct form *form, json_t *object, bool create, size_t ind
     (void)snprintf(path, sizeof(path), "items[%zu].", index);
     if (!json_is_object(object)) {
         path[strlen(path) - 1] = '\0';
-        form_complain(form, "", path, "must be an object");
+        form_error(form, "", path, "must be an object");
         return;
     }
     form_only(form, path, object, create ? names + READ_ONLY : names);
@@ -66,7 +67,7 @@ static void read_item(struct form *form, json_t *object, bool create, size_t ind
     (void)form_text(form, path, object, "sku", false, 0, SKU_MAX_BYTES, item->sku);
     (void)form_text(form, path, object, "image_url", false, 0, URL_MAX_BYTES, item->image_url);
     if (!is_url(item->image_url)) {
-        form_complain(form, path, "image_url", "must begin with https://, http:// or /");
+        form_error(form, path, "image_url", "must begin with https://, http:// or /");
     }
     if (form_number(form, path, object, "price_cents", true, 0, (int64_t)PRICE_MAX, &number)) {
         item->price_cents = (uint32_t)number;
@@ -87,12 +88,12 @@ static void read_items(struct form *form, json_t *list, bool create, struct sale
 {
     size_t count = json_is_array(list) ? json_array_size(list) : 0;
     if (count == 0 || count > ITEMS_PER_SALE_MAX) {
-        form_complain(form, "", "items", "must be a list of 1 to 500 items");
+        form_error(form, "", "items", "must be a list of 1 to 500 items");
         return;
     }
     sale->items = calloc(count, sizeof(*sale->items));
     if (sale->items == NULL) {
-        form_complain(form, "", "items", "are too many for the memory left");
+        form_error(form, "", "items", "are too many for the memory left");
         return;
     }
     sale->items_count = (uint32_t)count;
@@ -100,7 +101,7 @@ static void read_items(struct form *form, json_t *list, bool create, struct sale
         read_item(form, json_array_get(list, i), create, i, &sale->items[i]);
         for (size_t k = 0; k < i && sale->items[i].id != 0; k++) {
             if (sale->items[k].id == sale->items[i].id) {
-                form_complain(form, "", "items", "must not have the same id twice");
+                form_error(form, "", "items", "must not have the same id twice");
             }
         }
     }
@@ -116,25 +117,25 @@ static void read_texts(struct form *form, json_t *root, bool create, struct sale
     if (form_text(form, "", root, "currency", false, 3, 3, sale->currency)) {
         *changes |= SALE_HAS_CURRENCY;
         if (!is_currency(sale->currency)) {
-            form_complain(form, "", "currency", "must be three capital letters, as in ISO 4217");
+            form_error(form, "", "currency", "must be three capital letters, as in ISO 4217");
         }
     }
     if (form_text(form, "", root, "pay_url", false, 0, URL_MAX_BYTES, sale->pay_url)) {
         *changes |= SALE_HAS_PAY_URL;
         if (!is_url(sale->pay_url)) {
-            form_complain(form, "", "pay_url", "must begin with https://, http:// or /");
+            form_error(form, "", "pay_url", "must begin with https://, http:// or /");
         }
         if (!names_order_once(sale->pay_url)) {
-            form_complain(form, "", "pay_url", "must contain {order_id} once at most");
+            form_error(form, "", "pay_url", "must contain {order_id} once at most");
         }
     }
     if (form_text(form, "", root, "challenge", false, 1, 15, challenge) &&
         strcmp(challenge, "none") != 0) {
-        form_complain(form, "", "challenge", "must be none");
+        form_error(form, "", "challenge", "must be none");
     }
 }
 
-/* The body of create (everything needed must be there) or change (what is there is changed). */
+/* The body of create, with all required members, or of change, with the members to change. */
 static void read_sale(struct form *form, json_t *root, bool create, struct sale_row *sale,
                       uint32_t *ret_changes)
 {
@@ -157,7 +158,7 @@ static void read_sale(struct form *form, json_t *root, bool create, struct sale_
     }
     uint32_t both = SALE_HAS_STARTS | SALE_HAS_ENDS;
     if ((changes & both) == both && sale->ends_at_ms <= sale->starts_at_ms) {
-        form_complain(form, "", "ends_at_ms", "must be after starts_at_ms");
+        form_error(form, "", "ends_at_ms", "must be after starts_at_ms");
     }
     if (form_number(form, "", root, "pay_within_s", create, 1, PAY_WITHIN_MAX_S, &number)) {
         changes |= SALE_HAS_PAY_WITHIN;
@@ -204,39 +205,36 @@ static struct sale_row *sale_of_body(struct api_request *req, bool create, uint3
 
 /* ---- answers ---- */
 
-static void answer_sale(struct api_worker *worker, struct http_exchange exchange, int status,
-                        const struct sale_row *sale)
+static enum http_outcome answer_sale(struct api_request *req, int status,
+                                     const struct sale_row *sale)
 {
-    struct out body = api_scratch(worker);
-    json_sale(&body, sale, inside_time_ms(api_shared(worker)->time));
+    struct out body = api_scratch(req->worker);
+    json_sale(&body, sale, inside_time_ms(api_shared(req->worker)->time));
     if (body.overflow) {
-        (void)api_refuse_simply(worker, exchange, REFUSAL_TOO_LARGE,
-                                "the sale is too large to show");
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_TOO_LARGE,
+                                 "the sale is too large to show");
     }
-    (void)api_json(worker, exchange, status, "", NULL, out_span(&body));
+    return api_json(req->worker, req->exchange, status, "", NULL, out_span(&body));
 }
 
-static void sale_done(struct api_worker *worker, struct api_write *call)
+static enum http_outcome sale_done(struct api_request *req, struct api_operation *operation)
 {
-    const struct ledger_op *op = &call->write.op;
+    const struct ledger_op *op = &operation->write.op;
     if (op->refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(
-            worker, call->exchange, op->refusal,
+        return api_refuse_simply(
+            req->worker, req->exchange, op->refusal,
             op->refusal == REFUSAL_BAD_STATE ? "the sale's state does not allow that" : NULL);
-        return;
     }
-    answer_sale(worker, call->exchange, op->kind == LEDGER_SALE_CREATE ? 201 : 200, op->sale);
+    return answer_sale(req, op->kind == LEDGER_SALE_CREATE ? 201 : 200, op->sale);
 }
 
-static void delete_done(struct api_worker *worker, struct api_write *call)
+static enum http_outcome delete_done(struct api_request *req, struct api_operation *operation)
 {
-    if (call->write.op.refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(worker, call->exchange, call->write.op.refusal,
-                                "only a draft can be deleted");
-        return;
+    if (operation->write.op.refusal != REFUSAL_NONE) {
+        return api_refuse_simply(req->worker, req->exchange, operation->write.op.refusal,
+                                 "only a draft can be deleted");
     }
-    (void)api_json(worker, call->exchange, 204, "", NULL, (struct span){NULL, 0});
+    return api_json(req->worker, req->exchange, 204, "", NULL, (struct span){NULL, 0});
 }
 
 static enum http_outcome no_such_sale(struct api_request *req)
@@ -244,22 +242,28 @@ static enum http_outcome no_such_sale(struct api_request *req)
     return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such sale");
 }
 
-/* Posts a write about a sale; takes sale_in over. */
+static void free_sale_in(union api_context *context)
+{
+    sale_row_free(context->sale_write.sale_in);
+}
+
+/* Submits a write about a sale, and takes ownership of sale_in. */
 static enum http_outcome write_sale(struct api_request *req, enum ledger_kind kind, uint64_t sale,
                                     struct sale_row *sale_in, uint32_t changes)
 {
-    struct api_write *call =
-        api_write_new(req, kind == LEDGER_SALE_DELETE ? delete_done : sale_done, BUDGET_OPERATOR);
-    if (call == NULL) {
+    struct api_operation *operation = api_write_operation(
+        req, BUDGET_OPERATOR, kind == LEDGER_SALE_DELETE ? delete_done : sale_done);
+    if (operation == NULL) {
         sale_row_free(sale_in);
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    call->sale_in = sale_in;
-    call->write.op.kind = kind;
-    call->write.op.sale_id = sale;
-    call->write.op.sale_in = sale_in;
-    call->write.op.changes = changes;
-    return api_write_post(req->worker, call);
+    operation->context.sale_write.sale_in = sale_in;
+    operation->free_context = free_sale_in;
+    operation->write.op.kind = kind;
+    operation->write.op.sale_id = sale;
+    operation->write.op.sale_in = sale_in;
+    operation->write.op.changes = changes;
+    return api_submit(req, operation);
 }
 
 /* ---- calls ---- */
@@ -311,14 +315,14 @@ static enum http_outcome move_sale(struct api_request *req, enum sale_state targ
     if (part_id(req->part[0], &id) != 0) {
         return no_such_sale(req);
     }
-    struct api_write *call = api_write_new(req, sale_done, BUDGET_OPERATOR);
-    if (call == NULL) {
+    struct api_operation *operation = api_write_operation(req, BUDGET_OPERATOR, sale_done);
+    if (operation == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    call->write.op.kind = LEDGER_SALE_MOVE;
-    call->write.op.sale_id = id;
-    call->write.op.target = target;
-    return api_write_post(req->worker, call);
+    operation->write.op.kind = LEDGER_SALE_MOVE;
+    operation->write.op.sale_id = id;
+    operation->write.op.target = target;
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_sale_warm(struct api_request *req)
@@ -343,24 +347,12 @@ enum http_outcome handle_sale_close(struct api_request *req)
 
 /* ---- reading ---- */
 
-static void sales_read(struct api_worker *worker, struct api_query *query)
+/* A page of sales. What does not fit into the answer belongs to the next page. */
+static enum http_outcome answer_sales(struct api_request *req, const struct ledger_query *q)
 {
-    const struct ledger_query *q = &query->ledger_reader.query;
-    bool one = query->number != 0;
-    if (q->error != 0 && q->error != ERR_NOTFOUND) {
-        (void)api_refuse_simply(worker, query->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
-        return;
-    }
-    if (one) {
-        if (q->count == 0) {
-            (void)api_refuse_simply(worker, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
-        } else {
-            answer_sale(worker, query->exchange, 200, q->sales[0]);
-        }
-        return;
-    }
+    struct api_worker *worker = req->worker;
     struct out body = api_scratch(worker);
-    body.cap -= 64; /* for the end */
+    body.cap -= 64; /* reserved for the end */
     out_lit(&body, "{\"sales\":[");
     uint64_t next = q->count == q->limit ? q->sales[q->count - 1]->id : 0;
     for (uint32_t i = 0; i < q->count; i++) {
@@ -369,7 +361,7 @@ static void sales_read(struct api_worker *worker, struct api_query *query)
             out_char(&body, ',');
         }
         json_sale(&body, q->sales[i], inside_time_ms(api_shared(worker)->time));
-        if (body.overflow) { /* the rest with the next page */
+        if (body.overflow) {
             body.len = mark;
             body.overflow = false;
             next = i > 0 ? q->sales[i - 1]->id : q->sales[0]->id;
@@ -384,20 +376,33 @@ static void sales_read(struct api_worker *worker, struct api_query *query)
         out_u64(&body, next);
         out_char(&body, '}');
     }
-    (void)api_json(worker, query->exchange, 200, "", NULL, out_span(&body));
+    return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
+}
+
+static enum http_outcome sales_read(struct api_request *req, struct api_operation *operation)
+{
+    const struct ledger_query *q = &operation->read.query;
+    if (q->error != 0 && q->error != ERR_NOTFOUND) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_UNREACHABLE);
+    }
+    if (!operation->context.sale_read.one) {
+        return answer_sales(req, q);
+    }
+    return q->count == 0 ? no_such_sale(req) : answer_sale(req, 200, q->sales[0]);
 }
 
 static enum http_outcome read_sales(struct api_request *req, uint64_t sale, uint64_t after,
                                     uint32_t limit)
 {
-    struct api_query *query = api_query_new(req, QUERY_SALES, limit, sales_read, BUDGET_OPERATOR);
-    if (query == NULL) {
+    struct api_operation *operation =
+        api_read_operation(req, QUERY_SALES, limit, BUDGET_OPERATOR, sales_read);
+    if (operation == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    query->number = sale;
-    query->ledger_reader.query.sale = sale;
-    query->ledger_reader.query.after = after;
-    return api_query_post(req->worker, query);
+    operation->context.sale_read.one = sale != 0;
+    operation->read.query.sale = sale;
+    operation->read.query.after = after;
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_sale_list(struct api_request *req)
@@ -426,37 +431,39 @@ enum http_outcome handle_sale_read(struct api_request *req)
 
 /* ---- restock ---- */
 
-static void restock_done(struct api_worker *worker, struct api_write *call)
+static enum http_outcome answer_restocked(struct api_request *req, const struct sale_row *sale,
+                                          const struct item_row *item)
 {
-    const struct ledger_op *op = &call->write.op;
+    struct item_view view;
+    int64_t now_ms = inside_time_ms(api_shared(req->worker)->time);
+    struct out body = api_scratch(req->worker);
+    if (api_item(req->worker, item->id, &view)) {
+        /* The numbers of other machines arrive a moment later: the new units are not among them. */
+        uint64_t unseen = item->total > view.total ? item->total - view.total : 0;
+        view.total += unseen;
+        view.available += unseen;
+        json_item(&body, sale, item, &view, now_ms);
+    } else { /* a draft is not at the gate yet */
+        json_item_row(&body, sale, item, now_ms);
+    }
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
+}
+
+static enum http_outcome restock_done(struct api_request *req, struct api_operation *operation)
+{
+    const struct ledger_op *op = &operation->write.op;
     if (op->refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(worker, call->exchange, op->refusal,
-                                op->refusal == REFUSAL_DIFFERENT_REQUEST
-                                    ? "this request_id was used with another amount"
-                                    : NULL);
-        return;
+        return api_refuse_simply(req->worker, req->exchange, op->refusal,
+                                 op->refusal == REFUSAL_DIFFERENT_REQUEST
+                                     ? "this request_id was used with another amount"
+                                     : NULL);
     }
     for (uint32_t i = 0; op->sale != NULL && i < op->sale->items_count; i++) {
-        const struct item_row *item = &op->sale->items[i];
-        if (item->id != op->item) {
-            continue;
+        if (op->sale->items[i].id == op->item) {
+            return answer_restocked(req, op->sale, &op->sale->items[i]);
         }
-        struct item_view view;
-        int64_t now_ms = inside_time_ms(api_shared(worker)->time);
-        struct out body = api_scratch(worker);
-        if (api_item(worker, op->item, &view)) {
-            /* Numbers of other machines are seen a moment later; these units are on their way. */
-            uint64_t unseen = item->total > view.total ? item->total - view.total : 0;
-            view.total += unseen;
-            view.available += unseen;
-            json_item(&body, op->sale, item, &view, now_ms);
-        } else { /* a draft is not at the gate yet */
-            json_item_row(&body, op->sale, item, now_ms);
-        }
-        (void)api_json(worker, call->exchange, 200, "", NULL, out_span(&body));
-        return;
     }
-    (void)api_refuse_simply(worker, call->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
 }
 
 enum http_outcome handle_restock(struct api_request *req)
@@ -483,13 +490,13 @@ enum http_outcome handle_restock(struct api_request *req)
     if (part_id(req->part[0], &item) != 0) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_NO_SUCH_ITEM, NULL);
     }
-    struct api_write *call = api_write_new(req, restock_done, BUDGET_OPERATOR);
-    if (call == NULL) {
+    struct api_operation *operation = api_write_operation(req, BUDGET_OPERATOR, restock_done);
+    if (operation == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    call->write.op.kind = LEDGER_RESTOCK;
-    call->write.op.item = item;
-    call->write.op.amount = (uint64_t)add;
-    memcpy(call->write.op.key, request_id, strlen(request_id) + 1);
-    return api_write_post(req->worker, call);
+    operation->write.op.kind = LEDGER_RESTOCK;
+    operation->write.op.item = item;
+    operation->write.op.amount = (uint64_t)add;
+    memcpy(operation->write.op.key, request_id, strlen(request_id) + 1);
+    return api_submit(req, operation);
 }

@@ -8,23 +8,22 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* A client that comes back at once makes things worse; one that comes back with all the others too.
- */
+/* When to retry. The jitter keeps clients from all coming back at the same time. */
 #define RETRY_AFTER_MS 1000
 #define RETRY_JITTER_MS 2000
 #define HEADERS_BYTES 1024
 
 void api_cors(const struct api_worker *worker, struct http_exchange exchange, struct out *headers)
 {
-    const struct slot *slot = &worker->slots[exchange.connection];
+    const struct connection_state *state = &worker->connections[exchange.connection];
     if (worker->settings->cors_origins[0] != '\0') {
-        out_lit(headers, "Vary: Origin\r\n"); /* said to all, or a shared cache mixes them up */
+        out_lit(headers, "Vary: Origin\r\n"); /* in every answer, for shared caches */
     }
-    if (slot->origin_len == 0 || slot->generation != exchange.generation) {
+    if (state->origin_len == 0 || state->generation != exchange.generation) {
         return;
     }
     out_lit(headers, "Access-Control-Allow-Origin: ");
-    out_bytes(headers, slot->origin, slot->origin_len);
+    out_bytes(headers, state->origin, state->origin_len);
     out_lit(headers, "\r\nAccess-Control-Expose-Headers: location, retry-after\r\n");
 }
 
@@ -135,14 +134,15 @@ enum http_outcome api_refuse(struct api_worker *worker, struct http_exchange exc
     return HTTP_ANSWERED;
 }
 
-/* ---- ready made ---- */
+/* ---- prebuilt ---- */
 
-static void ready_make(struct ready *ready, const struct refused *refused, int64_t after_ms)
+static void prebuild(struct prebuilt_answer *answer, const struct refused *refused,
+                     int64_t after_ms)
 {
     char text[400];
     struct out body = out_over(text, sizeof(text));
     problem_body(&body, refused, refused->retry, after_ms);
-    struct out all = out_over(ready->bytes, sizeof(ready->bytes));
+    struct out all = out_over(answer->bytes, sizeof(answer->bytes));
     out_lit(&all,
             "HTTP/1.1 409 Conflict\r\nContent-Type: application/problem+json\r\nContent-Length: ");
     out_u64(&all, body.len);
@@ -155,34 +155,34 @@ static void ready_make(struct ready *ready, const struct refused *refused, int64
     out_lit(&all, "Cache-Control: no-store\r\n\r\n");
     out_put(&all, out_span(&body));
     CHECK(!body.overflow && !all.overflow);
-    ready->len = (uint32_t)all.len;
+    answer->len = (uint32_t)all.len;
 }
 
-void api_ready_make(struct api_worker *worker)
+void api_prebuild_sold_out(struct api_worker *worker)
 {
     struct refused refused = {.refusal = REFUSAL_SOLD_OUT,
                               .has_available = true,
                               .retry = RETRY_NO,
                               .detail = SOLD_OUT_FOR_GOOD};
-    ready_make(&worker->sold_out[0], &refused, 0);
+    prebuild(&worker->sold_out[0], &refused, 0);
     refused.retry = RETRY_LATER;
     refused.detail = SOLD_OUT_FOR_NOW;
-    for (int i = 0; i < READY_PAUSES; i++) {
+    for (int i = 0; i < PREBUILT_PAUSES; i++) {
         int64_t after_ms = RETRY_AFTER_MS + (int64_t)prng_below(&worker->prng, RETRY_JITTER_MS);
-        ready_make(&worker->sold_out[1 + i], &refused, after_ms);
+        prebuild(&worker->sold_out[1 + i], &refused, after_ms);
     }
 }
 
-bool api_ready_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later)
+bool api_answer_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later)
 {
-    const struct slot *slot = &worker->slots[exchange.connection];
-    if (slot->origin_len != 0 || worker->settings->cors_origins[0] != '\0') {
-        return false; /* needs headers of its own */
+    const struct connection_state *state = &worker->connections[exchange.connection];
+    if (state->origin_len != 0 || worker->settings->cors_origins[0] != '\0') {
+        return false; /* the answer needs CORS headers */
     }
-    const struct ready *ready =
-        &worker->sold_out[later ? 1 + prng_below(&worker->prng, READY_PAUSES) : 0];
+    const struct prebuilt_answer *answer =
+        &worker->sold_out[later ? 1 + prng_below(&worker->prng, PREBUILT_PAUSES) : 0];
     metrics_refuse(worker->metrics, REFUSAL_SOLD_OUT);
-    (void)http_answer_ready(worker->server, exchange, (struct span){ready->bytes, ready->len});
+    (void)http_answer_ready(worker->server, exchange, (struct span){answer->bytes, answer->len});
     return true;
 }
 
@@ -200,16 +200,16 @@ enum http_outcome api_refuse_field(struct api_worker *worker, struct http_exchan
         &(struct refused){.refusal = REFUSAL_BAD_REQUEST, .field = field, .detail = detail});
 }
 
-enum http_outcome api_refuse_look(struct api_worker *worker, struct http_exchange exchange,
-                                  enum refusal refusal)
+enum http_outcome api_refuse_unreachable(struct api_worker *worker, struct http_exchange exchange,
+                                         enum refusal refusal)
 {
     bool busy = refusal == REFUSAL_OVERLOADED;
     return api_refuse_simply(worker, exchange, busy ? REFUSAL_OVERLOADED : REFUSAL_DEGRADED,
                              "the gate cannot be asked at the moment; nothing has changed");
 }
 
-/* A write that ended in an error may have been committed all the same: only its answer was lost.
- * So this is no refusal that changed nothing. */
+/* A write that ended in an error may still have been committed, if only its answer was lost. So the
+ * outcome is unknown. */
 void api_refuse_error(struct api_worker *worker, struct http_exchange exchange, int error)
 {
     (void)api_refuse_simply(worker, exchange, REFUSAL_UNKNOWN_OUTCOME,

@@ -3,16 +3,15 @@
  * writer and queries for the ledger reader, and their outcomes into answers. Each family of calls is
  * one file of handlers; routes.c is the table of all calls.
  *
- * A handler gets a struct api_request. It either answers with the api_* functions below and returns
- * HTTP_ANSWERED, or arranges a later answer and returns HTTP_PENDING:
- *   api_gate_request()    answers when the gate has, which may be at once
- *   api_after_durable()   answers when an LSN is durable
- *   api_write_post()      answers when the ledger has committed a write and the gate's record of it is
- *                         durable
- *   api_query_post()      answers when the ledger has been read
- * If the connection closes meanwhile, nothing is sent. What was committed stays committed.
+ * Happy path: the router finds the route of a request, and its handler gets a struct api_request. The
+ * handler either answers with the api_* functions below and returns HTTP_ANSWERED, or submits an
+ * operation (operation.h) that answers later, and returns HTTP_PENDING.
  *
- * Everything runs on the loop's thread.
+ * What can go wrong: the client closes the connection meanwhile. Then nothing is sent; what was
+ * decided or committed stays so.
+ *
+ * Threads: a worker belongs to one thread, which calls everything here. The workers of a process
+ * share struct api_shared.
  */
 #ifndef SLUICE_API_API_H
 #define SLUICE_API_API_H
@@ -32,10 +31,11 @@
 #include "obs/tally.h"
 #include "port/inside_time.h"
 
-/* Settings that SIGHUP may change: a new struct is published, the old one is freed much later. */
+/* Settings that SIGHUP may change. A reload publishes a new struct; an old one is freed when every loop
+ * uses a newer one. */
 struct api_settings {
     uint64_t number;            /* grows with each reload */
-    struct api_settings *older; /* the owner's */
+    struct api_settings *older; /* for app, which frees them */
     struct token_keys token_keys;
     struct ticket_keys ticket_keys;
     char admin_token[128];
@@ -53,7 +53,7 @@ struct api_settings {
 
 struct page_cache;
 
-/* What all workers of the process share. app makes it, and it outlives them. */
+/* What all workers of the process share. app makes it, and it outlives the workers. */
 struct api_shared {
     struct gate_port *gate;
     struct order_notices *notices;
@@ -62,25 +62,24 @@ struct api_shared {
     struct embedded_gate *embedded_gate; /* NULL: the distributed engine */
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;
-    struct reconciler *reconciler;         /* NULL: nobody reconciles here */
-    struct page_cache *page_cache;         /* NULL: no pages but the files (static.h) */
-    struct cluster_status *cluster_status; /* NULL: the embedded engine, which has no such parts */
-    struct parked_messages *parked_messages; /* the same */
+    struct reconciler *reconciler;           /* NULL: this process does not reconcile */
+    struct page_cache *page_cache;           /* NULL: only static files (pages/static.h) */
+    struct cluster_status *cluster_status;   /* NULL: the embedded engine */
+    struct parked_messages *parked_messages; /* NULL: the embedded engine */
     struct catalog *catalog;
     struct inside_time *time;
     struct metrics *metrics;
-    struct latency_window *latencies; /* of these metrics; NULL: no latencies of a window */
-    struct tally_book *tallies;       /* NULL: nobody counts by sale */
+    struct latency_window *latencies; /* of metrics; NULL: only latencies since the start */
+    struct tally_book *tallies;       /* NULL: requests are not counted by sale */
     _Atomic(struct api_settings *) settings;
-    _Atomic uint64_t
-        settings_seen[LOOPS_MAX];    /* the number each loop uses: older ones can be freed */
-    _Atomic bool ready;              /* buyers can be served */
-    _Atomic bool draining;           /* SIGTERM was seen */
-    _Atomic bool cut_off;            /* drained long enough: loops end at once */
-    _Atomic uint32_t fresh_sequence; /* of ORDER_FRESH ids; starts at random */
+    _Atomic uint64_t settings_seen[LOOPS_MAX]; /* the number of the settings each loop uses */
+    _Atomic bool ready;                        /* buyers can be served */
+    _Atomic bool draining;                     /* the server stops */
+    _Atomic bool cut_off;                      /* stop waiting for clients: loops end at once */
+    _Atomic uint32_t fresh_sequence;           /* for order_id_fresh(); starts at random */
     bool demo;
-    bool health_only;           /* a process without the role front: nothing else is served */
-    bool private_health;        /* /metrics, /livez and /readyz are served by the last loop alone */
+    bool health_only;           /* a process without the role front serves nothing else */
+    bool private_health;        /* only the last loop serves /metrics, /livez and /readyz */
     uint32_t tokens_remembered; /* per loop */
     uint32_t loops;
     int64_t started_at_ms;
@@ -91,24 +90,25 @@ struct api_worker;
 int api_worker_new(struct api_shared *shared, uint32_t loop, struct net *net,
                    struct api_worker **ret_worker);
 void api_worker_free(struct api_worker *worker);
-/* One iteration of the loop: collect; answer what became durable; timers; wait for sockets; read,
- * decide, append and write. That order is the product's promise. False when draining is done. */
+/* One iteration of the loop, at most sleep_max_us of it asleep. False: the server stops, and the worker
+ * may be freed. */
 bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us);
 
 /* ---- for handlers ---- */
 
 enum api_need { NEED_NOTHING, NEED_BUYER, NEED_ADMIN, NEED_SIGNATURE };
 
-/* Where a route exists: everywhere, in the demonstration, or where health is served. */
+/* Where a route exists: on every loop except a private one for health, in the demonstration, or where
+ * health is served. */
 enum route_scope { ROUTE_PUBLIC, ROUTE_DEMO, ROUTE_HEALTH };
 
-/* One request on its way through a handler. Spans are valid only during the handler. */
+/* One request, for its handler. Spans are valid only during the handler. */
 struct api_request {
     struct api_worker *worker;
     struct http_exchange exchange;
-    const struct http_request *request;
-    uint64_t user;       /* NEED_BUYER */
-    struct span part[2]; /* the {…} parts of the route */
+    const struct http_request *request; /* NULL in a later iteration (operation.h) */
+    uint64_t user;                      /* NEED_BUYER */
+    struct span part[2];                /* the {…} parts of the route */
     int64_t now_ms;
 };
 
@@ -127,20 +127,18 @@ extern const size_t routes_count;
 struct api_shared *api_shared(struct api_worker *worker);
 struct api_settings *api_settings(struct api_worker *worker);
 struct http_server *api_server(struct api_worker *worker);
-uint32_t api_loop(const struct api_worker *worker);
-/* Scratch for an answer's body, one per worker; whole again with each call. At least
- * API_SCRATCH_BYTES. */
+/* Memory for an answer's body, API_SCRATCH_BYTES. There is one per worker: each call begins anew. */
 #define API_SCRATCH_BYTES HTTP_ANSWER_MAX
 struct out api_scratch(struct api_worker *worker);
 
-/* A 200 of any length, whose bytes stay as long as hold counts (http/server.h). */
+/* A 200 of any length. The body stays valid while hold counts (http/server.h). */
 void api_json_held(struct api_worker *worker, struct http_exchange exchange, struct span body,
                    struct http_hold *hold);
-/* Answers with JSON, from the scratch. cache: NULL for "no-store". */
+/* Answers with JSON. headers: complete lines, "" for none. cache: the Cache-Control; NULL: no-store. */
 enum http_outcome api_json(struct api_worker *worker, struct http_exchange exchange, int status,
                            const char *headers, const char *cache, struct span body);
 
-/* More of a refusal than its code; zero or NULL what does not apply. */
+/* A refusal with its details. What does not apply is zero or NULL. */
 struct refused {
     enum refusal refusal;
     const char *detail; /* what to do; NULL: the title */
@@ -149,7 +147,7 @@ struct refused {
     uint64_t available, held, limit;
     enum retry retry; /* with override_retry */
     bool override_retry;
-    int64_t retry_after_ms; /* 0: a default with jitter where retry is later or same-ticket */
+    int64_t retry_after_ms; /* 0: a default with jitter, if the client should retry */
     const char *headers;    /* complete lines, e.g. Allow */
 };
 enum http_outcome api_refuse(struct api_worker *worker, struct http_exchange exchange,
@@ -161,122 +159,39 @@ enum http_outcome api_refuse_simply(struct api_worker *worker, struct http_excha
 enum http_outcome api_refuse_field(struct api_worker *worker, struct http_exchange exchange,
                                    const char *field, const char *detail);
 
-/*
- * Ledger writer ops. The call is allocated here (bounded in number; NULL: answer OVERLOADED), filled by
- * the handler (call->write.op), posted, and `done` is called on this loop once it is committed and
- * durable. done answers with call->exchange; it is not called when the connection is gone. The call
- * and op.sale are freed afterwards. call->error: 0; else answer with api_refuse_error.
- */
-enum api_budget { BUDGET_SHOP, BUDGET_OPERATOR, BUDGET_BUYER, BUDGET_COUNT };
-struct api_write {
-    struct ledger_writer_op write; /* first */
-    struct http_exchange exchange;
-    void (*done)(struct api_worker *worker, struct api_write *call);
-    enum api_budget budget;
-    struct sale_row *sale_in; /* freed with the call */
-    bool blind; /* the gate could not be looked at: what the ledger lacks may still exist */
-};
-struct api_write *api_write_new(struct api_request *req,
-                                void (*done)(struct api_worker *worker, struct api_write *call),
-                                enum api_budget budget);
-/* Before it was posted. */
-void api_write_free(struct api_worker *worker, struct api_write *call);
-enum http_outcome api_write_post(struct api_worker *worker, struct api_write *call);
+/* For a write that ended in an error; error is the write's. */
 void api_refuse_error(struct api_worker *worker, struct http_exchange exchange, int error);
 
-/* Ledger reader queries, the same way. rows: how many of the query's kind are allocated for it. */
-struct api_query {
-    struct ledger_reader_query ledger_reader; /* first */
-    struct http_exchange exchange;
-    void (*done)(struct api_worker *worker, struct api_query *query);
-    enum api_budget budget;
-    uint64_t number; /* the handler's own */
-    void *own;       /* the same, freed with the query by own_free */
-    void (*own_free)(void *own);
-    uint32_t uses;        /* freed with the last */
-    bool blind;           /* as of a call */
-    enum refusal refusal; /* MY_ORDERS: a row could not be looked up at the gate */
-};
-struct api_query *api_query_new(struct api_request *req, enum ledger_query_kind kind,
-                                uint32_t limit,
-                                void (*done)(struct api_worker *worker, struct api_query *query),
-                                enum api_budget budget);
-enum http_outcome api_query_post(struct api_worker *worker, struct api_query *query);
-/* Keeps a query after its done has returned, until it is released as often. */
-void api_query_keep(struct api_query *query);
-void api_query_release(struct api_worker *worker, struct api_query *query);
-
-/*
- * Asks of the gate that may be answered later: BUY, TICKET, ORDER. The ask comes from this loop's
- * pool (NULL: answer OVERLOADED), the handler fills ask->gate and what `done` will need, and
- * api_gate_request submits it. `done` is called with the answer: inside api_gate_request where the gate answers at
- * once, else in a later turn, when the asking has no request and no parts any more, and the present
- * time. Its outcome is the handler's. It is not called when the connection is gone by then, except
- * for asks with a query; what the gate decided stays decided. The ask is freed afterwards, its call
- * too, unless done has taken it (and set it to NULL).
- */
-struct api_gate_request {
-    struct gate_request gate; /* first */
-    struct http_exchange exchange;
-    enum http_outcome (*done)(struct api_request *req, struct api_gate_request *request);
-    /* the handler's own */
-    int64_t started_us;      /* BUY */
-    int64_t due_ms;          /* a long poll's end; 0: none */
-    enum order_state hold;   /* a long poll's */
-    uint16_t version_sent;   /* a stream's */
-    struct api_write *call;  /* a payment, ready to be written */
-    struct api_query *query; /* for a row of it */
-    uint32_t row;
-    bool person; /* who asks for an item's page */
-};
-struct api_gate_request *api_gate_request_new(
-    struct api_request *req, enum gate_request_kind kind,
-    enum http_outcome (*done)(struct api_request *req, struct api_gate_request *request));
-enum http_outcome api_gate_request(struct api_request *req, struct api_gate_request *request);
-/* Asks nobody has waited for yet should leave half of the pool to those who buy. */
-bool api_gate_requests_scarce(const struct api_worker *worker);
 /* The detail of a 503 for an operator's read. */
-#define LEDGER_AWAY                                                                                \
+#define LEDGER_UNREACHABLE                                                                         \
     "the ledger cannot be read now; selling does not need it. Look again in a moment"
-/* 503 for a TICKET or an ORDER that the gate could not look up: nothing has changed, and whether
- * there is such an order is not known. */
-enum http_outcome api_refuse_look(struct api_worker *worker, struct http_exchange exchange,
-                                  enum refusal refusal);
-/* The gate was asked for an order and could not look. */
-static inline bool api_gate_request_blind(const struct api_gate_request *request)
-{
-    return request->gate.refusal != REFUSAL_NONE && request->gate.refusal != REFUSAL_NOT_FOUND;
-}
-/* The numbers of an item, at once; false: the gate does not know it. */
-bool api_item(struct api_worker *worker, uint64_t item, struct item_view *ret_view);
-/* The same for a caller that holds the catalog's lock. A thread that waits to write the catalog keeps
- * new readers out, so a second lock of the same thread would never be granted. */
-bool api_item_locked(struct api_worker *worker, uint64_t item, struct item_view *ret_view);
-
-/* Live streams (item events, the dashboard): see watch.h. */
-
-/* The query string's parameter, percent-decoding not needed for our values; at NULL when absent. */
+/* 503: the gate could not look up a ticket, an order or an item. Nothing has changed, and it is unknown
+ * whether it exists. */
+enum http_outcome api_refuse_unreachable(struct api_worker *worker, struct http_exchange exchange,
+                                         enum refusal refusal);
+/* A parameter of the query string, without percent-decoding; at is NULL if it is absent. */
 struct span query_value(struct span query, const char *name);
-/* A decimal parameter: 0, or ERR_INVALID / ERR_RANGE; the default when absent. */
+/* A decimal parameter; `otherwise` if it is absent. 0, ERR_INVALID or ERR_RANGE. */
 int query_number(struct span query, const char *name, uint64_t max, uint64_t otherwise,
                  uint64_t *ret_value);
 /* A path part that is an id: 0 or ERR_INVALID. */
 int part_id(struct span part, uint64_t *ret_id);
-/* The body must be application/json (a charset of utf-8 is fine). Empty bodies pass if optional. */
+/* Checks that the body is application/json; a charset of utf-8 is fine. If optional, it may be empty. */
 enum refusal body_is_json(const struct http_request *request, bool optional);
 
-/* Shared pieces of JSON. */
-/* False, and nothing written: the sale has left the board since the view was taken. */
+/* ---- JSON ---- */
+
+/* False, and nothing is written: the catalog no longer has the item. */
 bool json_order_view(struct out *out, struct catalog *catalog, const struct order_view *view);
-/* From the ledger, which keeps the price and the currency after the sale has left the board: as the
- * board tells it, with its sale, or with everything an operator sees. */
-enum row_detail { ROW_AS_TOLD, ROW_WITH_SALE, ROW_FOR_ADMIN };
+/* An order as the ledger has it; its price does not depend on the catalog. With the members of
+ * json_order_view(), with its sale, or with everything that operators see. */
+enum row_detail { ROW_AS_VIEW, ROW_WITH_SALE, ROW_FOR_ADMIN };
 void json_order_row(struct out *out, struct catalog *catalog, const struct order_row *row,
                     enum row_detail detail);
-/* The item with its live numbers; the catalog is locked by the caller. */
+/* An item with its live numbers. The caller holds the catalog's lock if the rows are the catalog's. */
 void json_item(struct out *out, const struct sale_row *sale, const struct item_row *item,
                const struct item_view *view, int64_t now_ms);
-/* As the ledger has them, for operators. */
+/* An item or a sale as the ledger has it, for operators. */
 void json_item_row(struct out *out, const struct sale_row *sale, const struct item_row *item,
                    int64_t now_ms);
 void json_sale(struct out *out, const struct sale_row *sale, int64_t now_ms);

@@ -1,76 +1,204 @@
 /*
- * The inside of a worker, shared by api_worker.c, gate_requests.c, watch.c, buyer.c and orders.c.
- * Handlers of other families see api.h only.
+ * The inside of a worker: the struct and its parts, one section each. Handlers that need only what
+ * api.h and operation.h declare do not include this.
  */
 #ifndef SLUICE_API_API_PRIVATE_H
 #define SLUICE_API_API_PRIVATE_H
 
 #include "api/api.h"
+#include "api/operation.h"
 
-/* Why a connection's answer waits for an LSN. */
-enum wait_kind { WAIT_NOTHING, WAIT_BUY, WAIT_VIEW, WAIT_PUSH };
+/* ---- connections ---- */
 
-enum watch_kind { WATCH_NOTHING, WATCH_POLL, WATCH_ORDER, WATCH_ITEM, WATCH_LIVE };
-
-/* Per connection, indexed by its number; touched only by connections that wait or watch. Links are
- * connection + 1, 0 ends a chain. */
-struct slot {
-    uint32_t generation;
-    uint8_t wait;            /* enum wait_kind */
-    uint8_t watch;           /* enum watch_kind */
-    uint8_t hold_state;      /* POLL: hold the answer in this state, too */
-    bool sold_out_sent;      /* ITEM */
-    bool finished;           /* the peer of this exchange will send no more */
-    bool looking;            /* POLL, ORDER: the gate is being asked */
-    bool look_more;          /* ... and has to be asked again afterwards */
-    bool look_due;           /* ORDER: a look is owed, whatever is heard */
-    uint8_t beats;           /* ORDER: heartbeats so far */
-    uint32_t held;           /* BUY */
-    uint16_t version_sent;   /* ORDER */
-    bool existed;            /* BUY */
-    int64_t started_us;      /* BUY */
-    struct order_view order; /* what waits to be told; POLL, ORDER: the newest heard of */
-    /* watching */
-    struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
-    uint64_t item_version;
-    int64_t due_ms;  /* POLL: when to answer anyway; ITEM, LIVE: not told again before */
-    int64_t wake_ms; /* when the wheel looks at it: a poll's end, a stream's heartbeat */
-    uint32_t key_next, key_previous;
-    uint32_t wheel_next, wheel_previous, wheel_place;
-    uint32_t list_next, list_previous;
-    uint8_t origin_len; /* of an allowed Origin; 0: none */
+/* What is known of a connection's newest exchange. One for each connection, indexed by its number. */
+struct connection_state {
+    uint32_t generation; /* of the exchange */
+    bool finished;       /* the client will send no more */
+    uint8_t origin_len;  /* 0: no Origin, or one that the settings do not allow */
     char origin[95];
 };
 
-struct waiting {
-    uint64_t lsn;
-    struct http_exchange exchange;
-    struct api_write *call; /* NULL: the connection's slot says what */
+/* The state of this exchange; it starts anew with each exchange. */
+struct connection_state *api_connection(struct api_worker *worker, struct http_exchange exchange);
+
+/* Zeroed memory that takes no space until it is used; NULL: there is none. */
+void *api_map(size_t bytes);
+void api_unmap(void *memory, size_t bytes);
+
+/* ---- watchers: watch.h ---- */
+
+enum watch_kind {
+    WATCH_NOTHING,
+    WATCH_POLL,  /* a long poll of an order */
+    WATCH_ORDER, /* an event stream of an order */
+    WATCH_ITEM,  /* an event stream of an item */
+    WATCH_LIVE,  /* the dashboard's event stream */
 };
 
-/* The answer nearly everyone gets, ready made: nothing left for good, or, with this many different
- * pauses, nothing left at the moment. */
-#define READY_PAUSES 16
-struct ready {
-    uint32_t len;
-    char bytes[508];
+/* WATCH_POLL, WATCH_ORDER */
+struct order_watch {
+    struct order_view newest; /* the newest state seen, in a notice or at the gate */
+    bool push_waits;          /* showing it waits for its LSN to be durable */
+    bool looking_up;          /* a request for the order is at the gate */
+    bool look_up_again;       /* look the order up once more when that request is answered */
+    union {
+        struct {
+            int64_t due_ms;              /* answer at the latest then */
+            enum order_state hold_state; /* do not answer in this state before that */
+        } poll;
+        struct {
+            uint16_t version_sent;
+            uint8_t heartbeats;
+            bool look_up_due; /* look the order up at the next heartbeat */
+        } stream;
+    };
 };
 
-/* Where the requests for an item are counted; a few that were met last. */
-#define TALLY_KNOWN 256
-struct tally_known {
-    uint64_t item;
-    uint64_t sale;
-    struct tally_row *row; /* the sale's, while tally_is; NULL: there was no room then */
-    int64_t at_ms;
+/* WATCH_ITEM, WATCH_LIVE: streams that are served once a second */
+struct periodic_stream {
+    uint64_t shown_sent; /* ITEM: which version and state the last event showed */
+    int64_t not_before_ms;
+    bool sold_out_sent; /* ITEM */
+    uint32_t list_next, list_previous;
+};
+
+/* One for each connection, indexed by its number. Links are connection + 1; 0 ends a chain. */
+struct watcher {
+    enum watch_kind kind;
+    uint32_t generation; /* of the exchange */
+    struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
+    int64_t wake_ms;     /* the timer: a poll's end, a stream's heartbeat, another attempt */
+    uint32_t key_next, key_previous;
+    uint32_t wheel_next, wheel_previous, wheel_place;
+    union {
+        struct order_watch order;
+        struct periodic_stream periodic;
+    };
 };
 
 #define WHEEL_SLOTS 1024
 #define WHEEL_STEP_MS 32
 
+struct watchers {
+    struct watcher *watchers;
+    uint32_t count;    /* how many are not WATCH_NOTHING */
+    uint32_t *buckets; /* watchers by key; a hash table of links */
+    uint32_t buckets_mask;
+    uint32_t wheel[WHEEL_SLOTS]; /* watchers by timer */
+    int64_t wheel_ms;            /* timers before this have run */
+    uint32_t periodic_first;
+    uint32_t periodic_cursor; /* the next stream of this round; 0: the round is over */
+    int64_t periodic_next_ms; /* when the next round begins */
+};
+
+/* ---- operations: operation.h ---- */
+
+struct budget {
+    uint32_t limit;
+    uint32_t used;
+};
+
+struct operation_pool {
+    struct api_operation *operations;
+    uint32_t capacity;          /* the sum of all limits */
+    uint32_t fresh;             /* the operations from here on were never used */
+    struct api_operation *free; /* linked by next_free */
+    struct budget budgets[BUDGET_COUNT];
+};
+
+int operations_start(struct api_worker *worker);
+void operations_end(struct api_worker *worker);
+/* Finishes operations whose answer has come. True if there were any. */
+bool operations_collect(struct api_worker *worker);
+/* Calls done if the client is still there, and frees the operation. */
+void operation_finish(struct api_worker *worker, struct api_operation *operation);
+/* True while requests that are part of the worker's memory are in the hands of others: a worker
+ * that stops waits for them. */
+bool operations_must_return(const struct api_worker *worker);
+/* True if a request is at the gate. */
+bool operations_at_gate(const struct api_worker *worker);
+
+/* ---- durable waits: durable_waits.c ---- */
+
+struct durable_wait {
+    uint64_t lsn;
+    struct http_exchange exchange;
+    struct api_operation *operation; /* NULL: the watcher of the exchange */
+};
+
+struct durable_waits {
+    struct durable_wait *ring;
+    uint32_t capacity; /* a power of two */
+    uint32_t head;
+    uint32_t count;
+    uint32_t watchers; /* how many of these are watchers */
+    uint32_t watchers_max;
+};
+
+int durable_waits_start(struct api_worker *worker);
+void durable_waits_end(struct api_worker *worker);
+bool api_durable(const struct api_worker *worker, uint64_t lsn);
+/* The only way to wait for an LSN. Once it is durable, or will never be because the journal has
+ * failed, finishes the operation or shows the watcher of the exchange its order. False, only for
+ * watchers: no room. */
+bool api_after_durable(struct api_worker *worker, uint64_t lsn, struct http_exchange exchange,
+                       struct api_operation *operation);
+/* The lowest LSN that is waited for; UINT64_MAX: none. */
+uint64_t durable_waits_next(const struct api_worker *worker);
+/* Ends the waits whose LSN is durable. True if there were any. */
+bool answer_durable(struct api_worker *worker);
+
+/* ---- router.c, authentication.c ---- */
+
+/* The handler of struct http_app; context is the worker. */
+enum http_outcome router_handle(void *context, struct http_exchange exchange,
+                                const struct http_request *request);
+/* True if the request carries what a route needs; req->user is then set for NEED_BUYER. False: it was
+ * refused. */
+bool authenticate(struct api_request *req, enum api_need need);
+
+/* ---- answer.c ---- */
+
+/* The body of a problem, for errors that the HTTP server finds; context is the worker. */
+void api_problem(void *context, enum refusal refusal, struct out *body);
+/* The CORS headers, if the exchange has an allowed origin. */
+void api_cors(const struct api_worker *worker, struct http_exchange exchange, struct out *headers);
+
+#define SOLD_OUT_FOR_GOOD "everything is sold"
+#define SOLD_OUT_FOR_NOW "unpaid orders may still return units"
+/* The most frequent answer, complete: sold out for good, or sold out for now with one of several times
+ * to retry. */
+#define PREBUILT_PAUSES 16
+struct prebuilt_answer {
+    uint32_t len;
+    char bytes[508];
+};
+void api_prebuild_sold_out(struct api_worker *worker);
+/* Refuses with a prebuilt answer: SOLD_OUT with available 0. later: for now. False: the answer needs
+ * CORS headers, and nothing was sent. */
+bool api_answer_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later);
+
+/* ---- sale_tally.c ---- */
+
+/* Where the requests for an item are counted: a cache. */
+#define TALLY_KNOWN 256
+struct tally_known {
+    uint64_t item;
+    uint64_t sale;
+    struct tally_row *row; /* valid while tally_is(row, sale); NULL: there was no room at at_ms */
+    int64_t at_ms;
+};
+
+/* The row of the item's sale. NULL: the item is unknown or there is no room; nothing is counted. */
+struct tally_row *api_tally(struct api_worker *worker, uint64_t item);
+void api_tally_request(struct api_worker *worker, uint64_t item, uint64_t user);
+void api_tally_refusal(struct api_worker *worker, uint64_t item, enum refusal refusal);
+
+/* ---- the worker ---- */
+
 struct api_worker {
     struct api_shared *shared;
-    struct api_settings *settings; /* the ones of this turn */
+    struct api_settings *settings; /* those of this iteration */
     uint32_t loop;
     struct net *net;
     struct http_server *server;
@@ -78,75 +206,18 @@ struct api_worker {
     struct gate_port *gate;
     struct journal *journal;
     struct waker *waker;
-    struct token_memory *tokens;
+    struct token_cache *tokens;
     struct prng prng;
     int64_t now_ms;
     char *scratch;
-    /* what waits for durable_lsn, in order: a ring */
-    struct waiting *waits;
-    uint32_t waits_capacity; /* a power of two */
-    uint32_t waits_head;
-    uint32_t waits_count;
-    struct post *held_writes; /* committed, and no room to wait for durable_lsn; oldest first */
-    /* connections that wait or watch */
-    struct slot *slots;
-    uint32_t slots_count;
-    uint32_t *keys; /* buckets of watched orders */
-    uint32_t keys_mask;
-    uint32_t wheel[WHEEL_SLOTS];
-    int64_t wheel_ms; /* everything before this was run */
-    uint32_t watchers;
-    uint32_t items_first; /* streams of items and of the dashboard */
-    uint32_t items_cursor;
-    int64_t items_next_ms;
-    uint32_t calls[BUDGET_COUNT]; /* ledger writer ops and queries under way */
-    uint32_t reconciles;          /* calls to the reconciler; the end does not wait for them */
-    uint32_t parked_calls;        /* calls about the queue; the same */
-    /* asks of the gate under way; a pool */
-    struct api_gate_request *requests;
-    uint32_t requests_capacity;
-    uint32_t requests_fresh; /* those before it were used, and are under way or free */
-    uint32_t requests_used;
-    struct api_gate_request *requests_free;
+    struct operation_pool operations;
+    struct durable_waits durable_waits;
+    struct watchers watch;
+    struct connection_state *connections;
+    uint32_t connections_count;
     struct tally_known tally_known[TALLY_KNOWN];
     bool draining;
-    struct ready sold_out[1 + READY_PAUSES];
+    struct prebuilt_answer sold_out[1 + PREBUILT_PAUSES];
 };
-
-/* Waits until lsn is durable, then answers what the slot or the call says. False: no room. */
-bool api_after_durable(struct api_worker *worker, uint64_t lsn, struct http_exchange exchange,
-                       struct api_write *call);
-struct slot *api_slot(struct api_worker *worker, struct http_exchange exchange);
-bool api_durable(const struct api_worker *worker, uint64_t lsn);
-
-/* gate_requests.c: the pool, and what the gate has answered since; true if there was anything. */
-int gate_requests_start(struct api_worker *worker);
-void gate_requests_done(struct api_worker *worker);
-bool gate_requests_collect(struct api_worker *worker);
-
-/* sale_tally.c: for the sale of an item; one that is not known, or has no room, is not counted. */
-struct tally_row *api_tally(struct api_worker *worker, uint64_t item);
-void api_tally_asked(struct api_worker *worker, uint64_t item, uint64_t user);
-void api_tally_refused(struct api_worker *worker, uint64_t item, enum refusal refusal);
-
-/* admin_reconcile.c: what the reconciler has answered since; true if there was anything. */
-bool reconciles_collect(struct api_worker *worker);
-/* admin_queue.c: the same of calls about the queue. */
-bool parked_calls_collect(struct api_worker *worker);
-
-/* answer.c: the body of a problem for framing errors; CORS lines for an allowed origin. */
-void api_problem(void *context, enum refusal refusal, struct out *body);
-#define SOLD_OUT_FOR_GOOD "everything is sold"
-#define SOLD_OUT_FOR_NOW "unpaid orders may still return units"
-/* At start, and whenever one is needed: a sold-out refusal with available 0. */
-void api_ready_make(struct api_worker *worker);
-bool api_ready_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later);
-void api_cors(const struct api_worker *worker, struct http_exchange exchange, struct out *headers);
-
-/* buyer.c, orders.c: answers whose LSN is durable now (or never will be: failed). */
-void buy_answer(struct api_worker *worker, struct http_exchange exchange, struct slot *slot,
-                bool lost);
-void view_answer(struct api_worker *worker, struct http_exchange exchange, struct slot *slot,
-                 bool lost);
 
 #endif

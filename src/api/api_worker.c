@@ -1,9 +1,9 @@
 /*
- * The loop's turn, routing, and answers that wait. See api.h.
+ * The iteration of an event loop, and the worker's life. See api.h.
  *
- * What stays true: nothing is told before its LSN is durable (api_after_durable is the only way to wait
- * for it); an op, query or ask under way is freed exactly once, whether or not its connection lives; a
- * failed journal turns every waiting answer into "outcome not known, same ticket".
+ * An iteration collects what other threads have finished, answers what became durable, runs the
+ * timers, waits for sockets, and serves what arrived. Requests to a gate on another machine leave
+ * together at the end of the iteration.
  */
 #include "api/api.h"
 
@@ -15,480 +15,44 @@
 #include "api/watch.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "pages/static.h"
 
-/* Ledger writer ops and queries of one loop under way, about 1 KiB each, by whose they are: buyers who list
- * their orders must not keep the shop's payments out. */
-static const uint32_t budgets[BUDGET_COUNT] = {
-    [BUDGET_SHOP] = 4096, [BUDGET_OPERATOR] = 256, [BUDGET_BUYER] = 512};
-#define CALLS_MAX (4096 + 256 + 512)
-#define EVENTS_A_TURN 512
+#define EVENTS_PER_ITERATION 512
 
-/* ---- waiting for durable_lsn ---- */
+/* ---- connections ---- */
 
-bool api_durable(const struct api_worker *worker, uint64_t lsn)
+void *api_map(size_t bytes)
 {
-    return lsn <= journal_durable_lsn(worker->journal);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory != MAP_FAILED ? memory : NULL;
 }
 
-struct slot *api_slot(struct api_worker *worker, struct http_exchange exchange)
+void api_unmap(void *memory, size_t bytes)
 {
-    CHECK(exchange.connection < worker->slots_count);
-    struct slot *slot = &worker->slots[exchange.connection];
-    if (slot->generation != exchange.generation) {
-        CHECK(slot->watch == WATCH_NOTHING);
-        slot->generation = exchange.generation;
-        slot->wait = WAIT_NOTHING;
-        slot->finished = false;
-    }
-    return slot;
-}
-
-bool api_after_durable(struct api_worker *worker, uint64_t lsn, struct http_exchange exchange,
-                       struct api_write *call)
-{
-    if (worker->waits_count == worker->waits_capacity) {
-        return false;
-    }
-    uint32_t mask = worker->waits_capacity - 1;
-    /* In order: an older LSN behind a newer one just waits with it. */
-    if (worker->waits_count > 0) {
-        uint64_t last = worker->waits[(worker->waits_head + worker->waits_count - 1) & mask].lsn;
-        lsn = lsn < last ? last : lsn;
-    }
-    worker->waits[(worker->waits_head + worker->waits_count) & mask] =
-        (struct waiting){lsn, exchange, call};
-    worker->waits_count++;
-    return true;
-}
-
-static void call_finish(struct api_worker *worker, struct api_write *call)
-{
-    if (http_alive(worker->server, call->exchange)) {
-        if (call->write.error != 0) {
-            api_refuse_error(worker, call->exchange, call->write.error);
-        } else {
-            call->done(worker, call);
-        }
-    }
-    api_write_free(worker, call);
-}
-
-static void answer_waiting(struct api_worker *worker, const struct waiting *waiting, bool lost)
-{
-    if (waiting->call != NULL) {
-        if (lost) {
-            waiting->call->write.error = ERR_JOURNAL_FAILED;
-        }
-        call_finish(worker, waiting->call);
-        return;
-    }
-    struct slot *slot = &worker->slots[waiting->exchange.connection];
-    if (slot->generation != waiting->exchange.generation ||
-        !http_alive(worker->server, waiting->exchange)) {
-        return;
-    }
-    enum wait_kind kind = (enum wait_kind)slot->wait;
-    slot->wait = WAIT_NOTHING;
-    switch (kind) {
-    case WAIT_BUY:
-        buy_answer(worker, waiting->exchange, slot, lost);
-        break;
-    case WAIT_VIEW:
-        view_answer(worker, waiting->exchange, slot, lost);
-        break;
-    case WAIT_PUSH:
-        if (lost) {
-            watch_lost(worker, waiting->exchange);
-        } else {
-            watch_push(worker, waiting->exchange);
-        }
-        break;
-    case WAIT_NOTHING:
-        break;
+    if (memory != NULL) {
+        (void)munmap(memory, bytes);
     }
 }
 
-static bool answer_durable(struct api_worker *worker)
+struct connection_state *api_connection(struct api_worker *worker, struct http_exchange exchange)
 {
-    bool lost = journal_failed(worker->journal);
-    uint64_t durable = journal_durable_lsn(worker->journal);
-    uint32_t count = worker->waits_count; /* what is added meanwhile waits for its own turn */
-    uint32_t done = 0;
-    for (; done < count; done++) {
-        struct waiting waiting = worker->waits[worker->waits_head];
-        bool is_durable = waiting.lsn <= durable;
-        if (!is_durable && !lost) {
-            break;
-        }
-        worker->waits_head = (worker->waits_head + 1) & (worker->waits_capacity - 1);
-        worker->waits_count--;
-        answer_waiting(worker, &waiting, !is_durable);
+    CHECK(exchange.connection < worker->connections_count);
+    struct connection_state *state = &worker->connections[exchange.connection];
+    if (state->generation != exchange.generation) {
+        state->generation = exchange.generation;
+        state->finished = false;
+        state->origin_len = 0;
     }
-    return done > 0;
+    return state;
 }
 
-/* ---- calls ---- */
-
-struct api_write *api_write_new(struct api_request *req,
-                                void (*done)(struct api_worker *worker, struct api_write *call),
-                                enum api_budget budget)
-{
-    struct api_worker *worker = req->worker;
-    bool room = worker->calls[budget] < budgets[budget];
-    struct api_write *call = room ? calloc(1, sizeof(*call)) : NULL;
-    if (call != NULL) {
-        worker->calls[budget]++;
-        call->budget = budget;
-        call->exchange = req->exchange;
-        call->done = done;
-        call->write.loop = worker->loop;
-    }
-    return call;
-}
-
-void api_write_free(struct api_worker *worker, struct api_write *call)
-{
-    sale_row_free(call->sale_in);
-    sale_row_free(call->write.op.sale);
-    worker->calls[call->budget]--;
-    free(call);
-}
-
-enum http_outcome api_write_post(struct api_worker *worker, struct api_write *call)
-{
-    ledger_writer_post(worker->shared->ledger_writer, &call->write);
-    return HTTP_PENDING;
-}
-
-static size_t row_size(enum ledger_query_kind kind)
-{
-    switch (kind) {
-    case QUERY_SALES:
-        return sizeof(struct sale_row *);
-    case QUERY_EVENTS:
-        return sizeof(struct ledger_event);
-    case QUERY_REPORT:
-        return sizeof(struct report_row);
-    case QUERY_SERIES:
-        return sizeof(struct series_row);
-    default:
-        return sizeof(struct order_row);
-    }
-}
-
-struct api_query *api_query_new(struct api_request *req, enum ledger_query_kind kind,
-                                uint32_t limit,
-                                void (*done)(struct api_worker *worker, struct api_query *query),
-                                enum api_budget budget)
-{
-    struct api_worker *worker = req->worker;
-    bool room = worker->calls[budget] < budgets[budget];
-    struct api_query *query = room ? calloc(1, sizeof(*query)) : NULL;
-    void *rows = query != NULL ? calloc(limit > 0 ? limit : 1, row_size(kind)) : NULL;
-    if (rows == NULL) {
-        free(query);
-        return NULL;
-    }
-    worker->calls[budget]++;
-    query->budget = budget;
-    struct ledger_query *q = &query->ledger_reader.query;
-    q->kind = kind;
-    q->limit = limit;
-    q->state = -1;
-    q->segment = SEGMENT_ALL;
-    q->sales = kind == QUERY_SALES ? rows : NULL;
-    q->events = kind == QUERY_EVENTS ? rows : NULL;
-    q->report = kind == QUERY_REPORT ? rows : NULL;
-    q->series = kind == QUERY_SERIES ? rows : NULL;
-    bool other = q->sales != NULL || q->events != NULL || q->report != NULL || q->series != NULL;
-    q->orders = other ? NULL : rows;
-    query->exchange = req->exchange;
-    query->done = done;
-    query->uses = 1;
-    query->ledger_reader.loop = worker->loop;
-    return query;
-}
-
-void api_query_keep(struct api_query *query)
-{
-    query->uses++;
-}
-
-void api_query_release(struct api_worker *worker, struct api_query *query)
-{
-    struct ledger_query *q = &query->ledger_reader.query;
-    if (--query->uses > 0) {
-        return;
-    }
-    for (uint32_t i = 0; q->sales != NULL && i < q->count; i++) {
-        sale_row_free(q->sales[i]);
-    }
-    free(q->sales);
-    free(q->events);
-    free(q->report);
-    free(q->series);
-    free(q->orders);
-    if (query->own != NULL) {
-        query->own_free(query->own);
-    }
-    worker->calls[query->budget]--;
-    free(query);
-}
-
-enum http_outcome api_query_post(struct api_worker *worker, struct api_query *query)
-{
-    ledger_reader_post(worker->shared->ledger_reader, &query->ledger_reader);
-    return HTTP_PENDING;
-}
-
-/* What the ledger has committed, oldest first. Where there is no room to wait for durability (answers
- * whose connection has gone wait, too), writes are held until there is: an answer whose LSN is not
- * durable is never sent. */
-static bool collect_writes(struct api_worker *worker)
-{
-    struct post **last = &worker->held_writes;
-    while (*last != NULL) {
-        last = &(*last)->next;
-    }
-    *last = (struct post *)ledger_writer_collect(worker->shared->ledger_writer, worker->loop);
-    bool any = false;
-    while (worker->held_writes != NULL) {
-        struct api_write *call = (struct api_write *)worker->held_writes;
-        struct post *next = worker->held_writes->next;
-        bool waits = call->write.error == 0 && !api_durable(worker, call->write.lsn);
-        if (waits && !api_after_durable(worker, call->write.lsn, call->exchange, call)) {
-            break;
-        }
-        worker->held_writes = next;
-        if (!waits) {
-            call_finish(worker, call);
-        }
-        any = true;
-    }
-    return any;
-}
-
-/* Everything other threads have finished for this loop. True if there was anything. */
-static bool collect(struct api_worker *worker)
-{
-    bool any = collect_writes(worker);
-    struct ledger_reader_query *queries =
-        ledger_reader_collect(worker->shared->ledger_reader, worker->loop);
-    any = any || queries != NULL;
-    while (queries != NULL) {
-        struct api_query *query = (struct api_query *)queries;
-        queries = (struct ledger_reader_query *)queries->post.next;
-        if (http_alive(worker->server, query->exchange)) {
-            query->done(worker, query);
-        }
-        api_query_release(worker, query);
-    }
-    /* Before the notices: an order that begins to be watched here may be among them. */
-    any = gate_requests_collect(worker) || any;
-    any = reconciles_collect(worker) || any;
-    any = parked_calls_collect(worker) || any;
-    return watch_notices(worker) || any;
-}
-
-/* ---- routing ---- */
-
-/* Matches path against a pattern; parts in braces into ret_parts. */
-static bool match(const char *pattern, struct span path, struct span *ret_parts)
-{
-    size_t at = 0;
-    int part = 0;
-    while (*pattern != '\0') {
-        if (*pattern != '{') {
-            if (at == path.len || path.at[at] != *pattern) {
-                return false;
-            }
-            at++;
-            pattern++;
-            continue;
-        }
-        size_t from = at;
-        while (at < path.len && path.at[at] != '/') {
-            at++;
-        }
-        if (at == from || part == 2) {
-            return false;
-        }
-        ret_parts[part++] = (struct span){path.at + from, at - from};
-        pattern = strchr(pattern, '}') + 1;
-    }
-    return at == path.len;
-}
-
-static bool route_exists(const struct api_worker *worker, const struct route *route)
-{
-    bool health_loop = worker->loop == worker->shared->loops - 1;
-    if (worker->shared->health_only && route->scope != ROUTE_HEALTH) {
-        return false;
-    }
-    switch (route->scope) {
-    case ROUTE_DEMO:
-        return worker->shared->demo;
-    case ROUTE_HEALTH:
-        return !worker->shared->private_health || health_loop;
-    case ROUTE_PUBLIC:
-        break;
-    }
-    return !(worker->shared->private_health && health_loop);
-}
-
-static const char *method_text(enum http_method method)
-{
-    static const char *const texts[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", ""};
-    return texts[method];
-}
-
-static enum http_outcome refuse_method(struct api_request *req)
-{
-    char text[96];
-    struct span parts[2];
-    struct out allow = out_over(text, sizeof(text) - 1);
-    out_lit(&allow, "Allow: OPTIONS");
-    for (size_t i = 0; i < routes_count; i++) {
-        if (route_exists(req->worker, &routes[i]) &&
-            match(routes[i].pattern, req->request->path, parts)) {
-            out_lit(&allow, ", ");
-            out_text(&allow, method_text(routes[i].method));
-            if (routes[i].method == HTTP_GET) {
-                out_lit(&allow, ", HEAD");
-            }
-        }
-    }
-    out_lit(&allow, "\r\n");
-    text[allow.len] = '\0';
-    return api_refuse(req->worker, req->exchange,
-                      &(struct refused){.refusal = REFUSAL_METHOD_NOT_ALLOWED,
-                                        .headers = text,
-                                        .detail = "use one of the methods in the Allow header"});
-}
-
-static bool origin_allowed(const struct api_worker *worker, struct span origin)
-{
-    const char *list = worker->settings->cors_origins;
-    while (*list != '\0') {
-        size_t skip = strspn(list, " ,");
-        list += skip;
-        size_t len = strcspn(list, " ,");
-        if (len > 0 &&
-            (span_equal(origin, (struct span){list, len}) || (len == 1 && *list == '*'))) {
-            return true;
-        }
-        list += len;
-    }
-    return false;
-}
-
-/* Remembers which of the configured origins asks, for the answer's headers. */
-static void note_origin(struct api_worker *worker, struct http_exchange exchange,
-                        struct span origin)
-{
-    struct slot *slot = &worker->slots[exchange.connection];
-    if (origin.at != NULL) {
-        slot = api_slot(worker, exchange);
-        slot->origin_len =
-            (uint8_t)(origin.len < sizeof(slot->origin) && origin_allowed(worker, origin)
-                          ? origin.len
-                          : 0);
-        memcpy(slot->origin, origin.at, slot->origin_len);
-    } else if (slot->origin_len != 0) {
-        slot->origin_len = 0;
-    }
-}
-
-static enum http_outcome answer_options(struct api_request *req)
-{
-    char text[512];
-    struct span origin = req->request->origin;
-    struct out headers = out_over(text, sizeof(text) - 1);
-    out_lit(&headers, "Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS\r\nVary: Origin\r\n");
-    if (origin.at != NULL && origin_allowed(req->worker, origin)) {
-        out_lit(&headers, "Access-Control-Allow-Origin: ");
-        out_put(&headers, origin);
-        out_lit(&headers,
-                "\r\nAccess-Control-Allow-Methods: GET, POST, PUT, DELETE\r\n"
-                "Access-Control-Allow-Headers: authorization, content-type, last-event-id\r\n"
-                "Access-Control-Max-Age: 7200\r\n");
-    }
-    text[headers.overflow ? 0 : headers.len] = '\0';
-    (void)http_answer(req->worker->server, req->exchange, 204, NULL, text, (struct span){NULL, 0});
-    return HTTP_ANSWERED;
-}
-
-static enum http_outcome admit(struct api_request *req, const struct route *route)
-{
-    struct api_worker *worker = req->worker;
-    struct span authorization = req->request->authorization;
-    if (route->need == NEED_ADMIN) {
-        struct span token = span_of(worker->settings->admin_token);
-        if (!token_is_admin(authorization, token)) {
-            bool buyer = false;
-            bool known =
-                token_check(worker->tokens, &worker->settings->token_keys, authorization,
-                            http_peer(worker->server, req->exchange), req->now_ms,
-                            worker->settings->token_leeway_ms, &req->user, &buyer) == REFUSAL_NONE;
-            return api_refuse_simply(worker, req->exchange,
-                                     known ? REFUSAL_FORBIDDEN : REFUSAL_UNAUTHENTICATED,
-                                     "send Authorization: Bearer with the admin token "
-                                     "(sluice token --admin prints it)");
-        }
-    } else if (route->need == NEED_BUYER) {
-        bool known = false;
-        enum refusal refusal =
-            token_check(worker->tokens, &worker->settings->token_keys, authorization,
-                        http_peer(worker->server, req->exchange), req->now_ms,
-                        worker->settings->token_leeway_ms, &req->user, &known);
-        if (refusal != REFUSAL_NONE) {
-            return api_refuse_simply(worker, req->exchange, refusal,
-                                     "log in and send Authorization: Bearer with a valid token");
-        }
-        metrics_add(worker->metrics,
-                    known ? METRIC_TOKENS_REMEMBERED_TOTAL : METRIC_TOKENS_VERIFIED_TOTAL, 1);
-    }
-    return route->handle(req);
-}
-
-static enum http_outcome handle(void *context, struct http_exchange exchange,
-                                const struct http_request *request)
-{
-    struct api_worker *worker = context;
-    struct api_request req = {
-        .worker = worker, .exchange = exchange, .request = request, .now_ms = worker->now_ms};
-    metrics_add(worker->metrics, METRIC_HTTP_REQUESTS_TOTAL, 1);
-    if (request->method == HTTP_OPTIONS) {
-        return answer_options(&req);
-    }
-    note_origin(worker, exchange, request->origin);
-    enum http_method method = request->method == HTTP_HEAD ? HTTP_GET : request->method;
-    bool path_known = false;
-    for (size_t i = 0; i < routes_count; i++) {
-        const struct route *route = &routes[i];
-        if (!route_exists(worker, route) || !match(route->pattern, request->path, req.part)) {
-            continue;
-        }
-        if (route->method == method) {
-            return admit(&req, route);
-        }
-        path_known = true;
-    }
-    if (path_known) {
-        return refuse_method(&req);
-    }
-    if (!(worker->shared->private_health && worker->loop == worker->shared->loops - 1) &&
-        !worker->shared->health_only && static_answer(worker->server, exchange, request)) {
-        return HTTP_ANSWERED;
-    }
-    return api_refuse_simply(worker, exchange, REFUSAL_NOT_FOUND,
-                             "no such path; /openapi.json lists them");
-}
-
+/* The client of a pending exchange will send no more. */
 static void finished(void *context, struct http_exchange exchange)
 {
-    watch_finished(context, exchange);
+    struct api_worker *worker = context;
+    /* The exchange may become a long poll when the gate has answered: it is not held then. */
+    api_connection(worker, exchange)->finished = true;
+    watch_finished(worker, exchange);
 }
 
 static void gone(void *context, struct http_exchange exchange)
@@ -496,15 +60,15 @@ static void gone(void *context, struct http_exchange exchange)
     watch_gone(context, exchange);
 }
 
-/* ---- the turn ---- */
+/* ---- the iteration ---- */
 
-static void settings_follow(struct api_worker *worker)
+static void adopt_settings(struct api_worker *worker)
 {
     struct api_settings *settings = atomic_load(&worker->shared->settings);
     if (settings != worker->settings) {
         worker->settings = settings;
         atomic_store(&worker->shared->settings_seen[worker->loop], settings->number);
-        token_memory_clear(worker->tokens);
+        token_cache_clear(worker->tokens);
         http_server_retime(worker->server, &settings->http);
     }
 }
@@ -517,19 +81,16 @@ static bool drain(struct api_worker *worker)
     }
     watch_drain(worker);
     http_server_flush(worker->server);
-    /* Ops and asks under way come back to this loop's memory, so they are waited for in any case. */
     bool busy = http_server_busy(worker->server) > 0 && !atomic_load(&worker->shared->cut_off);
-    busy = busy || worker->requests_used > 0;
-    for (int i = 0; i < BUDGET_COUNT; i++) {
-        busy = busy || worker->calls[i] > 0;
-    }
-    return busy;
+    return busy || operations_must_return(worker);
 }
 
-/* What other threads brought: collect, then answer what became durable. */
+/* Collects what other threads have finished, then answers what became durable. */
 static bool collect_and_answer(struct api_worker *worker)
 {
-    bool any = collect(worker);
+    /* Operations come before notices: a notice may be for an order whose watch begins here. */
+    bool any = operations_collect(worker);
+    any = watch_notices(worker) || any;
     any = answer_durable(worker) || any;
     if (any) {
         http_server_flush(worker->server);
@@ -549,7 +110,8 @@ static int64_t timers(struct api_worker *worker)
                                   : (next - worker->now_ms) * 1000;
 }
 
-/* Sends what was asked of the gate. How long to sleep at most, so that its answers are collected. */
+/* Sends the requests to the gate. Returns how long to sleep at most, so that answers are collected
+ * in time. */
 static int64_t flush_gate(struct api_worker *worker, int64_t sleep_us)
 {
     int64_t until_us = gate_flush(worker->gate, worker->loop);
@@ -572,28 +134,26 @@ static void count_connections(struct api_worker *worker)
 
 bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
 {
-    struct net_event events[EVENTS_A_TURN];
-    settings_follow(worker);
+    struct net_event events[EVENTS_PER_ITERATION];
+    adopt_settings(worker);
     worker->now_ms = inside_time_ms(worker->shared->time);
     (void)collect_and_answer(worker);
     int64_t sleep_us = timers(worker);
     sleep_us = sleep_us < sleep_max_us ? sleep_us : sleep_max_us;
-    size_t n = net_poll(worker->net, events, EVENTS_A_TURN, 0);
+    size_t n = net_poll(worker->net, events, EVENTS_PER_ITERATION, 0);
     if (n == 0 && sleep_us > 0) {
-        uint64_t wants =
-            worker->waits_count > 0 ? worker->waits[worker->waits_head].lsn : UINT64_MAX;
-        waker_sleepy(worker->waker, wants);
-        /* One more look: whoever finishes something from here on sees that we sleep. */
+        waker_sleepy(worker->waker, durable_waits_next(worker));
+        /* Collect once more: a thread that finishes something from here on wakes this loop. */
         if (!collect_and_answer(worker)) {
-            n = net_poll(worker->net, events, EVENTS_A_TURN, flush_gate(worker, sleep_us));
+            n = net_poll(worker->net, events, EVENTS_PER_ITERATION, flush_gate(worker, sleep_us));
         }
         waker_awake(worker->waker);
         worker->now_ms = inside_time_ms(worker->shared->time);
     }
-    settings_follow(worker); /* what came in was sent after they were published, perhaps */
+    /* The requests that arrived may have been sent after new settings were published. */
+    adopt_settings(worker);
     http_server_events(worker->server, events, n, worker->now_ms);
-    if (worker->requests_used >
-        0) { /* all that this turn asked, together; they do not wait for the next */
+    if (operations_at_gate(worker)) {
         (void)gate_flush(worker->gate, worker->loop);
     }
     count_connections(worker);
@@ -608,31 +168,20 @@ bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
 static int api_worker_start(struct api_worker *worker)
 {
     const struct http_app app = {.context = worker,
-                                 .handle = handle,
+                                 .handle = router_handle,
                                  .problem = api_problem,
                                  .finished = finished,
                                  .gone = gone};
-    size_t bytes = (size_t)worker->slots_count * sizeof(*worker->slots);
-    /* Mapped, not allocated: connections that never wait never touch theirs. */
-    void *slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (slots == MAP_FAILED) {
-        return ERR_NOMEM;
-    }
-    worker->slots = slots;
-    worker->waits_capacity = 64;
-    while (worker->waits_capacity < worker->slots_count * 2 + CALLS_MAX) {
-        worker->waits_capacity *= 2;
-    }
-    worker->waits = calloc(worker->waits_capacity, sizeof(*worker->waits));
+    worker->connections = api_map((size_t)worker->connections_count * sizeof(*worker->connections));
     worker->scratch = malloc(API_SCRATCH_BYTES);
-    worker->tokens = token_memory_new(worker->shared->tokens_remembered);
-    if (worker->waits == NULL || worker->scratch == NULL || worker->tokens == NULL) {
+    worker->tokens = token_cache_new(worker->shared->tokens_remembered);
+    if (worker->connections == NULL || worker->scratch == NULL || worker->tokens == NULL) {
         return ERR_NOMEM;
     }
-    api_ready_make(worker);
+    api_prebuild_sold_out(worker);
     int error = watch_start(worker);
-    error = error != 0 ? error : gate_requests_start(worker);
+    error = error != 0 ? error : operations_start(worker);
+    error = error != 0 ? error : durable_waits_start(worker);
     return error != 0
                ? error
                : http_server_new(worker->net, &worker->settings->http, &app, &worker->server);
@@ -653,9 +202,8 @@ int api_worker_new(struct api_shared *shared, uint32_t loop, struct net *net,
     worker->gate = shared->gate;
     worker->journal = shared->journal;
     worker->waker = &shared->wakers[loop];
-    worker->slots_count = worker->settings->http.connections_max;
+    worker->connections_count = worker->settings->http.connections_max;
     worker->now_ms = inside_time_ms(shared->time);
-    worker->wheel_ms = worker->now_ms / WHEEL_STEP_MS * WHEEL_STEP_MS;
     crypt_random(&worker->prng.state, sizeof(worker->prng.state));
     int error = api_worker_start(worker);
     if (error != 0) {
@@ -674,14 +222,13 @@ void api_worker_free(struct api_worker *worker)
     if (worker->server != NULL) {
         http_server_free(worker->server);
     }
-    watch_done(worker);
-    gate_requests_done(worker);
-    token_memory_free(worker->tokens);
+    watch_end(worker);
+    operations_end(worker);
+    durable_waits_end(worker);
+    token_cache_free(worker->tokens);
     free(worker->scratch);
-    free(worker->waits);
-    if (worker->slots != NULL) {
-        (void)munmap(worker->slots, (size_t)worker->slots_count * sizeof(*worker->slots));
-    }
+    api_unmap(worker->connections,
+              (size_t)worker->connections_count * sizeof(*worker->connections));
     free(worker);
 }
 
@@ -700,11 +247,6 @@ struct api_settings *api_settings(struct api_worker *worker)
 struct http_server *api_server(struct api_worker *worker)
 {
     return worker->server;
-}
-
-uint32_t api_loop(const struct api_worker *worker)
-{
-    return worker->loop;
 }
 
 struct out api_scratch(struct api_worker *worker)

@@ -1,9 +1,9 @@
 /*
- * What a buyer asks before he has an order: time, sales, items, a ticket, and the buy itself.
+ * A buyer's requests before there is an order: time, sales, items, a ticket, and the buy itself.
  *
- * The buy is the hot path: framing, token and ticket were or are checked without looking anything
- * up, then the gate decides (or, with a gate on another machine, has decided some turns later).
- * Refusals leave at once, ready made where they can be; a promise waits for its LSN.
+ * The buy is the hot path. Framing, token and ticket are checked without any lookup, and then the gate
+ * decides; a gate on another machine answers in a later iteration. A refusal is sent at once, from a
+ * prebuilt answer if possible. A promise waits for its LSN.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ enum http_outcome handle_time(struct api_request *req)
 
 /* ---- sales and items ---- */
 
-/* One item with live numbers; false if the gate does not know it (not loaded). */
+/* One item with live numbers. False: the gate does not know it, because its sale is not loaded. */
 static bool put_item(struct api_worker *worker, struct out *out, const struct sale_row *sale,
                      const struct item_row *item, int64_t now_ms)
 {
@@ -78,7 +78,7 @@ static void put_sale(struct api_worker *worker, struct out *out, const struct sa
     out_lit(out, "]}");
 }
 
-/* False: it did not fit, and nothing of it is there. */
+/* False: the sale did not fit, and the body is unchanged. */
 static bool add_sale(struct api_worker *worker, struct out *body, const struct sale_row *sale,
                      int64_t now_ms)
 {
@@ -95,15 +95,15 @@ static bool add_sale(struct api_worker *worker, struct out *body, const struct s
     return true;
 }
 
-/* Newest sales first, those that are over last, as many as an answer holds; any single one fits
- * (limits.h). `more` says that some were left out. */
+/* Newest sales first, closed ones last, as many as fit into an answer. Any single sale fits (limits.h).
+ * `more`: some were left out. */
 enum http_outcome handle_sales(struct api_request *req)
 {
     static const char more[] = "],\"more\":true}";
     struct api_worker *worker = req->worker;
     struct catalog *catalog = worker->shared->catalog;
     struct out body = api_scratch(worker);
-    body.cap -= sizeof(more); /* for the end */
+    body.cap -= sizeof(more); /* reserved for the end */
     out_lit(&body, "{\"sales\":[");
     size_t count = 0;
     bool all = true;
@@ -129,30 +129,29 @@ static enum http_outcome no_such_item(struct api_request *req)
                              "GET /v1/sales lists what there is");
 }
 
-/* Not here: another front may have warmed it a moment ago, and there it is known. */
-static enum http_outcome look_for_item(struct api_request *req, uint64_t id,
-                                       enum http_outcome (*done)(struct api_request *req,
-                                                                 struct api_gate_request *request))
+/* The item is not known here. It may be known at another front, where its sale was warmed a moment
+ * ago. */
+static enum http_outcome look_for_item(struct api_request *req, uint64_t id, api_done *done)
 {
-    struct api_gate_request *request = api_gate_request_new(req, GATE_REQUEST_ITEM, done);
-    if (request == NULL) {
+    struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_ITEM, done);
+    if (operation == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    request->gate.item = id;
-    request->gate.may_wait = true;
-    return api_gate_request(req, request);
+    operation->gate.item = id;
+    operation->gate.may_wait = true;
+    return api_submit(req, operation);
 }
 
 static enum http_outcome item_not_here(struct api_request *req,
-                                       const struct api_gate_request *asked)
+                                       const struct api_operation *operation)
 {
-    enum refusal refusal = asked->gate.refusal;
+    enum refusal refusal = operation->gate.refusal;
     return refusal == REFUSAL_NONE || refusal == REFUSAL_NO_SUCH_ITEM
                ? no_such_item(req)
-               : api_refuse_look(req->worker, req->exchange, refusal);
+               : api_refuse_unreachable(req->worker, req->exchange, refusal);
 }
 
-/* False: it is not here. */
+/* False: the item is not known here. */
 static bool show_item(struct api_request *req, uint64_t id)
 {
     struct api_worker *worker = req->worker;
@@ -169,9 +168,9 @@ static bool show_item(struct api_request *req, uint64_t id)
     return found;
 }
 
-static enum http_outcome item_looked_for(struct api_request *req, struct api_gate_request *asked)
+static enum http_outcome item_looked_for(struct api_request *req, struct api_operation *operation)
 {
-    return show_item(req, asked->gate.item) ? HTTP_ANSWERED : item_not_here(req, asked);
+    return show_item(req, operation->gate.item) ? HTTP_ANSWERED : item_not_here(req, operation);
 }
 
 enum http_outcome handle_item(struct api_request *req)
@@ -193,10 +192,10 @@ static enum http_outcome begin_item_events(struct api_request *req, uint64_t id)
     return HTTP_ANSWERED;
 }
 
-static enum http_outcome watched_looked_for(struct api_request *req, struct api_gate_request *asked)
+static enum http_outcome stream_looked_for(struct api_request *req, struct api_operation *operation)
 {
-    return asked->gate.refusal == REFUSAL_NONE ? begin_item_events(req, asked->gate.item)
-                                               : item_not_here(req, asked);
+    return operation->gate.refusal == REFUSAL_NONE ? begin_item_events(req, operation->gate.item)
+                                                   : item_not_here(req, operation);
 }
 
 enum http_outcome handle_item_events(struct api_request *req)
@@ -207,18 +206,18 @@ enum http_outcome handle_item_events(struct api_request *req)
         return no_such_item(req);
     }
     return api_item(req->worker, id, &view) ? begin_item_events(req, id)
-                                            : look_for_item(req, id, watched_looked_for);
+                                            : look_for_item(req, id, stream_looked_for);
 }
 
 /* ---- refusals of ticket and buy ---- */
 
-static enum http_outcome refuse_ask(struct api_worker *worker, struct http_exchange exchange,
-                                    const struct gate_request *request)
+static enum http_outcome refuse_request(struct api_worker *worker, struct http_exchange exchange,
+                                        const struct gate_request *request)
 {
     struct refused refused = {.refusal = request->refusal};
-    api_tally_refused(worker, request->item, request->refusal);
+    api_tally_refusal(worker, request->item, request->refusal);
     if (request->refusal == REFUSAL_SOLD_OUT && request->available == 0 &&
-        api_ready_sold_out(worker, exchange, request->locked > 0)) {
+        api_answer_sold_out(worker, exchange, request->locked > 0)) {
         return HTTP_ANSWERED;
     }
     switch (request->refusal) {
@@ -254,7 +253,7 @@ static enum http_outcome refuse_ask(struct api_worker *worker, struct http_excha
 
 /* ---- ticket ---- */
 
-/* What stands against a ticket now, in the order a buyer is told. */
+/* Why the buyer gets no ticket now. If there are several reasons, the first of these. */
 static enum refusal ticket_refusal(const struct gate_request *request, int64_t now_ms,
                                    int64_t window_ms)
 {
@@ -313,10 +312,10 @@ static enum http_outcome give_ticket(struct api_request *req, const struct gate_
     return api_json(worker, req->exchange, 201, "", NULL, out_span(&body));
 }
 
-/* An item the gate does not know: not warmed yet, off the board, or nobody's. Or it was warmed a
- * moment ago, and a gate on another machine has not heard of it: who was told that the sale is open
- * must not be told that it is not. */
-static enum http_outcome not_at_the_gate(struct api_request *req, uint64_t id)
+/* The gate does not know the item: its sale is not warmed yet, or was forgotten, or does not exist. Or
+ * it was warmed a moment ago and a gate on another machine does not have it yet. Then the answer is
+ * 503: a buyer who saw that the sale is open must not read that it is not. */
+static enum http_outcome refuse_unknown_item(struct api_request *req, uint64_t id)
 {
     struct catalog *catalog = req->worker->shared->catalog;
     const struct sale_row *sale = NULL;
@@ -327,7 +326,7 @@ static enum http_outcome not_at_the_gate(struct api_request *req, uint64_t id)
     if (!known) {
         return no_such_item(req);
     }
-    api_tally_refused(req->worker, id,
+    api_tally_refusal(req->worker, id,
                       state == SALE_CLOSED  ? REFUSAL_ENDED
                       : state != SALE_DRAFT ? REFUSAL_DEGRADED
                                             : REFUSAL_NOT_OPEN);
@@ -342,20 +341,20 @@ static enum http_outcome not_at_the_gate(struct api_request *req, uint64_t id)
                              "the sale is not warmed yet");
 }
 
-static enum http_outcome ticket_looked(struct api_request *req, struct api_gate_request *asked)
+static enum http_outcome ticket_looked_up(struct api_request *req, struct api_operation *operation)
 {
     struct api_worker *worker = req->worker;
-    struct gate_request *request = &asked->gate;
+    struct gate_request *request = &operation->gate;
     if (request->refusal == REFUSAL_NO_SUCH_ITEM) {
-        return not_at_the_gate(req, request->item);
+        return refuse_unknown_item(req, request->item);
     }
     if (request->refusal != REFUSAL_NONE) {
-        api_tally_refused(worker, request->item, request->refusal);
-        return api_refuse_look(worker, req->exchange, request->refusal);
+        api_tally_refusal(worker, request->item, request->refusal);
+        return api_refuse_unreachable(worker, req->exchange, request->refusal);
     }
     request->refusal = ticket_refusal(request, req->now_ms, worker->settings->ticket_window_ms);
     if (request->refusal == REFUSAL_TOO_EARLY) {
-        api_tally_refused(worker, request->item, REFUSAL_TOO_EARLY);
+        api_tally_refusal(worker, request->item, REFUSAL_TOO_EARLY);
         int64_t wait_ms =
             request->view.starts_at_ms - worker->settings->ticket_window_ms - req->now_ms;
         int64_t jitter_ms = (int64_t)prng_below(&worker->prng, 500);
@@ -368,7 +367,7 @@ static enum http_outcome ticket_looked(struct api_request *req, struct api_gate_
         request->available = request->view.available;
         request->locked = request->view.locked;
         request->limit = request->view.limit_per_user;
-        return refuse_ask(worker, req->exchange, request);
+        return refuse_request(worker, req->exchange, request);
     }
     return give_ticket(req, request);
 }
@@ -389,20 +388,20 @@ enum http_outcome handle_ticket(struct api_request *req)
     if (part_id(req->part[0], &item) != 0) {
         return no_such_item(req);
     }
-    api_tally_asked(worker, item, req->user);
-    struct api_gate_request *request =
-        api_gate_request_new(req, GATE_REQUEST_TICKET, ticket_looked);
-    if (request == NULL) {
-        api_tally_refused(worker, item, REFUSAL_OVERLOADED);
+    api_tally_request(worker, item, req->user);
+    struct api_operation *operation =
+        api_gate_operation(req, GATE_REQUEST_TICKET, ticket_looked_up);
+    if (operation == NULL) {
+        api_tally_refusal(worker, item, REFUSAL_OVERLOADED);
         return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    request->gate.item = item;
-    return api_gate_request(req, request);
+    operation->gate.item = item;
+    return api_submit(req, operation);
 }
 
 /* ---- buy ---- */
 
-/* The body's qty: 0, or the field's complaint in *ret_why. */
+/* Reads the body's qty. 0, or ERR_INVALID with the field and the reason. */
 static int read_qty(struct span body, uint32_t *ret_qty, const char **ret_field,
                     const char **ret_why)
 {
@@ -430,19 +429,20 @@ static int read_qty(struct span body, uint32_t *ret_qty, const char **ret_field,
     return 0;
 }
 
-void buy_answer(struct api_worker *worker, struct http_exchange exchange, struct slot *slot,
-                bool lost)
+/* The order's LSN is durable, or will never be (error). */
+static enum http_outcome buy_answer(struct api_request *req, struct api_operation *operation)
 {
-    if (lost) {
-        (void)api_refuse_simply(worker, exchange, REFUSAL_UNKNOWN_OUTCOME,
-                                "the journal's disk failed while this order was being written; "
-                                "ask again with the same ticket");
-        return;
+    struct api_worker *worker = req->worker;
+    const struct gate_request *bought = &operation->gate;
+    if (operation->error != 0) {
+        return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
+                                 "the journal's disk failed while this order was being written; "
+                                 "ask again with the same ticket");
     }
     char order[ORDER_ID_TEXT];
     char memory[192];
     char location[64];
-    order_id_text(slot->order.id, order);
+    order_id_text(bought->order.id, order);
     struct out headers = out_over(location, sizeof(location) - 1);
     out_lit(&headers, "Location: /v1/orders/");
     out_bytes(&headers, order, sizeof(order));
@@ -452,54 +452,46 @@ void buy_answer(struct api_worker *worker, struct http_exchange exchange, struct
     out_lit(&body, "{\"order_id\":\"");
     out_bytes(&body, order, sizeof(order));
     out_lit(&body, "\",\"status\":\"");
-    out_text(&body, order_state_text((enum order_state)slot->order.state));
-    if (slot->order.state == ORDER_QUEUED && slot->order.reason != REFUSAL_NONE) {
+    out_text(&body, order_state_text((enum order_state)bought->order.state));
+    if (bought->order.state == ORDER_QUEUED && bought->order.reason != REFUSAL_NONE) {
         out_lit(&body, "\",\"reason\":\"");
-        out_text(&body, refusal_text((enum refusal)slot->order.reason)->code);
+        out_text(&body, refusal_text((enum refusal)bought->order.reason)->code);
     }
     out_lit(&body, "\",\"held\":");
-    out_u64(&body, slot->held);
+    out_u64(&body, bought->held);
     out_char(&body, '}');
-    int status = slot->order.state == ORDER_QUEUED ? 202 : 200;
+    int status = bought->order.state == ORDER_QUEUED ? 202 : 200;
     metrics_add(worker->metrics,
-                slot->existed ? METRIC_BUYS_REPEATED_TOTAL : METRIC_BUYS_ACCEPTED_TOTAL, 1);
-    int64_t took_us = inside_time_us(worker->shared->time) - slot->started_us;
+                bought->existed ? METRIC_BUYS_REPEATED_TOTAL : METRIC_BUYS_ACCEPTED_TOTAL, 1);
+    int64_t took_us = inside_time_us(worker->shared->time) - operation->context.buy.started_us;
     metrics_observe_us(worker->metrics, HIST_BUY_ANSWER, took_us > 0 ? (uint64_t)took_us : 0);
-    struct tally_row *row = api_tally(worker, slot->order.item);
+    struct tally_row *row = api_tally(worker, bought->order.item);
     if (row != NULL) {
-        tally_add(row, slot->existed ? TALLY_REPEATED : TALLY_ACCEPTED);
+        tally_add(row, bought->existed ? TALLY_REPEATED : TALLY_ACCEPTED);
         hist_add(&row->answered, took_us > 0 ? (uint64_t)took_us : 0);
     }
-    (void)api_json(worker, exchange, status, location, NULL, out_span(&body));
+    return api_json(worker, req->exchange, status, location, NULL, out_span(&body));
 }
 
-static enum http_outcome promise(struct api_request *req, const struct api_gate_request *asked)
+/* The gate accepted the buy. The answer is a promise, so it waits for the order's LSN. */
+static enum http_outcome promise(struct api_request *req, struct api_operation *operation)
 {
-    struct api_worker *worker = req->worker;
-    const struct gate_request *request = &asked->gate;
-    struct slot *slot = api_slot(worker, req->exchange);
-    slot->order = request->order;
-    slot->held = request->held;
-    slot->existed = request->existed;
-    slot->started_us = asked->started_us;
-    if (api_durable(worker, request->lsn)) {
-        buy_answer(worker, req->exchange, slot, false);
-        return HTTP_ANSWERED;
+    if (api_durable(req->worker, operation->gate.lsn)) {
+        return buy_answer(req, operation);
     }
-    slot->wait = WAIT_BUY;
-    if (!api_after_durable(worker, request->lsn, req->exchange, NULL)) {
-        return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
+    if (!api_keep_until_durable(req->worker, operation, operation->gate.lsn, buy_answer)) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
                                  "too many answers are waiting; ask again with the same ticket");
     }
     return HTTP_PENDING;
 }
 
-static enum http_outcome decided(struct api_request *req, struct api_gate_request *request)
+static enum http_outcome buy_decided(struct api_request *req, struct api_operation *operation)
 {
-    if (request->gate.refusal != REFUSAL_NONE) {
-        return refuse_ask(req->worker, req->exchange, &request->gate);
+    if (operation->gate.refusal != REFUSAL_NONE) {
+        return refuse_request(req->worker, req->exchange, &operation->gate);
     }
-    return promise(req, request);
+    return promise(req, operation);
 }
 
 enum http_outcome handle_buy(struct api_request *req)
@@ -522,19 +514,20 @@ enum http_outcome handle_buy(struct api_request *req)
     if (read_qty(req->request->body, &qty, &field, &why) != 0) {
         return api_refuse_field(worker, req->exchange, field, why);
     }
-    api_tally_asked(worker, ticket.item, req->user);
-    struct api_gate_request *request = api_gate_request_new(req, GATE_REQUEST_BUY, decided);
-    if (request == NULL) {
-        api_tally_refused(worker, ticket.item, REFUSAL_OVERLOADED);
+    api_tally_request(worker, ticket.item, req->user);
+    struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_BUY, buy_decided);
+    if (operation == NULL) {
+        api_tally_refusal(worker, ticket.item, REFUSAL_OVERLOADED);
         return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    /* Not the turn's time: a process that was stopped in between would sell after the end. */
-    request->started_us = inside_time_us(worker->shared->time);
-    request->gate.now_ms = request->started_us / 1000;
-    request->gate.id = ticket.id;
-    request->gate.user = ticket.user;
-    request->gate.item = ticket.item;
-    request->gate.qty = qty;
-    request->gate.ticket_expires_ms = ticket.expires_at_ms;
-    return api_gate_request(req, request);
+    /* The time now, not the iteration's: a process that was stopped in between must not sell after
+     * the sale's end. */
+    operation->context.buy.started_us = inside_time_us(worker->shared->time);
+    operation->gate.now_ms = operation->context.buy.started_us / 1000;
+    operation->gate.id = ticket.id;
+    operation->gate.user = ticket.user;
+    operation->gate.item = ticket.item;
+    operation->gate.qty = qty;
+    operation->gate.ticket_expires_ms = ticket.expires_at_ms;
+    return api_submit(req, operation);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What was cut to fit must not end inside a character. */
+/* A text that was cut to fit must not end inside a character. */
 static void trim_to_utf8(char *text)
 {
     size_t len = strlen(text);
@@ -13,7 +13,7 @@ static void trim_to_utf8(char *text)
     }
 }
 
-void form_complain(struct form *form, const char *path, const char *name, const char *why)
+void form_error(struct form *form, const char *path, const char *name, const char *why)
 {
     if (form->wrong) {
         return;
@@ -35,7 +35,7 @@ json_t *form_body(struct form *form, struct span body)
         (void)snprintf(why, sizeof(why), "must be one JSON object: %s",
                        root == NULL ? error.text : "it is something else");
         json_decref(root);
-        form_complain(form, "", "body", why);
+        form_error(form, "", "body", why);
         return NULL;
     }
     return root;
@@ -52,7 +52,7 @@ void form_only(struct form *form, const char *path, json_t *object, const char *
             name++;
         }
         if (*name == NULL) {
-            form_complain(form, path, key, "is not a member of this request");
+            form_error(form, path, key, "is not a member of this request");
         }
     }
 }
@@ -64,7 +64,7 @@ static json_t *member(struct form *form, const char *path, json_t *object, const
     json_t *value = json_object_get(object, name);
     if (value == NULL || json_is_null(value)) {
         if (required) {
-            form_complain(form, path, name, "is required");
+            form_error(form, path, name, "is required");
         }
         return NULL;
     }
@@ -83,7 +83,7 @@ bool form_number(struct form *form, const char *path, json_t *object, const char
         char why[96];
         (void)snprintf(why, sizeof(why), "must be a whole number from %lld to %lld", (long long)min,
                        (long long)max);
-        form_complain(form, path, name, why);
+        form_error(form, path, name, why);
         return false;
     }
     *ret_value = json_integer_value(value);
@@ -107,7 +107,7 @@ bool form_text(struct form *form, const char *path, json_t *object, const char *
         char why[96];
         (void)snprintf(why, sizeof(why),
                        "must be a text of %zu to %zu bytes without control characters", min, max);
-        form_complain(form, path, name, why);
+        form_error(form, path, name, why);
         return false;
     }
     memcpy(ret_text, json_string_value(value), len);
@@ -123,7 +123,7 @@ bool form_flag(struct form *form, const char *path, json_t *object, const char *
         return false;
     }
     if (!json_is_boolean(value)) {
-        form_complain(form, path, name, "must be true or false");
+        form_error(form, path, name, "must be true or false");
         return false;
     }
     *ret_value = json_is_true(value);

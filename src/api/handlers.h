@@ -1,4 +1,4 @@
-/* Every handler, by family; routes.c binds them to paths. */
+/* All handlers by file. routes.c assigns them to methods and paths. */
 #ifndef SLUICE_API_HANDLERS_H
 #define SLUICE_API_HANDLERS_H
 

@@ -13,7 +13,7 @@ static void out_id(struct out *out, struct order_id id)
     out_char(out, '"');
 }
 
-/* The template with {order_id} filled in, or null. */
+/* The template with the order in place of {order_id}; null if there is no template. */
 static void out_pay_url(struct out *out, const char *template, struct order_id id)
 {
     static const char mark[] = "{order_id}";
@@ -111,7 +111,7 @@ void json_order_row(struct out *out, struct catalog *catalog, const struct order
         out_lit(out, ",\"user_id\":");
         out_u64(out, row->user);
     }
-    if (detail != ROW_AS_TOLD) {
+    if (detail != ROW_AS_VIEW) {
         out_lit(out, ",\"sale_id\":");
         out_u64(out, row->sale);
     }
@@ -241,8 +241,8 @@ void json_item_row(struct out *out, const struct sale_row *sale, const struct it
                              .sale_state = (uint8_t)sale->state,
                              .starts_at_ms = sale->starts_at_ms,
                              .ends_at_ms = sale->ends_at_ms};
-    /* The picture's address as it was given: one that names the version of a file would not be the
-     * same when it is sent back, and would outlive that version. */
+    /* image_url as it was given. An address with the file's version would differ when an operator sends
+     * it back, and would outlive that version. */
     out_item(out, sale, item, item->image_url, &view, now_ms);
 }
 

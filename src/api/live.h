@@ -4,13 +4,13 @@
 
 #include "api/api.h"
 
-/* One whole object: time, numbers, items that are not over. */
+/* The feed as one object: time, numbers, and the items of sales that are not closed. */
 void live_json(struct api_worker *worker, struct out *out);
-/* The members funnel, latencies and rejects, with a comma before them: this process's numbers since
- * its start, over all sales. */
+/* The members funnel, latencies and rejects, each with a comma before it: the numbers of this process
+ * since its start, for all sales. */
 void live_funnel(struct api_worker *worker, struct out *out);
-/* Which engine it is, and what the distributed one has beside: segments, queues, leases, with a
- * comma before each. What is not known yet is absent. */
+/* The member engine, and for the distributed engine segments, queues, leases and the process's
+ * threads, each with a comma before it. What is not known yet is left out. */
 void live_engine(struct api_worker *worker, struct out *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the dashboard's feed tells of the engine's own parts; see live.h. */
+/* The engine's own parts in the dashboard's feed; see live.h. */
 #include "api/live.h"
 #include "base/bytes.h"
 
@@ -14,7 +14,7 @@ static void put_text(struct out *out, const char *name, const char *text)
     out_json_string(out, span_of(text));
 }
 
-/* What a segment is, in one word: the worst that is true of it. */
+/* The state of a segment in one word: the worst that applies. */
 static const char *segment_word(const struct cluster_status_segment *segment)
 {
     return segment->away     ? "away"
@@ -64,7 +64,7 @@ static void put_segments(struct out *out, const struct cluster_status_sample *sa
 static void put_queue(struct out *out, const char *name, const struct cluster_status_queue *queue)
 {
     if (!queue->exists || (queue->at_ms == 0 && !queue->away)) {
-        return; /* there is none, or nobody has looked yet */
+        return; /* there is no such queue, or it was not sampled yet */
     }
     out_format(out, ",\"%s\":{\"away\":%s", name, queue->away ? "true" : "false");
     if (queue->at_ms == 0) {
@@ -93,7 +93,7 @@ static void put_leases(struct out *out, const struct cluster_status_sample *samp
     out_char(out, ']');
 }
 
-/* This process's own workers; one that it does not have says nothing. */
+/* The threads of this process. A relay or booker that has done nothing yet is left out. */
 static void put_workers(struct out *out, const struct metrics *metrics)
 {
     out_lit(out, ",\"spool\":{\"promises\":");
@@ -117,7 +117,7 @@ static void put_workers(struct out *out, const struct metrics *metrics)
 
 void live_engine(struct api_worker *worker, struct out *out)
 {
-    static _Thread_local struct cluster_status_sample sample; /* too much for a loop's stack */
+    static _Thread_local struct cluster_status_sample sample; /* too large for the stack */
     struct api_shared *shared = api_shared(worker);
     if (shared->cluster_status == NULL) {
         out_lit(out, ",\"engine\":\"embedded\"");

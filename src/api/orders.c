@@ -1,6 +1,6 @@
 /*
- * A buyer's orders: read, wait for, watch, cancel, list. Reading is from memory; the ledger is
- * asked only for the whole list.
+ * A buyer's orders: read, wait for, watch, cancel, list. The gate answers reads. The ledger reader is
+ * needed only for the list, and the ledger writer only to cancel.
  */
 #include <string.h>
 
@@ -16,84 +16,80 @@ static enum http_outcome no_such_order(struct api_request *req)
     return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, NO_SUCH_ORDER);
 }
 
-/* An ask for the order of the path; NULL: refused. */
-static struct api_gate_request *ask_for(struct api_request *req,
-                                        enum http_outcome (*done)(struct api_request *req,
-                                                                  struct api_gate_request *request))
+/* A request to the gate for the order in the path; NULL: refused. */
+static struct api_operation *order_operation(struct api_request *req, api_done *done)
 {
     struct order_id id;
     if (order_id_parse(req->part[0], &id) != 0) {
         (void)no_such_order(req);
         return NULL;
     }
-    struct api_gate_request *request = api_gate_request_new(req, GATE_REQUEST_ORDER, done);
-    if (request == NULL) {
+    struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_ORDER, done);
+    if (operation == NULL) {
         (void)api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
         return NULL;
     }
-    request->gate.id = id;
-    return request;
+    operation->gate.id = id;
+    return operation;
 }
 
-/* It is there, and this buyer's; else it was refused. 404 is said only after a look. */
-static bool found(struct api_request *req, const struct api_gate_request *request)
+/* True if the order exists and is this buyer's; otherwise it was refused. 404 is the answer only if
+ * the gate could be asked. */
+static bool found(struct api_request *req, const struct api_operation *operation)
 {
-    if (api_gate_request_blind(request)) {
-        (void)api_refuse_look(req->worker, req->exchange, request->gate.refusal);
+    if (api_gate_unreachable(operation)) {
+        (void)api_refuse_unreachable(req->worker, req->exchange, operation->gate.refusal);
         return false;
     }
-    if (request->gate.refusal != REFUSAL_NONE || request->gate.order.user != req->user) {
+    if (operation->gate.refusal != REFUSAL_NONE || operation->gate.order.user != req->user) {
         (void)no_such_order(req);
         return false;
     }
     return true;
 }
 
-void view_answer(struct api_worker *worker, struct http_exchange exchange, struct slot *slot,
-                 bool lost)
+/* The order's LSN is durable, or will never be (error). */
+static enum http_outcome order_answer(struct api_request *req, struct api_operation *operation)
 {
-    if (lost) {
-        (void)api_refuse_simply(worker, exchange, REFUSAL_UNKNOWN_OUTCOME,
-                                "the journal's disk failed while this order was being written");
-        return;
+    struct api_worker *worker = req->worker;
+    if (operation->error != 0) {
+        return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
+                                 "the journal's disk failed while this order was being written");
     }
     struct out body = api_scratch(worker);
-    if (json_order_view(&body, worker->shared->catalog, &slot->order)) {
-        (void)api_json(worker, exchange, 200, "", NULL, out_span(&body));
-    } else {
-        (void)api_refuse_simply(worker, exchange, REFUSAL_NOT_FOUND, NO_SUCH_ORDER);
+    if (!json_order_view(&body, worker->shared->catalog, &operation->gate.order)) {
+        return no_such_order(req);
     }
+    return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
-static enum http_outcome show(struct api_request *req, const struct gate_request *request)
+static enum http_outcome show(struct api_request *req, struct api_operation *operation)
 {
-    struct slot *slot = api_slot(req->worker, req->exchange);
-    slot->order = request->order;
-    if (api_durable(req->worker, request->lsn)) {
-        view_answer(req->worker, req->exchange, slot, false);
-        return HTTP_ANSWERED;
+    if (api_durable(req->worker, operation->gate.lsn)) {
+        return order_answer(req, operation);
     }
-    slot->wait = WAIT_VIEW;
-    if (!api_after_durable(req->worker, request->lsn, req->exchange, NULL)) {
+    if (!api_keep_until_durable(req->worker, operation, operation->gate.lsn, order_answer)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
     return HTTP_PENDING;
 }
 
-static enum http_outcome order_looked(struct api_request *req, struct api_gate_request *request)
+static enum http_outcome order_looked_up(struct api_request *req, struct api_operation *operation)
 {
     struct api_worker *worker = req->worker;
-    if (!found(req, request)) {
+    if (!found(req, operation)) {
         return HTTP_ANSWERED;
     }
-    enum order_state state = (enum order_state)request->gate.order.state;
-    bool hold_it = request->due_ms != 0 && !worker->draining && !watch_full(worker) &&
-                   !api_slot(worker, req->exchange)->finished &&
-                   (state == request->hold || state == ORDER_QUEUED) && !order_state_final(state);
+    enum order_state state = (enum order_state)operation->gate.order.state;
+    enum order_state hold = operation->context.long_poll.hold;
+    int64_t due_ms = operation->context.long_poll.due_ms;
+    bool hold_it = due_ms != 0 && !worker->draining && !watch_full(worker) &&
+                   !api_connection(worker, req->exchange)->finished &&
+                   (state == hold || state == ORDER_QUEUED) && !order_state_final(state);
     if (!hold_it) {
-        return show(req, &request->gate);
+        return show(req, operation);
     }
-    return watch_poll(worker, req->exchange, &request->gate.order, request->hold, request->due_ms);
+    return watch_poll(worker, req->exchange, &operation->gate.order, hold, due_ms);
 }
 
 enum http_outcome handle_order(struct api_request *req)
@@ -110,64 +106,65 @@ enum http_outcome handle_order(struct api_request *req)
         return api_refuse_field(req->worker, req->exchange, "status",
                                 "status must be an order's state, like LOCKED");
     }
-    struct api_gate_request *request = ask_for(req, order_looked);
-    if (request == NULL) {
+    struct api_operation *operation = order_operation(req, order_looked_up);
+    if (operation == NULL) {
         return HTTP_ANSWERED;
     }
-    request->hold = hold;
-    request->due_ms = wait_ms > 0 ? req->now_ms + (int64_t)wait_ms : 0;
-    return api_gate_request(req, request);
+    operation->context.long_poll.hold = hold;
+    operation->context.long_poll.due_ms = wait_ms > 0 ? req->now_ms + (int64_t)wait_ms : 0;
+    return api_submit(req, operation);
 }
 
-static enum http_outcome events_looked(struct api_request *req, struct api_gate_request *request)
+static enum http_outcome stream_looked_up(struct api_request *req, struct api_operation *operation)
 {
-    if (!found(req, request)) {
+    if (!found(req, operation)) {
         return HTTP_ANSWERED;
     }
     if (watch_full(req->worker)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED,
                                  "too many streams; GET the order instead");
     }
-    watch_order(req->worker, req->exchange, &request->gate.order, request->version_sent);
+    watch_order(req->worker, req->exchange, &operation->gate.order,
+                operation->context.order_stream.version_sent);
     return HTTP_ANSWERED;
 }
 
 enum http_outcome handle_order_events(struct api_request *req)
 {
-    uint64_t told = 0;
-    struct api_gate_request *request = ask_for(req, events_looked);
-    if (request == NULL) {
+    uint64_t version = 0;
+    struct api_operation *operation = order_operation(req, stream_looked_up);
+    if (operation == NULL) {
         return HTTP_ANSWERED;
     }
-    /* An id we did not give is as good as none. */
+    /* A Last-Event-ID that this server never sends counts as none. */
     if (req->request->last_event_id.at != NULL &&
-        span_parse_u64(req->request->last_event_id, ORDER_VERSION_MAX, &told) != 0) {
-        told = 0;
+        span_parse_u64(req->request->last_event_id, ORDER_VERSION_MAX, &version) != 0) {
+        version = 0;
     }
-    request->version_sent = (uint16_t)told;
-    return api_gate_request(req, request);
+    operation->context.order_stream.version_sent = (uint16_t)version;
+    return api_submit(req, operation);
 }
 
 /* ---- cancel ---- */
 
-static void cancel_done(struct api_worker *worker, struct api_write *call)
+static enum http_outcome cancel_done(struct api_request *req, struct api_operation *operation)
 {
-    const struct ledger_op *op = &call->write.op;
+    struct api_worker *worker = req->worker;
+    const struct ledger_op *op = &operation->write.op;
     if (op->refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(worker, call->exchange, op->refusal, NULL);
-        return;
+        return api_refuse_simply(worker, req->exchange, op->refusal, NULL);
     }
     struct out body = api_scratch(worker);
-    json_order_row(&body, worker->shared->catalog, &op->order, ROW_AS_TOLD);
-    (void)api_json(worker, call->exchange, 200, "", NULL, out_span(&body));
+    json_order_row(&body, worker->shared->catalog, &op->order, ROW_AS_VIEW);
+    return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
-static enum http_outcome cancel_looked(struct api_request *req, struct api_gate_request *request)
+static enum http_outcome cancel_looked_up(struct api_request *req, struct api_operation *operation)
 {
-    if (!found(req, request)) {
+    if (!found(req, operation)) {
         return HTTP_ANSWERED;
     }
-    switch ((enum order_state)request->gate.order.state) {
+    switch ((enum order_state)operation->gate.order.state) {
     case ORDER_QUEUED:
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_QUEUED,
                                  "the order is still being booked; cancel it in a moment");
@@ -177,99 +174,88 @@ static enum http_outcome cancel_looked(struct api_request *req, struct api_gate_
     default:
         break;
     }
-    struct api_write *call = api_write_new(req, cancel_done, BUDGET_SHOP);
-    if (call == NULL) {
+    struct api_operation *write = api_write_operation(req, BUDGET_SHOP, cancel_done);
+    if (write == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    call->write.op.kind = LEDGER_CANCEL;
-    call->write.op.id = request->gate.id;
-    call->write.op.user = req->user;
-    return api_write_post(req->worker, call);
+    write->write.op.kind = LEDGER_CANCEL;
+    write->write.op.id = operation->gate.id;
+    write->write.op.user = req->user;
+    return api_submit(req, write);
 }
 
 enum http_outcome handle_cancel(struct api_request *req)
 {
-    struct api_gate_request *request = ask_for(req, cancel_looked);
-    return request != NULL ? api_gate_request(req, request) : HTTP_ANSWERED;
+    struct api_operation *operation = order_operation(req, cancel_looked_up);
+    return operation != NULL ? api_submit(req, operation) : HTTP_ANSWERED;
 }
 
 /* ---- the list ---- */
 
-static void show_list(struct api_worker *worker, struct api_query *query)
+/* Every row has been looked up at the gate. */
+static enum http_outcome list_answer(struct api_request *req, struct api_operation *list)
 {
-    if (query->refusal != REFUSAL_NONE) {
-        (void)api_refuse_look(worker, query->exchange, query->refusal);
-        return;
+    struct api_worker *worker = req->worker;
+    if (list->context.order_list.refusal != REFUSAL_NONE) {
+        return api_refuse_unreachable(worker, req->exchange, list->context.order_list.refusal);
     }
     struct out body = api_scratch(worker);
-    json_order_page(&body, worker, &query->ledger_reader.query, false);
+    json_order_page(&body, worker, &list->read.query, false);
     if (body.overflow) {
-        (void)api_refuse_field(worker, query->exchange, "limit", "ask for fewer orders at once");
-        return;
+        return api_refuse_field(worker, req->exchange, "limit", "ask for fewer orders at once");
     }
-    (void)api_json(worker, query->exchange, 200, "", NULL, out_span(&body));
+    return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
-static enum http_outcome row_looked(struct api_request *req, struct api_gate_request *request)
+static enum http_outcome row_looked_up(struct api_request *req, struct api_operation *operation)
 {
-    struct api_query *query = request->query;
-    struct order_row *row = &query->ledger_reader.query.orders[request->row];
-    if (api_gate_request_blind(request)) {
-        query->refusal = request->gate.refusal;
-    } else if (request->gate.refusal == REFUSAL_NONE) {
-        row->state = (enum order_state)request->gate.order.state;
-        row->reason = (enum refusal)request->gate.order.reason;
-        row->pay_by_ms = request->gate.order.pay_by_ms;
+    (void)req;
+    struct api_operation *list = operation->parent;
+    struct order_row *row = &list->read.query.orders[operation->context.order_list_row.row];
+    const struct order_view *order = &operation->gate.order;
+    if (api_gate_unreachable(operation)) {
+        list->context.order_list.refusal = operation->gate.refusal;
+    } else if (operation->gate.refusal == REFUSAL_NONE) {
+        row->state = (enum order_state)order->state;
+        row->reason = (enum refusal)order->reason;
+        row->pay_by_ms = order->pay_by_ms;
     }
-    if (query->uses == 1) { /* the last, and later than my_orders_done */
-        show_list(req->worker, query);
-    }
-    api_query_release(req->worker, query);
-    return HTTP_ANSWERED;
+    return HTTP_PENDING;
 }
 
-/* The ledger may be a moment ahead of the gate. What the board has shown is what counts, or a list
- * and the order's own page would contradict each other. */
-static void follow_board(struct api_worker *worker, struct api_query *query, uint32_t row)
+/* The ledger may be a moment ahead of the gate. The list shows the gate's state, so that it does not
+ * contradict what the order's own path shows. */
+static void look_up_row(struct api_request *req, struct api_operation *list, uint32_t row)
 {
-    struct api_request req = {.worker = worker,
-                              .exchange = query->exchange,
-                              .user = query->ledger_reader.query.user,
-                              .now_ms = worker->now_ms};
-    struct api_gate_request *request =
-        api_gate_requests_scarce(worker)
-            ? NULL
-            : api_gate_request_new(&req, GATE_REQUEST_ORDER, row_looked);
-    if (request == NULL) {
-        query->refusal = REFUSAL_OVERLOADED;
+    struct api_operation *operation =
+        api_gate_is_busy(req->worker) ? NULL
+                                      : api_gate_operation(req, GATE_REQUEST_ORDER, row_looked_up);
+    if (operation == NULL) {
+        list->context.order_list.refusal = REFUSAL_OVERLOADED;
         return;
     }
-    request->gate.id = query->ledger_reader.query.orders[row].id;
-    request->query = query;
-    request->row = row;
-    api_query_keep(query);
-    (void)api_gate_request(&req, request);
+    operation->gate.id = list->read.query.orders[row].id;
+    operation->context.order_list_row.row = row;
+    api_make_part(operation, list);
+    (void)api_submit(req, operation);
 }
 
-static void my_orders_done(struct api_worker *worker, struct api_query *query)
+static enum http_outcome list_read(struct api_request *req, struct api_operation *list)
 {
-    const struct ledger_query *q = &query->ledger_reader.query;
-    if (q->error == ERR_INVALID) {
-        (void)api_refuse_field(worker, query->exchange, "after",
-                               "after must be the next of an earlier answer");
-        return;
+    const struct ledger_query *query = &list->read.query;
+    if (query->error == ERR_INVALID) {
+        return api_refuse_field(req->worker, req->exchange, "after",
+                                "after must be the next of an earlier answer");
     }
-    if (q->error != 0) {
-        (void)api_refuse_simply(worker, query->exchange, REFUSAL_DEGRADED,
-                                "your orders cannot be listed now; none is lost");
-        return;
+    if (query->error != 0) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
+                                 "your orders cannot be listed now; none is lost");
     }
-    for (uint32_t i = 0; i < q->count; i++) {
-        follow_board(worker, query, i);
+    list->parts_done = list_answer;
+    for (uint32_t i = 0; i < query->count; i++) {
+        look_up_row(req, list, i);
     }
-    if (query->uses == 1) {
-        show_list(worker, query);
-    }
+    return HTTP_PENDING;
 }
 
 enum http_outcome handle_my_orders(struct api_request *req)
@@ -282,17 +268,17 @@ enum http_outcome handle_my_orders(struct api_request *req)
         return api_refuse_field(req->worker, req->exchange, "limit",
                                 "limit must be a whole number from 1 to 200");
     }
-    struct api_query *request =
-        api_query_new(req, QUERY_ORDERS, (uint32_t)limit, my_orders_done, BUDGET_BUYER);
-    if (request == NULL) {
+    struct api_operation *list =
+        api_read_operation(req, QUERY_ORDERS, (uint32_t)limit, BUDGET_BUYER, list_read);
+    if (list == NULL) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    request->ledger_reader.query.user = req->user;
-    if (after.len > 0 && after.len < sizeof(request->ledger_reader.query.cursor)) {
-        memcpy(request->ledger_reader.query.cursor, after.at, after.len);
+    list->read.query.user = req->user;
+    char *cursor = list->read.query.cursor;
+    if (after.len > 0 && after.len < sizeof(list->read.query.cursor)) {
+        memcpy(cursor, after.at, after.len);
     } else if (after.len > 0) {
-        memcpy(request->ledger_reader.query.cursor, "?",
-               1); /* too long to be ours: refused as such */
+        memcpy(cursor, "?", 1); /* too long for a cursor of ours: the ledger refuses this one */
     }
-    return api_query_post(req->worker, request);
+    return api_submit(req, list);
 }

@@ -1,7 +1,8 @@
-/* The storefront's pages, by their addresses. They are ready (page_cache.h); here they are only found. */
+/* The storefront's pages by their paths. page_cache.h makes and keeps them. */
 #define _GNU_SOURCE /* memmem */
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/operation.h"
 #include "pages/page_cache.h"
 
 static enum http_outcome no_page(struct api_request *req)
@@ -41,75 +42,77 @@ static bool is_on_sale(struct api_worker *worker, uint64_t item)
     return known;
 }
 
-/* There is no page: people get one that says so, programs a problem. */
-static enum http_outcome say_why(struct api_request *req, bool person, enum refusal refusal,
-                                 const char *why)
+/* There is no page: a browser gets a page that says so, a program a problem. */
+static enum http_outcome refuse_page(struct api_request *req, bool wants_html, enum refusal refusal,
+                                     const char *why)
 {
-    static const struct http_request nothing; /* of one that was answered late nothing is left */
+    static const struct http_request nothing; /* an answer that comes later has no request */
     struct page_cache *page_cache = api_shared(req->worker)->page_cache;
-    bool answered = person && page_cache != NULL &&
+    bool answered = wants_html && page_cache != NULL &&
                     page_cache_answer_plain(page_cache, api_server(req->worker), req->exchange,
                                             req->request != NULL ? req->request : &nothing,
                                             PAGE_CACHE_MISSING, refusal_text(refusal)->status);
     return answered ? HTTP_ANSWERED : api_refuse_simply(req->worker, req->exchange, refusal, why);
 }
 
-/* Warmed a moment ago, so that its page is being made; or there was no room for it, and there will
- * be none: the log says what to do (pages.too_many). */
-static enum http_outcome say_when(struct api_request *req, bool person, uint64_t item)
+/* The sale was warmed a moment ago and the page is being made; or the cache has no room for the page,
+ * and the log says what to do (pages.too_many). */
+static enum http_outcome refuse_unfinished_page(struct api_request *req, bool wants_html,
+                                                uint64_t item)
 {
     if (page_cache_left_out(api_shared(req->worker)->page_cache, item)) {
-        return say_why(req, person, REFUSAL_NOT_FOUND,
-                       "this item has no page here; GET /v1/items/{item} shows it");
+        return refuse_page(req, wants_html, REFUSAL_NOT_FOUND,
+                           "this item has no page here; GET /v1/items/{item} shows it");
     }
-    return say_why(req, person, REFUSAL_DEGRADED, "the page is being made; ask again");
+    return refuse_page(req, wants_html, REFUSAL_DEGRADED, "the page is being made; ask again");
 }
 
-static enum http_outcome no_item(struct api_request *req, bool person)
+static enum http_outcome no_item(struct api_request *req, bool wants_html)
 {
-    return say_why(req, person, REFUSAL_NO_SUCH_ITEM, "GET /v1/sales lists what there is");
+    return refuse_page(req, wants_html, REFUSAL_NO_SUCH_ITEM, "GET /v1/sales lists what there is");
 }
 
-static enum http_outcome item_looked_for(struct api_request *req, struct api_gate_request *asked)
+static enum http_outcome item_looked_for(struct api_request *req, struct api_operation *operation)
 {
-    enum refusal refusal = asked->gate.refusal;
-    if (is_on_sale(req->worker, asked->gate.item)) {
-        return say_when(req, asked->person, asked->gate.item);
+    bool wants_html = operation->context.item_page.wants_html;
+    uint64_t item = operation->gate.item;
+    enum refusal refusal = operation->gate.refusal;
+    if (is_on_sale(req->worker, item)) {
+        return refuse_unfinished_page(req, wants_html, item);
     }
     if (refusal == REFUSAL_NONE || refusal == REFUSAL_NO_SUCH_ITEM) {
-        return no_item(req, asked->person);
+        return no_item(req, wants_html);
     }
-    return say_why(req, asked->person, REFUSAL_DEGRADED,
-                   "whether there is such an item cannot be looked up now; ask again");
+    return refuse_page(req, wants_html, REFUSAL_DEGRADED,
+                       "whether there is such an item cannot be looked up now; ask again");
 }
 
-/* As GET /v1/items/{item} does: an item that is not known here may have been warmed at another
- * front a moment ago, and there it has a page. */
+/* An item that is not known here is looked up, as for GET /v1/items/{item}: its sale may have been
+ * warmed at another front a moment ago, where it has a page. */
 enum http_outcome handle_item_page(struct api_request *req)
 {
     struct page_cache *page_cache = api_shared(req->worker)->page_cache;
     struct span accept = req->request->accept;
-    bool person = accept.len > 0 && memmem(accept.at, accept.len, "text/html", 9) != NULL;
+    bool wants_html = accept.len > 0 && memmem(accept.at, accept.len, "text/html", 9) != NULL;
     uint64_t id = 0;
     if (page_cache == NULL || part_id(req->part[0], &id) != 0) {
-        return no_item(req, person);
+        return no_item(req, wants_html);
     }
     if (page_cache_answer_item(page_cache, api_server(req->worker), req->exchange, req->request,
                                id)) {
         return HTTP_ANSWERED;
     }
     if (is_on_sale(req->worker, id)) {
-        return say_when(req, person, id);
+        return refuse_unfinished_page(req, wants_html, id);
     }
-    struct api_gate_request *request =
-        api_gate_request_new(req, GATE_REQUEST_ITEM, item_looked_for);
-    if (request == NULL) {
-        return say_why(req, person, REFUSAL_OVERLOADED, NULL);
+    struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_ITEM, item_looked_for);
+    if (operation == NULL) {
+        return refuse_page(req, wants_html, REFUSAL_OVERLOADED, NULL);
     }
-    request->gate.item = id;
-    request->gate.may_wait = true;
-    request->person = person;
-    return api_gate_request(req, request);
+    operation->gate.item = id;
+    operation->gate.may_wait = true;
+    operation->context.item_page.wants_html = wants_html;
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_orders_page(struct api_request *req)

@@ -1,20 +1,22 @@
 /*
- * GET /v1/admin/sales/{sale}/report. The ledger reader answers one query after the other (the sale, its
- * items' figures, the whole's, its course, the same of the sale before it); what it found goes with
- * the query that is under way and is freed with it, should the asker be gone. Refusals, rates of
- * requests and times to answer are this process's own count of this sale (obs/tally.h), faults what
- * its log kept.
+ * GET /v1/admin/sales/{sale}/report. The ledger reader answers one query after the other: the sale,
+ * the figures of its items, its summary, its course, and then the same for the sale before it. The
+ * report is passed from operation to operation, and is freed with the last one if the client has gone.
+ *
+ * Refusals, request rates and answer times are this process's own counts of the sale (obs/tally.h).
+ * Faults come from its incident log.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/handlers.h"
 #include "api/live.h"
+#include "api/operation.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "pages/report.h"
 
-/* Faults shortly before the start belong to the sale, too. */
+/* The report also lists faults this long before the start. */
 #define BEFORE_MS 60000
 
 /* ---- JSON ---- */
@@ -77,8 +79,7 @@ static void put_item(struct out *out, const struct report_part *part, const stru
     out_char(out, '}');
 }
 
-/* The sale, and what can be said of it in one line each: the same of this one and of the one
- * before. */
+/* The sale and its totals; the same members for this sale and for the previous one. */
 static void put_part(struct out *out, const struct report_part *part)
 {
     struct report_totals totals = report_total(part);
@@ -110,7 +111,7 @@ static void put_part(struct out *out, const struct report_part *part)
     out_char(out, '}');
 }
 
-/* Codes are shared by several refusals: each is shown once, with their sum. */
+/* Several refusals may have the same code: each code is shown once, with their sum. */
 static void put_rejects(struct out *out, const struct tally_sum *tally)
 {
     bool first = true;
@@ -133,7 +134,7 @@ static void put_rejects(struct out *out, const struct tally_sum *tally)
     out_char(out, '}');
 }
 
-/* What this process counted of the sale. Orders from LOCKED on are the ledger's. */
+/* What this process counted for the sale. The numbers from `locked` on come from the ledger. */
 static void put_counted(struct out *out, const struct report *report)
 {
     const struct tally_sum *tally = &report->tally;
@@ -239,15 +240,17 @@ enum stage {
     STAGE_SUMMARY,
     STAGE_RUSH,
     STAGE_WHOLE,
-    STAGE_BEFORE, /* the sale before: its three */
-    STAGE_BEFORE_ITEMS,
-    STAGE_BEFORE_SUMMARY,
+    STAGE_PREVIOUS, /* the previous sale */
+    STAGE_PREVIOUS_ITEMS,
+    STAGE_PREVIOUS_SUMMARY,
     STAGE_DONE
 };
 
-static void report_free(void *own)
+static void report_free(struct report *report)
 {
-    struct report *report = own;
+    if (report == NULL) {
+        return;
+    }
     sale_row_free(report->own.sale);
     sale_row_free(report->previous.sale);
     free(report->own.rows);
@@ -255,7 +258,12 @@ static void report_free(void *own)
     free(report);
 }
 
-/* A step that is easily read, so that all of the time lies within REPORT_STEPS of them. */
+static void free_report(union api_context *context)
+{
+    report_free(context->report.report);
+}
+
+/* Chooses a round step, so that REPORT_STEPS of them cover the time. */
 static void set_course(struct report_course *course, int64_t from_ms, int64_t to_ms)
 {
     static const int64_t steps_ms[] = {10,     20,      50,      100,      200,     500,    1000,
@@ -286,10 +294,11 @@ static void set_courses(struct report *report)
     set_course(&report->courses[COURSE_WHOLE], begins_ms, ends_ms > last_ms ? ends_ms : last_ms);
 }
 
-static enum http_outcome ask_next(struct api_worker *worker, struct http_exchange exchange,
-                                  struct report *report, enum stage stage);
+static enum http_outcome read_stage(struct api_request *req, struct report *report,
+                                    enum stage stage);
 
-/* Faults from shortly before it until its last unit's time was over, or until now. */
+/* Adds this process's counts, and the faults from shortly before the start until the last order's
+ * deadline or until now. */
 static void add_own(struct api_worker *worker, struct report *report)
 {
     const struct sale_row *sale = report->own.sale;
@@ -307,8 +316,9 @@ static void add_own(struct api_worker *worker, struct report *report)
     }
 }
 
-static void answer(struct api_worker *worker, struct http_exchange exchange, struct report *report)
+static enum http_outcome answer(struct api_request *req, struct report *report)
 {
+    struct api_worker *worker = req->worker;
     add_own(worker, report);
     struct out body = api_scratch(worker);
     if (report->html) {
@@ -317,38 +327,39 @@ static void answer(struct api_worker *worker, struct http_exchange exchange, str
         put_report(&body, worker, report);
     }
     if (body.overflow) {
-        (void)api_refuse_simply(worker, exchange, REFUSAL_TOO_LARGE,
+        (void)api_refuse_simply(worker, req->exchange, REFUSAL_TOO_LARGE,
                                 "the report is too large to show");
     } else if (report->html) {
-        (void)http_answer(api_server(worker), exchange, 200, "text/html; charset=utf-8",
+        (void)http_answer(api_server(worker), req->exchange, 200, "text/html; charset=utf-8",
                           "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
                           "Content-Security-Policy: default-src 'none'; style-src "
                           "'unsafe-inline'\r\n",
                           out_span(&body));
     } else {
-        (void)api_json(worker, exchange, 200, "", NULL, out_span(&body));
+        (void)api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
     }
     report_free(report);
+    return HTTP_ANSWERED;
 }
 
-/* What a query found becomes the report's. */
+/* Moves what a query found into the report. */
 static void take(struct report *report, enum stage stage, struct ledger_query *q)
 {
-    struct report_part *part = stage >= STAGE_BEFORE ? &report->previous : &report->own;
+    struct report_part *part = stage >= STAGE_PREVIOUS ? &report->previous : &report->own;
     switch (stage) {
     case STAGE_SALE:
-    case STAGE_BEFORE:
+    case STAGE_PREVIOUS:
         part->sale = q->count > 0 ? q->sales[0] : NULL;
         q->count = 0;
         break;
     case STAGE_ITEMS:
-    case STAGE_BEFORE_ITEMS:
+    case STAGE_PREVIOUS_ITEMS:
         part->rows = q->report;
         part->count = q->count;
         q->report = NULL;
         break;
     case STAGE_SUMMARY:
-    case STAGE_BEFORE_SUMMARY:
+    case STAGE_PREVIOUS_SUMMARY:
         part->summary = q->summary;
         break;
     case STAGE_RUSH:
@@ -361,63 +372,64 @@ static void take(struct report *report, enum stage stage, struct ledger_query *q
     }
 }
 
-static void found(struct api_worker *worker, struct api_query *query)
+static enum http_outcome stage_read(struct api_request *req, struct api_operation *operation)
 {
-    struct ledger_query *q = &query->ledger_reader.query;
-    enum stage stage = (enum stage)query->number;
-    struct report *report = query->own;
+    struct ledger_query *q = &operation->read.query;
+    enum stage stage = (enum stage)operation->context.report.stage;
+    struct report *report = operation->context.report.report;
     if (q->error == ERR_NOTFOUND || (q->error == 0 && stage == STAGE_SALE && q->count == 0)) {
-        (void)api_refuse_simply(worker, query->exchange, REFUSAL_NOT_FOUND, "no such sale");
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_NOT_FOUND, "no such sale");
     }
     if (q->error != 0) {
-        (void)api_refuse_simply(worker, query->exchange, REFUSAL_DEGRADED, LEDGER_AWAY);
-        return;
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, LEDGER_UNREACHABLE);
     }
     take(report, stage, q);
-    query->own = NULL; /* it goes on with the next */
+    operation->context.report.report = NULL; /* the next operation owns it */
     if (stage == STAGE_ITEMS) {
         set_courses(report);
     }
     bool alone = stage == STAGE_WHOLE && report->own.summary.previous == 0;
-    bool gone = stage == STAGE_BEFORE && report->previous.sale == NULL;
-    (void)ask_next(worker, query->exchange, report, alone || gone ? STAGE_DONE : stage + 1);
+    bool gone = stage == STAGE_PREVIOUS && report->previous.sale == NULL;
+    return read_stage(req, report, alone || gone ? STAGE_DONE : stage + 1);
 }
 
-static enum http_outcome ask_next(struct api_worker *worker, struct http_exchange exchange,
-                                  struct report *report, enum stage stage)
+/* Submits the query of a stage, or answers when all are done. Owns the report. */
+static enum http_outcome read_stage(struct api_request *req, struct report *report,
+                                    enum stage stage)
 {
-    static const enum ledger_query_kind kinds[] = {
-        [STAGE_SALE] = QUERY_SALES,          [STAGE_ITEMS] = QUERY_REPORT,
-        [STAGE_SUMMARY] = QUERY_SUMMARY,     [STAGE_RUSH] = QUERY_SERIES,
-        [STAGE_WHOLE] = QUERY_SERIES,        [STAGE_BEFORE] = QUERY_SALES,
-        [STAGE_BEFORE_ITEMS] = QUERY_REPORT, [STAGE_BEFORE_SUMMARY] = QUERY_SUMMARY};
+    static const enum ledger_query_kind kinds[] = {[STAGE_SALE] = QUERY_SALES,
+                                                   [STAGE_ITEMS] = QUERY_REPORT,
+                                                   [STAGE_SUMMARY] = QUERY_SUMMARY,
+                                                   [STAGE_RUSH] = QUERY_SERIES,
+                                                   [STAGE_WHOLE] = QUERY_SERIES,
+                                                   [STAGE_PREVIOUS] = QUERY_SALES,
+                                                   [STAGE_PREVIOUS_ITEMS] = QUERY_REPORT,
+                                                   [STAGE_PREVIOUS_SUMMARY] = QUERY_SUMMARY};
     if (stage == STAGE_DONE) {
-        answer(worker, exchange, report);
-        return HTTP_ANSWERED;
+        return answer(req, report);
     }
     CHECK((size_t)stage < sizeof(kinds) / sizeof(kinds[0]));
-    struct api_request req = {.worker = worker, .exchange = exchange};
     enum ledger_query_kind kind = kinds[stage];
     uint32_t limit = kind == QUERY_REPORT   ? ITEMS_PER_SALE_MAX
                      : kind == QUERY_SERIES ? REPORT_STEPS
                                             : 1;
-    struct api_query *query = api_query_new(&req, kind, limit, found, BUDGET_OPERATOR);
-    if (query == NULL) {
+    struct api_operation *operation =
+        api_read_operation(req, kind, limit, BUDGET_OPERATOR, stage_read);
+    if (operation == NULL) {
         report_free(report);
-        return api_refuse_simply(worker, exchange, REFUSAL_OVERLOADED, NULL);
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
-    query->own = report;
-    query->own_free = report_free;
-    query->number = stage;
-    struct ledger_query *q = &query->ledger_reader.query;
-    q->sale = stage >= STAGE_BEFORE ? report->own.summary.previous : report->sale_id;
+    operation->context.report.report = report;
+    operation->context.report.stage = stage;
+    operation->free_context = free_report;
+    struct ledger_query *q = &operation->read.query;
+    q->sale = stage >= STAGE_PREVIOUS ? report->own.summary.previous : report->sale_id;
     if (kind == QUERY_SERIES) {
         q->from_ms = report->courses[stage - STAGE_RUSH].from_ms;
         q->step_ms = report->courses[stage - STAGE_RUSH].step_ms;
-        q->and_later = stage == STAGE_WHOLE; /* what is not over with the rush is none of it */
+        q->and_later = stage == STAGE_WHOLE; /* the rush ends with its last step */
     }
-    return api_query_post(worker, query);
+    return api_submit(req, operation);
 }
 
 enum http_outcome handle_report(struct api_request *req)
@@ -443,5 +455,5 @@ enum http_outcome handle_report(struct api_request *req)
     report->chinese = lang.at != NULL && span_is(lang, "zh");
     report->now_ms = req->now_ms;
     report->sale_id = sale;
-    return ask_next(req->worker, req->exchange, report, STAGE_SALE);
+    return read_stage(req, report, STAGE_SALE);
 }

@@ -1,7 +1,7 @@
 /*
- * The routes: the one list of what the server answers. Frequent ones first, they are tried in
- * order. HEAD goes where GET goes; OPTIONS is answered before any of this. A test compares this
- * list with /openapi.json.
+ * The routes: the one list of what the server answers. They are tried in this order, so frequent ones
+ * come first. A HEAD request uses the route of GET. The router answers OPTIONS without this list.
+ * test_openapi.c compares the list with /openapi.json.
  */
 #include "api/handlers.h"
 

@@ -1,8 +1,7 @@
 /*
- * What is counted for the sale that a request is about (obs/tally.h). Which sale an item belongs to
- * never changes once buyers can ask for it, so each loop remembers the rows of the items it met. A
- * row may have been given to a newer sale since; and that there was no room is believed for a
- * second.
+ * Counts requests by the sale of their item (obs/tally.h). Each loop caches the row of an item's sale,
+ * because an item never moves to another sale once buyers can request it. A cached row is checked: it
+ * may have been given to a newer sale. That there was no room is cached for a second.
  */
 #include "api/api_private.h"
 
@@ -22,8 +21,8 @@ struct tally_row *api_tally(struct api_worker *worker, uint64_t item)
     const struct sale_row *sale = NULL;
     struct catalog *catalog = worker->shared->catalog;
     catalog_lock(catalog);
-    /* Places are few, and of one that is over nothing is asked any more that its report would show;
-     * it must not take the place of another, either. */
+    /* There are few rows. A closed sale gets none: its report would not show later requests, and it
+     * must not take the row of another sale. */
     bool found = catalog_item(catalog, item, &sale) != NULL && sale->state != SALE_DRAFT &&
                  sale->state != SALE_CLOSED;
     uint64_t id = found ? sale->id : 0;
@@ -35,7 +34,7 @@ struct tally_row *api_tally(struct api_worker *worker, uint64_t item)
     return row;
 }
 
-void api_tally_asked(struct api_worker *worker, uint64_t item, uint64_t user)
+void api_tally_request(struct api_worker *worker, uint64_t item, uint64_t user)
 {
     struct tally_row *row = api_tally(worker, item);
     if (row != NULL) {
@@ -43,7 +42,7 @@ void api_tally_asked(struct api_worker *worker, uint64_t item, uint64_t user)
     }
 }
 
-void api_tally_refused(struct api_worker *worker, uint64_t item, enum refusal refusal)
+void api_tally_refusal(struct api_worker *worker, uint64_t item, enum refusal refusal)
 {
     struct tally_row *row = api_tally(worker, item);
     if (row != NULL) {

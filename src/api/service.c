@@ -1,7 +1,8 @@
-/* What machines ask about the server itself: metrics, health, the contract, the page's settings. */
+/* The server itself: metrics, health, the OpenAPI contract, the page's settings, the live feed. */
 #include "api/api.h"
 #include "api/handlers.h"
 #include "api/live.h"
+#include "api/operation.h"
 #include "base/check.h"
 #include "obs/metrics.h"
 #include "pages/assets.h"
@@ -85,8 +86,9 @@ static void put_number(struct out *out, const char *name, uint64_t value)
     out_u64(out, value);
 }
 
-/* This process does everything. One of several has no part in what others do, and does not say 0. */
-static bool is_alone(struct api_worker *worker)
+/* In the embedded engine this process does everything. In the distributed engine, numbers that other
+ * processes count are left out, because a 0 would be wrong. */
+static bool is_embedded(struct api_worker *worker)
 {
     return api_shared(worker)->cluster_status == NULL;
 }
@@ -115,21 +117,21 @@ static struct latency_window_figures since_start(const struct metrics *metrics,
                                            .p999_us = hist_quantile(&hist, 0.999)};
 }
 
-/* The histograms that the feed tells of; of the window, or where there is none since the start. */
+/* The latencies of the window; of the time since the start if there is no window. */
 static void put_latencies(struct api_worker *worker, struct out *out,
                           const struct latency_window_view *view)
 {
     static const struct {
         const char *name;
         enum metric_hist hist;
-        bool behind; /* counted by whoever books */
+        bool by_booker; /* counted by the process that books */
     } rows[] = {{"buy_answer", HIST_BUY_ANSWER, false},
                 {"buy_booked", HIST_BUY_BOOKED, true},
                 {"journal_sync", HIST_JOURNAL_SYNC, false},
                 {"ledger_commit", HIST_LEDGER_COMMIT, false}};
-    bool alone = is_alone(worker);
+    bool embedded = is_embedded(worker);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (alone || !rows[i].behind) {
+        if (embedded || !rows[i].by_booker) {
             struct latency_window_figures figures =
                 view != NULL ? view->hists[rows[i].hist]
                              : since_start(api_shared(worker)->metrics, rows[i].hist);
@@ -152,7 +154,7 @@ static void put_recent(struct api_worker *worker, struct out *out, int64_t now_m
     out_char(out, '}');
 }
 
-/* Codes are shared by several refusals: each is shown once, with their sum. */
+/* Several refusals may have the same code: each code is shown once, with their sum. */
 static void put_refused(struct out *out, const struct metrics *metrics)
 {
     bool first = true;
@@ -186,7 +188,7 @@ void live_funnel(struct api_worker *worker, struct out *out)
     static const struct {
         const char *name;
         enum metric metric;
-        bool behind; /* counted by whoever books and keeps */
+        bool by_booker; /* counted by the processes that book and keep */
     } layers[] = {
         {"requests", METRIC_HTTP_REQUESTS_TOTAL, false},
         {"tickets", METRIC_TICKETS_TOTAL, false},
@@ -198,12 +200,12 @@ void live_funnel(struct api_worker *worker, struct out *out)
         {"cancelled", METRIC_ORDERS_CANCELLED_TOTAL, true},
         {"failed", METRIC_ORDERS_FAILED_TOTAL, true},
     };
-    bool alone = is_alone(worker);
+    bool embedded = is_embedded(worker);
     const struct metrics *metrics = api_shared(worker)->metrics;
     out_lit(out, ",\"funnel\":{\"since_ms\":");
     out_i64(out, api_shared(worker)->started_at_ms);
     for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
-        if (alone || !layers[i].behind) {
+        if (embedded || !layers[i].by_booker) {
             put_number(out, layers[i].name, metrics_sum(metrics, layers[i].metric));
         }
     }
@@ -218,7 +220,7 @@ static void put_state(struct api_worker *worker, struct out *out)
 {
     struct api_shared *shared = api_shared(worker);
     put_number(out, "connections", metrics_sum(shared->metrics, METRIC_HTTP_CONNECTIONS));
-    if (is_alone(worker)) {
+    if (is_embedded(worker)) {
         struct embedded_gate_numbers numbers;
         embedded_gate_count(shared->embedded_gate, &numbers);
         put_number(out, "orders_on_board", numbers.orders);
@@ -271,7 +273,7 @@ void live_json(struct api_worker *worker, struct out *out)
     for (size_t i = count; i > 0; i--) {
         const struct sale_row *sale = sales[i - 1];
         for (uint32_t k = 0; sale->state != SALE_CLOSED && k < sale->items_count; k++) {
-            /* Room for the end and for one more item, or the list stops here. */
+            /* The list stops when there is no room for one more item and the end. */
             if (out->cap - out->len > 1024) {
                 put_live_item(worker, out, &sale->items[k], now_ms);
             }

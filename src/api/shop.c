@@ -1,69 +1,68 @@
 /*
- * What the shop tells us: payments, signed as Standard Webhooks describes; and the demonstration's
+ * Payments that the shop reports, signed as Standard Webhooks describes; and the demonstration's
  * login and pay button, which exist only there.
  *
- * Who wins between pay, expire and cancel is decided in the ledger, in one transaction with the
- * idempotency record of the payment.
+ * The ledger decides which of pay, expire and cancel wins, in one transaction with the idempotency
+ * record of the payment.
  */
 #include <string.h>
 
 #include "api/api.h"
 #include "api/handlers.h"
+#include "api/operation.h"
 #include "ledger/payment.h"
 
-static void payment_done(struct api_worker *worker, struct api_write *call)
-{
-    const struct ledger_op *op = &call->write.op;
-    if (op->refusal == REFUSAL_NOT_FOUND && call->blind) {
-        (void)api_refuse_look(worker, call->exchange, REFUSAL_DEGRADED);
-        return;
-    }
-    if (op->refusal != REFUSAL_NONE) {
-        (void)api_refuse_simply(worker, call->exchange, op->refusal,
-                                op->refusal == REFUSAL_EXPIRED
-                                    ? "the order ended before this payment; refund it"
-                                    : NULL);
-        return;
-    }
-    struct out body = api_scratch(worker);
-    json_order_row(&body, api_shared(worker)->catalog, &op->order, ROW_AS_TOLD);
-    (void)api_json(worker, call->exchange, 200, "", NULL, out_span(&body));
-}
-
-/* Hands the payment to the ledger writer, unless the order is known to be still on its way there. A gate
- * that cannot be asked keeps no payment out: the ledger decides. */
-static enum http_outcome hand_over(struct api_request *req, struct api_gate_request *request)
+static enum http_outcome payment_done(struct api_request *req, struct api_operation *operation)
 {
     struct api_worker *worker = req->worker;
-    if (request->gate.refusal == REFUSAL_NONE && request->gate.order.state == ORDER_QUEUED) {
+    const struct ledger_op *op = &operation->write.op;
+    if (op->refusal == REFUSAL_NOT_FOUND && operation->context.order_lookup.gate_unreachable) {
+        return api_refuse_unreachable(worker, req->exchange, REFUSAL_DEGRADED);
+    }
+    if (op->refusal != REFUSAL_NONE) {
+        return api_refuse_simply(worker, req->exchange, op->refusal,
+                                 op->refusal == REFUSAL_EXPIRED
+                                     ? "the order ended before this payment; refund it"
+                                     : NULL);
+    }
+    struct out body = api_scratch(worker);
+    json_order_row(&body, api_shared(worker)->catalog, &op->order, ROW_AS_VIEW);
+    return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
+}
+
+/* Submits the prepared payment to the ledger writer, unless the gate says that the order is not
+ * booked yet. A gate that cannot be reached does not keep a payment out: the ledger decides. */
+static enum http_outcome submit_payment(struct api_request *req, struct api_operation *operation)
+{
+    struct api_worker *worker = req->worker;
+    if (operation->gate.refusal == REFUSAL_NONE && operation->gate.order.state == ORDER_QUEUED) {
         return api_refuse_simply(worker, req->exchange, REFUSAL_QUEUED,
                                  "the order is still being booked; send this again in a moment");
     }
-    struct api_write *call = request->call;
-    request->call = NULL;
-    call->blind = api_gate_request_blind(request);
-    return api_write_post(worker, call);
+    struct api_operation *payment = operation->prepared;
+    operation->prepared = NULL;
+    payment->context.order_lookup.gate_unreachable = api_gate_unreachable(operation);
+    return api_submit(req, payment);
 }
 
-/* Asks for the order, with the payment at hand; NULL: refused. */
-static struct api_gate_request *payment_new(
-    struct api_request *req, const struct ledger_op *payment,
-    enum http_outcome (*done)(struct api_request *req, struct api_gate_request *request))
+/* A request to the gate for the order, with the payment prepared; NULL: refused. */
+static struct api_operation *payment_operation(struct api_request *req,
+                                               const struct ledger_op *payment, api_done *done)
 {
-    struct api_write *call = api_write_new(req, payment_done, BUDGET_SHOP);
-    struct api_gate_request *request =
-        call != NULL ? api_gate_request_new(req, GATE_REQUEST_ORDER, done) : NULL;
-    if (request == NULL) {
-        if (call != NULL) {
-            api_write_free(req->worker, call);
+    struct api_operation *write = api_write_operation(req, BUDGET_SHOP, payment_done);
+    struct api_operation *operation =
+        write != NULL ? api_gate_operation(req, GATE_REQUEST_ORDER, done) : NULL;
+    if (operation == NULL) {
+        if (write != NULL) {
+            api_operation_free(req->worker, write);
         }
         (void)api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
         return NULL;
     }
-    request->gate.id = payment->id;
-    request->call = call;
-    call->write.op = *payment;
-    return request;
+    operation->gate.id = payment->id;
+    operation->prepared = write;
+    write->write.op = *payment;
+    return operation;
 }
 
 static enum http_outcome read_payment(struct api_request *req)
@@ -79,15 +78,15 @@ static enum http_outcome read_payment(struct api_request *req)
         return api_refuse_field(worker, req->exchange, fault.field, fault.detail);
     }
     if (!payment_names_order(&op)) { /* the gate need not be asked */
-        struct api_write *call = api_write_new(req, payment_done, BUDGET_SHOP);
-        if (call == NULL) {
+        struct api_operation *write = api_write_operation(req, BUDGET_SHOP, payment_done);
+        if (write == NULL) {
             return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
         }
-        call->write.op = op;
-        return api_write_post(worker, call);
+        write->write.op = op;
+        return api_submit(req, write);
     }
-    struct api_gate_request *request = payment_new(req, &op, hand_over);
-    return request != NULL ? api_gate_request(req, request) : HTTP_ANSWERED;
+    struct api_operation *operation = payment_operation(req, &op, submit_payment);
+    return operation != NULL ? api_submit(req, operation) : HTTP_ANSWERED;
 }
 
 enum http_outcome handle_payment(struct api_request *req)
@@ -105,25 +104,26 @@ enum http_outcome handle_payment(struct api_request *req)
     return read_payment(req);
 }
 
-/* The demo's own payment system: it pays the exact amount, once, under a name made of the order. */
-static enum http_outcome demo_looked(struct api_request *req, struct api_gate_request *request)
+/* The demonstration's payment system pays the exact amount. The payment's id is made from the order,
+ * so an order is paid once. */
+static enum http_outcome demo_looked_up(struct api_request *req, struct api_operation *operation)
 {
     struct api_worker *worker = req->worker;
-    const struct order_view *order = &request->gate.order;
-    if (api_gate_request_blind(request)) {
-        return api_refuse_look(worker, req->exchange, request->gate.refusal);
+    const struct order_view *order = &operation->gate.order;
+    if (api_gate_unreachable(operation)) {
+        return api_refuse_unreachable(worker, req->exchange, operation->gate.refusal);
     }
-    if (request->gate.refusal != REFUSAL_NONE || order->user != req->user) {
+    if (operation->gate.refusal != REFUSAL_NONE || order->user != req->user) {
         return api_refuse_simply(worker, req->exchange, REFUSAL_NOT_FOUND, "no such order");
     }
     const struct sale_row *sale = NULL;
     struct catalog *catalog = api_shared(worker)->catalog;
     catalog_lock(catalog);
     const struct item_row *item = catalog_item(catalog, order->item, &sale);
-    payment_set_amount(&request->call->write.op,
+    payment_set_amount(&operation->prepared->write.op,
                        item != NULL ? (int64_t)item->price_cents * order->qty : 0);
     catalog_unlock(catalog);
-    return hand_over(req, request);
+    return submit_payment(req, operation);
 }
 
 enum http_outcome handle_demo_pay(struct api_request *req)
@@ -134,8 +134,8 @@ enum http_outcome handle_demo_pay(struct api_request *req)
     }
     memcpy(op.key, "demo-", 5);
     order_id_text(op.id, op.key + 5);
-    struct api_gate_request *request = payment_new(req, &op, demo_looked);
-    return request != NULL ? api_gate_request(req, request) : HTTP_ANSWERED;
+    struct api_operation *operation = payment_operation(req, &op, demo_looked_up);
+    return operation != NULL ? api_submit(req, operation) : HTTP_ANSWERED;
 }
 
 enum http_outcome handle_demo_login(struct api_request *req)

@@ -1,6 +1,6 @@
 /*
- * See token.h. The order of checks keeps the cheap ones first: form, memory, header, algorithm,
- * budget, signature, claims.
+ * See token.h. Cheap checks come first: the scheme, the cache, the form and the key, the limit on
+ * failures, the signature, the claims.
  */
 #include "api/token.h"
 
@@ -45,7 +45,7 @@ static int split(struct span token, struct parts *ret_parts)
     return 0;
 }
 
-/* The key the header names, if its algorithm is the key's. */
+/* The key that the header names; NULL if there is none or its algorithm is another one. */
 static const struct token_key *choose_key(const struct token_keys *keys, struct span header)
 {
     char json[HEADER_MAX];
@@ -65,7 +65,7 @@ static const struct token_key *choose_key(const struct token_keys *keys, struct 
     } else {
         return NULL;
     }
-    /* crit names extensions that must be understood, and we understand none. */
+    /* crit names extensions that must be understood; this server understands none. */
     bool kid_odd = kid->kind != FLAT_ABSENT && (kid->kind != FLAT_STRING || kid->escaped);
     if (fields[2].value.kind != FLAT_ABSENT || kid_odd) {
         return NULL;
@@ -98,7 +98,7 @@ static bool signature_holds(const struct token_key *key, const struct parts *par
     return len == sizeof(made) && crypt_equal(made, given, sizeof(made));
 }
 
-/* A NumericDate of RFC 7519: seconds, which may have a fraction (cut off here). */
+/* A NumericDate of RFC 7519: seconds; a fraction is cut off. */
 static int numeric_date(const struct flat_value *value, int64_t *ret_seconds)
 {
     uint64_t seconds = 0;
@@ -149,7 +149,7 @@ static int read_claims(struct span claims, int64_t now_ms, int64_t leeway_ms, ui
     return 0;
 }
 
-/* Form and key; no signature is checked yet. NULL: refused. */
+/* Checks the form and finds the key. Does not check the signature. NULL: refused. */
 static const struct token_key *open_token(const struct token_keys *keys, struct span token,
                                           struct parts *ret_parts)
 {
@@ -202,16 +202,17 @@ size_t token_sign(const struct token_key *key, uint64_t user, int64_t expires_s,
     return (size_t)(at - ret_text) + base64url_len(sizeof(tag));
 }
 
-/* ---- what a loop remembers ---- */
+/* ---- the cache ---- */
 
-struct remembered {
+struct cached_token {
     uint8_t tag[CRYPT_SIP_BYTES]; /* of the token; all zero: empty */
     uint64_t user;
     int64_t expires_ms;
 };
 
-/* Failed checks of one address; a slot is shared by addresses that hash alike, and emptied as time
- * passes: FAILURES_MAX at once, FAILURES_PER_S after that, which is 5 % of a core for EdDSA. */
+/* Failed checks of an address; addresses with the same hash share a slot. An address may fail
+ * FAILURES_MAX times at once, and FAILURES_PER_S times a second after that, which costs 5 % of a core
+ * for EdDSA. */
 #define FAILURE_SLOTS 4096
 #define FAILURES_MAX 2000
 #define FAILURES_PER_S 1000
@@ -221,44 +222,44 @@ struct failures {
     int64_t since_ms;
 };
 
-struct token_memory {
+struct token_cache {
     uint8_t key[CRYPT_SIP_KEY_BYTES];
     uint32_t mask;
     struct failures failures[FAILURE_SLOTS];
-    struct remembered entries[];
+    struct cached_token entries[];
 };
 
-struct token_memory *token_memory_new(uint32_t entries)
+struct token_cache *token_cache_new(uint32_t entries)
 {
     uint32_t count = 64;
     while (count < entries && count < 1U << 24) {
         count *= 2;
     }
-    struct token_memory *memory = calloc(1, sizeof(*memory) + count * sizeof(memory->entries[0]));
-    if (memory != NULL) {
-        memory->mask = count - 1;
-        crypt_random(memory->key, sizeof(memory->key));
+    struct token_cache *cache = calloc(1, sizeof(*cache) + count * sizeof(cache->entries[0]));
+    if (cache != NULL) {
+        cache->mask = count - 1;
+        crypt_random(cache->key, sizeof(cache->key));
     }
-    return memory;
+    return cache;
 }
 
-void token_memory_free(struct token_memory *memory)
+void token_cache_free(struct token_cache *cache)
 {
-    free(memory);
+    free(cache);
 }
 
-void token_memory_clear(struct token_memory *memory)
+void token_cache_clear(struct token_cache *cache)
 {
-    memset(memory->entries, 0, ((size_t)memory->mask + 1) * sizeof(memory->entries[0]));
+    memset(cache->entries, 0, ((size_t)cache->mask + 1) * sizeof(cache->entries[0]));
 }
 
-static struct failures *failures_of(struct token_memory *memory, struct net_address from)
+static struct failures *failures_of(struct token_cache *cache, struct net_address from)
 {
     uint8_t tag[CRYPT_SIP_BYTES];
-    /* An IPv6 customer has a whole /64. */
+    /* A client with IPv6 may use all addresses of a /64. */
     size_t len = from.family == 6 ? 8 : 16;
-    crypt_siphash128(memory->key, from.bytes, len, tag);
-    return &memory->failures[load_le32(tag) % FAILURE_SLOTS];
+    crypt_siphash128(cache->key, from.bytes, len, tag);
+    return &cache->failures[load_le32(tag) % FAILURE_SLOTS];
 }
 
 static bool failed_too_often(struct failures *failures, int64_t now_ms)
@@ -272,7 +273,7 @@ static bool failed_too_often(struct failures *failures, int64_t now_ms)
     return failures->count >= FAILURES_MAX;
 }
 
-/* The token of "Bearer <token>"; the scheme's name has no case. */
+/* The token of "Bearer <token>". The scheme is not case-sensitive. */
 static int bearer(struct span authorization, struct span *ret_token)
 {
     static const char scheme[] = "bearer ";
@@ -285,28 +286,28 @@ static int bearer(struct span authorization, struct span *ret_token)
     return 0;
 }
 
-enum refusal token_check(struct token_memory *memory, const struct token_keys *keys,
+enum refusal token_check(struct token_cache *cache, const struct token_keys *keys,
                          struct span authorization, struct net_address from, int64_t now_ms,
-                         int64_t leeway_ms, uint64_t *ret_user, bool *ret_known)
+                         int64_t leeway_ms, uint64_t *ret_user, bool *ret_cached)
 {
     struct span token;
     if (bearer(authorization, &token) != 0) {
         return REFUSAL_UNAUTHENTICATED;
     }
     uint8_t tag[CRYPT_SIP_BYTES];
-    crypt_siphash128(memory->key, token.at, token.len, tag);
-    struct remembered *entry = &memory->entries[load_le32(tag) & memory->mask];
+    crypt_siphash128(cache->key, token.at, token.len, tag);
+    struct cached_token *entry = &cache->entries[load_le32(tag) & cache->mask];
     if (memcmp(entry->tag, tag, sizeof(tag)) == 0 && now_ms < entry->expires_ms) {
         *ret_user = entry->user;
-        *ret_known = true;
+        *ret_cached = true;
         return REFUSAL_NONE;
     }
-    /* Only Ed25519 costs enough to need a budget: other bad tokens are refused for next to nothing,
-     * and must not use up what buyers behind the same proxy need. */
+    /* Only Ed25519 is expensive enough for a limit. Other bad tokens cost next to nothing, and must not
+     * use up the limit of buyers behind the same proxy. */
     struct parts parts;
     const struct token_key *key = open_token(keys, token, &parts);
     struct failures *failures =
-        key != NULL && key->algorithm == TOKEN_EDDSA ? failures_of(memory, from) : NULL;
+        key != NULL && key->algorithm == TOKEN_EDDSA ? failures_of(cache, from) : NULL;
     if (failures != NULL && failed_too_often(failures, now_ms)) {
         return REFUSAL_RATE_LIMITED;
     }
@@ -325,7 +326,7 @@ enum refusal token_check(struct token_memory *memory, const struct token_keys *k
     entry->user = user;
     entry->expires_ms = expires_ms;
     *ret_user = user;
-    *ret_known = false;
+    *ret_cached = false;
     return REFUSAL_NONE;
 }
 

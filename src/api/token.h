@@ -1,10 +1,11 @@
 /*
- * Who may: buyers' JWTs (HS256 and EdDSA, nothing else), the admin token, webhook signatures.
+ * Credentials: buyers' JWTs (HS256 and EdDSA only), the admin token, webhook signatures.
  *
- * A key has one algorithm. A token names its key by `kid`, or, without one, is tried with the
- * default key of its algorithm; a token whose `alg` is not its key's is refused, `none` above all.
- * A verified token is remembered until its `exp` in a fixed table per loop, keyed by SipHash-128 of
- * the whole token under a key of this process; failed Ed25519 checks are budgeted per address.
+ * A key has one algorithm. A token names its key by `kid`; a token without one uses the first key of
+ * its algorithm. A token is refused if its `alg` is not the algorithm of its key; so is `none`.
+ *
+ * Each loop caches verified tokens until their `exp`, in a table of fixed size. The table's key is the
+ * SipHash-128 of the whole token under a random key. Failed Ed25519 checks are limited by address.
  */
 #ifndef SLUICE_API_TOKEN_H
 #define SLUICE_API_TOKEN_H
@@ -22,7 +23,7 @@ enum token_algorithm { TOKEN_HS256, TOKEN_EDDSA };
 
 struct token_key {
     enum token_algorithm algorithm;
-    char kid[TOKEN_KID_MAX + 1]; /* empty: only tokens without a kid */
+    char kid[TOKEN_KID_MAX + 1]; /* empty: for tokens without a kid */
     uint8_t key[CRYPT_KEY_BYTES];
 };
 
@@ -35,20 +36,20 @@ struct token_keys {
 int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms,
                  int64_t leeway_ms, uint64_t *ret_user, int64_t *ret_expires_ms);
 
-/* What a loop remembers. */
-struct token_memory;
-struct token_memory *token_memory_new(
-    uint32_t entries); /* rounded up to a power of two; NULL: no memory */
-void token_memory_free(struct token_memory *memory);
-/* Forgets everything (keys were reloaded). */
-void token_memory_clear(struct token_memory *memory);
+/* The verified tokens and the failures of one loop. */
+struct token_cache;
+/* entries is rounded up to a power of two. NULL: no memory. */
+struct token_cache *token_cache_new(uint32_t entries);
+void token_cache_free(struct token_cache *cache);
+/* Forgets all tokens: the keys were reloaded. */
+void token_cache_clear(struct token_cache *cache);
 
-/* The whole check of an Authorization header's value. REFUSAL_NONE, UNAUTHENTICATED, or
- * RATE_LIMITED when this address has failed too often; *ret_known: remembered, no signature was
+/* Checks the value of an Authorization header. REFUSAL_NONE, UNAUTHENTICATED, or RATE_LIMITED if this
+ * address has failed too often. *ret_cached: the token was in the cache, and no signature was
  * checked. */
-enum refusal token_check(struct token_memory *memory, const struct token_keys *keys,
+enum refusal token_check(struct token_cache *cache, const struct token_keys *keys,
                          struct span authorization, struct net_address from, int64_t now_ms,
-                         int64_t leeway_ms, uint64_t *ret_user, bool *ret_known);
+                         int64_t leeway_ms, uint64_t *ret_user, bool *ret_cached);
 
 /* Makes an HS256 token. Writes at most TOKEN_MAX_BYTES, no terminator; returns the length. */
 size_t token_sign(const struct token_key *key, uint64_t user, int64_t expires_s, char *ret_text);

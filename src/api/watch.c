@@ -5,175 +5,212 @@
 #include <string.h>
 
 #include "api/live.h"
+#include "base/check.h"
 #include "base/err.h"
 
 #define HEARTBEAT_MS 15000
-/* A stream looks its order up with every fourth heartbeat: news are not lost unnoticed, and 100,000
- * streams that look cost the gate more than the sale. */
-#define BEATS_A_LOOK 4
-#define STREAM_EVERY_MS 1000
-/* Streams served in one turn: about half a millisecond of writes. */
-#define STREAMS_A_TURN 256
-#define NOTICES_A_TURN 512
+/* A stream looks its order up with every fourth heartbeat, in case a notice was lost. More often would
+ * be too much: with 100,000 streams it would cost the gate more than the sale does. */
+#define HEARTBEATS_PER_LOOK_UP 4
+#define PERIOD_MS 1000
+/* About half a millisecond of writes. */
+#define STREAMS_PER_ITERATION 256
+#define NOTICES_PER_ITERATION 512
+
+static struct watcher *watcher_at(const struct api_worker *worker, uint32_t connection)
+{
+    return &worker->watch.watchers[connection];
+}
+
+static struct http_exchange exchange_of(const struct api_worker *worker, uint32_t connection)
+{
+    return (struct http_exchange){connection, watcher_at(worker, connection)->generation};
+}
+
+static bool watches_order(const struct watcher *watcher)
+{
+    return watcher->kind == WATCH_POLL || watcher->kind == WATCH_ORDER;
+}
+
+static bool watches_exchange(const struct watcher *watcher, struct http_exchange exchange)
+{
+    return watcher->kind != WATCH_NOTHING && watcher->generation == exchange.generation;
+}
 
 /* ---- chains ---- */
 
 static uint32_t *key_bucket(struct api_worker *worker, struct order_id key)
 {
     uint64_t h = (key.hi ^ key.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return &worker->keys[(h >> 32) & worker->keys_mask];
+    return &worker->watch.buckets[(h >> 32) & worker->watch.buckets_mask];
 }
 
 static void key_link(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    uint32_t *bucket = key_bucket(worker, slot->key);
-    slot->key_previous = 0;
-    slot->key_next = *bucket;
+    struct watcher *watcher = watcher_at(worker, connection);
+    uint32_t *bucket = key_bucket(worker, watcher->key);
+    watcher->key_previous = 0;
+    watcher->key_next = *bucket;
     if (*bucket != 0) {
-        worker->slots[*bucket - 1].key_previous = connection + 1;
+        watcher_at(worker, *bucket - 1)->key_previous = connection + 1;
     }
     *bucket = connection + 1;
 }
 
 static void key_unlink(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    if (slot->key_previous != 0) {
-        worker->slots[slot->key_previous - 1].key_next = slot->key_next;
+    struct watcher *watcher = watcher_at(worker, connection);
+    if (watcher->key_previous != 0) {
+        watcher_at(worker, watcher->key_previous - 1)->key_next = watcher->key_next;
     } else {
-        *key_bucket(worker, slot->key) = slot->key_next;
+        *key_bucket(worker, watcher->key) = watcher->key_next;
     }
-    if (slot->key_next != 0) {
-        worker->slots[slot->key_next - 1].key_previous = slot->key_previous;
+    if (watcher->key_next != 0) {
+        watcher_at(worker, watcher->key_next - 1)->key_previous = watcher->key_previous;
     }
 }
 
-/* due_ms: when to look at it; further ahead than the wheel reaches, it is linked on from there. */
+/* Sets the timer. A time beyond the wheel's reach is put at its end, and linked again from there. */
 static void wheel_link(struct api_worker *worker, uint32_t connection, int64_t due_ms)
 {
-    struct slot *slot = &worker->slots[connection];
-    int64_t last = worker->wheel_ms + (int64_t)(WHEEL_SLOTS - 1) * WHEEL_STEP_MS;
-    int64_t at = due_ms < worker->wheel_ms ? worker->wheel_ms : due_ms > last ? last : due_ms;
+    struct watchers *watch = &worker->watch;
+    struct watcher *watcher = watcher_at(worker, connection);
+    int64_t last = watch->wheel_ms + (int64_t)(WHEEL_SLOTS - 1) * WHEEL_STEP_MS;
+    int64_t at = due_ms < watch->wheel_ms ? watch->wheel_ms : due_ms > last ? last : due_ms;
     uint32_t place = (uint32_t)(at / WHEEL_STEP_MS) % WHEEL_SLOTS;
-    slot->wake_ms = due_ms;
-    slot->wheel_place = place;
-    slot->wheel_previous = 0;
-    slot->wheel_next = worker->wheel[place];
-    if (slot->wheel_next != 0) {
-        worker->slots[slot->wheel_next - 1].wheel_previous = connection + 1;
+    watcher->wake_ms = due_ms;
+    watcher->wheel_place = place;
+    watcher->wheel_previous = 0;
+    watcher->wheel_next = watch->wheel[place];
+    if (watcher->wheel_next != 0) {
+        watcher_at(worker, watcher->wheel_next - 1)->wheel_previous = connection + 1;
     }
-    worker->wheel[place] = connection + 1;
+    watch->wheel[place] = connection + 1;
 }
 
 static void wheel_unlink(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    if (slot->wheel_previous != 0) {
-        worker->slots[slot->wheel_previous - 1].wheel_next = slot->wheel_next;
+    struct watcher *watcher = watcher_at(worker, connection);
+    if (watcher->wheel_previous != 0) {
+        watcher_at(worker, watcher->wheel_previous - 1)->wheel_next = watcher->wheel_next;
     } else {
-        worker->wheel[slot->wheel_place] = slot->wheel_next;
+        worker->watch.wheel[watcher->wheel_place] = watcher->wheel_next;
     }
-    if (slot->wheel_next != 0) {
-        worker->slots[slot->wheel_next - 1].wheel_previous = slot->wheel_previous;
+    if (watcher->wheel_next != 0) {
+        watcher_at(worker, watcher->wheel_next - 1)->wheel_previous = watcher->wheel_previous;
     }
 }
 
-/* Streams that look at the same thing stand together, so that it is formatted once for all. */
+static void set_timer(struct api_worker *worker, uint32_t connection, int64_t due_ms)
+{
+    wheel_unlink(worker, connection);
+    wheel_link(worker, connection, due_ms);
+}
+
+static bool is_neighbour(const struct watcher *watcher, const struct watcher *other)
+{
+    return other != watcher && !watches_order(other) && order_id_equal(other->key, watcher->key);
+}
+
+/* Streams with the same key are neighbours in the list, so that the event is formatted once for all
+ * of them. */
 static void list_link(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    uint32_t after = *key_bucket(worker, slot->key);
-    while (after != 0 &&
-           (after == connection + 1 || !order_id_equal(worker->slots[after - 1].key, slot->key))) {
-        after = worker->slots[after - 1].key_next;
+    struct watcher *watcher = watcher_at(worker, connection);
+    struct periodic_stream *stream = &watcher->periodic;
+    uint32_t after = *key_bucket(worker, watcher->key);
+    while (after != 0 && !is_neighbour(watcher, watcher_at(worker, after - 1))) {
+        after = watcher_at(worker, after - 1)->key_next;
     }
-    slot->list_previous = after;
-    slot->list_next = after != 0 ? worker->slots[after - 1].list_next : worker->items_first;
-    if (after != 0) {
-        worker->slots[after - 1].list_next = connection + 1;
-    } else {
-        worker->items_first = connection + 1;
-    }
-    if (slot->list_next != 0) {
-        worker->slots[slot->list_next - 1].list_previous = connection + 1;
+    uint32_t *next = after != 0 ? &watcher_at(worker, after - 1)->periodic.list_next
+                                : &worker->watch.periodic_first;
+    stream->list_previous = after;
+    stream->list_next = *next;
+    *next = connection + 1;
+    if (stream->list_next != 0) {
+        watcher_at(worker, stream->list_next - 1)->periodic.list_previous = connection + 1;
     }
 }
 
 static void list_unlink(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    if (worker->items_cursor == connection + 1) {
-        worker->items_cursor = slot->list_next;
+    struct watchers *watch = &worker->watch;
+    struct periodic_stream *stream = &watcher_at(worker, connection)->periodic;
+    if (watch->periodic_cursor == connection + 1) {
+        watch->periodic_cursor = stream->list_next;
     }
-    if (slot->list_previous != 0) {
-        worker->slots[slot->list_previous - 1].list_next = slot->list_next;
+    if (stream->list_previous != 0) {
+        watcher_at(worker, stream->list_previous - 1)->periodic.list_next = stream->list_next;
     } else {
-        worker->items_first = slot->list_next;
+        watch->periodic_first = stream->list_next;
     }
-    if (slot->list_next != 0) {
-        worker->slots[slot->list_next - 1].list_previous = slot->list_previous;
+    if (stream->list_next != 0) {
+        watcher_at(worker, stream->list_next - 1)->periodic.list_previous = stream->list_previous;
     }
 }
 
-/* ---- registering ---- */
+/* ---- adding and removing ---- */
 
-static struct slot *watch_add(struct api_worker *worker, struct http_exchange exchange,
-                              enum watch_kind kind, struct order_id key, int64_t due_ms)
+static struct watcher *watch_add(struct api_worker *worker, struct http_exchange exchange,
+                                 enum watch_kind kind, struct order_id key, int64_t due_ms)
 {
-    struct slot *slot = api_slot(worker, exchange);
-    slot->watch = (uint8_t)kind;
-    slot->key = key;
-    slot->item_version = 0;
-    slot->sold_out_sent = false;
-    slot->looking = false; /* an older look of this connection is of an older exchange */
-    slot->look_more = slot->look_due = false;
-    slot->beats = 0;
+    CHECK(exchange.connection < worker->connections_count);
+    struct watcher *watcher = watcher_at(worker, exchange.connection);
+    CHECK(watcher->kind == WATCH_NOTHING);
+    *watcher = (struct watcher){.kind = kind, .generation = exchange.generation, .key = key};
     key_link(worker, exchange.connection);
     wheel_link(worker, exchange.connection, due_ms);
-    if (kind == WATCH_ITEM || kind == WATCH_LIVE) {
-        if (worker->items_first == 0) { /* the first one: the rounds keep its time */
-            worker->items_next_ms = worker->now_ms + STREAM_EVERY_MS;
-        }
-        slot->due_ms = worker->now_ms;
-        list_link(worker, exchange.connection);
-    } else {
+    if (watches_order(watcher)) {
         order_notices_watch(worker->shared->notices, worker->loop, key);
+    } else {
+        if (worker->watch.periodic_first == 0) { /* the first stream: the rounds begin with it */
+            worker->watch.periodic_next_ms = worker->now_ms + PERIOD_MS;
+        }
+        watcher->periodic.not_before_ms = worker->now_ms;
+        list_link(worker, exchange.connection);
     }
-    worker->watchers++;
+    worker->watch.count++;
     metrics_add(worker->metrics, METRIC_HTTP_WATCHERS, 1);
-    return slot;
+    return watcher;
 }
 
 static void watch_remove(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    if (slot->watch == WATCH_ITEM || slot->watch == WATCH_LIVE) {
-        list_unlink(worker, connection);
+    struct watcher *watcher = watcher_at(worker, connection);
+    if (watches_order(watcher)) {
+        order_notices_unwatch(worker->shared->notices, worker->loop, watcher->key);
     } else {
-        order_notices_unwatch(worker->shared->notices, worker->loop, slot->key);
+        list_unlink(worker, connection);
     }
     key_unlink(worker, connection);
     wheel_unlink(worker, connection);
-    slot->watch = WATCH_NOTHING;
-    worker->watchers--;
+    watcher->kind = WATCH_NOTHING;
+    worker->watch.count--;
     metrics_sub(worker->metrics, METRIC_HTTP_WATCHERS, 1);
 }
 
 void watch_gone(struct api_worker *worker, struct http_exchange exchange)
 {
-    struct slot *slot = &worker->slots[exchange.connection];
-    if (slot->watch != WATCH_NOTHING && slot->generation == exchange.generation) {
+    if (watches_exchange(watcher_at(worker, exchange.connection), exchange)) {
         watch_remove(worker, exchange.connection);
     }
 }
 
-static struct http_exchange exchange_of(const struct api_worker *worker, uint32_t connection)
+bool watch_full(const struct api_worker *worker)
 {
-    return (struct http_exchange){connection, worker->slots[connection].generation};
+    return worker->watch.count >= worker->connections_count - worker->connections_count / 4;
 }
 
-/* ---- orders ---- */
+static bool begin_stream(struct api_worker *worker, struct http_exchange exchange)
+{
+    char text[512];
+    struct out headers = out_over(text, sizeof(text) - 1);
+    /* X-Accel-Buffering: otherwise nginx holds events back until it has a buffer full of them. */
+    out_lit(&headers, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
+    api_cors(worker, exchange, &headers);
+    text[headers.len] = '\0';
+    return http_stream_begin(worker->server, exchange, text);
+}
 
 static void end_stream(struct api_worker *worker, uint32_t connection)
 {
@@ -182,23 +219,28 @@ static void end_stream(struct api_worker *worker, uint32_t connection)
     http_stream_end(worker->server, exchange);
 }
 
-/* Later than now: the peer has not taken what it was sent before, or the gate could not say. */
-static void look_again(struct api_worker *worker, uint32_t connection)
+/* ---- orders: showing ---- */
+
+/* Tries again a second later: the client has not read what it was sent before, or the order could not
+ * be looked up. */
+static void try_later(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    int64_t at_ms = worker->now_ms + STREAM_EVERY_MS;
-    slot->look_due = true;
-    bool ends_first =
-        slot->watch == WATCH_POLL && slot->due_ms > worker->now_ms && slot->due_ms < at_ms;
-    wheel_unlink(worker, connection);
-    wheel_link(worker, connection, ends_first ? slot->due_ms : at_ms);
+    struct watcher *watcher = watcher_at(worker, connection);
+    int64_t at_ms = worker->now_ms + PERIOD_MS;
+    if (watcher->kind == WATCH_POLL) {
+        int64_t due_ms = watcher->order.poll.due_ms;
+        at_ms = due_ms > worker->now_ms && due_ms < at_ms ? due_ms : at_ms;
+    } else if (watcher->kind == WATCH_ORDER) {
+        watcher->order.stream.look_up_due = true;
+    }
+    set_timer(worker, connection, at_ms);
 }
 
-/* The order has left the board. */
-static void tell_gone(struct api_worker *worker, uint32_t connection)
+/* The gate and the catalog no longer have the order. */
+static void end_order(struct api_worker *worker, uint32_t connection)
 {
     struct http_exchange exchange = exchange_of(worker, connection);
-    if (worker->slots[connection].watch == WATCH_ORDER) {
+    if (watcher_at(worker, connection)->kind == WATCH_ORDER) {
         end_stream(worker, connection);
         return;
     }
@@ -206,195 +248,188 @@ static void tell_gone(struct api_worker *worker, uint32_t connection)
     (void)api_refuse_simply(worker, exchange, REFUSAL_NOT_FOUND, "see /v1/me/orders");
 }
 
-static void tell_poll(struct api_worker *worker, uint32_t connection, const struct order_view *view)
+static void answer_poll(struct api_worker *worker, uint32_t connection,
+                        const struct order_view *view)
 {
     struct http_exchange exchange = exchange_of(worker, connection);
     struct out body = api_scratch(worker);
     if (!json_order_view(&body, worker->shared->catalog, view)) {
-        tell_gone(worker, connection);
+        end_order(worker, connection);
         return;
     }
     watch_remove(worker, connection);
     (void)api_json(worker, exchange, 200, "", NULL, out_span(&body));
 }
 
-static void tell_stream(struct api_worker *worker, uint32_t connection,
-                        const struct order_view *view)
+static void send_order_event(struct api_worker *worker, uint32_t connection,
+                             const struct order_view *view)
 {
-    struct slot *slot = &worker->slots[connection];
-    /* What was told may have been told by another front, which saw more than this one sees now. */
-    if (view->version > slot->version_sent) {
+    struct watcher *watcher = watcher_at(worker, connection);
+    /* Another front may have sent a newer version than this one sees now (Last-Event-ID). */
+    if (view->version > watcher->order.stream.version_sent) {
+        struct http_exchange exchange = exchange_of(worker, connection);
         struct out event = api_scratch(worker);
         out_lit(&event, "event: order\nid: ");
         out_u64(&event, view->version);
         out_lit(&event, "\ndata: ");
         if (!json_order_view(&event, worker->shared->catalog, view)) {
-            tell_gone(worker, connection);
+            end_order(worker, connection);
             return;
         }
         out_lit(&event, "\n\n");
-        if (!http_stream_send(worker->server, exchange_of(worker, connection), out_span(&event))) {
-            if (http_alive(worker->server, exchange_of(worker, connection))) {
-                look_again(worker, connection);
+        if (!http_stream_send(worker->server, exchange, out_span(&event))) {
+            if (http_alive(worker->server, exchange)) {
+                try_later(worker, connection);
             }
             return;
         }
-        slot->version_sent = view->version;
+        watcher->order.stream.version_sent = view->version;
     }
     if (order_state_final((enum order_state)view->state)) {
         end_stream(worker, connection);
     }
 }
 
-/* Shows one watcher of an order the newest state it has heard of, once that is durable. */
+static bool poll_is_over(const struct api_worker *worker, const struct watcher *watcher)
+{
+    enum order_state state = (enum order_state)watcher->order.newest.state;
+    return (state != ORDER_QUEUED && state != watcher->order.poll.hold_state) ||
+           worker->now_ms >= watcher->order.poll.due_ms;
+}
+
+/* Shows one watcher of an order the newest state it has seen, once that is durable. */
 static void push(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    const struct order_view *view = &slot->order;
+    struct watcher *watcher = watcher_at(worker, connection);
+    const struct order_view *view = &watcher->order.newest;
     if (!api_durable(worker, view->lsn)) {
-        if (slot->wait == WAIT_NOTHING) {
-            if (api_after_durable(worker, view->lsn, exchange_of(worker, connection), NULL)) {
-                slot->wait = WAIT_PUSH;
-            } else {
-                look_again(worker, connection);
+        if (!watcher->order.push_waits) {
+            watcher->order.push_waits =
+                api_after_durable(worker, view->lsn, exchange_of(worker, connection), NULL);
+            if (!watcher->order.push_waits) {
+                try_later(worker, connection);
             }
         }
         return;
     }
-    if (slot->watch == WATCH_ORDER) {
-        tell_stream(worker, connection, view);
-    } else if ((view->state != ORDER_QUEUED && view->state != slot->hold_state) ||
-               worker->now_ms >= slot->due_ms) {
-        tell_poll(worker, connection, view);
+    if (watcher->kind == WATCH_ORDER) {
+        send_order_event(worker, connection, view);
+    } else if (poll_is_over(worker, watcher)) {
+        answer_poll(worker, connection, view);
     }
 }
 
-static bool watches_order(const struct slot *slot)
+/* A state of the order was seen, in a notice or at the gate. The gate may have answered late: a state
+ * that is older than one seen before is not shown, or the buyer's view would go backwards. */
+static void observe(struct api_worker *worker, uint32_t connection, const struct order_view *view)
 {
-    return slot->watch == WATCH_POLL || slot->watch == WATCH_ORDER;
-}
-
-/* A state of the order was seen, in a notice or by a look. Looks may be answered late: what is older
- * than what was seen before is not shown, or the buyer's view would go backwards. */
-static void see(struct api_worker *worker, uint32_t connection, const struct order_view *view)
-{
-    struct slot *slot = &worker->slots[connection];
-    if (view->version > slot->order.version) {
-        slot->order = *view;
+    struct watcher *watcher = watcher_at(worker, connection);
+    if (view->version > watcher->order.newest.version) {
+        watcher->order.newest = *view;
     }
     push(worker, connection);
 }
 
-static void look(struct api_worker *worker, uint32_t connection);
-
-static enum http_outcome looked(struct api_request *req, struct api_gate_request *request)
+void watch_durable(struct api_worker *worker, struct http_exchange exchange, bool lost)
 {
-    struct api_worker *worker = req->worker;
-    uint32_t connection = request->exchange.connection;
-    struct slot *slot = &worker->slots[connection];
-    if (!watches_order(slot) || slot->generation != request->exchange.generation) {
-        return HTTP_ANSWERED; /* told meanwhile */
-    }
-    bool more = slot->look_more;
-    slot->looking = slot->look_more = false;
-    if (request->gate.refusal == REFUSAL_NONE) {
-        see(worker, connection, &request->gate.order);
-    } else if (!api_gate_request_blind(request)) {
-        tell_gone(worker, connection);
-    } else {
-        /* A poll whose time is over is told what was seen last: it was so after it asked. */
-        look_again(worker, connection);
-        push(worker, connection);
-    }
-    if (more && watches_order(slot) && slot->generation == request->exchange.generation) {
-        look(worker, connection);
-    }
-    return HTTP_ANSWERED;
-}
-
-/* Looks the order up, and hears of it from now on. The answer may come later; one look at a time. */
-static void look(struct api_worker *worker, uint32_t connection)
-{
-    struct slot *slot = &worker->slots[connection];
-    struct api_request req = {.worker = worker,
-                              .exchange = exchange_of(worker, connection),
-                              .user = slot->order.user,
-                              .now_ms = worker->now_ms};
-    if (slot->looking) {
-        slot->look_more = true; /* the one under way may have looked before what there is to see */
+    struct watcher *watcher = watcher_at(worker, exchange.connection);
+    if (!watches_exchange(watcher, exchange) || !watches_order(watcher)) {
         return;
     }
-    struct api_gate_request *request = api_gate_request_new(&req, GATE_REQUEST_ORDER, looked);
-    if (request == NULL) {
-        look_again(worker, connection);
-        push(worker, connection);
-        return;
-    }
-    slot->looking = true;
-    request->gate.id = slot->key;
-    request->gate.watch = true;
-    (void)api_gate_request(&req, request);
-}
-
-void watch_push(struct api_worker *worker, struct http_exchange exchange)
-{
-    struct slot *slot = &worker->slots[exchange.connection];
-    if (watches_order(slot) && slot->generation == exchange.generation) {
+    watcher->order.push_waits = false;
+    if (!lost) {
         push(worker, exchange.connection);
-    }
-}
-
-void watch_lost(struct api_worker *worker, struct http_exchange exchange)
-{
-    struct slot *slot = &worker->slots[exchange.connection];
-    if (slot->generation != exchange.generation) {
-        return;
-    }
-    if (slot->watch == WATCH_ORDER) {
+    } else if (watcher->kind == WATCH_ORDER) {
         end_stream(worker, exchange.connection);
-    } else if (slot->watch == WATCH_POLL) {
+    } else {
         watch_remove(worker, exchange.connection);
         (void)api_refuse_simply(worker, exchange, REFUSAL_UNKNOWN_OUTCOME,
                                 "the journal's disk failed while this order was being written");
     }
 }
 
-void watch_finished(struct api_worker *worker, struct http_exchange exchange)
+/* ---- orders: looking up ---- */
+
+static void look_up(struct api_worker *worker, uint32_t connection);
+
+static enum http_outcome looked_up(struct api_request *req, struct api_operation *operation)
 {
-    struct slot *slot = api_slot(worker, exchange);
-    slot->finished = true; /* for a poll that is not watched yet: the gate is still being asked */
-    if (slot->watch == WATCH_POLL) {
-        slot->due_ms = worker->now_ms;
-        look(worker, exchange.connection);
+    struct api_worker *worker = req->worker;
+    struct http_exchange exchange = operation->exchange;
+    struct watcher *watcher = watcher_at(worker, exchange.connection);
+    if (!watches_exchange(watcher, exchange)) {
+        return HTTP_ANSWERED; /* a notice came first and ended the watch */
     }
+    bool again = watcher->order.look_up_again;
+    watcher->order.looking_up = watcher->order.look_up_again = false;
+    if (operation->gate.refusal == REFUSAL_NONE) {
+        observe(worker, exchange.connection, &operation->gate.order);
+    } else if (!api_gate_unreachable(operation)) {
+        end_order(worker, exchange.connection);
+    } else {
+        /* A poll whose time is over gets the state seen last: it was current after the client
+         * asked. */
+        try_later(worker, exchange.connection);
+        push(worker, exchange.connection);
+    }
+    if (again && watches_exchange(watcher, exchange)) {
+        look_up(worker, exchange.connection);
+    }
+    return HTTP_ANSWERED;
 }
 
-bool watch_full(const struct api_worker *worker)
+/* Looks the order up at the gate, and has its changes noticed from now on. One request at a time; its
+ * answer may come in a later iteration. */
+static void look_up(struct api_worker *worker, uint32_t connection)
 {
-    return worker->watchers >= worker->slots_count - worker->slots_count / 4;
+    struct watcher *watcher = watcher_at(worker, connection);
+    struct api_request req = {.worker = worker,
+                              .exchange = exchange_of(worker, connection),
+                              .user = watcher->order.newest.user,
+                              .now_ms = worker->now_ms};
+    if (watcher->order.looking_up) {
+        watcher->order.look_up_again = true; /* the gate may have answered before the change */
+        return;
+    }
+    struct api_operation *operation = api_gate_operation(&req, GATE_REQUEST_ORDER, looked_up);
+    if (operation == NULL) {
+        try_later(worker, connection);
+        push(worker, connection);
+        return;
+    }
+    watcher->order.looking_up = true;
+    operation->gate.id = watcher->key;
+    operation->gate.watch = true;
+    (void)api_submit(&req, operation);
+}
+
+/* ---- orders: watching ---- */
+
+/* Answers the poll as soon as its order has been looked up. */
+static void end_poll(struct api_worker *worker, uint32_t connection)
+{
+    watcher_at(worker, connection)->order.poll.due_ms = worker->now_ms;
+    look_up(worker, connection);
+}
+
+void watch_finished(struct api_worker *worker, struct http_exchange exchange)
+{
+    struct watcher *watcher = watcher_at(worker, exchange.connection);
+    if (watches_exchange(watcher, exchange) && watcher->kind == WATCH_POLL) {
+        end_poll(worker, exchange.connection);
+    }
 }
 
 enum http_outcome watch_poll(struct api_worker *worker, struct http_exchange exchange,
                              const struct order_view *view, enum order_state hold_state,
                              int64_t due_ms)
 {
-    struct slot *slot = watch_add(worker, exchange, WATCH_POLL, view->id, due_ms);
-    slot->hold_state = (uint8_t)hold_state;
-    slot->due_ms = due_ms;
-    slot->order = *view;
-    look(worker, exchange.connection);
-    return slot->watch == WATCH_POLL ? HTTP_PENDING : HTTP_ANSWERED;
-}
-
-static bool begin_stream(struct api_worker *worker, struct http_exchange exchange)
-{
-    char text[512];
-    struct out headers = out_over(text, sizeof(text) - 1);
-    /* The second for nginx, which would keep events back until it has a buffer full of them. */
-    out_lit(&headers, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
-    api_cors(worker, exchange, &headers);
-    text[headers.len] = '\0';
-    return http_stream_begin(worker->server, exchange, text);
+    struct watcher *watcher = watch_add(worker, exchange, WATCH_POLL, view->id, due_ms);
+    watcher->order.newest = *view;
+    watcher->order.poll.hold_state = hold_state;
+    watcher->order.poll.due_ms = due_ms;
+    look_up(worker, exchange.connection);
+    return watcher->kind == WATCH_POLL ? HTTP_PENDING : HTTP_ANSWERED;
 }
 
 void watch_order(struct api_worker *worker, struct http_exchange exchange,
@@ -403,25 +438,25 @@ void watch_order(struct api_worker *worker, struct http_exchange exchange,
     if (!begin_stream(worker, exchange)) {
         return;
     }
-    struct slot *slot =
+    struct watcher *watcher =
         watch_add(worker, exchange, WATCH_ORDER, view->id, worker->now_ms + HEARTBEAT_MS);
-    slot->version_sent = version_sent;
-    slot->order = *view;
+    watcher->order.newest = *view;
+    watcher->order.stream.version_sent = version_sent;
     push(worker, exchange.connection);
-    if (slot->watch == WATCH_ORDER) {
-        look(worker, exchange.connection);
+    if (watcher->kind == WATCH_ORDER) {
+        look_up(worker, exchange.connection);
     }
 }
 
-/* Shows a changed order to everyone who watches it here. */
-static void see_all(struct api_worker *worker, const struct order_view *view)
+/* Shows a changed order to everyone who watches it on this loop. */
+static void observe_all(struct api_worker *worker, const struct order_view *view)
 {
     uint32_t link = *key_bucket(worker, view->id);
     while (link != 0) {
-        struct slot *slot = &worker->slots[link - 1];
-        uint32_t next = slot->key_next;
-        if (watches_order(slot) && order_id_equal(slot->key, view->id)) {
-            see(worker, link - 1, view);
+        struct watcher *watcher = watcher_at(worker, link - 1);
+        uint32_t next = watcher->key_next;
+        if (watches_order(watcher) && order_id_equal(watcher->key, view->id)) {
+            observe(worker, link - 1, view);
         }
         link = next;
     }
@@ -429,16 +464,16 @@ static void see_all(struct api_worker *worker, const struct order_view *view)
 
 bool watch_notices(struct api_worker *worker)
 {
-    struct order_view views[NOTICES_A_TURN];
-    bool all = false;
-    size_t n =
-        order_notices_take(worker->shared->notices, worker->loop, views, NOTICES_A_TURN, &all);
+    struct order_view views[NOTICES_PER_ITERATION];
+    bool all = false; /* notices were dropped: look up every order */
+    size_t n = order_notices_take(worker->shared->notices, worker->loop, views,
+                                  NOTICES_PER_ITERATION, &all);
     for (size_t i = 0; i < n; i++) {
-        see_all(worker, &views[i]);
+        observe_all(worker, &views[i]);
     }
-    for (uint32_t i = 0; all && i < worker->slots_count; i++) {
-        if (watches_order(&worker->slots[i])) {
-            look(worker, i);
+    for (uint32_t i = 0; all && i < worker->connections_count; i++) {
+        if (watches_order(watcher_at(worker, i))) {
+            look_up(worker, i);
         }
     }
     return n > 0 || all;
@@ -446,173 +481,183 @@ bool watch_notices(struct api_worker *worker)
 
 /* ---- items and the dashboard ---- */
 
-/* What the streams of one key are sent in this round: formatted when the first of them is met. */
-struct news {
+/* The event for the streams of one key in this round. It is formatted for the first of them. */
+struct periodic_event {
     struct order_id key;
     bool made;
-    bool gone;
+    bool gone; /* the gate or the catalog no longer has the item */
     struct item_view view;
-    struct out event;
+    struct out text;
 };
 
-static void make_item_news(struct api_worker *worker, struct news *news)
+static void make_item_event(struct api_worker *worker, struct periodic_event *event)
 {
-    bool known = api_item(worker, news->key.hi, &news->view);
+    bool known = api_item(worker, event->key.hi, &event->view);
     const struct sale_row *sale = NULL;
     struct catalog *catalog = worker->shared->catalog;
     catalog_lock(catalog);
-    const struct item_row *item = catalog_item(catalog, news->key.hi, &sale);
-    news->gone = !known || item == NULL;
-    if (!news->gone) {
-        out_lit(&news->event, "event: item\ndata: ");
-        json_item(&news->event, sale, item, &news->view, worker->now_ms);
-        out_lit(&news->event, "\n\n");
+    const struct item_row *item = catalog_item(catalog, event->key.hi, &sale);
+    event->gone = !known || item == NULL;
+    if (!event->gone) {
+        out_lit(&event->text, "event: item\ndata: ");
+        json_item(&event->text, sale, item, &event->view, worker->now_ms);
+        out_lit(&event->text, "\n\n");
     }
     catalog_unlock(catalog);
 }
 
-static void make_news(struct api_worker *worker, struct order_id key, struct news *news)
+static void make_event(struct api_worker *worker, struct order_id key, struct periodic_event *event)
 {
-    *news = (struct news){.key = key, .made = true, .event = api_scratch(worker)};
+    *event = (struct periodic_event){.key = key, .made = true, .text = api_scratch(worker)};
     if (key.hi == 0) {
-        out_lit(&news->event, "event: live\ndata: ");
-        live_json(worker, &news->event);
-        out_lit(&news->event, "\n\n");
+        out_lit(&event->text, "event: live\ndata: ");
+        live_json(worker, &event->text);
+        out_lit(&event->text, "\n\n");
     } else {
-        make_item_news(worker, news);
+        make_item_event(worker, event);
     }
 }
 
-/* An event of its own, which a slow peer may not take together with the other one: then the next
- * round tries again, whether or not anything has changed. */
+/* This is an event of its own. If the client has not yet read the event before it, the next round
+ * tries again, whether or not anything has changed. */
 static void send_sold_out(struct api_worker *worker, uint32_t connection, bool sold_out)
 {
-    struct slot *slot = &worker->slots[connection];
-    if (!sold_out || slot->sold_out_sent) {
-        slot->sold_out_sent = sold_out;
+    struct watcher *watcher = watcher_at(worker, connection);
+    if (!sold_out || watcher->periodic.sold_out_sent) {
+        watcher->periodic.sold_out_sent = sold_out;
         return;
     }
     char text[96];
     struct out event = out_over(text, sizeof(text));
     out_lit(&event, "event: item.sold_out\ndata: {\"item_id\":");
-    out_u64(&event, slot->key.hi);
+    out_u64(&event, watcher->key.hi);
     out_lit(&event, "}\n\n");
-    slot->sold_out_sent =
+    watcher->periodic.sold_out_sent =
         http_stream_send(worker->server, exchange_of(worker, connection), out_span(&event));
 }
 
-static void send_news(struct api_worker *worker, uint32_t connection, struct news *news)
+static void send_event(struct api_worker *worker, uint32_t connection,
+                       const struct periodic_event *event)
 {
-    struct slot *slot = &worker->slots[connection];
-    if (news->gone) {
+    struct watcher *watcher = watcher_at(worker, connection);
+    struct periodic_stream *stream = &watcher->periodic;
+    if (event->gone) {
         end_stream(worker, connection);
         return;
     }
-    /* The state may change with time alone, so compare what is shown, not only the version. */
+    /* An item's state may change with time alone, so the version alone does not tell. */
     uint64_t shown =
-        news->view.version * ITEM_STATE_COUNT + (uint64_t)item_state(&news->view, worker->now_ms);
-    if (slot->watch == WATCH_LIVE || slot->item_version != shown) {
-        if (worker->now_ms < slot->due_ms ||
+        event->view.version * ITEM_STATE_COUNT + (uint64_t)item_state(&event->view, worker->now_ms);
+    if (watcher->kind == WATCH_LIVE || stream->shown_sent != shown) {
+        if (worker->now_ms < stream->not_before_ms ||
             !http_stream_send(worker->server, exchange_of(worker, connection),
-                              out_span(&news->event))) {
+                              out_span(&event->text))) {
             return; /* the next round tries again */
         }
-        slot->item_version = shown;
-        slot->due_ms = worker->now_ms + STREAM_EVERY_MS;
+        stream->shown_sent = shown;
+        stream->not_before_ms = worker->now_ms + PERIOD_MS;
     }
-    if (slot->watch == WATCH_ITEM) {
-        send_sold_out(worker, connection, news->view.available == 0);
+    if (watcher->kind == WATCH_ITEM) {
+        send_sold_out(worker, connection, event->view.available == 0);
     }
 }
 
-/* Sends to some of the streams; true when this round is done. */
+/* Sends to some of the streams. True when this round is over. */
 static bool serve_streams(struct api_worker *worker)
 {
-    struct news news = {.made = false};
-    for (int i = 0; i < STREAMS_A_TURN && worker->items_cursor != 0; i++) {
-        uint32_t connection = worker->items_cursor - 1;
-        struct slot *slot = &worker->slots[connection];
-        worker->items_cursor = slot->list_next;
-        if (!news.made || !order_id_equal(news.key, slot->key)) {
-            make_news(worker, slot->key, &news);
+    struct watchers *watch = &worker->watch;
+    struct periodic_event event = {.made = false};
+    for (int i = 0; i < STREAMS_PER_ITERATION && watch->periodic_cursor != 0; i++) {
+        uint32_t connection = watch->periodic_cursor - 1;
+        struct watcher *watcher = watcher_at(worker, connection);
+        watch->periodic_cursor = watcher->periodic.list_next;
+        if (!event.made || !order_id_equal(event.key, watcher->key)) {
+            make_event(worker, watcher->key, &event);
         }
-        send_news(worker, connection, &news);
+        send_event(worker, connection, &event);
     }
-    return worker->items_cursor == 0;
+    return watch->periodic_cursor == 0;
 }
 
-/* The present state, at once, to this one alone: the others may have been told a moment ago. */
-static void begin_news(struct api_worker *worker, struct http_exchange exchange,
-                       enum watch_kind kind, struct order_id key)
+/* A new stream gets the present state at once, outside of the rounds. */
+static void begin_periodic(struct api_worker *worker, struct http_exchange exchange,
+                           enum watch_kind kind, struct order_id key)
 {
-    struct news news;
+    struct periodic_event event;
     if (begin_stream(worker, exchange)) {
         (void)watch_add(worker, exchange, kind, key, worker->now_ms + HEARTBEAT_MS);
-        make_news(worker, key, &news);
-        send_news(worker, exchange.connection, &news);
+        make_event(worker, key, &event);
+        send_event(worker, exchange.connection, &event);
     }
 }
 
 void watch_item(struct api_worker *worker, struct http_exchange exchange, uint64_t item)
 {
-    begin_news(worker, exchange, WATCH_ITEM, (struct order_id){item, 0});
+    begin_periodic(worker, exchange, WATCH_ITEM, (struct order_id){item, 0});
 }
 
 void watch_live(struct api_worker *worker, struct http_exchange exchange)
 {
-    begin_news(worker, exchange, WATCH_LIVE, (struct order_id){0, 0});
+    begin_periodic(worker, exchange, WATCH_LIVE, (struct order_id){0, 0});
 }
 
 /* ---- time ---- */
 
-static void fire(struct api_worker *worker, uint32_t connection)
+/* The heartbeat of an order's stream: sends what the client did not read before, and looks the order
+ * up if that is due. */
+static void order_heartbeat(struct api_worker *worker, uint32_t connection)
 {
-    struct slot *slot = &worker->slots[connection];
-    if (slot->watch == WATCH_POLL) {
-        look(worker, connection); /* past its time: answered with whatever there is */
-        if (slot->watch == WATCH_POLL) {
-            look_again(worker, connection);
+    struct watcher *watcher = watcher_at(worker, connection);
+    /* There is no notice for an undecided order until it is decided. */
+    bool due = watcher->order.stream.look_up_due ||
+               ++watcher->order.stream.heartbeats % HEARTBEATS_PER_LOOK_UP == 0 ||
+               watcher->order.newest.reason == REFUSAL_UNDECIDED;
+    watcher->order.stream.look_up_due = false;
+    push(worker, connection);
+    if (watcher->kind == WATCH_ORDER && due) {
+        look_up(worker, connection);
+    }
+}
+
+static void timer_fired(struct api_worker *worker, uint32_t connection)
+{
+    struct watcher *watcher = watcher_at(worker, connection);
+    struct http_exchange exchange = exchange_of(worker, connection);
+    if (watcher->kind == WATCH_POLL) {
+        look_up(worker, connection);
+        if (watcher->kind == WATCH_POLL) {
+            try_later(worker, connection);
         }
         return;
     }
-    /* A stream the peer does not drain: try its newest state again; else a heartbeat. */
-    if (!http_stream_ready(worker->server, exchange_of(worker, connection))) {
-        look_again(worker, connection);
+    if (!http_stream_ready(worker->server, exchange)) {
+        try_later(worker, connection);
         return;
     }
-    if (slot->watch == WATCH_ORDER) {
-        /* Of who stands in line there are no news before he is decided. */
-        bool due = slot->look_due || ++slot->beats % BEATS_A_LOOK == 0 ||
-                   slot->order.reason == REFUSAL_UNDECIDED;
-        slot->look_due = false;
-        push(worker, connection); /* what the peer did not take before, however long a look takes */
-        if (slot->watch == WATCH_ORDER && due) {
-            look(worker, connection);
-        }
-        if (slot->watch != WATCH_ORDER) {
+    if (watcher->kind == WATCH_ORDER) {
+        order_heartbeat(worker, connection);
+        if (watcher->kind != WATCH_ORDER) {
             return;
         }
     }
-    (void)http_stream_send(worker->server, exchange_of(worker, connection),
-                           (struct span){":\n\n", 3});
-    wheel_unlink(worker, connection);
-    wheel_link(worker, connection, worker->now_ms + HEARTBEAT_MS);
+    (void)http_stream_send(worker->server, exchange, (struct span){":\n\n", 3});
+    set_timer(worker, connection, worker->now_ms + HEARTBEAT_MS);
 }
 
 static void run_wheel(struct api_worker *worker)
 {
-    while (worker->wheel_ms + WHEEL_STEP_MS <= worker->now_ms) {
-        uint32_t place = (uint32_t)(worker->wheel_ms / WHEEL_STEP_MS) % WHEEL_SLOTS;
-        worker->wheel_ms += WHEEL_STEP_MS;
-        uint32_t link = worker->wheel[place];
+    struct watchers *watch = &worker->watch;
+    while (watch->wheel_ms + WHEEL_STEP_MS <= worker->now_ms) {
+        uint32_t place = (uint32_t)(watch->wheel_ms / WHEEL_STEP_MS) % WHEEL_SLOTS;
+        watch->wheel_ms += WHEEL_STEP_MS;
+        uint32_t link = watch->wheel[place];
         while (link != 0) {
-            struct slot *slot = &worker->slots[link - 1];
-            uint32_t next = slot->wheel_next;
-            if (slot->wake_ms > worker->now_ms) {
-                wheel_unlink(worker, link - 1);
-                wheel_link(worker, link - 1, slot->wake_ms);
+            struct watcher *watcher = watcher_at(worker, link - 1);
+            uint32_t next = watcher->wheel_next;
+            if (watcher->wake_ms > worker->now_ms) {
+                set_timer(worker, link - 1, watcher->wake_ms);
             } else {
-                fire(worker, link - 1);
+                timer_fired(worker, link - 1);
             }
             link = next;
         }
@@ -621,37 +666,39 @@ static void run_wheel(struct api_worker *worker)
 
 int64_t watch_tick(struct api_worker *worker)
 {
-    if (worker->watchers == 0) {
-        worker->wheel_ms = worker->now_ms / WHEEL_STEP_MS * WHEEL_STEP_MS;
+    struct watchers *watch = &worker->watch;
+    if (watch->count == 0) {
+        watch->wheel_ms = worker->now_ms / WHEEL_STEP_MS * WHEEL_STEP_MS;
         return INT64_MAX;
     }
     run_wheel(worker);
-    int64_t next = worker->wheel_ms + WHEEL_STEP_MS;
-    if (worker->items_first != 0) {
-        if (worker->now_ms >= worker->items_next_ms && worker->items_cursor == 0) {
-            worker->items_cursor = worker->items_first;
-            worker->items_next_ms = worker->now_ms + STREAM_EVERY_MS;
+    int64_t next = watch->wheel_ms + WHEEL_STEP_MS;
+    if (watch->periodic_first != 0) {
+        if (worker->now_ms >= watch->periodic_next_ms && watch->periodic_cursor == 0) {
+            watch->periodic_cursor = watch->periodic_first;
+            watch->periodic_next_ms = worker->now_ms + PERIOD_MS;
         }
-        if (worker->items_cursor != 0) {
+        if (watch->periodic_cursor != 0) {
             if (!serve_streams(worker)) {
                 return worker->now_ms;
             }
-            /* From its end: whom this round came to last has a second, too, before the next one. */
-            worker->items_next_ms = worker->now_ms + STREAM_EVERY_MS;
+            /* Counted from the end of the round: its last streams have a full period, too. */
+            watch->periodic_next_ms = worker->now_ms + PERIOD_MS;
         }
-        next = worker->items_next_ms < next ? worker->items_next_ms : next;
+        next = watch->periodic_next_ms < next ? watch->periodic_next_ms : next;
     }
     return next;
 }
 
+/* ---- life ---- */
+
 void watch_drain(struct api_worker *worker)
 {
-    for (uint32_t i = 0; worker->watchers > 0 && i < worker->slots_count; i++) {
-        struct slot *slot = &worker->slots[i];
-        if (slot->watch == WATCH_POLL) {
-            slot->due_ms = worker->now_ms;
-            look(worker, i);
-        } else if (slot->watch != WATCH_NOTHING) {
+    for (uint32_t i = 0; worker->watch.count > 0 && i < worker->connections_count; i++) {
+        enum watch_kind kind = watcher_at(worker, i)->kind;
+        if (kind == WATCH_POLL) {
+            end_poll(worker, i);
+        } else if (kind != WATCH_NOTHING) {
             end_stream(worker, i);
         }
     }
@@ -659,16 +706,21 @@ void watch_drain(struct api_worker *worker)
 
 int watch_start(struct api_worker *worker)
 {
+    struct watchers *watch = &worker->watch;
     uint32_t buckets = 64;
-    while (buckets < worker->slots_count) {
+    while (buckets < worker->connections_count) {
         buckets *= 2;
     }
-    worker->keys = calloc(buckets, sizeof(*worker->keys));
-    worker->keys_mask = buckets - 1;
-    return worker->keys == NULL ? ERR_NOMEM : 0;
+    watch->wheel_ms = worker->now_ms / WHEEL_STEP_MS * WHEEL_STEP_MS;
+    watch->buckets = calloc(buckets, sizeof(*watch->buckets));
+    watch->buckets_mask = buckets - 1;
+    watch->watchers = api_map((size_t)worker->connections_count * sizeof(*watch->watchers));
+    return watch->buckets != NULL && watch->watchers != NULL ? 0 : ERR_NOMEM;
 }
 
-void watch_done(struct api_worker *worker)
+void watch_end(struct api_worker *worker)
 {
-    free(worker->keys);
+    struct watchers *watch = &worker->watch;
+    free(watch->buckets);
+    api_unmap(watch->watchers, (size_t)worker->connections_count * sizeof(*watch->watchers));
 }

@@ -21,7 +21,7 @@
 
 static struct token_keys keys; /* two HS256, one of them the default, and one Ed25519 */
 static unsigned char ed25519_secret[crypto_sign_SECRETKEYBYTES];
-static struct token_memory *memory;
+static struct token_cache *memory;
 
 static void start(void)
 {
@@ -29,7 +29,7 @@ static void start(void)
         return;
     }
     CHECK(crypt_start() == 0);
-    memory = token_memory_new(64);
+    memory = token_cache_new(64);
     CHECK(memory != NULL);
     keys.count = 3;
     keys.keys[1].algorithm = TOKEN_EDDSA;
@@ -250,12 +250,12 @@ static void check_memory(struct span token)
     bool known = false;
     const struct net_address from = {4, {127, 0, 0, 1}};
     bool good = token_verify(&keys, token, NOW_MS, LEEWAY_MS, &user, &expires_ms) == 0;
-    token_memory_clear(memory);
+    token_cache_clear(memory);
     enum refusal said = token_check(memory, &keys, value, from, NOW_MS, LEEWAY_MS, &again, &known);
     if (said ==
         REFUSAL_RATE_LIMITED) { /* thousands of bad signatures from one address: a new one */
-        token_memory_free(memory);
-        memory = token_memory_new(64);
+        token_cache_free(memory);
+        memory = token_cache_new(64);
         CHECK(memory != NULL);
         said = token_check(memory, &keys, value, from, NOW_MS, LEEWAY_MS, &again, &known);
     }

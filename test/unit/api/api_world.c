@@ -120,9 +120,9 @@ void api_world_down(struct api_world *world)
     ledger_writer_world_done(&world->ledger_writer);
 }
 
-/* ---- turning ---- */
+/* ---- iterating ---- */
 
-bool api_world_turn(struct api_world *world)
+bool api_world_iterate(struct api_world *world)
 {
     return api_worker_iterate(world->worker, 1000000);
 }
@@ -130,7 +130,7 @@ bool api_world_turn(struct api_world *world)
 void api_world_flush(struct api_world *world)
 {
     for (int i = 0; i < 4; i++) {
-        (void)api_world_turn(world);
+        (void)api_world_iterate(world);
         ledger_writer_world_flush(&world->ledger_writer);
     }
 }
@@ -144,7 +144,7 @@ void api_world_pass(struct api_world *world)
 void api_world_settle(struct api_world *world)
 {
     for (int i = 0; i < 12; i++) { /* as many steps as any call has, and some */
-        (void)api_world_turn(world);
+        (void)api_world_iterate(world);
         (void)ledger_writer_world_settle(&world->ledger_writer);
         ledger_reader_iterate(world->ledger_reader);
     }
@@ -159,7 +159,7 @@ void api_world_answer(struct api_world *world)
         }
         fake_clock_pass_us(&world->gate_clock, world->gate.delay_us * 10);
     }
-    CHECK(!"the front never stops asking");
+    CHECK(!"requests to the gate never end");
 }
 
 /* ---- the clients' side ---- */

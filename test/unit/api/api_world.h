@@ -1,6 +1,6 @@
 /*
- * One front over the ledger writer's world and a network in memory, asking a gate that may answer late.
- * Buyers, the shop and an operator are in the test's hands; time stands still until it is moved.
+ * One worker with the ledger writer's world, a network in memory and a gate that may answer late.
+ * The test acts as the buyers, the shop and an operator. Time stands still until the test moves it.
  */
 #ifndef SLUICE_TEST_API_WORLD_H
 #define SLUICE_TEST_API_WORLD_H
@@ -33,19 +33,19 @@ struct api_world {
     const char *headers; /* sent with every request, each with its CRLF; NULL: none */
 };
 
-/* A sale is open (ledger_writer_world.h). The gate answers at once until told otherwise. */
+/* A sale is open (ledger_writer_world.h). The gate answers at once unless the test changes that. */
 void api_world_up(struct api_world *ret_world, uint64_t seed);
 void api_world_down(struct api_world *world);
 
-/* One turn of the loop alone. */
-bool api_world_turn(struct api_world *world);
-/* Turns of the loop and of the journal, nothing is booked. */
+/* One iteration of the loop alone. */
+bool api_world_iterate(struct api_world *world);
+/* Iterations of the loop and of the journal; nothing is booked. */
 void api_world_flush(struct api_world *world);
-/* Turns of everything but the late gate's clock, until nothing more happens. */
+/* Iterations of everything, until nothing more happens. The late gate's clock does not move. */
 void api_world_settle(struct api_world *world);
-/* The late gate's clock moves, so that all that was asked so far is answered; the loop turns. */
+/* Moves the late gate's clock, so that all requests so far are answered, and iterates the loop. */
 void api_world_pass(struct api_world *world);
-/* The late gate's clock moves far enough for everything under way, until nothing is; settled. */
+/* Moves the late gate's clock until no request is under way, and settles. */
 void api_world_answer(struct api_world *world);
 
 /* ---- the clients' side ---- */
@@ -54,14 +54,14 @@ uint32_t api_world_connect(struct api_world *world);
 /* user 0: an operator. body NULL: none. Nothing runs yet. */
 void api_world_send(struct api_world *world, uint32_t connection, const char *method,
                     const char *path, uint64_t user, const char *body);
-/* The shop tells of a payment, signed. */
+/* The shop reports a payment, signed. */
 void api_world_send_payment(struct api_world *world, uint32_t connection, struct order_id id,
                             const char *payment_id, int64_t amount_cents);
 /* What came since the last time, as text; "" for nothing. Valid until the next call. */
 const char *api_world_heard(struct api_world *world, uint32_t connection);
 /* The status of an answer; 0: there is none. */
 int api_world_status(const char *heard);
-/* Connects, sends, lets everything happen, and tells what came. */
+/* Connects, sends, lets everything happen, and returns what came. */
 const char *api_world_call(struct api_world *world, const char *method, const char *path,
                            uint64_t user, const char *body);
 /* The value of a member "name":"value" of the text; false: not there. */
@@ -69,7 +69,7 @@ bool api_world_member(const char *heard, const char *name, char *ret_value, size
 
 /* A path with an order's id in it: "/v1/orders/", id, rest. Valid until the next call. */
 const char *api_world_path(struct order_id id, const char *rest);
-/* Takes a ticket and buys, through the front; it must be told 202. */
+/* Takes a ticket and buys; the answer must be 202. */
 struct order_id api_world_buy(struct api_world *world, uint64_t user, uint64_t item);
 
 #endif

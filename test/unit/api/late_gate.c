@@ -22,7 +22,7 @@ static int64_t draw_delay(struct late_gate *gate)
     return chance(gate, 20) ? delay * 10 : delay;
 }
 
-static struct late_ask *place_for(struct late_gate *gate)
+static struct late_request *place_for(struct late_gate *gate)
 {
     for (uint32_t i = 0; i < gate->capacity; i++) {
         if (gate->requests[i].request == NULL) {
@@ -39,7 +39,7 @@ static struct late_ask *place_for(struct late_gate *gate)
     return &gate->requests[before];
 }
 
-static void decide(struct late_gate *gate, struct late_ask *late)
+static void decide(struct late_gate *gate, struct late_request *late)
 {
     CHECK(gate_submit(gate->inner, late->request) == GATE_ANSWERED);
     late->decided = true;
@@ -59,14 +59,14 @@ static enum gate_submitted op_submit(struct gate_port *port, struct gate_request
     if (!chance(gate, gate->late)) {
         return gate_submit(gate->inner, request);
     }
-    struct late_ask *late = place_for(gate);
+    struct late_request *late = place_for(gate);
     int64_t due_us = clock_boot_us(gate->clock) + draw_delay(gate);
     if (gate->in_order && due_us < gate->last_due_us) {
         due_us = gate->last_due_us;
     }
     gate->last_due_us = due_us;
     int64_t from_us = clock_boot_us(gate->clock);
-    *late = (struct late_ask){
+    *late = (struct late_request){
         .request = request,
         .lost = chance(gate, gate->lost),
         .decide_us = from_us + (int64_t)prng_below(&gate->prng, (uint64_t)(due_us - from_us) + 1),
@@ -83,7 +83,7 @@ static enum gate_submitted op_submit(struct gate_port *port, struct gate_request
 }
 
 /* Answers it: takes it out. */
-static void answer(struct late_gate *gate, struct late_ask *late)
+static void answer(struct late_gate *gate, struct late_request *late)
 {
     if (late->lost) {
         gate->made_lost++;
@@ -96,12 +96,12 @@ static void answer(struct late_gate *gate, struct late_ask *late)
     gate->under_way--;
 }
 
-/* The one of this loop whose turn it is, by time, then by age; NULL: none by now. */
-static struct late_ask *next_due(struct late_gate *gate, uint32_t loop, int64_t now_us)
+/* The request of this loop to answer next, by time, then by age; NULL: none is due. */
+static struct late_request *next_due(struct late_gate *gate, uint32_t loop, int64_t now_us)
 {
-    struct late_ask *first = NULL;
+    struct late_request *first = NULL;
     for (uint32_t i = 0; i < gate->capacity; i++) {
-        struct late_ask *late = &gate->requests[i];
+        struct late_request *late = &gate->requests[i];
         if (late->request == NULL || late->request->loop != loop || late->due_us > now_us) {
             continue;
         }
@@ -120,13 +120,13 @@ static struct gate_request *op_collect(struct gate_port *port, uint32_t loop)
     struct gate_request *answered = NULL;
     struct gate_request **end = &answered;
     for (uint32_t i = 0; i < gate->capacity; i++) {
-        struct late_ask *late = &gate->requests[i];
+        struct late_request *late = &gate->requests[i];
         if (late->request != NULL && late->request->loop == loop && !late->decided &&
             late->decide_us <= now_us) {
             decide(gate, late);
         }
     }
-    struct late_ask *late;
+    struct late_request *late;
     while ((late = next_due(gate, loop, now_us)) != NULL) {
         struct gate_request *request = late->request;
         answer(gate, late);
@@ -142,7 +142,7 @@ static int64_t op_flush(struct gate_port *port, uint32_t loop)
     struct late_gate *gate = self(port);
     int64_t next_us = INT64_MAX;
     for (uint32_t i = 0; i < gate->capacity; i++) {
-        const struct late_ask *late = &gate->requests[i];
+        const struct late_request *late = &gate->requests[i];
         if (late->request != NULL && late->request->loop == loop) {
             int64_t at_us = late->decided ? late->due_us : late->decide_us;
             next_us = at_us < next_us ? at_us : next_us;

@@ -1,11 +1,11 @@
 /*
  * A gate that answers later, around one that answers at once: port/gate.h as an engine on another
- * machine has it. Which asks are late, how late, and when on their way they are decided is drawn
- * from a seed; answers may overtake each other, get lost (the ask says UNKNOWN_OUTCOME, decided or
- * not), or there may be nobody to ask (DEGRADED, OVERLOADED). GATE_REQUEST_ITEM is answered at once.
+ * machine has it. A seed draws which requests are late, how late, and when they are decided. Answers
+ * may overtake each other or get lost (UNKNOWN_OUTCOME, decided or not), or the gate may be
+ * unreachable (DEGRADED, OVERLOADED). GATE_REQUEST_ITEM is answered at once.
  *
- * Time is the clock's boot_us. Everything happens inside collect, of the loop that asked; flush says
- * when to come back. One thread.
+ * Time is the clock's boot_us. Everything happens inside collect of the loop that submitted; flush
+ * says when to collect again. One thread.
  */
 #ifndef SLUICE_TEST_LATE_GATE_H
 #define SLUICE_TEST_LATE_GATE_H
@@ -14,7 +14,7 @@
 #include "port/clock.h"
 #include "port/gate.h"
 
-struct late_ask {
+struct late_request {
     struct gate_request *request; /* NULL: this place is free */
     bool decided;
     bool lost;
@@ -28,7 +28,7 @@ struct late_gate {
     struct gate_port *inner;
     struct clock_port *clock;
     struct prng prng;
-    /* of 1,000 asks; may be set at any time */
+    /* of 1,000 requests; may be set at any time */
     uint32_t late;
     uint32_t early;   /* of the late ones: decided when submitted; the rest on their way */
     uint32_t lost;    /* of the late ones: the answer says UNKNOWN_OUTCOME */
@@ -41,13 +41,13 @@ struct late_gate {
     uint32_t under_way;
     uint64_t sequence;
     int64_t last_due_us;
-    struct late_ask *requests;
+    struct late_request *requests;
     uint32_t capacity;
 };
 
 void late_gate_init(struct late_gate *ret_gate, struct gate_port *inner, struct clock_port *clock,
                     uint64_t seed);
-/* The process whose asks are under way is gone: none of them is answered any more. */
+/* The process whose requests are under way has gone: none of them is answered any more. */
 void late_gate_forget(struct late_gate *gate);
 void late_gate_done(struct late_gate *gate);
 

@@ -1,6 +1,6 @@
 /* Streams of an item: at once for who comes, once a second for everyone, and nothing is lost for
  * who reads slowly. */
-#include "late_desk.h"
+#include "late_gate_fixture.h"
 
 static uint32_t watch_item_events(void)
 {
@@ -37,14 +37,14 @@ static void a_newcomer_is_served_alone(void **state)
     (void)queued_order(1);
     uint32_t second = watch_item_events();
     expect_shown(second, 1, LEDGER_WRITER_UNITS - 1);
-    expect_shown(first, 0, 0); /* it was told 400 ms ago */
+    expect_shown(first, 0, 0); /* it got an event 400 ms ago */
     pass_ms(300);
     (void)queued_order(2);
     pass_ms(290);
     expect_shown(first, 0, 0);
     pass_ms(10);
     expect_shown(first, 1, LEDGER_WRITER_UNITS - 2);
-    expect_shown(second, 0, 0); /* it was told 600 ms ago: with the next round */
+    expect_shown(second, 0, 0); /* it got an event 600 ms ago: with the next round */
     pass_ms(1000);
     expect_shown(first, 0, 0);
     expect_shown(second, 1, LEDGER_WRITER_UNITS - 2);

@@ -1,8 +1,8 @@
 /*
- * A front whose gate answers late: every call is answered as it would have been at once; who has
- * gone is not answered and loses nothing; nothing is shown that is older than what was shown.
+ * A worker whose gate answers late: every call gets the answer it would have got at once; a client that
+ * has gone gets none and loses nothing; nothing is shown that is older than what was shown.
  */
-#include "late_desk.h"
+#include "late_gate_fixture.h"
 
 /* ---- the same answers ---- */
 
@@ -37,7 +37,7 @@ static void say_payment(FILE *out, struct order_id id, const char *key, int64_t 
     api_world_settle(&world);
 }
 
-/* Every call that asks the gate, in good and bad cases; what was heard, as one text. */
+/* Every call that uses the gate, in good and bad cases. Returns all answers as one text. */
 static char *whole_story(void)
 {
     char *text = NULL;
@@ -64,7 +64,7 @@ static char *whole_story(void)
     say_payment(out, unknown, "p-2", LEDGER_WRITER_CENTS);
     say(out, "POST", api_world_path(third, "/pay"), 1, NULL);
     say(out, "POST", api_world_path(third, "/pay"), 2, NULL);
-    say(out, "GET", api_world_path(mine, "/events"), 1, NULL); /* PAID: told, and it ends */
+    say(out, "GET", api_world_path(mine, "/events"), 1, NULL); /* PAID: one event, and it ends */
     say(out, "GET", "/v1/me/orders", 1, NULL);
     char path[128];
     (void)snprintf(path, sizeof(path), "/v1/admin%s", api_world_path(mine, "") + 3);
@@ -100,7 +100,7 @@ static void late_answers_are_those_that_would_have_been_given_at_once(void **sta
     free(at_once);
 }
 
-/* ---- who is gone ---- */
+/* ---- clients that have gone ---- */
 
 static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state)
 {
@@ -110,17 +110,17 @@ static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state
     be_late(false);
     uint32_t gone = send_buy(1, &id);
     api_world_flush(&world);
-    assert_int_equal(world.worker->requests_used, 1);
+    assert_int_equal(under_way(BUDGET_GATE), 1);
     memory_net_reset(world.net, gone);
     api_world_flush(&world);
     /* Another one gets the same number, and waits for something else. */
     be_prompt();
     uint32_t next = watch(watched, 2, "?wait_ms=20000");
     assert_int_equal(next, gone);
-    assert_int_equal(world.worker->watchers, 1);
+    assert_int_equal(world.worker->watch.count, 1);
     api_world_pass(&world);
-    assert_int_equal(world.worker->requests_used, 0);
-    assert_int_equal(world.worker->watchers, 1);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
+    assert_int_equal(world.worker->watch.count, 1);
     assert_string_equal(api_world_heard(&world, next), "");
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_QUEUED);
     api_world_settle(&world);
@@ -131,71 +131,100 @@ static void a_buy_whose_connection_has_gone_is_decided_all_the_same(void **state
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_LOCKED);
 }
 
-static void nothing_is_told_before_it_is_durable(void **state)
+static void nothing_is_answered_before_it_is_durable(void **state)
 {
     (void)state;
     struct order_id id;
     be_late(true);
     uint32_t buyer = send_buy(1, &id);
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
     fake_clock_pass_us(&world.gate_clock, world.gate.delay_us * 10);
-    (void)api_world_turn(&world);
-    (void)api_world_turn(&world);
-    assert_int_equal(world.worker->requests_used, 0); /* answered, but not durable */
+    (void)api_world_iterate(&world);
+    (void)api_world_iterate(&world);
+    assert_int_equal(under_way(BUDGET_GATE), 0); /* answered, but not durable */
     assert_string_equal(api_world_heard(&world, buyer), "");
     be_prompt();
     uint32_t reader = api_world_connect(&world);
     api_world_send(&world, reader, "GET", api_world_path(id, ""), 1, NULL);
-    (void)api_world_turn(&world);
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
+    (void)api_world_iterate(&world);
     assert_string_equal(api_world_heard(&world, reader), "");
     ledger_writer_world_flush(&world.ledger_writer);
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
     expect_status(api_world_heard(&world, buyer), 202);
     expect_status(api_world_heard(&world, reader), 200);
 }
 
-/* The ring of waits can be full: answers whose connection has gone are in it, too. */
-static void a_committed_write_without_room_to_wait_is_held_until_it_is_durable(void **state)
+/* Watchers that wait for an LSN, those that have gone among them, cannot fill the ring of waits. */
+static void a_committed_write_has_room_to_wait_whatever_watchers_do(void **state)
 {
     (void)state;
     struct order_id id = api_world_buy(&world, 1, LEDGER_WRITER_FREE);
     api_world_settle(&world);
     struct http_exchange gone = {.connection = API_CONNECTIONS - 1, .generation = 1};
-    world.worker->waits_capacity = 1;
-    world.worker->waits_head = 0;
-    assert_true(api_after_durable(world.worker, UINT64_MAX - 1, gone, NULL));
+    uint64_t next_lsn = journal_durable_lsn(world.worker->journal) + 1;
+    for (int i = 0; i < API_CONNECTIONS * 2; i++) {
+        assert_true(api_after_durable(world.worker, next_lsn, gone, NULL));
+    }
+    assert_false(api_after_durable(world.worker, next_lsn, gone, NULL));
     uint32_t shop = api_world_connect(&world);
     api_world_send_payment(&world, shop, id, "p-1", LEDGER_WRITER_CENTS);
     for (int i = 0; i < 4; i++) { /* committed and applied to the gate, but not flushed */
-        (void)api_world_turn(&world);
+        (void)api_world_iterate(&world);
         (void)ledger_writer_world_turn(&world.ledger_writer);
-        (void)api_world_turn(&world);
+        (void)api_world_iterate(&world);
     }
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_PAID);
-    assert_non_null(world.worker->held_writes);
+    assert_int_equal(world.worker->durable_waits.count, API_CONNECTIONS * 2 + 1);
     assert_string_equal(api_world_heard(&world, shop), "");
     ledger_writer_world_flush(&world.ledger_writer);
-    (void)api_world_turn(&world);
-    assert_null(world.worker->held_writes);
+    (void)api_world_iterate(&world);
     const char *heard = api_world_heard(&world, shop);
     expect_status(heard, 200);
     expect_text(heard, "\"status\":\"PAID\"");
-    world.worker->waits_count = 0;
+    assert_int_equal(world.worker->durable_waits.count, 0);
+    assert_true(api_after_durable(world.worker, next_lsn, gone, NULL)); /* there is room again */
+    (void)api_world_iterate(&world);
 }
 
-static void when_all_asks_are_under_way_more_are_refused(void **state)
+/* Buys of clients that have gone wait for the journal, too. */
+static void a_buy_with_too_many_answers_waiting_has_an_unknown_outcome(void **state)
+{
+    (void)state;
+    struct order_id id;
+    for (uint64_t i = 0; i < API_CONNECTIONS * 2; i++) {
+        uint32_t connection = send_buy(1 + i, &id);
+        (void)api_world_iterate(&world);
+        memory_net_reset(world.net, connection);
+        (void)api_world_iterate(&world);
+    }
+    assert_int_equal(under_way(BUDGET_DURABLE), API_CONNECTIONS * 2);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
+    uint32_t buyer = send_buy(100, &id);
+    (void)api_world_iterate(&world);
+    const char *heard = api_world_heard(&world, buyer);
+    expect_status(heard, 503);
+    expect_text(heard, "\"retry\":\"same-ticket\"");
+    api_world_flush(&world);
+    assert_int_equal(under_way(BUDGET_DURABLE), 0);
+    buyer = send_buy(100, &id);
+    api_world_flush(&world);
+    expect_status(api_world_heard(&world, buyer), 202); /* the same order: it was decided */
+    assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_QUEUED);
+}
+
+static void when_all_requests_are_under_way_more_are_refused(void **state)
 {
     (void)state;
     struct order_id id;
     be_late(false);
-    for (uint64_t i = 0; i < API_CONNECTIONS * 2; i++) { /* each goes away, its ask does not */
+    for (uint64_t i = 0; i < API_CONNECTIONS * 2; i++) { /* each client goes, its request stays */
         uint32_t connection = send_buy(1 + i, &id);
         api_world_flush(&world);
         memory_net_reset(world.net, connection);
         api_world_flush(&world);
     }
-    assert_int_equal(world.worker->requests_used, API_CONNECTIONS * 2);
+    assert_int_equal(under_way(BUDGET_GATE), API_CONNECTIONS * 2);
     uint32_t buyer = send_buy(100, &id);
     uint32_t reader = api_world_connect(&world);
     api_world_send(&world, reader, "GET", api_world_path(id, ""), 100, NULL);
@@ -212,13 +241,13 @@ static void when_all_asks_are_under_way_more_are_refused(void **state)
         expect_text(heard, "\"retry\":\"later\"");
     }
     api_world_answer(&world);
-    assert_int_equal(world.worker->requests_used, 0);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
     assert_int_equal(ledger_writer_world_item(&world.ledger_writer, LEDGER_WRITER_FREE).locked,
                      API_CONNECTIONS * 2);
     expect_status(api_world_call(&world, "POST", "/v1/items/13/ticket", 100, NULL), 201);
 }
 
-static void a_front_that_drains_waits_for_its_asks(void **state)
+static void a_worker_that_drains_waits_for_its_requests(void **state)
 {
     (void)state;
     struct order_id id;
@@ -230,16 +259,16 @@ static void a_front_that_drains_waits_for_its_asks(void **state)
     atomic_store(&world.shared.draining, true);
     atomic_store(&world.shared.cut_off, true); /* even so: the memory is the gate's meanwhile */
     for (int i = 0; i < 5; i++) {
-        assert_true(api_world_turn(&world));
+        assert_true(api_world_iterate(&world));
     }
     fake_clock_pass_us(&world.gate_clock, world.gate.delay_us * 10);
     bool more = true;
     for (int i = 0; i < 5 && more; i++) {
-        more = api_world_turn(&world);
+        more = api_world_iterate(&world);
         ledger_writer_world_flush(&world.ledger_writer);
     }
     assert_false(more);
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
     expect_status(api_world_heard(&world, buyer), 202);
 }
 
@@ -247,26 +276,26 @@ static void the_loop_sleeps_no_longer_than_the_gate_says(void **state)
 {
     (void)state;
     struct order_id id;
-    world.gate.clock = &world.ledger_writer.clock.port; /* the one the front sleeps by */
+    world.gate.clock = &world.ledger_writer.clock.port; /* the one the worker sleeps by */
     world.gate.in_order = true;
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
     int64_t idle_us = memory_net_timeout_us(world.net);
     assert_true(idle_us > 100000);
     be_late(true);
     world.gate.delay_us = 700;
     (void)send_buy(1, &id);
-    (void)api_world_turn(&world); /* reads it and asks */
+    (void)api_world_iterate(&world); /* reads it and submits it */
     int64_t due_us = gate_flush(&world.gate.port, 0) - clock_boot_us(world.gate.clock);
     assert_true(due_us > 0 && due_us <= 7000);
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
     assert_int_equal(memory_net_timeout_us(world.net), due_us);
     fake_clock_pass_us(&world.ledger_writer.clock, due_us - 1);
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
     assert_int_equal(memory_net_timeout_us(world.net), 1);
-    assert_int_equal(world.worker->requests_used, 1);
+    assert_int_equal(under_way(BUDGET_GATE), 1);
     fake_clock_pass_us(&world.ledger_writer.clock, 1);
-    (void)api_world_turn(&world);
-    assert_int_equal(world.worker->requests_used, 0);
+    (void)api_world_iterate(&world);
+    assert_int_equal(under_way(BUDGET_GATE), 0);
     be_prompt();
     api_world_settle(&world);
     assert_true(memory_net_timeout_us(world.net) > 100000);
@@ -274,7 +303,7 @@ static void the_loop_sleeps_no_longer_than_the_gate_says(void **state)
 
 /* ---- a gate that is behind the ledger ---- */
 
-/* A sale of one item, as the ledger has it; the gate has not heard of it. */
+/* A sale of one item, as the ledger has it; the gate does not have it yet. */
 static void put_in_catalog(uint64_t sale, uint64_t item, enum sale_state sale_state)
 {
     struct sale_row *row = calloc(1, sizeof(*row));
@@ -290,8 +319,8 @@ static void put_in_catalog(uint64_t sale, uint64_t item, enum sale_state sale_st
     assert_int_equal(catalog_put(world.ledger_writer.catalog, row), 0);
 }
 
-/* Whoever opened it was told so: its first buyers are not told that it is not open. */
-static void a_sale_that_the_gate_has_not_heard_of_is_asked_for_again(void **state)
+/* The operator who opened it got a 200, so its first buyers must not read that it is not open. */
+static void a_sale_that_the_gate_does_not_have_yet_is_retried(void **state)
 {
     (void)state;
     put_in_catalog(801, 811, SALE_OPEN);
@@ -311,16 +340,16 @@ static void a_sale_that_the_gate_has_not_heard_of_is_asked_for_again(void **stat
     expect_status(api_world_call(&world, "POST", "/v1/items/899/ticket", 1, NULL), 404);
 }
 
-/* ---- a gate that cannot be asked ---- */
+/* ---- a gate that cannot be reached ---- */
 
-static void expect_not_looked(const char *heard)
+static void expect_unreachable(const char *heard)
 {
     expect_status(heard, 503);
     expect_text(heard, "\"retry\":\"later\"");
     expect_text(heard, "Retry-After: ");
 }
 
-static void nobody_says_404_who_could_not_look(void **state)
+static void an_order_that_could_not_be_looked_up_is_not_a_404(void **state)
 {
     (void)state;
     struct order_id mine = api_world_buy(&world, 1, LEDGER_WRITER_FREE);
@@ -331,23 +360,23 @@ static void nobody_says_404_who_could_not_look(void **state)
         world.gate.late = world.gate.lost = lost ? 1000 : 0;
         for (size_t i = 0; i < 2; i++) {
             char path[128];
-            expect_not_looked(api_world_call(&world, "GET", api_world_path(ids[i], ""), 1, NULL));
-            expect_not_looked(
+            expect_unreachable(api_world_call(&world, "GET", api_world_path(ids[i], ""), 1, NULL));
+            expect_unreachable(
                 api_world_call(&world, "GET", api_world_path(ids[i], "/events"), 1, NULL));
-            expect_not_looked(
+            expect_unreachable(
                 api_world_call(&world, "POST", api_world_path(ids[i], "/cancel"), 1, NULL));
-            expect_not_looked(
+            expect_unreachable(
                 api_world_call(&world, "POST", api_world_path(ids[i], "/pay"), 1, NULL));
             (void)snprintf(path, sizeof(path), "/v1/admin%s", api_world_path(ids[i], "") + 3);
             const char *heard = api_world_call(&world, "GET", path, 0, NULL);
             if (i == 0) {
                 expect_status(heard, 200); /* the ledger has it */
             } else {
-                expect_not_looked(heard);
+                expect_unreachable(heard);
             }
         }
-        expect_not_looked(api_world_call(&world, "GET", "/v1/me/orders", 1, NULL));
-        expect_not_looked(api_world_call(&world, "POST", "/v1/items/13/ticket", 1, NULL));
+        expect_unreachable(api_world_call(&world, "GET", "/v1/me/orders", 1, NULL));
+        expect_unreachable(api_world_call(&world, "POST", "/v1/items/13/ticket", 1, NULL));
     }
 }
 
@@ -364,7 +393,7 @@ static void payments_do_not_need_the_gate(void **state)
     struct order_id unknown = order_id_once(LEDGER_WRITER_ONCE, 5, 0);
     api_world_send_payment(&world, connection, unknown, "p-2", LEDGER_WRITER_CENTS);
     api_world_settle(&world);
-    expect_not_looked(api_world_heard(&world, connection));
+    expect_unreachable(api_world_heard(&world, connection));
     world.gate.nobody = 0;
     api_world_send_payment(&world, connection, unknown, "p-2", LEDGER_WRITER_CENTS);
     api_world_settle(&world);
@@ -395,7 +424,7 @@ static void a_buy_says_what_is_known_of_its_outcome(void **state)
     assert_true(status == 200 || status == 202); /* decided then, or now */
 }
 
-static void a_poll_that_ends_blind_is_told_what_was_seen_last(void **state)
+static void a_poll_that_ends_while_the_gate_is_unreachable_gets_the_state_seen_last(void **state)
 {
     (void)state;
     struct order_id id = queued_order(1);
@@ -409,7 +438,7 @@ static void a_poll_that_ends_blind_is_told_what_was_seen_last(void **state)
     expect_text(heard, "\"status\":\"QUEUED\"");
 }
 
-static void a_stream_outlives_a_gate_that_cannot_be_asked(void **state)
+static void a_stream_outlives_an_unreachable_gate(void **state)
 {
     (void)state;
     struct order_id id = queued_order(1);
@@ -427,29 +456,29 @@ static void a_stream_outlives_a_gate_that_cannot_be_asked(void **state)
     expect_text(api_world_heard(&world, stream), "\"status\":\"LOCKED\"");
 }
 
-static void a_quiet_stream_asks_the_gate_now_and_then(void **state)
+static void a_quiet_stream_looks_its_order_up_from_time_to_time(void **state)
 {
     (void)state;
     struct order_id id = queued_order(1);
     uint32_t stream = watch(id, 1, "/events");
     expect_text(api_world_heard(&world, stream), "\"status\":\"QUEUED\"");
-    world.gate.late = 1000; /* so that asks are counted */
+    world.gate.late = 1000; /* so that requests are counted */
     uint64_t asked = world.gate.made_late;
     for (int beat = 1; beat <= 8; beat++) {
         fake_clock_pass_ms(&world.ledger_writer.clock, 15000 + WHEEL_STEP_MS);
         api_world_flush(&world);
-        api_world_pass(&world); /* a look is answered */
+        api_world_pass(&world); /* a lookup is answered */
         expect_text(api_world_heard(&world, stream), ":\n\n");
         assert_int_equal(world.gate.made_late - asked, beat / 4);
     }
 }
 
-/* ---- what asks carry, and what answers may ---- */
+/* ---- what requests and answers carry ---- */
 
 /* Passes on to the engine, and notes or changes what goes through. */
 static struct {
     struct gate_port port;
-    uint64_t users[16]; /* of ORDER asks */
+    uint64_t users[16]; /* of ORDER requests */
     size_t users_count;
     enum refusal reason; /* of orders that are QUEUED */
 } spy;
@@ -490,7 +519,7 @@ static void spy_in(enum refusal reason)
     world.gate.inner = &spy.port;
 }
 
-static void asks_for_orders_say_who_asks(void **state)
+static void requests_for_orders_name_the_buyer(void **state)
 {
     (void)state;
     struct order_id id = api_world_buy(&world, 7, LEDGER_WRITER_FREE);
@@ -501,7 +530,7 @@ static void asks_for_orders_say_who_asks(void **state)
     uint32_t stream = watch(id, 7, "/events"); /* twice: it begins to watch */
     uint32_t shop = api_world_connect(&world);
     api_world_send_payment(&world, shop, id, "p", LEDGER_WRITER_CENTS);
-    (void)api_world_turn(&world);
+    (void)api_world_iterate(&world);
     static const uint64_t users[] = {7, 8, 7, 7, 7, 0};
     assert_int_equal(spy.users_count, 6);
     assert_memory_equal(spy.users, users, sizeof(users));
@@ -509,7 +538,7 @@ static void asks_for_orders_say_who_asks(void **state)
     expect_text(api_world_heard(&world, stream), "\"status\":\"PAID\"");
 }
 
-static void an_order_in_line_is_shown_as_undecided(void **state)
+static void a_spooled_order_is_shown_as_undecided(void **state)
 {
     (void)state;
     struct order_id id;
@@ -533,13 +562,13 @@ static void an_order_in_line_is_shown_as_undecided(void **state)
     expect_text(api_world_heard(&world, buyer), "\"status\":\"LOCKED\",\"reason\":null");
 }
 
-static void a_list_follows_the_board(void **state)
+static void a_list_shows_the_state_at_the_gate(void **state)
 {
     (void)state;
     struct order_id id = queued_order(1);
     api_world_settle(&world);
     be_late(true);
-    /* The ledger is ahead: it has this order as PAID, the board shows it LOCKED. */
+    /* The ledger is ahead: it has this order as PAID, the gate has it as LOCKED. */
     for (size_t i = 0; i < world.ledger_writer.ledger.orders_count; i++) {
         world.ledger_writer.ledger.orders[i].state = ORDER_PAID;
     }
@@ -547,15 +576,15 @@ static void a_list_follows_the_board(void **state)
     expect_status(heard, 200);
     expect_text(heard, "\"status\":\"LOCKED\"");
     expect_no_text(heard, "PAID");
-    /* Whoever has left meanwhile is not waited for. */
+    /* A client that has gone gets no answer, and its list is freed. */
     uint32_t gone = api_world_connect(&world);
     api_world_send(&world, gone, "GET", "/v1/me/orders", 1, NULL);
     api_world_settle(&world);
     assert_int_equal(world.gate.under_way, 1);
-    assert_int_equal(world.worker->calls[BUDGET_BUYER], 1);
+    assert_int_equal(under_way(BUDGET_BUYER), 1);
     memory_net_reset(world.net, gone);
     api_world_answer(&world);
-    assert_int_equal(world.worker->calls[BUDGET_BUYER], 0);
+    assert_int_equal(under_way(BUDGET_BUYER), 0);
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_LOCKED);
 }
 
@@ -564,21 +593,22 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(late_answers_are_those_that_would_have_been_given_at_once),
         TEST(a_buy_whose_connection_has_gone_is_decided_all_the_same),
-        TEST(nothing_is_told_before_it_is_durable),
-        TEST(when_all_asks_are_under_way_more_are_refused),
-        TEST(a_committed_write_without_room_to_wait_is_held_until_it_is_durable),
-        TEST(a_front_that_drains_waits_for_its_asks),
+        TEST(nothing_is_answered_before_it_is_durable),
+        TEST(when_all_requests_are_under_way_more_are_refused),
+        TEST(a_committed_write_has_room_to_wait_whatever_watchers_do),
+        TEST(a_buy_with_too_many_answers_waiting_has_an_unknown_outcome),
+        TEST(a_worker_that_drains_waits_for_its_requests),
         TEST(the_loop_sleeps_no_longer_than_the_gate_says),
-        TEST(a_sale_that_the_gate_has_not_heard_of_is_asked_for_again),
-        TEST(nobody_says_404_who_could_not_look),
+        TEST(a_sale_that_the_gate_does_not_have_yet_is_retried),
+        TEST(an_order_that_could_not_be_looked_up_is_not_a_404),
         TEST(payments_do_not_need_the_gate),
         TEST(a_buy_says_what_is_known_of_its_outcome),
-        TEST(a_poll_that_ends_blind_is_told_what_was_seen_last),
-        TEST(a_stream_outlives_a_gate_that_cannot_be_asked),
-        TEST(a_quiet_stream_asks_the_gate_now_and_then),
-        TEST(asks_for_orders_say_who_asks),
-        TEST(an_order_in_line_is_shown_as_undecided),
-        TEST(a_list_follows_the_board),
+        TEST(a_poll_that_ends_while_the_gate_is_unreachable_gets_the_state_seen_last),
+        TEST(a_stream_outlives_an_unreachable_gate),
+        TEST(a_quiet_stream_looks_its_order_up_from_time_to_time),
+        TEST(requests_for_orders_name_the_buyer),
+        TEST(a_spooled_order_is_shown_as_undecided),
+        TEST(a_list_shows_the_state_at_the_gate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,14 @@
 /*
  * An item's page that is not there: being made, never to be made, of an item that another front has
- * warmed, or of none. People and programs are told the same, in their own ways.
+ * warmed, or of none. Browsers get a page, programs a problem.
  */
-#include "late_desk.h"
+#include "late_gate_fixture.h"
 
 #include "pages/page_cache.h"
 #include "pages/static.h"
 #include "unit/pages/page_shop.h"
 
-/* A gate that waits with what it does not know until it is told. */
+/* A gate that answers for unknown items only when the test says so. */
 static struct {
     struct gate_port port; /* first */
     struct gate_port *inner;
@@ -115,7 +115,7 @@ static void a_page_that_is_being_made(void **state)
     expect_text(get("/items/99", false), "\"no_such_item\"");
 }
 
-/* It is not in the making: nobody is told to wait for it. */
+/* No page is being made, so the answer does not say to wait. */
 static void a_page_that_has_no_room(void **state)
 {
     (void)state;

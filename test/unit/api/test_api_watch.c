@@ -1,5 +1,5 @@
-/* Long polls and streams at a front whose gate answers late: nothing older follows something newer. */
-#include "late_desk.h"
+/* Long polls and streams with a gate that answers late: nothing older follows something newer. */
+#include "late_gate_fixture.h"
 
 static void a_late_look_is_not_shown_after_something_newer(void **state)
 {
@@ -35,8 +35,8 @@ static void a_late_look_is_not_shown_after_something_newer(void **state)
     assert_int_equal(world.gate.made_late, asked);
 }
 
-/* Another front has shown it as LOCKED already; here it is still QUEUED, as far as can be seen. */
-static void a_stream_goes_on_behind_what_its_buyer_was_told(void **state)
+/* Another front has already sent it as LOCKED; this one still sees it as QUEUED. */
+static void a_stream_goes_on_after_the_version_that_its_buyer_has(void **state)
 {
     (void)state;
     be_prompt();
@@ -48,7 +48,7 @@ static void a_stream_goes_on_behind_what_its_buyer_was_told(void **state)
     expect_status(heard, 200);
     assert_null(strstr(heard, "QUEUED"));
     api_world_settle(&world);
-    assert_null(strstr(api_world_heard(&world, stream), "event:")); /* LOCKED: he knows */
+    assert_null(strstr(api_world_heard(&world, stream), "event:")); /* LOCKED: sent before */
     struct ledger_writer_op *pay = ledger_writer_op_order(&world.ledger_writer, LEDGER_PAY, id);
     pay->loop = 1;
     ledger_writer_world_do(&world.ledger_writer, pay);
@@ -84,7 +84,7 @@ static void what_happens_before_it_is_watched_is_not_missed(void **state)
         struct order_id id = queued_order(1 + i);
         uint32_t watcher = watch(id, 1 + i, ways[i]); /* being looked up: it was QUEUED */
         (void)ledger_writer_world_settle(
-            &world.ledger_writer); /* LOCKED, and nobody here watches it yet */
+            &world.ledger_writer); /* LOCKED, before this loop watches it */
         api_world_flush(&world);
         assert_string_equal(api_world_heard(&world, watcher), "");
         api_world_answer(&world);
@@ -111,7 +111,7 @@ static void a_watcher_that_has_gone_is_not_mistaken_for_the_next(void **state)
     assert_int_equal(next, gone);
     api_world_pass(&world); /* the older look comes back, the next one is held */
     api_world_pass(&world);
-    assert_int_equal(world.worker->watchers, 1);
+    assert_int_equal(world.worker->watch.count, 1);
     assert_string_equal(api_world_heard(&world, next), "");
     api_world_settle(&world);
     const char *heard = api_world_heard(&world, next);
@@ -147,7 +147,7 @@ static void a_poll_whose_client_says_no_more_is_answered_when_the_gate_is(void *
 }
 
 /* So many orders change at once that the last one's notice is not kept. */
-static void a_watcher_whose_notice_was_one_too_many_looks(void **state)
+static void a_watcher_whose_notice_was_dropped_looks_its_order_up(void **state)
 {
     (void)state;
     enum { MANY = 4096 };
@@ -186,12 +186,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_late_look_is_not_shown_after_something_newer),
-        TEST(a_stream_goes_on_behind_what_its_buyer_was_told),
+        TEST(a_stream_goes_on_after_the_version_that_its_buyer_has),
         TEST(a_late_look_does_not_answer_a_poll_with_something_older),
         TEST(what_happens_before_it_is_watched_is_not_missed),
         TEST(a_watcher_that_has_gone_is_not_mistaken_for_the_next),
         TEST(a_poll_whose_client_says_no_more_is_answered_when_the_gate_is),
-        TEST(a_watcher_whose_notice_was_one_too_many_looks),
+        TEST(a_watcher_whose_notice_was_dropped_looks_its_order_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

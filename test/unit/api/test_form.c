@@ -240,7 +240,7 @@ static void long_names_are_cut_between_characters(void **state)
         }
         name[len] = '\0';
         memset(&form, 0, sizeof(form));
-        form_complain(&form, "items[12].", name, "is not a member of this request");
+        form_error(&form, "items[12].", name, "is not a member of this request");
         assert_true(form.wrong);
         assert_true(strlen(form.field) < sizeof(form.field) && span_is_utf8(span_of(form.field)));
         assert_true(strlen(form.why) < sizeof(form.why) && span_is_utf8(span_of(form.why)));

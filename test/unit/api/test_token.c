@@ -304,19 +304,19 @@ static void the_form_is_three_parts_within_the_bound(void **state)
 
 /* ---- what a loop remembers ---- */
 
-static struct token_memory *memory;
+static struct token_cache *memory;
 static const struct net_address home = {.family = 4, .bytes = {127, 0, 0, 1}};
 
 static int set_up_memory(void **state)
 {
-    memory = token_memory_new(64);
+    memory = token_cache_new(64);
     return memory == NULL ? -1 : set_up(state);
 }
 
 static int tear_down_memory(void **state)
 {
     (void)state;
-    token_memory_free(memory);
+    token_cache_free(memory);
     return 0;
 }
 
@@ -351,9 +351,9 @@ static void a_verified_token_is_remembered_until_it_expires(void **state)
     assert_int_equal(check_from(token, home, NOW_MS, true), REFUSAL_NONE);
     assert_int_equal(check_from(token, home, 1700000099999LL, true), REFUSAL_NONE);
     assert_int_equal(check_from(token, home, 1700000100000LL, true), REFUSAL_UNAUTHENTICATED);
-    token_memory_clear(memory);
+    token_cache_clear(memory);
     assert_int_equal(check_from(token, home, NOW_MS, false), REFUSAL_NONE);
-    token_memory_clear(memory);
+    token_cache_clear(memory);
     keys.count = 0; /* the keys were reloaded, and this one is gone */
     assert_int_equal(check_from(token, home, NOW_MS, false), REFUSAL_UNAUTHENTICATED);
 }

@@ -1,8 +1,8 @@
 /*
- * A front whose gate may answer late: what test_api_late.c and test_api_watch.c begin with.
+ * A worker whose gate may answer late, for test_api_late.c and test_api_watch.c.
  */
-#ifndef LATE_DESK_H
-#define LATE_DESK_H
+#ifndef SLUICE_TEST_LATE_GATE_FIXTURE_H
+#define SLUICE_TEST_LATE_GATE_FIXTURE_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,15 +26,24 @@ static inline int set_up(void **state)
     return 0;
 }
 
+/* Operations of a budget that are under way. */
+static inline uint32_t under_way(enum api_budget budget)
+{
+    return world.worker->operations.budgets[budget].used;
+}
+
 static inline int tear_down(void **state)
 {
     (void)state;
-    assert_int_equal(world.worker->requests_used, 0); /* whatever happened, all have come back */
+    for (int i = 0; i < BUDGET_COUNT; i++) { /* whatever happened, all have come back */
+        assert_int_equal(under_way((enum api_budget)i), 0);
+    }
     api_world_down(&world);
     return 0;
 }
 
-/* From here on each ask is answered late; decided when it is asked, or only when it is answered. */
+/* From here on each request is answered late. It is decided when it is submitted, or only when it is
+ * answered. */
 static inline void be_late(bool decided_early)
 {
     world.gate.late = 1000;
@@ -75,7 +84,7 @@ static inline uint32_t watch(struct order_id id, uint64_t user, const char *how)
     return connection;
 }
 
-/* A ticket for the item, its buy sent and being asked. */
+/* Sends a buy with a ticket of its own. Nothing runs yet. */
 static inline uint32_t send_buy(uint64_t user, struct order_id *ret_id)
 {
     char path[160];
