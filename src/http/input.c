@@ -121,7 +121,7 @@ static char *input_parse(struct http_server *s, struct connection *c, char *at, 
 {
     enum http_step step = HTTP_STEP_BLANK;
     unsigned handled = 0;
-    progress->blanks = c->blanks;
+    progress->blank_lines = c->blanks;
     while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c) &&
            (handled < REQUESTS_AT_ONCE || (c->in == NULL && *len > HTTP_SMALL_DATA))) {
         step = http_parser_step(progress, at, len, &s->parsed);
@@ -133,7 +133,7 @@ static char *input_parse(struct http_server *s, struct connection *c, char *at, 
         case HTTP_STEP_BLANK:
             at += s->parsed.consumed;
             *len -= s->parsed.consumed;
-            c->blanks = progress->blanks;
+            c->blanks = progress->blank_lines;
             c->state = CONNECTION_IDLE; /* half of the empty line may have come before */
             break;
         case HTTP_STEP_REFUSED:
