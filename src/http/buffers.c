@@ -1,4 +1,4 @@
-/* Two pools of buffers, each a piece of memory and a list of those given back. See buffers.h. */
+/* See buffers.h. A pool is one block of memory and a list of the returned buffers. */
 #include "http/buffers.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 _Static_assert(HTTP_SMALL_BUFFER % 64 == 0 && HTTP_LARGE_BUFFER % 64 == 0, "buffers stay aligned");
 _Static_assert(HTTP_LARGE_DATA >=
                    HTTP_HEADERS_MAX + HTTP_BODY_MAX + HTTP_TRAILERS_MAX + HTTP_CHUNK_LINE_MAX,
-               "the largest request fits");
-_Static_assert(HTTP_LARGE_DATA >= HTTP_READ_BUFFER, "what one read brought can be kept");
+               "the largest request fits a large buffer");
+_Static_assert(HTTP_LARGE_DATA >= HTTP_READ_BUFFER, "the bytes of one read fit a large buffer");
 
 size_t http_buffers_bytes(uint32_t small, uint32_t large)
 {

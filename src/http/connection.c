@@ -1,11 +1,9 @@
 /*
- * States, timers and ends of connections. Every path that changes a connection ends in
- * connection_settle, the one place that derives timer, watch and count from the state; so there is
- * no path that forgets one of them.
+ * States, timers and closing of connections. Every change of a connection ends in
+ * connection_settle(), the only place that derives timer, watched events and count from the state.
  *
- * Timers are one list per kind, oldest first: starting, stopping and finding the next one to expire
- * cost the same for ten connections and for a million. What can go wrong here is nothing but our
- * own bookkeeping, and that is CHECKed.
+ * There is one list of timers per kind, oldest first. Starting, stopping and finding the next timer
+ * to expire take constant time.
  */
 #include "http/connection.h"
 
@@ -63,7 +61,7 @@ static enum timer_kind timer_wanted(const struct connection *c)
     case CONNECTION_LINGER:
         return TIMER_LINGER;
     default:
-        return TIMER_NONE; /* the application's time, not the peer's */
+        return TIMER_NONE; /* the server, not the client, is busy */
     }
 }
 
@@ -89,14 +87,14 @@ void connection_open(struct http_server *s, struct connection *c)
     CHECK(c->state == CONNECTION_FREE);
     c->state = CONNECTION_IDLE;
     c->flags &= CONNECTION_QUEUED;
-    c->blanks = 0;
+    c->blank_lines = 0;
     c->watched = NET_READABLE;
     c->timer = TIMER_NONE;
     s->open++;
     connection_settle(s, c);
 }
 
-/* Gives back all it holds; the slot is free afterwards. */
+/* Returns its buffers and frees the connection. */
 static void connection_close(struct http_server *s, struct connection *c)
 {
     timer_stop(s, c);
@@ -114,16 +112,16 @@ static void connection_close(struct http_server *s, struct connection *c)
 void connection_lose(struct http_server *s, struct connection *c)
 {
     CHECK(c->state != CONNECTION_FREE && c->state != CONNECTION_HANDLING);
-    bool owed = c->state == CONNECTION_PENDING || c->state == CONNECTION_STREAM;
+    bool has_exchange = c->state == CONNECTION_PENDING || c->state == CONNECTION_STREAM;
     struct http_exchange exchange = connection_exchange(s, c);
     connection_close(s, c);
-    if (owed) {
+    if (has_exchange) {
         s->app.gone(s->app.context, exchange);
     }
 }
 
-/* The last answer is with the kernel. If the peer may still be sending, closing at once would make
- * the kernel answer with a reset that can overtake it; so only our side is closed first. */
+/* The kernel has the last answer. Closing a socket with unread input makes the kernel send a reset,
+ * which can overtake the answer. So if the client may still be sending, only our side is closed. */
 static void connection_finish(struct http_server *s, struct connection *c)
 {
     if (!connection_is(c, CONNECTION_DROPPED)) {
@@ -146,10 +144,9 @@ void connection_settle(struct http_server *s, struct connection *c)
         return;
     }
     enum timer_kind kind = timer_wanted(c);
-    /* Progress is an answer given or bytes taken, never bytes received: a slow sender would live on
-     * single ones. */
-    bool anew = connection_is(c, CONNECTION_PROGRESS) && s->now_ms - c->since_ms >= s->step_ms;
-    if (kind != c->timer || anew) {
+    /* Received bytes are no progress: a client could send single ones forever. */
+    bool restart = connection_is(c, CONNECTION_PROGRESS) && s->now_ms - c->since_ms >= s->step_ms;
+    if (kind != c->timer || restart) {
         timer_start(s, c, kind);
     }
     c->flags &= (uint16_t)~CONNECTION_PROGRESS;
@@ -168,9 +165,9 @@ void connection_queue(struct http_server *s, struct connection *c)
     if (connection_is(c, CONNECTION_QUEUED)) {
         return;
     }
-    CHECK(s->todo_count < s->options.connections_max);
+    CHECK(s->resume_count < s->options.connections_max);
     c->flags |= CONNECTION_QUEUED;
-    s->todo[s->todo_count++] = connection_number(s, c);
+    s->resume[s->resume_count++] = connection_number(s, c);
 }
 
 struct connection *connection_of(struct http_server *s, struct http_exchange exchange)
@@ -179,16 +176,15 @@ struct connection *connection_of(struct http_server *s, struct http_exchange exc
         return NULL;
     }
     struct connection *c = &s->connections[exchange.connection];
-    bool owed = c->state == CONNECTION_HANDLING || c->state == CONNECTION_PENDING ||
-                c->state == CONNECTION_STREAM;
-    return owed && c->generation == exchange.generation && !connection_is(c, CONNECTION_BROKEN)
-               ? c
-               : NULL;
+    bool has_exchange = c->state == CONNECTION_HANDLING || c->state == CONNECTION_PENDING ||
+                        c->state == CONNECTION_STREAM;
+    bool same = has_exchange && c->generation == exchange.generation;
+    return same && !connection_is(c, CONNECTION_BROKEN) ? c : NULL;
 }
 
 struct connection *connection_oldest_reading(struct http_server *s, bool large)
 {
-    /* At most all buffers of the other kind are passed over. */
+    /* Each connection that is passed over holds a buffer of the other size, so there are few. */
     for (uint32_t i = s->timers[TIMER_HEADER].first; i != CONNECTION_NONE;
          i = s->connections[i].next) {
         struct connection *c = &s->connections[i];

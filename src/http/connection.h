@@ -1,14 +1,16 @@
 /*
- * One connection of the server, and the server's own shape: what connection.c (states, timers,
- * ends), input.c (bytes to requests), output.c (answers to bytes), stream.c and server.c share.
- * Nobody else includes this.
+ * A connection, and the server that owns it: what connection.c (states, timers, closing), input.c
+ * (bytes to requests), output.c (answers to bytes), stream.c and server.c share. No other part of
+ * the program includes this file.
  *
- * What stays true between two calls into the server:
- *  - a connection is in exactly one state and on the list of at most one timer;
- *  - `in` holds bytes that are not parsed yet, `out` what the socket did not take; an idle
- *    connection has neither;
- *  - nothing is parsed while an answer is owed or unsent;
- *  - the network reports only what the state can use (connection_settle).
+ * Invariants between two calls into the server:
+ *  - A connection is in one state and on the list of at most one timer.
+ *  - `in` holds an incomplete request, or requests that are not handled yet. `out` holds what the
+ *    socket did not take.
+ *  - Nothing is parsed while an answer is pending or unsent.
+ *  - The network reports only events that the state can use (connection_settle).
+ *
+ * Threads: the loop's own.
  */
 #ifndef SLUICE_HTTP_CONNECTION_H
 #define SLUICE_HTTP_CONNECTION_H
@@ -18,29 +20,29 @@
 #include "http/server.h"
 
 enum connection_state {
-    CONNECTION_FREE,     /* no connection here */
-    CONNECTION_IDLE,     /* no request has begun, or its bytes wait in `in` unparsed */
-    CONNECTION_READING,  /* a request is half there, in `in` */
+    CONNECTION_FREE,     /* unused */
+    CONNECTION_IDLE,     /* between requests; `in` may hold requests that are not parsed yet */
+    CONNECTION_READING,  /* `in` holds an incomplete request */
     CONNECTION_HANDLING, /* inside the application's handle() */
-    CONNECTION_PENDING,  /* the application kept the exchange */
+    CONNECTION_PENDING,  /* the application will answer later */
     CONNECTION_STREAM,   /* server-sent events */
     CONNECTION_CLOSING,  /* closes once `out` is sent */
-    CONNECTION_LINGER,   /* our side is closed; what still comes is dropped, for a while */
+    CONNECTION_LINGER,   /* our side is closed; input is dropped for HTTP_LINGER_MS */
 };
 
 enum connection_flag {
-    CONNECTION_HEAD = 1,       /* the request was HEAD */
+    CONNECTION_HEAD = 1,       /* the request is HEAD */
     CONNECTION_KEEP_ALIVE = 2, /* stays open after the answer */
-    CONNECTION_VERSION_10 = 4, /* the request was HTTP/1.0: keep-alive has to be said */
-    CONNECTION_PROGRESS = 8,   /* answered, or bytes taken: its time begins anew */
-    CONNECTION_BROKEN = 16,    /* the socket failed, or no buffer was left for the rest */
-    CONNECTION_DROPPED = 32,   /* bytes of the peer were or may be left unread: linger */
-    CONNECTION_MUTED = 64,     /* bytes came while an answer is owed: do not report them again */
-    CONNECTION_BUSY = 128,     /* counted in server->busy */
-    CONNECTION_QUEUED = 256,   /* its number is in server->todo */
+    CONNECTION_VERSION_10 = 4, /* the request is HTTP/1.0: the answer needs a keep-alive header */
+    CONNECTION_PROGRESS = 8,   /* answered, or the socket took bytes: restart the timer */
+    CONNECTION_BROKEN = 16,    /* the socket failed, or no buffer was free for an unsent answer */
+    CONNECTION_DROPPED = 32,   /* the client's input was or may be left unread: linger */
+    CONNECTION_MUTED = 64,     /* input arrived while an answer is pending: stop watching for it */
+    CONNECTION_BUSY = 128,     /* counted in http_server.busy */
+    CONNECTION_QUEUED = 256,   /* in http_server.resume */
 };
 
-/* Each kind has one duration, so a list in order of start is in order of end. */
+/* All timers of a kind have the same duration, so a list in order of start is in order of expiry. */
 enum timer_kind { TIMER_IDLE, TIMER_HEADER, TIMER_WRITE, TIMER_LINGER, TIMER_COUNT, TIMER_NONE };
 
 #define CONNECTION_NONE UINT32_MAX
@@ -48,15 +50,15 @@ enum timer_kind { TIMER_IDLE, TIMER_HEADER, TIMER_WRITE, TIMER_LINGER, TIMER_COU
 struct connection {
     struct http_buffer *in;
     struct http_buffer *out;
-    int64_t since_ms; /* when its timer began */
+    int64_t since_ms; /* start of its timer */
     uint32_t next;    /* on the list of its timer */
     uint32_t previous;
-    uint32_t generation; /* of its exchanges; never goes back, also not between connections */
-    uint16_t flags;
-    uint8_t state;
-    uint8_t timer;
-    uint8_t watched; /* what net_watch was told last */
-    uint8_t blanks;  /* empty lines since the last request: they are few, in however many reads */
+    uint32_t generation; /* number of its last exchange; grows for as long as the server lives */
+    uint16_t flags;      /* enum connection_flag */
+    uint8_t state;       /* enum connection_state */
+    uint8_t timer;       /* enum timer_kind */
+    uint8_t watched;     /* events last requested with net_watch */
+    uint8_t blank_lines; /* since the last request, over all reads; the parser limits them */
 };
 _Static_assert(sizeof(struct connection) <= 64, "one cache line for each connection");
 
@@ -65,15 +67,15 @@ struct timer_list {
     uint32_t last;
 };
 
-/* How long a peer may take to read the last answer before the connection goes for good. */
+/* After the last answer: wait this long for the client to close before the connection is closed. */
 #define HTTP_LINGER_MS 2000
-/* All answers of one connection's turn; what is larger goes to the socket directly. */
+/* The answers to what one read brought. What does not fit is sent directly. */
 #define HTTP_BATCH 65536U
-/* Head of an answer: status, what the server adds, and the application's own lines. */
+/* Head of an answer: status line, the server's headers and the application's. */
 #define HTTP_ANSWER_HEAD_MAX 4096U
 #define HTTP_PROBLEM_MAX 2048U
 
-/* How a head says what becomes of the connection; an index of http_server.lines. */
+/* The "Connection" header of an answer; index of http_server.lines. */
 enum { LINES_KEEP, LINES_KEEP_10, LINES_CLOSE, LINES_COUNT };
 #define LINES_MAX 80
 
@@ -82,7 +84,7 @@ struct http_server {
     struct http_options options;
     struct http_app app;
     int64_t now_ms;
-    int64_t step_ms; /* times that begin anew are kept to this accuracy, to spare the lists */
+    int64_t step_ms; /* a running timer is restarted at most this often */
     bool draining;
     uint32_t open;
     uint32_t busy;
@@ -90,16 +92,16 @@ struct http_server {
     struct timer_list timers[TIMER_COUNT];
     struct connection *connections;
     struct http_buffers buffers;
-    /* Connections to go on with outside of whatever found out: an answered one with requests
-     * waiting in `in`, a stream whose socket failed. Each number at most once. */
-    uint32_t *todo;      /* queued for the next turn */
-    uint32_t *todo_next; /* the other half of a pair */
-    uint32_t todo_count;
-    /* The connection whose input is being handled; its answers gather in batch. */
+    /* Connections to resume in the next http_server_flush: answered ones with requests in `in`,
+     * streams whose socket failed. A connection is queued at most once. */
+    uint32_t *resume;
+    uint32_t *resume_spare; /* swapped with resume by each flush */
+    uint32_t resume_count;
+    /* The connection whose input is being handled. Its answers gather in batch. */
     struct connection *current;
     size_t batch_len;
     struct http_parsed parsed;
-    /* "Date" and "Connection" lines, made once a second. */
+    /* "Date" and "Connection" headers, made once a second. */
     int64_t lines_second;
     uint32_t lines_len[LINES_COUNT];
     char lines[LINES_COUNT][LINES_MAX];
@@ -119,44 +121,57 @@ static inline bool connection_is(const struct connection *c, uint16_t flag)
 
 /* connection.c */
 void connection_open(struct http_server *s, struct connection *c);
-/* Makes timer, watch and count fit the state; ends what has to end. After each change. */
+/* Call after each change of a connection. Sets timer, watched events and count for the state.
+ * Closes a connection that is broken, or that is closing and has sent everything. */
 void connection_settle(struct http_server *s, struct connection *c);
-/* Closes now, whatever the state; the application hears of it if it still had the exchange. */
+/* Closes now. Calls the application's gone() if an exchange is pending or streaming. */
 void connection_lose(struct http_server *s, struct connection *c);
-/* Notes that connection_resume has to be called, soon but not here. */
+/* Has the next http_server_flush call input_resume. */
 void connection_queue(struct http_server *s, struct connection *c);
-/* The connection of an exchange that may still be answered; NULL if it is gone. */
+/* The connection of an exchange that may still be answered; NULL: it is gone. */
 struct connection *connection_of(struct http_server *s, struct http_exchange exchange);
-/* The oldest half-read request with a small buffer, or with a large one; NULL if there is none. */
+/* The connection of the oldest incomplete request in a small, or in a large, buffer. The current
+ * connection is left out. NULL: none. */
 struct connection *connection_oldest_reading(struct http_server *s, bool large);
 struct http_exchange connection_exchange(const struct http_server *s, const struct connection *c);
 
 /* input.c */
 void input_readable(struct http_server *s, struct connection *c);
-/* Parses what `in` holds. */
+/* Handles the requests in `in`, unless an answer is pending or unsent. Settles the connection. */
 void input_resume(struct http_server *s, struct connection *c);
 
 /* output.c */
+/* Makes http_server.lines for the current second. */
 void output_lines(struct http_server *s);
-/* Queues the pieces behind what is queued already, or sends them. Those from `lasting` on need not
- * be copied. Failure shows as CONNECTION_BROKEN. */
-void output_emit(struct http_server *s, struct connection *c, const struct net_piece *pieces,
-                 size_t count, size_t lasting);
-/* The same for lasting pieces that last while hold counts somebody (NULL: as long as the server). */
-void output_emit_held(struct http_server *s, struct connection *c, const struct net_piece *pieces,
-                      size_t count, size_t lasting, struct http_hold *hold);
+/* Bytes of an answer. If the socket does not take them, volatile bytes are copied to buffers, and
+ * stable ones are kept by reference. */
+enum piece_lifetime {
+    PIECE_VOLATILE, /* valid during the call only */
+    PIECE_STABLE,   /* unchanged while hold counts a reference, or while the server lives */
+};
+struct output_piece {
+    const char *at;
+    size_t len;
+    enum piece_lifetime lifetime;
+    struct http_hold *hold; /* PIECE_STABLE only; may be NULL */
+};
+/* Appends the pieces to the batch or to the unsent bytes, or sends them. Errors set
+ * CONNECTION_BROKEN. */
+void output_emit(struct http_server *s, struct connection *c, const struct output_piece *pieces,
+                 size_t count);
 /* Sends the batch of the current connection. */
 void output_flush(struct http_server *s, struct connection *c);
 /* Sends what the socket did not take before. */
 void output_writable(struct http_server *s, struct connection *c);
+/* Drops the unsent bytes. */
 void output_release(struct http_server *s, struct connection *c);
-/* The problem answer of a refused request; the connection closes after it, and is counted. */
+/* Answers a request with a problem, closes the connection after it, and increments *count. */
 void output_refuse(struct http_server *s, struct connection *c, enum refusal refusal,
                    uint64_t *count);
-/* Head of an answer into *head. length < 0: no Content-Length. */
+/* Writes the head of an answer to *head. length < 0: no Content-Length. */
 void output_head(struct http_server *s, const struct connection *c, struct out *head, int status,
                  const char *content_type, const char *headers, int64_t length);
-/* The exchange of c was answered: what comes next on this connection. */
+/* Call after the answer of an exchange. Sets the next state: idle or closing. */
 void output_answered(struct http_server *s, struct connection *c);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/crypt.h"
 #include "http/gzip.h"
 
-#define HASH_BYTES 16 /* the least crypt_hash gives; the first half is used */
+#define HASH_BYTES 16 /* the shortest that crypt_hash makes; the first half is used */
 #define TAG_MAX (CONTENT_HASH + sizeof("\"-gz\""))
 #define HEADERS_MAX 1024
 
@@ -20,7 +20,7 @@ void content_name(struct content *content)
     content->hash[CONTENT_HASH] = '\0';
 }
 
-/* If-None-Match: "*", or a list of tags, of which weak ones count like strong ones. */
+/* If-None-Match is "*" or a list of tags. Weak tags match like strong ones. */
 static bool has_tag(struct span header, struct span tag)
 {
     return span_is(header, "*") ||

@@ -1,5 +1,5 @@
-/* See gzip.h. The only file that knows zlib. */
-#define ZLIB_CONST /* its input is not its own to change */
+/* See gzip.h. The only file that includes zlib. */
+#define ZLIB_CONST /* next_in points to const bytes */
 #include "http/gzip.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ int packer_gzip(struct packer *packer, struct span bytes, struct span *ret_packe
     if (bytes.len < 2) {
         return 0;
     }
-    size_t room = bytes.len - 1; /* as long as the bytes themselves would save nothing */
+    size_t room = bytes.len - 1; /* a result that is not shorter is of no use */
     char *packed = malloc(room);
     if (packed == NULL) {
         return ERR_NOMEM;
@@ -81,7 +81,7 @@ static struct span trimmed(struct span text)
     return text;
 }
 
-/* What is before the mark; the rest, without it, stays in *text. */
+/* Returns the text before the mark, trimmed. *text becomes the text behind it. */
 static struct span cut(struct span *text, char mark)
 {
     const char *at = text->len > 0 ? memchr(text->at, mark, text->len) : NULL;
@@ -91,7 +91,7 @@ static struct span cut(struct span *text, char mark)
     return trimmed(head);
 }
 
-/* A qvalue in thousandths; 0 where it is none. */
+/* A qvalue in thousandths; 0: malformed. */
 static int quality(struct span text)
 {
     if (text.len == 0 || text.len > 5 || text.at[0] < '0' || text.at[0] > '1' ||

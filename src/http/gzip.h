@@ -1,29 +1,30 @@
 /*
- * gzip, made beforehand: what is sent often is packed once. The same bytes are packed to the same
- * bytes, on every machine with the same library.
+ * gzip for bodies that are sent often: they are compressed once, not for each answer. The same bytes
+ * give the same result on every machine with the same version of zlib.
+ *
+ * What can go wrong: memory runs out, or the result would not be shorter than the bytes.
  */
 #ifndef SLUICE_HTTP_GZIP_H
 #define SLUICE_HTTP_GZIP_H
 
 #include "base/bytes.h"
 
-/* Files of the program are packed once a start, pages at each change of what they show. */
+/* Compression levels. Files are compressed once at start, pages whenever they change. */
 enum { PACK_FILES = 9, PACK_PAGES = 6 };
 
-/* The memory that packing takes, a quarter of a MiB, for those who pack often. One thread's. */
+/* The memory for compressing, about 256 KiB, to reuse for several bodies. For one thread. */
 struct packer;
 struct packer *packer_new(int level); /* NULL: no memory */
 void packer_free(struct packer *packer);
 
-/* *ret_packed is malloc'ed, the caller's; at is NULL where packing would save nothing.
+/* *ret_packed is allocated; the caller frees it. at is NULL if the result would not be shorter.
  * ERR_NOMEM. */
 int packer_gzip(struct packer *packer, struct span bytes, struct span *ret_packed);
-/* The same, once. */
+/* The same with a packer of its own. */
 int gzip_pack(struct span bytes, int level, struct span *ret_packed);
 
-/* Whether an Accept-Encoding header (at NULL: absent) wants gzip: named, or covered by "*", with a
- * q above 0 and not below that of identity, where that is named. What is not understood wants
- * none. */
+/* Whether an Accept-Encoding header (at is NULL: absent) prefers gzip: it names gzip or "*" with a
+ * q above 0 that is not below that of identity. False for a malformed q. */
 bool pack_wanted(struct span accept_encoding);
 
 #endif

@@ -1,17 +1,19 @@
 /*
- * From readable to handled: read once, parse every complete request in place, call the application
- * for each, send all answers with one write, and keep what is left in a borrowed buffer.
+ * Input of a connection. Reads once, parses every complete request in place, calls the application
+ * for each, sends all answers with one write, and keeps the rest of the input in a borrowed buffer.
  *
- * A request that is complete in one read is never copied. A half-read one moves to a small buffer,
- * one that is known not to fit there to a large one, and later reads go straight into it.
- * When the buffers of a size run out, the oldest half-read request that holds one has to go (408): a
- * sender who is slow on purpose pays first. Where answers hold all of them, the newcomer gets 503.
+ * A request that arrives in one read is not copied. An incomplete request moves to a small buffer,
+ * or to a large one if it is known not to fit. Later reads append to that buffer.
  *
- * A sender of a long pipeline has a few requests handled in a turn, and the rest waits in a small
- * buffer until the others have had theirs. A rest that is longer than that is not worth a large
- * buffer, of which there are few: its requests are handled at once until it fits. So are all of
- * them where no small buffer is left. Either way one turn of one sender is one read at most, which
- * is as long as the longest head of a request (HTTP_READ_BUFFER), and what was read is answered.
+ * If no buffer of the needed size is free, the oldest incomplete request that holds one is refused
+ * with 408 and its buffer is reused. If there is none, because unsent answers and pipelined requests
+ * hold all buffers, the incomplete request that needs one is refused with 503.
+ *
+ * Pipelined requests: at most REQUESTS_AT_ONCE are handled before other connections are served. The
+ * rest waits in a small buffer, or in the buffer it was read into. If the rest does not fit a small
+ * buffer, or none is free, its requests are handled at once. In any case a connection is served for
+ * one read at most, and every complete request that was read is answered unless the connection
+ * closes first.
  */
 #include "http/connection.h"
 
@@ -26,7 +28,7 @@ static void input_release(struct http_server *s, struct connection *c)
     }
 }
 
-/* A buffer for input, if need be at the cost of the oldest half-read request. */
+/* A buffer for input. If none is free, takes that of the oldest incomplete request. NULL: none. */
 static struct http_buffer *input_borrow(struct http_server *s, bool large)
 {
     struct http_buffer *buffer = http_buffers_borrow(&s->buffers, large);
@@ -46,15 +48,15 @@ static struct http_buffer *input_borrow(struct http_server *s, bool large)
 }
 
 /*
- * Keeps at[0..len), which may be in c->in already, in a buffer of the right size, or in the one it
- * has if that is larger and there is no other. more: the request in it is half there, so that there
- * must be room for the rest. False: no buffer.
+ * Keeps at[0..len), which may be in c->in already, in c->in. Borrows a buffer of the right size, or
+ * uses the large one that the connection has if no small one is free. incomplete: the bytes end in
+ * the middle of a request, so the buffer must have room for more. False: no buffer.
  */
 static bool input_keep(struct http_server *s, struct connection *c, const char *at, size_t len,
-                       struct http_progress progress, bool more)
+                       const struct http_progress *progress, bool incomplete)
 {
-    size_t need = http_progress_need(&progress);
-    need = need > len + more ? need : len + more;
+    size_t need = http_progress_need(progress);
+    need = need > len + incomplete ? need : len + incomplete;
     bool large = need > HTTP_SMALL_DATA;
     CHECK(need <= HTTP_LARGE_DATA);
     struct http_buffer *to = c->in != NULL && c->in->large == large ? c->in : NULL;
@@ -67,7 +69,7 @@ static bool input_keep(struct http_server *s, struct connection *c, const char *
     }
     memmove(to->data, at, len);
     to->len = len;
-    to->progress = progress;
+    to->progress = *progress;
     if (c->in != to) {
         input_release(s, c);
         c->in = to;
@@ -102,39 +104,39 @@ static bool input_may_parse(const struct connection *c)
            !connection_is(c, CONNECTION_BROKEN);
 }
 
-/* A refusal of this request leaves its body out where the request is a HEAD; the flag may still be
- * that of the request before it. */
+/* Sets CONNECTION_HEAD for a request that is refused before it is parsed. Without this, the flag
+ * would still be that of the request before it. */
 static void input_note_head(struct connection *c, const char *at, size_t len)
 {
     c->flags &= (uint16_t)~CONNECTION_HEAD;
     c->flags |= len >= 5 && memcmp(at, "HEAD ", 5) == 0 ? CONNECTION_HEAD : 0;
 }
 
-/* So many requests of one connection are handled before the others have their turn again: one that
- * sends thousands at once, and reads no answer, must not have a loop for itself. */
+/* Requests of one connection that are handled before other connections are served. A client that
+ * sends thousands at once must not occupy the loop. */
 #define REQUESTS_AT_ONCE 16
 
-/* Parses and handles the complete requests of at[0..*len): REQUESTS_AT_ONCE, or more, until what is
- * left can wait, in a small buffer or where it is. Returns how far it came. */
+/* Parses and handles the complete requests of at[0..*len): at most REQUESTS_AT_ONCE, but as many as
+ * it takes until the rest fits a small buffer. Returns the start of the rest. */
 static char *input_parse(struct http_server *s, struct connection *c, char *at, size_t *len,
                          struct http_progress *progress)
 {
     enum http_step step = HTTP_STEP_BLANK;
     unsigned handled = 0;
-    progress->blanks = c->blanks;
+    progress->blank_lines = c->blank_lines;
     while (*len > 0 && step != HTTP_STEP_MORE && input_may_parse(c) &&
            (handled < REQUESTS_AT_ONCE || (c->in == NULL && *len > HTTP_SMALL_DATA))) {
         step = http_parser_step(progress, at, len, &s->parsed);
         switch (step) {
         case HTTP_STEP_MORE:
             c->state = CONNECTION_READING;
-            input_note_head(c, at, *len); /* it may be given up before it is complete */
+            input_note_head(c, at, *len); /* a timeout may refuse it */
             break;
         case HTTP_STEP_BLANK:
             at += s->parsed.consumed;
             *len -= s->parsed.consumed;
-            c->blanks = progress->blanks;
-            c->state = CONNECTION_IDLE; /* half of the empty line may have come before */
+            c->blank_lines = progress->blank_lines;
+            c->state = CONNECTION_IDLE; /* READING if the line came in two reads */
             break;
         case HTTP_STEP_REFUSED:
             input_note_head(c, at, *len);
@@ -144,7 +146,7 @@ static char *input_parse(struct http_server *s, struct connection *c, char *at, 
             at += s->parsed.consumed;
             *len -= s->parsed.consumed;
             *progress = (struct http_progress){0};
-            c->blanks = 0;
+            c->blank_lines = 0;
             c->state = CONNECTION_IDLE;
             handled++;
             input_dispatch(s, c);
@@ -160,14 +162,14 @@ static void input_say_continue(struct http_server *s, struct connection *c,
     if (c->state == CONNECTION_READING && progress->wants_continue) {
         static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
         progress->wants_continue = false;
-        output_emit(s, c, &(struct net_piece){text, sizeof(text) - 1}, 1, 1);
+        output_emit(s, c, &(struct output_piece){.at = text, .len = sizeof(text) - 1}, 1);
     }
 }
 
-/* What parsing left over: kept if it will be needed, dropped if the connection ends anyway. False:
- * it is to be handled now, because there is no room for it. */
+/* Keeps the rest that input_parse left, or drops it if the connection closes. False: there is no
+ * buffer for it, and the caller must handle its requests now. */
 static bool input_rest(struct http_server *s, struct connection *c, const char *at, size_t len,
-                       struct http_progress progress)
+                       const struct http_progress *progress)
 {
     bool ends = c->state == CONNECTION_CLOSING || c->state == CONNECTION_STREAM;
     if (len == 0 || ends) {
@@ -177,20 +179,20 @@ static bool input_rest(struct http_server *s, struct connection *c, const char *
         input_release(s, c);
         return true;
     }
-    bool more = c->state == CONNECTION_READING;
-    if (input_keep(s, c, at, len, progress, more)) {
+    bool incomplete = c->state == CONNECTION_READING;
+    if (input_keep(s, c, at, len, progress, incomplete)) {
         return true;
     }
-    if (!more && input_may_parse(c)) {
+    if (!incomplete && input_may_parse(c)) {
         return false;
     }
     input_release(s, c);
-    if (more) {
+    if (incomplete) {
         output_refuse(s, c, REFUSAL_OVERLOADED, &s->counts.evicted);
         return true;
     }
-    /* Requests behind one whose answer is owed or unsent: they go unanswered, which the close tells
-     * the peer. */
+    /* Pipelined requests behind an answer that is pending or unsent. They are not answered; the
+     * connection closes, which tells the client so. */
     c->flags &= (uint16_t)~CONNECTION_KEEP_ALIVE;
     c->flags |= CONNECTION_DROPPED;
     if (c->state == CONNECTION_IDLE) {
@@ -199,33 +201,41 @@ static bool input_rest(struct http_server *s, struct connection *c, const char *
     return true;
 }
 
+/* Handles bytes[0..len), the first of which belong to the request that progress describes. progress
+ * may not be in c->in, whose buffer may be returned. */
 static void input_handle(struct http_server *s, struct connection *c, char *bytes, size_t len,
-                         struct http_progress progress)
+                         struct http_progress *progress)
 {
     s->current = c;
     char *at = bytes;
     do {
-        at = input_parse(s, c, at, &len, &progress);
-        input_say_continue(s, c, &progress);
+        at = input_parse(s, c, at, &len, progress);
+        input_say_continue(s, c, progress);
     } while (!input_rest(s, c, at, len, progress));
     output_flush(s, c);
     s->current = NULL;
     if (c->in != NULL && c->state == CONNECTION_IDLE && input_may_parse(c)) {
-        connection_queue(s, c); /* the rest when the others have had their turn */
+        connection_queue(s, c); /* other connections first */
     }
     connection_settle(s, c);
+}
+
+static void input_handle_buffer(struct http_server *s, struct connection *c)
+{
+    struct http_progress progress = c->in->progress;
+    input_handle(s, c, c->in->data, c->in->len, &progress);
 }
 
 void input_resume(struct http_server *s, struct connection *c)
 {
     if (c->in != NULL && input_may_parse(c)) {
-        input_handle(s, c, c->in->data, c->in->len, c->in->progress);
+        input_handle_buffer(s, c);
         return;
     }
     connection_settle(s, c);
 }
 
-/* Streams and closing connections: whatever comes is dropped, but the end is noticed. */
+/* Streams and lingering connections: drops the input and detects its end. */
 static void input_drop(struct http_server *s, struct connection *c)
 {
     int64_t n = net_read(s->net, connection_number(s, c), s->read, sizeof(s->read));
@@ -250,7 +260,7 @@ void input_readable(struct http_server *s, struct connection *c)
     }
     struct http_buffer *in = c->in;
     if (in != NULL && c->state == CONNECTION_IDLE) {
-        input_resume(s, c); /* older requests first; the socket's bytes are reported again */
+        input_resume(s, c); /* older requests first; the network reports the input again */
         return;
     }
     char *to = in == NULL ? s->read : in->data + in->len;
@@ -260,13 +270,14 @@ void input_readable(struct http_server *s, struct connection *c)
         return;
     }
     if (n <= 0) {
-        connection_lose(s, c); /* the end between requests, or in the middle of one */
+        connection_lose(s, c); /* the client has closed its side, or the socket failed */
         return;
     }
     if (in == NULL) {
-        input_handle(s, c, s->read, (size_t)n, (struct http_progress){0});
+        struct http_progress progress = {0};
+        input_handle(s, c, s->read, (size_t)n, &progress);
     } else {
         in->len += (size_t)n;
-        input_handle(s, c, in->data, in->len, in->progress);
+        input_handle_buffer(s, c);
     }
 }

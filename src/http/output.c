@@ -1,11 +1,11 @@
 /*
- * From answers to bytes on the socket. Answers given inside handle() gather in the server's batch
- * and leave with one write when the connection's input is done with; answers given later go out at
- * once. What the socket does not take is kept in borrowed buffers, and the connection is not read
- * until they are sent. Bytes that last (static files) are kept by reference.
+ * Output of a connection. Answers given inside handle() gather in the server's batch, and one write
+ * sends them when the connection's input is handled. Answers given later are sent at once. Borrowed
+ * buffers keep what the socket does not take, and the connection is not read until it is sent. A
+ * buffer keeps a copy of the bytes, or a reference if they are stable.
  *
- * What can go wrong: the socket fails, or there is no buffer for the rest. Both only set
- * CONNECTION_BROKEN; connection_settle ends the connection where that is safe.
+ * What can go wrong: the socket fails, or no buffer is free for the rest. Both set
+ * CONNECTION_BROKEN, and connection_settle() closes the connection.
  */
 #define _GNU_SOURCE /* memmem */
 #include "http/connection.h"
@@ -64,14 +64,15 @@ static void put_two(struct out *out, int64_t value)
     out_char(out, (char)('0' + value % 10));
 }
 
-/* RFC 9110's IMF-fixdate, as a whole header line. Civil date from days, proleptic Gregorian. */
+/* The Date header in RFC 9110's IMF-fixdate. Computes the date of the Gregorian calendar from the
+ * day number. */
 static void put_date(struct out *out, int64_t second)
 {
     static const char days[] = "ThuFriSatSunMonTueWed"; /* day 0 was a Thursday */
     static const char months[] = "MarAprMayJunJulAugSepOctNovDecJanFeb";
     int64_t day = second / 86400;
     int64_t rest = second % 86400;
-    int64_t shifted = day + 719468; /* days since 0000-03-01: leap days come last in a year */
+    int64_t shifted = day + 719468; /* days since 0000-03-01: a leap day is the last of its year */
     int64_t era = shifted / 146097;
     int64_t of_era = shifted % 146097;
     int64_t year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
@@ -117,19 +118,19 @@ void output_lines(struct http_server *s)
     }
 }
 
-static struct net_piece lines_of(const struct http_server *s, const struct connection *c)
+static struct output_piece lines_of(const struct http_server *s, const struct connection *c)
 {
     int lines = LINES_CLOSE;
     if (connection_is(c, CONNECTION_KEEP_ALIVE) && !s->draining) {
         lines = connection_is(c, CONNECTION_VERSION_10) ? LINES_KEEP_10 : LINES_KEEP;
     }
-    return (struct net_piece){s->lines[lines], s->lines_len[lines]};
+    return (struct output_piece){.at = s->lines[lines], .len = s->lines_len[lines]};
 }
 
 void output_head(struct http_server *s, const struct connection *c, struct out *head, int status,
                  const char *content_type, const char *headers, int64_t length)
 {
-    struct net_piece lines = lines_of(s, c);
+    struct output_piece lines = lines_of(s, c);
     put_status(head, status);
     out_bytes(head, lines.at, lines.len);
     if (content_type != NULL) {
@@ -166,27 +167,16 @@ static void append(struct connection *c, struct http_buffer *buffer)
     *end = buffer;
 }
 
-/* Keeps bytes that the socket did not take. False: no buffer. */
-static bool keep(struct http_server *s, struct connection *c, const char *at, size_t len,
-                 bool lasts, struct http_hold *hold)
+/* Keeps a copy of bytes that the socket did not take. False: no buffer. */
+static bool keep_copy(struct http_server *s, struct connection *c, const char *at, size_t len)
 {
     while (len > 0) {
-        bool large = len > HTTP_SMALL_DATA && !lasts;
-        struct http_buffer *buffer = http_buffers_borrow(&s->buffers, large);
+        struct http_buffer *buffer = http_buffers_borrow(&s->buffers, len > HTTP_SMALL_DATA);
         if (buffer == NULL) {
             return false;
         }
-        size_t n = len;
-        if (lasts) {
-            buffer->at = at;
-            buffer->hold = hold;
-            if (hold != NULL) {
-                http_hold_keep(hold);
-            }
-        } else {
-            n = n < http_buffer_cap(buffer) ? n : http_buffer_cap(buffer);
-            memcpy(buffer->data, at, n);
-        }
+        size_t n = len < http_buffer_cap(buffer) ? len : http_buffer_cap(buffer);
+        memcpy(buffer->data, at, n);
         buffer->len = n;
         append(c, buffer);
         at += n;
@@ -195,13 +185,51 @@ static bool keep(struct http_server *s, struct connection *c, const char *at, si
     return true;
 }
 
-/* Sends the pieces, which are all there is to send; what is not taken is kept. */
-static void send_pieces(struct http_server *s, struct connection *c, const struct net_piece *pieces,
-                        size_t count, size_t lasting, struct http_hold *hold)
+/* Keeps a reference to stable bytes that the socket did not take. False: no buffer. */
+static bool keep_reference(struct http_server *s, struct connection *c, const char *at, size_t len,
+                           struct http_hold *hold)
+{
+    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, false);
+    if (buffer == NULL) {
+        return false;
+    }
+    buffer->at = at;
+    buffer->len = len;
+    buffer->hold = hold;
+    if (hold != NULL) {
+        http_hold_keep(hold);
+    }
+    append(c, buffer);
+    return true;
+}
+
+/* Keeps the piece without its first `sent` bytes. False: no buffer. */
+static bool keep_piece(struct http_server *s, struct connection *c,
+                       const struct output_piece *piece, size_t sent)
+{
+    const char *at = piece->at + sent;
+    size_t len = piece->len - sent;
+    if (len == 0) {
+        return true;
+    }
+    return piece->lifetime == PIECE_STABLE ? keep_reference(s, c, at, len, piece->hold)
+                                           : keep_copy(s, c, at, len);
+}
+
+enum { PIECES_MAX = 4 };
+
+/* Sends the pieces, behind what is unsent. Keeps what the socket does not take. */
+static void send_pieces(struct http_server *s, struct connection *c,
+                        const struct output_piece *pieces, size_t count)
 {
     int64_t taken = 0;
+    CHECK(count <= PIECES_MAX);
     if (c->out == NULL) {
-        taken = net_write(s->net, connection_number(s, c), pieces, count);
+        struct net_piece parts[PIECES_MAX];
+        for (size_t i = 0; i < count; i++) {
+            parts[i] = (struct net_piece){pieces[i].at, pieces[i].len};
+        }
+        taken = net_write(s->net, connection_number(s, c), parts, count);
         if (taken == ERR_AGAIN) {
             taken = 0;
         }
@@ -210,29 +238,21 @@ static void send_pieces(struct http_server *s, struct connection *c, const struc
             return;
         }
     }
-    size_t skip = (size_t)taken;
+    size_t left = (size_t)taken;
     for (size_t i = 0; i < count; i++) {
-        size_t gone = skip < pieces[i].len ? skip : pieces[i].len;
-        skip -= gone;
-        if (!keep(s, c, (const char *)pieces[i].at + gone, pieces[i].len - gone, i >= lasting,
-                  hold)) {
+        size_t sent = left < pieces[i].len ? left : pieces[i].len;
+        left -= sent;
+        if (!keep_piece(s, c, &pieces[i], sent)) {
             c->flags |= CONNECTION_BROKEN;
             return;
         }
     }
 }
 
-void output_emit(struct http_server *s, struct connection *c, const struct net_piece *pieces,
-                 size_t count, size_t lasting)
+void output_emit(struct http_server *s, struct connection *c, const struct output_piece *pieces,
+                 size_t count)
 {
-    output_emit_held(s, c, pieces, count, lasting, NULL);
-}
-
-void output_emit_held(struct http_server *s, struct connection *c, const struct net_piece *pieces,
-                      size_t count, size_t lasting, struct http_hold *hold)
-{
-    enum { PIECES_MAX = 4 };
-    CHECK(count < PIECES_MAX);
+    CHECK(count < PIECES_MAX); /* one more for the batch */
     if (connection_is(c, CONNECTION_BROKEN)) {
         return;
     }
@@ -248,21 +268,21 @@ void output_emit_held(struct http_server *s, struct connection *c, const struct 
         return;
     }
     if (c != s->current || s->batch_len == 0) {
-        send_pieces(s, c, pieces, count, lasting, hold);
+        send_pieces(s, c, pieces, count);
         return;
     }
-    struct net_piece all[PIECES_MAX] = {{s->batch, s->batch_len}};
+    struct output_piece all[PIECES_MAX] = {{.at = s->batch, .len = s->batch_len}};
     memcpy(all + 1, pieces, count * sizeof(*pieces));
     s->batch_len = 0;
-    send_pieces(s, c, all, count + 1, lasting + 1, hold);
+    send_pieces(s, c, all, count + 1);
 }
 
 void output_flush(struct http_server *s, struct connection *c)
 {
     if (s->batch_len > 0) {
-        struct net_piece batch = {s->batch, s->batch_len};
+        struct output_piece batch = {.at = s->batch, .len = s->batch_len};
         s->batch_len = 0;
-        send_pieces(s, c, &batch, 1, 1, NULL);
+        send_pieces(s, c, &batch, 1);
     }
 }
 
@@ -299,7 +319,7 @@ void output_answered(struct http_server *s, struct connection *c)
     c->state = stays ? CONNECTION_IDLE : CONNECTION_CLOSING;
     c->flags |= CONNECTION_PROGRESS;
     if (c == s->current) {
-        return; /* input.c goes on with it */
+        return; /* input_handle() continues with it */
     }
     if (!stays && c->in != NULL) {
         c->flags |= CONNECTION_DROPPED;
@@ -310,10 +330,9 @@ void output_answered(struct http_server *s, struct connection *c)
     connection_settle(s, c);
 }
 
-/* The head is built where it will be sent from if the answer fits there. */
+/* Builds the answer in the batch if it fits there. */
 static void answer(struct http_server *s, struct connection *c, int status,
-                   const char *content_type, const char *headers, struct span body, bool lasts,
-                   struct http_hold *hold)
+                   const char *content_type, const char *headers, struct output_piece body)
 {
     bool bodiless = status == 204 || status == 304;
     int64_t length = bodiless ? -1 : (int64_t)body.len;
@@ -323,7 +342,7 @@ static void answer(struct http_server *s, struct connection *c, int status,
     if (c == s->current && c->out == NULL && !connection_is(c, CONNECTION_BROKEN)) {
         struct out batch = out_over(s->batch + s->batch_len, HTTP_BATCH - s->batch_len);
         output_head(s, c, &batch, status, content_type, headers, length);
-        out_put(&batch, body);
+        out_bytes(&batch, body.at, body.len);
         if (!batch.overflow) {
             s->batch_len += batch.len;
             return;
@@ -332,8 +351,8 @@ static void answer(struct http_server *s, struct connection *c, int status,
     struct out head = out_over(s->head, sizeof(s->head));
     output_head(s, c, &head, status, content_type, headers, length);
     CHECK(!head.overflow);
-    struct net_piece pieces[] = {{head.at, head.len}, {body.at, body.len}};
-    output_emit_held(s, c, pieces, body.len > 0 ? 2 : 1, lasts ? 1 : 2, hold);
+    struct output_piece pieces[] = {{.at = head.at, .len = head.len}, body};
+    output_emit(s, c, pieces, body.len > 0 ? 2 : 1);
 }
 
 bool http_answer(struct http_server *s, struct http_exchange exchange, int status,
@@ -344,7 +363,8 @@ bool http_answer(struct http_server *s, struct http_exchange exchange, int statu
         return false;
     }
     CHECK(c->state != CONNECTION_STREAM);
-    answer(s, c, status, content_type, headers, body, false, NULL);
+    answer(s, c, status, content_type, headers,
+           (struct output_piece){.at = body.at, .len = body.len});
     output_answered(s, c);
     return true;
 }
@@ -364,7 +384,9 @@ bool http_answer_held(struct http_server *s, struct http_exchange exchange, int 
         return false;
     }
     CHECK(c->state != CONNECTION_STREAM);
-    answer(s, c, status, content_type, headers, body, true, hold);
+    answer(s, c, status, content_type, headers,
+           (struct output_piece){
+               .at = body.at, .len = body.len, .lifetime = PIECE_STABLE, .hold = hold});
     output_answered(s, c);
     return true;
 }
@@ -385,9 +407,10 @@ bool http_answer_ready(struct http_server *s, struct http_exchange exchange, str
         CHECK(end != NULL);
         len = (size_t)(end + 4 - bytes.at);
     }
-    struct net_piece pieces[] = {
-        {bytes.at, status}, lines_of(s, c), {bytes.at + status, len - status}};
-    output_emit(s, c, pieces, 3, 3);
+    struct output_piece pieces[] = {{.at = bytes.at, .len = status},
+                                    lines_of(s, c),
+                                    {.at = bytes.at + status, .len = len - status}};
+    output_emit(s, c, pieces, 3);
     output_answered(s, c);
     return true;
 }
@@ -400,7 +423,8 @@ static void problem(struct http_server *s, struct connection *c, enum refusal re
     const struct refusal_text *text = refusal_text(refusal);
     s->app.problem(s->app.context, refusal, &body);
     CHECK(!body.overflow);
-    answer(s, c, text->status, "application/problem+json", headers, out_span(&body), false, NULL);
+    answer(s, c, text->status, "application/problem+json", headers,
+           (struct output_piece){.at = body.at, .len = body.len});
 }
 
 bool http_answer_problem(struct http_server *s, struct http_exchange exchange, enum refusal refusal,

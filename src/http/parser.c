@@ -1,18 +1,23 @@
 /*
- * The strict reading of parser.h; the only file that sees llhttp.
+ * See parser.h. The only file that includes llhttp.
  *
- * llhttp runs over complete heads only, with a state that lives on the stack: there is no parser to
- * keep, reset or mistrust between two reads. It judges everything that decides where a request
- * ends: the request line, the framing headers, the end of the head. All other header lines are a
- * name and a value, checked here by the same grammar; walking through a long token once more, byte
- * by byte, would double the cost of a request. Bodies need no judge, and chunks are decoded here,
- * where "strict" can be as narrow as the grammar.
+ * llhttp decides where the request line, headers, chunks and the request end. Its callbacks store
+ * the offsets of what it finds, and refuse what strict mode accepts:
+ *  - several spaces in a row in the request line, HTTP/0.9, other protocols and versions;
+ *  - a line that does not end in CR LF, a value that continues on the next line, an empty name;
+ *  - a second header of a name that the server uses.
+ * llhttp pauses at the end of the head, and check_head() checks what needs the whole of it: method,
+ * target, host, framing, expectation. It pauses again at each chunk's size, for the limits.
+ *
+ * llhttp never gets bytes beyond the limit of the request line, the head or the trailers. So the
+ * refusal does not depend on how many bytes one read brought.
+ *
+ * llhttp calls a callback with the piece of a text that is in the current bytes, and again with the
+ * next piece. The pieces of one text are contiguous, because the bytes of a request are.
+ *
+ * llhttp does not read two things: empty lines before a request and chunk extensions.
  */
 #include "http/parser.h"
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 /* llhttp calls its methods what http/server.h calls ours. */
 #define HTTP_DELETE LLHTTP_DELETE
@@ -29,45 +34,46 @@
 #undef HTTP_PUT
 #undef HTTP_OPTIONS
 
-_Static_assert(LLHTTP_STRICT_MODE == 1, "the loose mode lets smuggled requests through");
+_Static_assert(LLHTTP_STRICT_MODE == 1, "the loose mode accepts requests that enable smuggling");
+_Static_assert(sizeof(llhttp_t) <= HTTP_LLHTTP_BYTES, "llhttp's state fits");
+_Static_assert(HTTP_HEADERS_MAX <= UINT16_MAX, "struct http_range reaches to the end of a head");
 _Static_assert(HTTP_LARGE_BUFFER >= HTTP_HEADERS_MAX + HTTP_BODY_MAX + HTTP_TRAILERS_MAX + 1024,
-               "a chunk line or the trailers must fit behind the largest body");
+               "a chunk line or the trailers fit behind the largest body");
 
-/* Longest method, two spaces and "HTTP/1.1": what a request line has besides its target. */
+/* Room for the longest method, two spaces and "HTTP/1.1". */
 #define LINE_EXTRA 32U
+#define REQUEST_LINE_MAX (HTTP_LINE_MAX + LINE_EXTRA)
 
-/* --- Lines ------------------------------------------------------------------------------------ */
+/* The context of one step. */
+struct reader {
+    struct http_progress *p;
+    llhttp_t *llhttp;
+    char *bytes;
+    size_t len;
+    size_t end; /* of the bytes that llhttp gets */
+    enum refusal refusal;
+    bool complete; /* llhttp is at the end of a chunked request */
+};
 
-#ifdef __SSE2__
-/* A bit for each of 16 bytes that is a control character. */
-static inline uint32_t control_bits(const char *bytes)
+static llhttp_t *llhttp_of(struct http_progress *p)
 {
-    __m128i block = _mm_loadu_si128((const __m128i *)(const void *)bytes);
-    __m128i below = _mm_cmpeq_epi8(_mm_min_epu8(block, _mm_set1_epi8(0x1f)), block);
-    __m128i delete = _mm_cmpeq_epi8(block, _mm_set1_epi8(0x7f));
-    return (uint32_t)_mm_movemask_epi8(_mm_or_si128(below, delete));
+    return (llhttp_t *)(void *)p->llhttp;
 }
-#endif
 
-/* The index of the first control character (below 0x20, or DEL) in [at, len), or len. */
-static size_t find_control(const char *bytes, size_t at, size_t len)
+/* Keeps the first refusal. Returns the value with which a callback stops llhttp. */
+static int refuse(struct reader *r, enum refusal refusal)
 {
-#ifdef __SSE2__
-    for (; at + 16 <= len; at += 16) {
-        uint32_t bits = control_bits(bytes + at);
-        if (bits != 0) {
-            return at + (size_t)__builtin_ctz(bits);
-        }
-    }
-#endif
-    for (; at < len; at++) {
-        unsigned char c = (unsigned char)bytes[at];
-        if (c < 0x20 || c == 0x7f) {
-            break;
-        }
-    }
-    return at;
+    r->refusal = r->refusal == REFUSAL_NONE ? refusal : r->refusal;
+    return HPE_USER;
 }
+
+static enum http_step refused(struct reader *r, enum refusal refusal)
+{
+    (void)refuse(r, refusal);
+    return HTTP_STEP_REFUSED;
+}
+
+/* --- Characters ------------------------------------------------------------------------------- */
 
 static bool is_token(char c)
 {
@@ -81,123 +87,12 @@ static bool is_token(char c)
     return token[(unsigned char)c];
 }
 
-/* A request line must end in its version before anything behind it is waited for. */
-static enum refusal check_request_line(const char *line, size_t len)
+static bool is_blank(char c)
 {
-    if (len > HTTP_LINE_MAX + LINE_EXTRA) {
-        return REFUSAL_URI_TOO_LONG;
-    }
-    if (len < sizeof("G / HTTP/1.1") - 1 || memcmp(line + len - 9, " HTTP/", 6) != 0 ||
-        line[len - 2] != '.') {
-        return REFUSAL_BAD_REQUEST;
-    }
-    if (line[len - 3] != '1' || (line[len - 1] != '0' && line[len - 1] != '1')) {
-        return REFUSAL_BAD_VERSION;
-    }
-    /* One space each; llhttp takes any number, and another reader may split them elsewhere. */
-    const char *space = memchr(line, ' ', len);
-    bool apart = space < line + len - 10 && space[1] != ' ' && line[len - 10] != ' ';
-    return apart ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
+    return c == ' ' || c == '\t';
 }
 
-static enum refusal check_trailer_line(const char *line, size_t len)
-{
-    size_t name = 0;
-    while (name < len && is_token(line[name])) {
-        name++;
-    }
-    return name > 0 && name < len && line[name] == ':' ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
-}
-
-static enum refusal check_line(const struct http_progress *p, const char *line, size_t len)
-{
-    if (p->phase == HTTP_PHASE_TRAILERS) {
-        return check_trailer_line(line, len);
-    }
-    return p->lines == 0 ? check_request_line(line, len) : REFUSAL_NONE;
-}
-
-/* What too many bytes or lines are called, at the present place. */
-static enum refusal check_size(const struct http_progress *p)
-{
-    if (p->phase == HTTP_PHASE_TRAILERS) {
-        return p->scanned > HTTP_TRAILERS_MAX ? REFUSAL_HEADERS_TOO_LARGE : REFUSAL_NONE;
-    }
-    if (p->lines == 0) {
-        return p->scanned > HTTP_LINE_MAX + LINE_EXTRA ? REFUSAL_URI_TOO_LONG : REFUSAL_NONE;
-    }
-    return p->scanned > HTTP_HEADERS_MAX || p->lines > HTTP_HEADER_LINES_MAX + 1
-               ? REFUSAL_HEADERS_TOO_LARGE
-               : REFUSAL_NONE;
-}
-
-/*
- * Scans lines up to the empty one: DONE and *ret_len is the length with it. Goes on where the last
- * call ended, so that a peer who sends single bytes costs no more than one who sends them at once.
- */
-static enum http_step scan_lines(struct http_progress *p, const char *bytes, size_t len,
-                                 enum refusal *ret_refusal, uint32_t *ret_len)
-{
-    for (;;) {
-        size_t at = find_control(bytes, p->scanned, len);
-        p->scanned = (uint32_t)at;
-        /* First of all, so that the refusal is the same in whatever pieces the bytes come. */
-        *ret_refusal = check_size(p);
-        if (*ret_refusal != REFUSAL_NONE) {
-            return HTTP_STEP_REFUSED;
-        }
-        if (at == len || (bytes[at] == '\r' && at + 1 == len)) {
-            return HTTP_STEP_MORE;
-        }
-        *ret_refusal = REFUSAL_BAD_REQUEST;
-        if (bytes[at] == '\t' && (p->lines > 0 || p->phase == HTTP_PHASE_TRAILERS)) {
-            p->scanned++;
-            continue;
-        }
-        if (bytes[at] != '\r' || bytes[at + 1] != '\n') {
-            return HTTP_STEP_REFUSED;
-        }
-        p->scanned += 2;
-        if (at == p->line) {
-            *ret_len = p->scanned;
-            *ret_refusal = check_size(p);
-            return *ret_refusal == REFUSAL_NONE ? HTTP_STEP_DONE : HTTP_STEP_REFUSED;
-        }
-        const char *line = bytes + p->line;
-        enum refusal refusal = check_line(p, line, at - p->line);
-        p->lines++;
-        if (refusal == REFUSAL_NONE) {
-            refusal = check_size(p);
-        }
-        if (refusal != REFUSAL_NONE) {
-            *ret_refusal = refusal;
-            return HTTP_STEP_REFUSED;
-        }
-        p->line = p->scanned;
-    }
-}
-
-/* --- The head --------------------------------------------------------------------------------- */
-
-/* What one run over a head finds. */
-struct head {
-    struct http_parsed *parsed;
-    struct span target;
-    struct span content_length;
-    struct span transfer_encoding;
-    bool complete;
-    bool refused;
-};
-
-/* The headers llhttp has to see, with where their values are kept, if at all. One list. */
-#define FRAMING_HEADERS(X)                                                                         \
-    X("content-length", &head->content_length)                                                     \
-    X("transfer-encoding", &head->transfer_encoding)                                               \
-    X("connection", NULL)                                                                          \
-    X("proxy-connection", NULL)                                                                    \
-    X("upgrade", NULL)
-
-/* The name is a token, for which setting bit 5 maps no other character onto one of the list. */
+/* Compares without case. For a token, setting bit 5 maps no other character to one of lower. */
 static inline bool name_is(const char *name, const char *lower, size_t len)
 {
     size_t i = 0;
@@ -217,37 +112,66 @@ static inline bool name_is(const char *name, const char *lower, size_t len)
     return true;
 }
 
-/* Length, first and last letter tell all names of the lists apart; one comparison confirms. */
+/* --- The request line ------------------------------------------------------------------------- */
+
+/* llhttp accepts any number of spaces before the target, and HTTP/0.9, which has no version. */
+static int on_url(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct reader *r = llhttp->data;
+    struct http_range *target = &r->p->target;
+    size_t offset = (size_t)(at - r->bytes);
+    if (target->at == 0) {
+        target->at = (uint16_t)offset;
+    }
+    target->len = (uint16_t)(offset + len - target->at);
+    if (offset + len == r->end) {
+        return 0; /* the target may continue */
+    }
+    if (target->len > HTTP_LINE_MAX) {
+        return refuse(r, REFUSAL_URI_TOO_LONG);
+    }
+    bool separate = r->bytes[target->at - 2] != ' ' && at[len] == ' ';
+    return separate ? 0 : refuse(r, REFUSAL_BAD_REQUEST);
+}
+
+/* llhttp accepts any number of spaces before the version, other protocols, and HTTP/2.0. */
+static int on_version_complete(llhttp_t *llhttp)
+{
+    struct reader *r = llhttp->data;
+    struct http_progress *p = r->p;
+    uint32_t end = (uint32_t)p->target.at + p->target.len;
+    if (memcmp(r->bytes + end, " HTTP/", 6) != 0) {
+        return refuse(r, REFUSAL_BAD_REQUEST);
+    }
+    p->value_end = end + (uint32_t)sizeof(" HTTP/1.1") - 1;
+    return llhttp->http_major == 1 ? 0 : refuse(r, REFUSAL_BAD_VERSION);
+}
+
+/* --- Header lines ----------------------------------------------------------------------------- */
+
+/* Length, first and last letter distinguish all names of the lists; one comparison confirms. */
 #define KEY(len, first, last) ((uint32_t)(len) << 16 | (uint32_t)(first) << 8 | (uint32_t)(last))
 #define KEY_OF(name) KEY(sizeof(name) - 1, (name)[0], (name)[sizeof(name) - 2])
 
-/* Where the value of a header is kept (NULL: nowhere), and whether llhttp has to see the line. */
-static struct span *header_slot(struct head *head, const char *name, size_t len, bool *ret_framing)
+/* Where the value of this header is stored; NULL: nowhere. */
+static struct http_range *header_range(struct http_progress *p, const char *name, size_t len)
 {
-    struct http_request *request = &head->parsed->request;
     uint32_t key = KEY(len, (unsigned char)(name[0] | 0x20), (unsigned char)(name[len - 1] | 0x20));
-    *ret_framing = false;
 #define X(field, text)                                                                             \
     if (key == KEY_OF(text)) {                                                                     \
-        return name_is(name, text, sizeof(text) - 1) ? &request->field : NULL;                     \
+        return name_is(name, text, sizeof(text) - 1) ? &p->field : NULL;                           \
     }
     HTTP_HEADERS(X)
-#undef X
-#define X(text, slot)                                                                              \
-    if (key == KEY_OF(text)) {                                                                     \
-        *ret_framing = name_is(name, text, sizeof(text) - 1);                                      \
-        return *ret_framing ? (slot) : NULL;                                                       \
-    }
-    FRAMING_HEADERS(X)
+    X(content_length, "content-length")
+    X(transfer_encoding, "transfer-encoding")
 #undef X
     return NULL;
 }
 
-/* A header that may come again. */
-static bool is_list(const struct http_request *request, const struct span *slot)
+static bool may_repeat(const struct http_progress *p, const struct http_range *range)
 {
 #define X(field, text)                                                                             \
-    if (slot == &request->field) {                                                                 \
+    if (range == &p->field) {                                                                      \
         return true;                                                                               \
     }
     HTTP_LIST_HEADERS(X)
@@ -255,163 +179,155 @@ static bool is_list(const struct http_request *request, const struct span *slot)
     return false;
 }
 
-/* One header line, without its CR LF. False: not a header, or one of ours repeated. */
-static bool read_header(struct head *head, const char *line, const char *end, bool *ret_framing)
+/* Stores the header that has just ended. False: a second one of its name. */
+static bool store_header(struct reader *r)
 {
-    const char *colon = line;
-    while (is_token(*colon)) { /* the CR behind the line is none */
-        colon++;
-    }
-    if (colon == line || *colon != ':') {
-        return false;
-    }
-    struct span *slot = header_slot(head, line, (size_t)(colon - line), ret_framing);
-    if (slot == NULL) {
+    struct http_progress *p = r->p;
+    struct http_range *range = header_range(p, r->bytes + p->name, p->name_end - p->name);
+    if (range == NULL) {
         return true;
     }
-    const char *value = colon + 1;
-    while (value < end && (*value == ' ' || *value == '\t')) {
-        value++;
-    }
-    while (value < end && (end[-1] == ' ' || end[-1] == '\t')) {
+    uint32_t end = p->value_end;
+    while (end > p->value && is_blank(r->bytes[end - 1])) {
         end--;
     }
-    bool first = slot->at == NULL;
-    bool list = is_list(&head->parsed->request, slot);
-    *slot = (struct span){value, first || !list ? (size_t)(end - value) : 0};
+    bool first = range->at == 0;
+    bool list = may_repeat(p, range);
+    *range =
+        (struct http_range){(uint16_t)p->value, first || !list ? (uint16_t)(end - p->value) : 0};
     return first || list;
 }
 
-static int on_url(llhttp_t *llhttp, const char *at, size_t len)
+/* Whether the line that llhttp has read ends in CR LF right before `next`. llhttp accepts other line
+ * ends, and a value that continues on the next line. */
+static bool check_line_end(const struct reader *r, size_t next)
 {
-    struct head *head = llhttp->data;
-    head->refused = head->target.at != NULL;
-    head->target = (struct span){at, len};
-    return head->refused ? HPE_USER : 0;
+    size_t at = r->p->value_end;
+    while (at < next && is_blank(r->bytes[at])) {
+        at++;
+    }
+    return at + 2 == next && r->bytes[at] == '\r' && r->bytes[at + 1] == '\n';
+}
+
+/* Checks and stores the line before `next`. llhttp accepts an empty name. */
+static int end_line(struct reader *r, size_t next)
+{
+    struct http_progress *p = r->p;
+    bool header = p->name > 0; /* not the request line */
+    if (!check_line_end(r, next) || (header && p->name == p->name_end)) {
+        return refuse(r, REFUSAL_BAD_REQUEST);
+    }
+    bool stored = header && p->phase == HTTP_PHASE_HEAD; /* trailers are dropped */
+    return !stored || store_header(r) ? 0 : refuse(r, REFUSAL_BAD_REQUEST);
+}
+
+static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct reader *r = llhttp->data;
+    struct http_progress *p = r->p;
+    uint32_t offset = (uint32_t)(at - r->bytes);
+    if (offset != p->name_end) { /* the first piece of a name */
+        int error = end_line(r, offset);
+        if (error != 0) {
+            return error;
+        }
+        if (p->phase == HTTP_PHASE_HEAD && ++p->header_lines > HTTP_HEADER_LINES_MAX) {
+            return refuse(r, REFUSAL_HEADERS_TOO_LARGE);
+        }
+        p->name = offset;
+    }
+    p->name_end = offset + (uint32_t)len;
+    p->value = p->value_end = p->name_end + 1;
+    return 0;
+}
+
+static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
+{
+    struct reader *r = llhttp->data;
+    struct http_progress *p = r->p;
+    uint32_t offset = (uint32_t)(at - r->bytes);
+    if (len == 0) {
+        return 0;
+    }
+    if (p->value == p->value_end) {
+        while (p->value < offset && is_blank(r->bytes[p->value])) {
+            p->value++;
+        }
+        p->value_end = p->value;
+    }
+    if (offset != p->value_end) {
+        return refuse(r, REFUSAL_BAD_REQUEST); /* continued from the line before */
+    }
+    p->value_end += (uint32_t)len;
+    return 0;
 }
 
 static int on_headers_complete(llhttp_t *llhttp)
 {
-    struct head *head = llhttp->data;
-    head->complete = true;
+    (void)llhttp;
     return HPE_PAUSED;
 }
 
-static const llhttp_settings_t settings = {
-    .on_url = on_url,
-    .on_headers_complete = on_headers_complete,
-};
+/* --- The head --------------------------------------------------------------------------------- */
 
-/* Reads every header line and lets llhttp see what it has to: HPE_PAUSED at the end is success. */
-static llhttp_errno_t run_llhttp(struct head *head, llhttp_t *llhttp, const char *bytes, size_t len)
+static enum refusal check_method(struct http_progress *p, uint8_t method)
 {
-    const char *end = bytes + len - 2; /* the empty line */
-    const char *unseen = bytes;        /* what llhttp has not seen begins here */
-    const char *line = (const char *)memchr(bytes, '\r', len) + 2;
-    while (line < end) {
-        const char *next = (const char *)memchr(line, '\r', (size_t)(end - line)) + 2;
-        bool framing = false;
-        if (!read_header(head, line, next - 2, &framing)) {
-            head->refused = true;
-            return HPE_USER;
+    static const uint8_t methods[] = {
+        [LLHTTP_GET] = HTTP_GET, [LLHTTP_HEAD] = HTTP_HEAD,     [LLHTTP_POST] = HTTP_POST,
+        [LLHTTP_PUT] = HTTP_PUT, [LLHTTP_DELETE] = HTTP_DELETE, [LLHTTP_OPTIONS] = HTTP_OPTIONS,
+    };
+    _Static_assert(sizeof(methods) == LLHTTP_OPTIONS + 1 && LLHTTP_OPTIONS == HTTP_CONNECT + 1,
+                   "all methods below OPTIONS are in the table, except CONNECT");
+    if (method == HTTP_CONNECT || method >= HTTP_SOURCE) {
+        return REFUSAL_NOT_IMPLEMENTED; /* a tunnel; methods of other protocols */
+    }
+    p->method = method <= LLHTTP_OPTIONS ? methods[method] : HTTP_OTHER;
+    return REFUSAL_NONE;
+}
+
+/* The length of "http://authority" or "https://authority" before the path; 0: malformed. */
+static size_t authority_end(struct span target)
+{
+    size_t scheme = target.len > 7 && name_is(target.at, "http://", 7)    ? 7
+                    : target.len > 8 && name_is(target.at, "https://", 8) ? 8
+                                                                          : 0;
+    if (scheme == 0) {
+        return 0;
+    }
+    size_t end = scheme;
+    while (end < target.len && target.at[end] != '/' && target.at[end] != '?') {
+        if (target.at[end] == '@') {
+            return 0;
         }
-        if (!framing) {
-            if (unseen < line) {
-                llhttp_errno_t error = llhttp_execute(llhttp, unseen, (size_t)(line - unseen));
-                if (error != HPE_OK) {
-                    return error;
-                }
-            }
-            unseen = next;
-        }
-        line = next;
+        end++;
     }
-    return llhttp_execute(llhttp, unseen, (size_t)(bytes + len - unseen));
+    return end > scheme ? end : 0;
 }
 
-/* Why llhttp stopped. An unknown method is a word HTTP might know elsewhere; anything else there is
- * no HTTP. */
-static enum refusal llhttp_refusal(llhttp_errno_t error, struct span head)
+/* Splits the target: "/path?query"; "http://host/path?query"; "*", for OPTIONS only. */
+static enum refusal check_target(struct http_progress *p, const char *bytes)
 {
-    if (error == HPE_INVALID_VERSION || error == HPE_PAUSED_H2_UPGRADE) {
-        return REFUSAL_BAD_VERSION;
-    }
-    if (error != HPE_INVALID_METHOD) {
-        return REFUSAL_BAD_REQUEST;
-    }
-    size_t word = 0;
-    while (word < head.len && is_token(head.at[word])) {
-        word++;
-    }
-    return word > 0 && head.at[word] == ' ' ? REFUSAL_NOT_IMPLEMENTED : REFUSAL_BAD_REQUEST;
-}
-
-static enum refusal check_method(uint8_t method, enum http_method *ret_method)
-{
-    switch (method) {
-    case LLHTTP_GET:
-        *ret_method = HTTP_GET;
-        return REFUSAL_NONE;
-    case LLHTTP_HEAD:
-        *ret_method = HTTP_HEAD;
-        return REFUSAL_NONE;
-    case LLHTTP_POST:
-        *ret_method = HTTP_POST;
-        return REFUSAL_NONE;
-    case LLHTTP_PUT:
-        *ret_method = HTTP_PUT;
-        return REFUSAL_NONE;
-    case LLHTTP_DELETE:
-        *ret_method = HTTP_DELETE;
-        return REFUSAL_NONE;
-    case LLHTTP_OPTIONS:
-        *ret_method = HTTP_OPTIONS;
-        return REFUSAL_NONE;
-    default:
-        *ret_method = HTTP_OTHER;
-        /* From HTTP_SOURCE on they belong to other protocols; CONNECT would make a tunnel. */
-        return method == HTTP_CONNECT || method >= HTTP_SOURCE ? REFUSAL_NOT_IMPLEMENTED
-                                                               : REFUSAL_NONE;
-    }
-}
-
-/* The target's forms: "/path?query"; "http://host/path?query", of which the path is taken; "*". */
-static enum refusal check_target(struct span target, struct http_request *request)
-{
-    if (target.len > HTTP_LINE_MAX) {
-        return REFUSAL_URI_TOO_LONG;
-    }
+    struct span target = {bytes + p->target.at, p->target.len};
+    p->path = p->target;
     if (target.len == 0 || memchr(target.at, '#', target.len) != NULL) {
         return REFUSAL_BAD_REQUEST;
     }
     if (span_is(target, "*")) {
-        request->path = target;
-        return request->method == HTTP_OPTIONS ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
+        return p->method == HTTP_OPTIONS ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
     }
+    size_t start = 0;
     if (target.at[0] != '/') {
-        size_t scheme = target.len > 7 && name_is(target.at, "http://", 7)    ? 7
-                        : target.len > 8 && name_is(target.at, "https://", 8) ? 8
-                                                                              : 0;
-        size_t end = scheme;
-        while (end < target.len && target.at[end] != '/' && target.at[end] != '?') {
-            if (target.at[end] == '@') {
-                return REFUSAL_BAD_REQUEST;
-            }
-            end++;
-        }
-        if (scheme == 0 || end == scheme) {
+        start = authority_end(target);
+        if (start == 0) {
             return REFUSAL_BAD_REQUEST;
         }
-        target = (struct span){target.at + end, target.len - end};
     }
-    const char *mark = target.len == 0 ? NULL : memchr(target.at, '?', target.len);
-    request->path = target;
+    const char *mark = memchr(target.at + start, '?', target.len - start);
+    size_t end = mark == NULL ? target.len : (size_t)(mark - target.at);
+    p->path = (struct http_range){(uint16_t)(p->target.at + start), (uint16_t)(end - start)};
     if (mark != NULL) {
-        request->path.len = (size_t)(mark - target.at);
-        request->query = (struct span){mark + 1, target.len - request->path.len - 1};
-    }
-    if (request->path.len == 0) {
-        request->path = span_of("/");
+        p->query = (struct http_range){(uint16_t)(p->target.at + end + 1),
+                                       (uint16_t)(target.len - end - 1)};
     }
     return REFUSAL_NONE;
 }
@@ -430,268 +346,395 @@ static enum refusal check_host(struct span host, bool version_10)
     return REFUSAL_NONE;
 }
 
-/* How long the body is: by one of the two framing headers, never by both, and never guessed. */
-static enum refusal check_framing(const struct head *head, const llhttp_t *llhttp,
-                                  struct http_progress *ret_progress)
+/* The length of the body: from one of the two framing headers, never from both. */
+static enum refusal check_framing(struct http_progress *p, const llhttp_t *llhttp,
+                                  const char *bytes)
 {
-    struct span length = head->content_length;
-    struct span coding = head->transfer_encoding;
-    if (coding.at != NULL) {
-        if (length.at != NULL || head->parsed->version_10) {
+    if (p->transfer_encoding.at != 0) {
+        struct span coding = {bytes + p->transfer_encoding.at, p->transfer_encoding.len};
+        if (p->content_length.at != 0 || p->version_10 || coding.len == 0) {
             return REFUSAL_BAD_REQUEST;
         }
         if (!span_equal_nocase(coding, span_of("chunked"))) {
-            return coding.len == 0 ? REFUSAL_BAD_REQUEST : REFUSAL_NOT_IMPLEMENTED;
+            return REFUSAL_NOT_IMPLEMENTED;
         }
-        if ((llhttp->flags & F_CHUNKED) == 0) {
-            return REFUSAL_BAD_REQUEST;
-        }
-        ret_progress->phase = HTTP_PHASE_CHUNKS;
-        return REFUSAL_NONE;
+        p->phase = HTTP_PHASE_CHUNKS;
+        return (llhttp->flags & F_CHUNKED) != 0 ? REFUSAL_NONE : REFUSAL_BAD_REQUEST;
     }
-    uint64_t value = 0;
-    for (size_t i = 0; i < length.len; i++) {
-        if (length.at[i] < '0' || length.at[i] > '9' || value > UINT64_MAX / 10 - 1) {
-            return REFUSAL_BAD_REQUEST;
-        }
-        value = value * 10 + (uint64_t)(length.at[i] - '0');
-    }
-    if (value != llhttp->content_length || (length.at != NULL && length.len == 0)) {
+    if (p->content_length.at != 0 && p->content_length.len == 0) {
         return REFUSAL_BAD_REQUEST;
     }
-    if (value > HTTP_BODY_MAX) {
-        return REFUSAL_TOO_LARGE;
+    if (llhttp->content_length > HTTP_BODY_MAX) {
+        /* Other readers may overflow at a length that does not fit 63 bits. */
+        return llhttp->content_length > INT64_MAX ? REFUSAL_BAD_REQUEST : REFUSAL_TOO_LARGE;
     }
-    ret_progress->body_len = (uint32_t)value;
-    ret_progress->phase = HTTP_PHASE_BODY;
+    p->body_len = (uint32_t)llhttp->content_length;
+    p->phase = HTTP_PHASE_BODY;
     return REFUSAL_NONE;
 }
 
-/* Judges a complete head. On REFUSAL_NONE the parsed request lacks its body only. */
-static enum refusal parse_head(const char *bytes, size_t len, struct http_progress *ret_progress,
-                               struct http_parsed *ret_parsed)
+static struct span span_at(const char *bytes, struct http_range range)
 {
-    struct head head = {.parsed = ret_parsed};
-    struct http_request *request = &ret_parsed->request;
-    llhttp_t llhttp;
-    memset(request, 0, sizeof(*request));
-    llhttp_init(&llhttp, HTTP_REQUEST, &settings);
-    llhttp.data = &head;
-    llhttp_errno_t error = run_llhttp(&head, &llhttp, bytes, len);
-    enum refusal method_refusal = check_method(llhttp.method, &request->method);
-    if (head.refused) {
-        return REFUSAL_BAD_REQUEST;
-    }
-    if (error != HPE_PAUSED || !head.complete) {
-        return llhttp_refusal(error, (struct span){bytes, len});
-    }
-    if (llhttp_get_error_pos(&llhttp) != bytes + len || llhttp.http_major != 1) {
-        return REFUSAL_BAD_REQUEST;
-    }
-    if (method_refusal != REFUSAL_NONE) {
-        return method_refusal;
-    }
-    ret_parsed->version_10 = llhttp.http_minor == 0;
-    ret_parsed->keep_alive =
-        (llhttp.flags & F_CONNECTION_CLOSE) == 0 &&
-        (!ret_parsed->version_10 || (llhttp.flags & F_CONNECTION_KEEP_ALIVE) != 0);
-    enum refusal refusal = check_target(head.target, request);
+    return (struct span){range.at == 0 ? NULL : bytes + range.at, range.len};
+}
+
+/* Checks a complete head and sets what its body needs. */
+static enum refusal check_head(struct reader *r)
+{
+    struct http_progress *p = r->p;
+    const llhttp_t *llhttp = r->llhttp;
+    p->version_10 = llhttp->http_minor == 0;
+    p->keep_alive = (llhttp->flags & F_CONNECTION_CLOSE) == 0 &&
+                    (!p->version_10 || (llhttp->flags & F_CONNECTION_KEEP_ALIVE) != 0);
+    enum refusal refusal = check_method(p, llhttp->method);
     if (refusal == REFUSAL_NONE) {
-        refusal = check_host(request->host, ret_parsed->version_10);
+        refusal = check_target(p, r->bytes);
     }
     if (refusal == REFUSAL_NONE) {
-        refusal = check_framing(&head, &llhttp, ret_progress);
+        refusal = check_host(span_at(r->bytes, p->host), p->version_10);
     }
-    if (refusal == REFUSAL_NONE && request->expect.at != NULL && !ret_parsed->version_10 &&
-        !span_equal_nocase(request->expect, span_of("100-continue"))) {
+    if (refusal == REFUSAL_NONE) {
+        refusal = check_framing(p, llhttp, r->bytes);
+    }
+    struct span expect = span_at(r->bytes, p->expect);
+    if (refusal == REFUSAL_NONE && expect.at != NULL && !p->version_10 &&
+        !span_equal_nocase(expect, span_of("100-continue"))) {
         refusal = REFUSAL_EXPECTATION;
     }
     return refusal;
 }
 
-/* --- Chunks ----------------------------------------------------------------------------------- */
-
-static int hex_value(char c)
+/* llhttp does not know the method: 501 if it is a token, 400 otherwise. MORE: it is incomplete. */
+static enum http_step refuse_method(struct reader *r)
 {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
+    size_t len = r->len < REQUEST_LINE_MAX ? r->len : REQUEST_LINE_MAX;
+    size_t word = 0;
+    while (word < len && is_token(r->bytes[word])) {
+        word++;
     }
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Reads "SIZE[;extensions]\r\n". DONE: *ret_size and the line's length. */
-static enum http_step read_chunk_line(const char *at, size_t len, uint32_t *ret_size,
-                                      size_t *ret_len)
-{
-    uint32_t size = 0;
-    size_t digits = 0;
-    while (digits < len && digits <= 8 && hex_value(at[digits]) >= 0) {
-        size = size << 4 | (uint32_t)hex_value(at[digits]);
-        digits++;
-    }
-    if (digits == len && digits <= 8) {
+    if (word == r->len) {
         return HTTP_STEP_MORE;
     }
-    if (digits == 0 || digits > 8 || (at[digits] != ';' && at[digits] != '\r')) {
-        return HTTP_STEP_REFUSED;
-    }
-    size_t end = find_control(at, digits, len);
-    while (end < len && at[end] == '\t') {
-        end = find_control(at, end + 1, len);
-    }
-    if (end > HTTP_CHUNK_LINE_MAX) {
-        return HTTP_STEP_REFUSED;
-    }
-    if (end == len || (end + 1 == len && at[end] == '\r')) {
-        return HTTP_STEP_MORE;
-    }
-    if (at[end] != '\r' || at[end + 1] != '\n') {
-        return HTTP_STEP_REFUSED;
-    }
-    *ret_size = size;
-    *ret_len = end + 2;
-    return HTTP_STEP_DONE;
+    return refused(r, word == REQUEST_LINE_MAX            ? REFUSAL_URI_TOO_LONG
+                      : word > 0 && r->bytes[word] == ' ' ? REFUSAL_NOT_IMPLEMENTED
+                                                          : REFUSAL_BAD_REQUEST);
 }
 
-/* One piece of chunk framing or data from bytes[*from..len). DONE: there may be another one. */
-static enum http_step decode_chunk(struct http_progress *p, char *bytes, size_t *from, size_t len,
-                                   enum refusal *ret_refusal)
+/* llhttp has found an error in the head. */
+static enum http_step refuse_head(struct reader *r, llhttp_errno_t error)
 {
-    size_t rest = len - *from;
-    *ret_refusal = REFUSAL_BAD_REQUEST;
-    if (p->chunk == HTTP_CHUNK_DATA) {
-        size_t n = rest < p->chunk_left ? rest : p->chunk_left;
-        memmove(bytes + p->head_len + p->body_len, bytes + *from, n);
-        p->body_len += (uint32_t)n;
-        p->chunk_left -= (uint32_t)n;
-        *from += n;
-        if (p->chunk_left > 0) {
+    if (error == HPE_INVALID_METHOD) {
+        return refuse_method(r);
+    }
+    /* 505 for " HTTP/d.d" with other digits; 400 for a malformed version. */
+    const char *version = r->bytes + r->p->target.at + r->p->target.len;
+    bool other = error == HPE_INVALID_VERSION && r->p->value_end == 0 &&
+                 llhttp_get_error_pos(r->llhttp) - version >= 9 && version[7] == '.';
+    return refused(r, other || error == HPE_PAUSED_H2_UPGRADE ? REFUSAL_BAD_VERSION
+                                                              : REFUSAL_BAD_REQUEST);
+}
+
+/* Checks and stores the last line, and checks the empty line after it. */
+static bool end_lines(struct reader *r)
+{
+    uint32_t empty = r->p->consumed - 2;
+    return memcmp(r->bytes + empty, "\r\n", 2) == 0 && end_line(r, empty) == 0;
+}
+
+/* Gives llhttp the bytes that it has not read, up to `limit`. */
+static llhttp_errno_t execute(struct reader *r, size_t limit)
+{
+    struct http_progress *p = r->p;
+    r->end = r->len < limit ? r->len : limit;
+    llhttp_errno_t error = llhttp_execute(r->llhttp, r->bytes + p->consumed, r->end - p->consumed);
+    if (error == HPE_PAUSED) {
+        p->consumed = (uint32_t)(llhttp_get_error_pos(r->llhttp) - r->bytes);
+        llhttp_resume(r->llhttp);
+    } else if (error == HPE_OK) {
+        p->consumed = (uint32_t)r->end;
+    }
+    return error;
+}
+
+static enum http_step read_head(struct reader *r)
+{
+    struct http_progress *p = r->p;
+    for (;;) {
+        llhttp_errno_t error = execute(r, p->value_end == 0 ? REQUEST_LINE_MAX : HTTP_HEADERS_MAX);
+        if (error == HPE_PAUSED) {
+            break;
+        }
+        if (error != HPE_OK) {
+            return refuse_head(r, error);
+        }
+        if (p->value_end == 0 && p->consumed == REQUEST_LINE_MAX) {
+            return refused(r, REFUSAL_URI_TOO_LONG);
+        }
+        if (p->consumed == HTTP_HEADERS_MAX) {
+            return refused(r, REFUSAL_HEADERS_TOO_LARGE);
+        }
+        if (p->consumed == r->len) {
             return HTTP_STEP_MORE;
         }
-        p->chunk = HTTP_CHUNK_END;
-        return HTTP_STEP_DONE;
     }
-    size_t framing = 2;
-    if (p->chunk == HTTP_CHUNK_END) {
-        if (rest < 2) {
-            return rest == 1 && bytes[*from] != '\r' ? HTTP_STEP_REFUSED : HTTP_STEP_MORE;
-        }
-        if (memcmp(bytes + *from, "\r\n", 2) != 0) {
-            return HTTP_STEP_REFUSED;
-        }
-        p->chunk = HTTP_CHUNK_SIZE;
-    } else {
-        uint32_t size = 0;
-        enum http_step step = read_chunk_line(bytes + *from, rest, &size, &framing);
-        if (step != HTTP_STEP_DONE) {
-            return step;
-        }
-        if (size > HTTP_BODY_MAX - p->body_len) {
-            *ret_refusal = REFUSAL_TOO_LARGE;
-            return HTTP_STEP_REFUSED;
-        }
-        p->chunk = HTTP_CHUNK_DATA;
-        p->chunk_left = size;
-        if (size == 0) {
-            p->phase = HTTP_PHASE_TRAILERS;
-            p->scanned = p->line = p->lines = 0;
-        }
+    enum refusal refusal = end_lines(r) ? check_head(r) : REFUSAL_BAD_REQUEST;
+    if (refusal != REFUSAL_NONE) {
+        return refused(r, refusal);
     }
-    *from += framing;
-    p->overhead += (uint32_t)framing;
-    if (p->overhead > HTTP_BODY_MAX) {
-        *ret_refusal = REFUSAL_TOO_LARGE;
-        return HTTP_STEP_REFUSED;
-    }
+    p->head_len = p->line = p->consumed;
+    p->wants_continue = p->expect.at != 0 && !p->version_10 && r->len == p->head_len;
     return HTTP_STEP_DONE;
 }
 
-/* Decodes what there is and closes the gap behind it; then trailers, which are read and dropped. */
-static enum http_step decode_body(struct http_progress *p, char *bytes, size_t *len,
-                                  struct http_parsed *ret_parsed)
+/* --- Chunks ----------------------------------------------------------------------------------- */
+
+/* Moves the data to the end of the body. */
+static int on_body(llhttp_t *llhttp, const char *at, size_t len)
 {
-    if (p->phase == HTTP_PHASE_CHUNKS) {
-        size_t from = (size_t)p->head_len + p->body_len;
-        enum http_step step = HTTP_STEP_DONE;
-        while (step == HTTP_STEP_DONE && p->phase == HTTP_PHASE_CHUNKS) {
-            step = decode_chunk(p, bytes, &from, *len, &ret_parsed->refusal);
-        }
-        if (step == HTTP_STEP_REFUSED) {
-            return step;
-        }
-        size_t to = (size_t)p->head_len + p->body_len;
-        memmove(bytes + to, bytes + from, *len - from);
-        *len -= from - to;
-        if (step == HTTP_STEP_MORE) {
-            return step;
-        }
+    struct reader *r = llhttp->data;
+    struct http_progress *p = r->p;
+    memmove(r->bytes + p->head_len + p->body_len, at, len);
+    p->body_len += (uint32_t)len;
+    p->chunk_left -= (uint32_t)len;
+    p->line = (uint32_t)(at + len - r->bytes);
+    return 0;
+}
+
+static int on_chunk_header(llhttp_t *llhttp)
+{
+    (void)llhttp;
+    return HPE_PAUSED;
+}
+
+static int on_message_complete(llhttp_t *llhttp)
+{
+    struct reader *r = llhttp->data;
+    r->complete = true;
+    return HPE_PAUSED;
+}
+
+/* The framing before a chunk's data: the CR LF of the chunk before it and the size line. */
+#define CHUNK_FRAMING_MAX (2 + HTTP_CHUNK_LINE_MAX + 2)
+
+/* The end of the chunk extensions at bytes[at], at most len. */
+static size_t extension_end(const char *bytes, size_t at, size_t len)
+{
+    while (at < len &&
+           (bytes[at] == '\t' || ((unsigned char)bytes[at] >= ' ' && bytes[at] != 127))) {
+        at++;
     }
-    size_t base = (size_t)p->head_len + p->body_len;
-    uint32_t trailers = 0;
-    enum http_step step = scan_lines(p, bytes + base, *len - base, &ret_parsed->refusal, &trailers);
-    ret_parsed->consumed = base + trailers;
-    return step;
+    return at;
+}
+
+/* Checks the framing that llhttp has read: CR LF, except before the first chunk, then
+ * "SIZE[;extensions]" CR LF. llhttp has not got the extensions, and accepts more than 8 digits. */
+static bool check_chunk_framing(const struct reader *r)
+{
+    const char *line = r->bytes + r->p->line;
+    size_t len = r->p->consumed - r->p->line;
+    if (r->p->overhead > 0) {
+        if (memcmp(line, "\r\n", 2) != 0) {
+            return false;
+        }
+        line += 2;
+        len -= 2;
+    }
+    size_t digits = 0;
+    while (digits < len && is_token(line[digits])) {
+        digits++;
+    }
+    size_t end = line[digits] == ';' ? extension_end(line, digits, len) : digits;
+    return digits > 0 && digits <= 8 && end <= HTTP_CHUNK_LINE_MAX && end + 2 == len &&
+           memcmp(line + end, "\r\n", 2) == 0;
+}
+
+/* Moves the bytes from p->line on to the end of the decoded body. */
+static void close_gap(struct reader *r)
+{
+    struct http_progress *p = r->p;
+    uint32_t end = p->head_len + p->body_len;
+    uint32_t gap = p->line - end;
+    memmove(r->bytes + end, r->bytes + p->line, r->len - p->line);
+    r->len -= gap;
+    p->consumed -= gap;
+    p->line = end;
+}
+
+/* llhttp has read the framing before a chunk's data. */
+static enum refusal begin_chunk(struct reader *r)
+{
+    struct http_progress *p = r->p;
+    if (!check_chunk_framing(r)) {
+        return REFUSAL_BAD_REQUEST;
+    }
+    p->overhead += p->consumed - p->line;
+    if (r->llhttp->content_length > HTTP_BODY_MAX - p->body_len || p->overhead > HTTP_BODY_MAX) {
+        return REFUSAL_TOO_LARGE;
+    }
+    p->chunk_left = (uint32_t)r->llhttp->content_length;
+    p->line = p->consumed;
+    if (p->chunk_left == 0) {
+        p->line -= 2; /* keeps the CR LF for check_line_end */
+        close_gap(r);
+        p->phase = HTTP_PHASE_TRAILERS;
+        p->value_end = p->line;
+    }
+    return REFUSAL_NONE;
+}
+
+/* Skips the extensions at the next byte, up to `end`. False: they are incomplete. */
+static bool skip_extensions(struct reader *r, size_t end)
+{
+    struct http_progress *p = r->p;
+    size_t at = extension_end(r->bytes, p->consumed, end);
+    if (at == end) {
+        return false;
+    }
+    p->consumed = (uint32_t)at;
+    return true;
+}
+
+/*
+ * Gives llhttp the next part of a chunked body: data, framing up to the chunk extensions, or
+ * trailers. llhttp 8.1 refuses valid extensions ("1;a=b;c=d"), so it does not get them. HPE_OK: all
+ * bytes are read, or the framing is incomplete.
+ */
+static llhttp_errno_t execute_chunk(struct reader *r)
+{
+    struct http_progress *p = r->p;
+    if (p->phase == HTTP_PHASE_TRAILERS) {
+        return execute(r, p->line + 2 + HTTP_TRAILERS_MAX);
+    }
+    if (p->chunk_left > 0) {
+        return execute(r, p->consumed + p->chunk_left);
+    }
+    size_t end = (size_t)p->line + CHUNK_FRAMING_MAX;
+    end = end < r->len ? end : r->len;
+    if (r->bytes[p->consumed] == ';' && !skip_extensions(r, end)) {
+        return HPE_OK;
+    }
+    const char *extensions = memchr(r->bytes + p->consumed, ';', end - p->consumed);
+    return execute(r, extensions == NULL ? end : (size_t)(extensions - r->bytes));
+}
+
+/* Refuses framing or trailers that are incomplete at their limit. */
+static enum refusal check_chunk_limits(const struct reader *r)
+{
+    const struct http_progress *p = r->p;
+    if (p->phase == HTTP_PHASE_TRAILERS) {
+        return p->consumed - p->line == 2 + HTTP_TRAILERS_MAX ? REFUSAL_HEADERS_TOO_LARGE
+                                                              : REFUSAL_NONE;
+    }
+    bool framing = p->chunk_left == 0;
+    return framing && r->len - p->line >= CHUNK_FRAMING_MAX ? REFUSAL_BAD_REQUEST : REFUSAL_NONE;
+}
+
+static enum http_step read_chunks(struct reader *r)
+{
+    struct http_progress *p = r->p;
+    uint32_t before;
+    llhttp_errno_t error;
+    do {
+        before = p->consumed;
+        error = before < r->len ? execute_chunk(r) : HPE_OK;
+        if (error == HPE_PAUSED && r->complete) {
+            return end_lines(r) ? HTTP_STEP_DONE : refused(r, REFUSAL_BAD_REQUEST);
+        }
+        enum refusal refusal = error == HPE_PAUSED ? begin_chunk(r)
+                               : error == HPE_OK   ? REFUSAL_NONE
+                                                   : REFUSAL_BAD_REQUEST;
+        if (refusal != REFUSAL_NONE) {
+            return refused(r, refusal);
+        }
+    } while (error == HPE_PAUSED || p->consumed > before);
+    enum refusal refusal = check_chunk_limits(r);
+    if (refusal != REFUSAL_NONE) {
+        return refused(r, refusal);
+    }
+    if (p->phase == HTTP_PHASE_CHUNKS) {
+        close_gap(r);
+    }
+    return HTTP_STEP_MORE;
 }
 
 /* --- One step --------------------------------------------------------------------------------- */
 
-static enum http_step skip_blank(struct http_progress *p, const char *bytes, size_t len,
-                                 struct http_parsed *ret_parsed)
+/* llhttp would accept any number of empty lines, and a bare CR or LF as one. */
+static enum http_step skip_blank_line(struct http_progress *p, const char *bytes, size_t len,
+                                      struct http_parsed *ret_parsed)
 {
-    if (len == 1) {
+    if (len == 1 && bytes[0] == '\r') {
         return HTTP_STEP_MORE;
     }
-    ret_parsed->refusal = REFUSAL_BAD_REQUEST;
-    if (bytes[1] != '\n' || p->blanks >= HTTP_BLANK_LINES_MAX) {
+    if (bytes[0] != '\r' || bytes[1] != '\n' || p->blank_lines >= HTTP_BLANK_LINES_MAX) {
+        ret_parsed->refusal = REFUSAL_BAD_REQUEST;
         return HTTP_STEP_REFUSED;
     }
-    p->blanks++;
+    p->blank_lines++;
     ret_parsed->consumed = 2;
     return HTTP_STEP_BLANK;
+}
+
+static void fill_parsed(const struct http_progress *p, const char *bytes,
+                        struct http_parsed *ret_parsed)
+{
+    struct http_request *request = &ret_parsed->request;
+    request->method = p->method;
+    request->path = p->path.len == 0 ? span_of("/") : span_at(bytes, p->path);
+    request->query = span_at(bytes, p->query);
+    request->body = (struct span){bytes + p->head_len, p->body_len};
+#define X(field, name) request->field = span_at(bytes, p->field);
+    HTTP_HEADERS(X)
+#undef X
+    ret_parsed->keep_alive = p->keep_alive;
+    ret_parsed->version_10 = p->version_10;
+}
+
+static enum http_step step_body(struct reader *r, struct http_parsed *ret_parsed)
+{
+    struct http_progress *p = r->p;
+    if (p->phase == HTTP_PHASE_BODY) {
+        ret_parsed->consumed = (size_t)p->head_len + p->body_len;
+        return r->len < ret_parsed->consumed ? HTTP_STEP_MORE : HTTP_STEP_DONE;
+    }
+    enum http_step step = read_chunks(r);
+    ret_parsed->consumed = p->consumed;
+    return step;
 }
 
 enum http_step http_parser_step(struct http_progress *p, char *bytes, size_t *len,
                                 struct http_parsed *ret_parsed)
 {
-    bool parsed = false;
-    enum http_step step;
+    static const llhttp_settings_t settings = {
+        .on_url = on_url,
+        .on_version_complete = on_version_complete,
+        .on_header_field = on_header_field,
+        .on_header_value = on_header_value,
+        .on_headers_complete = on_headers_complete,
+        .on_chunk_header = on_chunk_header,
+        .on_body = on_body,
+        .on_message_complete = on_message_complete,
+    };
     if (*len == 0) {
         return HTTP_STEP_MORE;
     }
-    if (p->phase == HTTP_PHASE_HEAD) {
-        ret_parsed->request.method = HTTP_OTHER;
-        if (bytes[0] == '\r') {
-            return skip_blank(p, bytes, *len, ret_parsed);
-        }
-        uint32_t head_len = 0;
-        step = scan_lines(p, bytes, *len, &ret_parsed->refusal, &head_len);
-        if (step != HTTP_STEP_DONE) {
-            return step;
-        }
-        ret_parsed->refusal = parse_head(bytes, head_len, p, ret_parsed);
-        if (ret_parsed->refusal != REFUSAL_NONE) {
-            return HTTP_STEP_REFUSED;
-        }
-        parsed = true;
-        p->head_len = head_len;
-        p->wants_continue =
-            ret_parsed->request.expect.at != NULL && !ret_parsed->version_10 && *len == head_len;
+    if (p->consumed == 0 && (bytes[0] == '\r' || bytes[0] == '\n')) {
+        return skip_blank_line(p, bytes, *len, ret_parsed);
     }
-    if (p->phase == HTTP_PHASE_BODY) {
-        ret_parsed->consumed = (size_t)p->head_len + p->body_len;
-        step = *len < ret_parsed->consumed ? HTTP_STEP_MORE : HTTP_STEP_DONE;
-    } else {
-        step = decode_body(p, bytes, len, ret_parsed);
+    struct reader r = {.p = p, .llhttp = llhttp_of(p), .bytes = bytes, .len = *len};
+    if (!p->started) {
+        llhttp_init(r.llhttp, HTTP_REQUEST, &settings);
+        p->started = true;
     }
+    r.llhttp->data = &r;
+    enum http_step step = p->phase == HTTP_PHASE_HEAD ? read_head(&r) : HTTP_STEP_DONE;
     if (step == HTTP_STEP_DONE) {
-        /* The head was read when it was complete, and since then it may have moved. */
-        struct http_progress again;
-        if (!parsed && parse_head(bytes, p->head_len, &again, ret_parsed) != REFUSAL_NONE) {
-            ret_parsed->refusal = REFUSAL_BAD_REQUEST;
-            return HTTP_STEP_REFUSED;
-        }
-        ret_parsed->request.body = (struct span){bytes + p->head_len, p->body_len};
+        step = step_body(&r, ret_parsed);
     }
+    *len = r.len;
+    if (step == HTTP_STEP_DONE) {
+        fill_parsed(p, bytes, ret_parsed);
+    }
+    ret_parsed->refusal = r.refusal;
     return step;
 }

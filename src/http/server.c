@@ -1,7 +1,6 @@
 /*
- * The server of one loop: its memory, its steps of the turn, and what the application may ask of an
- * exchange. How a connection lives is in connection.c, how bytes become requests in input.c, how
- * answers become bytes in output.c.
+ * The server of one loop: memory, dispatch of network events, timers, draining. Connections are in
+ * connection.c, requests in input.c, answers in output.c, streams in stream.c.
  */
 #include <stdlib.h>
 
@@ -11,7 +10,7 @@
 
 size_t http_server_bytes(const struct http_options *options)
 {
-    size_t each = sizeof(struct connection) + 2 * sizeof(uint32_t); /* todo and todo_next */
+    size_t each = sizeof(struct connection) + 2 * sizeof(uint32_t); /* resume, resume_spare */
     return sizeof(struct http_server) + options->connections_max * each +
            http_buffers_bytes(options->small_buffers, options->large_buffers);
 }
@@ -31,7 +30,7 @@ int http_server_new(struct net *net, const struct http_options *options, const s
                     struct http_server **ret_server)
 {
     CHECK(options->connections_max > 0 && options->connections_max < CONNECTION_NONE);
-    /* Not calloc: most of it is buffers that are written before they are read. */
+    /* No calloc: most of it is buffers, which are written before they are read. */
     struct http_server *s = malloc(sizeof(*s));
     if (s == NULL) {
         return ERR_NOMEM;
@@ -47,12 +46,12 @@ int http_server_new(struct net *net, const struct http_options *options, const s
         s->timers[i] = (struct timer_list){CONNECTION_NONE, CONNECTION_NONE};
     }
     s->connections = calloc(options->connections_max, sizeof(*s->connections));
-    s->todo = calloc(options->connections_max, sizeof(*s->todo));
-    s->todo_next = calloc(options->connections_max, sizeof(*s->todo_next));
-    if (s->connections == NULL || s->todo == NULL || s->todo_next == NULL ||
+    s->resume = calloc(options->connections_max, sizeof(*s->resume));
+    s->resume_spare = calloc(options->connections_max, sizeof(*s->resume_spare));
+    if (s->connections == NULL || s->resume == NULL || s->resume_spare == NULL ||
         http_buffers_init(&s->buffers, options->small_buffers, options->large_buffers) != 0) {
-        free(s->todo);
-        free(s->todo_next);
+        free(s->resume);
+        free(s->resume_spare);
         free(s->connections);
         free(s);
         return ERR_NOMEM;
@@ -67,18 +66,18 @@ void http_server_free(struct http_server *s)
         return;
     }
     for (uint32_t i = 0; i < s->options.connections_max; i++) {
-        output_release(s, &s->connections[i]); /* what others count on is let go */
+        output_release(s, &s->connections[i]); /* releases references to shared bytes */
     }
     http_buffers_done(&s->buffers);
-    free(s->todo);
-    free(s->todo_next);
+    free(s->resume);
+    free(s->resume_spare);
     free(s->connections);
     free(s);
 }
 
 static void set_now(struct http_server *s, int64_t now_ms)
 {
-    /* The timer lists are in order of start only if time never goes back. */
+    /* Time never goes back here, because the timer lists are in order of start. */
     if (now_ms > s->now_ms) {
         s->now_ms = now_ms;
         output_lines(s);
@@ -87,14 +86,14 @@ static void set_now(struct http_server *s, int64_t now_ms)
 
 void http_server_flush(struct http_server *s)
 {
-    /* Those that are queued meanwhile have their turn next time. */
-    uint32_t *now = s->todo;
-    uint32_t count = s->todo_count;
-    s->todo = s->todo_next;
-    s->todo_next = now;
-    s->todo_count = 0;
+    /* Connections that are queued meanwhile wait for the next flush. */
+    uint32_t *queue = s->resume;
+    uint32_t count = s->resume_count;
+    s->resume = s->resume_spare;
+    s->resume_spare = queue;
+    s->resume_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct connection *c = &s->connections[now[i]];
+        struct connection *c = &s->connections[queue[i]];
         c->flags &= (uint16_t)~CONNECTION_QUEUED;
         if (c->state != CONNECTION_FREE) {
             input_resume(s, c);
@@ -110,7 +109,7 @@ static void handle_event(struct http_server *s, const struct net_event *event)
         connection_open(s, c);
     }
     if (c->state == CONNECTION_FREE) {
-        return; /* closed by an earlier event of the same round */
+        return; /* closed since the network reported the event */
     }
     if ((event->what & NET_HUNG_UP) != 0) {
         connection_lose(s, c);
@@ -181,7 +180,7 @@ void http_server_timers(struct http_server *s, int64_t now_ms, int64_t *ret_next
             expire(s, c);
         }
     }
-    *ret_next_ms = s->todo_count > 0 ? s->now_ms : next_ms;
+    *ret_next_ms = s->resume_count > 0 ? s->now_ms : next_ms;
 }
 
 void http_server_drain(struct http_server *s)
@@ -190,7 +189,7 @@ void http_server_drain(struct http_server *s)
     net_accepting(s->net, false);
     for (uint32_t i = 0; i < s->options.connections_max; i++) {
         struct connection *c = &s->connections[i];
-        /* A request may have arrived that was not reported yet: it is still answered. */
+        /* A request that has arrived but is not reported yet is still answered. */
         if (c->state == CONNECTION_IDLE && c->in == NULL && c->out == NULL) {
             input_readable(s, c);
         }

@@ -1,18 +1,19 @@
 /*
- * HTTP/1.1 for one event loop: connections, parsing, limits, answers, streams. It knows nothing of
- * sales; an application (struct http_app) is called for each complete request and answers at once,
- * or keeps the exchange and answers later on the same loop.
+ * An HTTP/1.1 server for one event loop: connections, parsing, limits, answers, streams. It knows
+ * nothing about sales. It calls an application (struct http_app) for each complete request. The
+ * application answers at once, or keeps the exchange and answers later on the same loop.
  *
- * Happy path: bytes are read into the loop's one read buffer, parsed there, the handler is called
- * with spans into that buffer, the answer is written behind the answers before it (pipelining), and
- * one write sends them all. A request that is not complete borrows a buffer from a bounded pool; an
- * answer the socket does not take borrows one too, and reading stops until it is gone.
- * A connection whose answer is pending is not parsed further.
+ * Happy path: the server reads into the loop's read buffer and parses there. It calls handle() with
+ * spans into that buffer, appends the answer to those before it (pipelining), and sends them all
+ * with one write. An incomplete request borrows a buffer from a bounded pool. So does an answer that
+ * the socket does not take; then the connection is not read until the answer is sent. A connection
+ * whose answer is pending is not parsed further.
  *
- * What can go wrong is the peer's doing and ends in a problem answer and/or a closed connection;
- * nothing a peer does allocates beyond the pools or blocks the loop.
+ * What can go wrong: the client sends a malformed request, exceeds a limit, is too slow, or
+ * disconnects. The server answers with a problem, closes the connection, or both. No client can make
+ * it allocate memory beyond the pools, or block the loop.
  *
- * Everything here is called on the loop's own thread.
+ * Threads: the loop's own, except for struct http_hold.
  */
 #ifndef SLUICE_HTTP_SERVER_H
 #define SLUICE_HTTP_SERVER_H
@@ -29,11 +30,11 @@ enum http_method {
     HTTP_PUT,
     HTTP_DELETE,
     HTTP_OPTIONS,
-    HTTP_OTHER, /* known to HTTP, used by nobody here: 405 or 501 */
+    HTTP_OTHER, /* any other method of HTTP, except CONNECT, which the parser refuses */
 };
 
-/* The headers we look at: field, name. One list; all others are skipped. A repeated one of these is
- * refused with 400, except the lists of HTTP_LIST_HEADERS. */
+/* The headers that a request has fields for: field, name. Others are ignored. A repeated one is
+ * refused with 400, unless it is in HTTP_LIST_HEADERS. */
 #define HTTP_HEADERS(X)                                                                            \
     X(authorization, "authorization")                                                              \
     X(content_type, "content-type")                                                                \
@@ -47,99 +48,103 @@ enum http_method {
     X(webhook_signature, "webhook-signature")                                                      \
     X(access_control_request_method, "access-control-request-method")                              \
     HTTP_LIST_HEADERS(X)
-/* Lists of preferences, which a client may send in several lines. Two lines count as none: the answer
- * for a client without preferences suits everybody. */
+/* Lists of preferences, which a client may send in several lines. Then the value is empty, and the
+ * client gets the answer for clients without preferences. */
 #define HTTP_LIST_HEADERS(X)                                                                       \
     X(accept, "accept")                                                                            \
     X(accept_encoding, "accept-encoding")
 
-/* One complete request. The spans point into a buffer that is valid only during the handler. */
+/* One complete request. The spans are valid during handle() only. */
 struct http_request {
-    enum http_method method; /* HEAD is told apart; the body of its answer is left out for you */
-    struct span path;        /* of the target, percent-encoding untouched */
-    struct span query;       /* after '?', may be empty */
-    struct span body;        /* de-chunked */
-#define X(field, name) struct span field; /* at is NULL where the header is absent */
+    enum http_method method;              /* the server leaves out the body of an answer to HEAD */
+    struct span path;                     /* of the target, not percent-decoded */
+    struct span query;                    /* after '?', may be empty */
+    struct span body;                     /* without chunk framing */
+#define X(field, name) struct span field; /* at is NULL: the header is absent */
     HTTP_HEADERS(X)
 #undef X
 };
 
 struct http_server;
 
-/* Names one exchange; stays comparable after the connection went away. */
+/* Identifies one exchange. It stays unique after its connection is closed. */
 struct http_exchange {
     uint32_t connection;
     uint32_t generation;
 };
 
 enum http_outcome {
-    HTTP_ANSWERED, /* the handler called http_answer or http_stream_begin */
-    HTTP_PENDING,  /* the handler keeps the exchange and will answer later */
+    HTTP_ANSWERED, /* handle() called one of the answer functions or http_stream_begin */
+    HTTP_PENDING,  /* the application keeps the exchange and answers later */
 };
 
 struct http_app {
     void *context;
     enum http_outcome (*handle)(void *context, struct http_exchange exchange,
                                 const struct http_request *request);
-    /* A framing error or a limit: make the problem answer's body (the connection closes after it).
-     */
+    /* Writes the body of a problem answer. */
     void (*problem)(void *context, enum refusal refusal, struct out *body);
-    /* The peer of a pending exchange will send no more; it may still read the answer, or be gone. */
+    /* The client of a pending exchange has closed its side. It may still read the answer. */
     void (*finished)(void *context, struct http_exchange exchange);
-    /* The connection of a pending exchange or of a stream went away. */
+    /* The connection of a pending exchange or of a stream is closed. */
     void (*gone)(void *context, struct http_exchange exchange);
 };
 
 struct http_options {
     uint32_t connections_max; /* per loop */
-    /* HTTP_SMALL_BUFFER and HTTP_LARGE_BUFFER bytes each. None is free: the oldest half-read request
-     * with one of that size gets 408; where answers hold all of them, the newcomer gets 503. */
+    /* Buffers of HTTP_SMALL_BUFFER and HTTP_LARGE_BUFFER bytes. If an incomplete request needs one
+     * and none is free, the oldest incomplete request that holds one of that size gets 408; if there
+     * is none, the request itself gets 503. If an unsent answer needs one and none is free, its
+     * connection is closed. */
     uint32_t small_buffers;
     uint32_t large_buffers;
     int64_t header_timeout_ms; /* from the first byte of a request to its last */
     int64_t idle_timeout_ms;   /* between requests */
-    int64_t write_timeout_ms;  /* an answer or stream the peer does not take */
+    int64_t write_timeout_ms;  /* without a byte taken of an unsent answer or event */
 };
 
-/* Bytes of memory one server of these options takes, for the sum printed at start. */
+/* Bytes of memory that a server with these options takes. */
 size_t http_server_bytes(const struct http_options *options);
+/* ERR_NOMEM. */
 int http_server_new(struct net *net, const struct http_options *options, const struct http_app *app,
                     struct http_server **ret_server);
 void http_server_free(struct http_server *server);
-/* Takes over reloaded timeouts; sizes stay. */
+/* Sets new timeouts. Ignores the other options. */
 void http_server_retime(struct http_server *server, const struct http_options *options);
 
-/* One step of the turn: handle these events (reads, parses, calls the app, writes). */
+/* Handles these events: reads, parses, calls the application, writes. Then flushes. */
 void http_server_events(struct http_server *server, const struct net_event *events, size_t count,
                         int64_t now_ms);
-/* Timeouts; when to call next at the latest in ret_next_ms (INT64_MAX: never). O(expired). */
+/* Flushes, and handles the timers that have expired. *ret_next_ms: when to call again at the latest
+ * (INT64_MAX: never). Takes time in proportion to the expired timers. */
 void http_server_timers(struct http_server *server, int64_t now_ms, int64_t *ret_next_ms);
-/* Draining: stop accepting, close idle connections, answer with Connection: close from now on. */
+/* Stops accepting, closes idle connections, and closes the others after their answer. */
 void http_server_drain(struct http_server *server);
-/* Open connections, and those with an exchange in progress or unsent bytes. */
-/* Connections closed by the server, since its start, by why. */
+/* Requests that the server itself refused, by cause. Each refusal closed a connection. */
 struct http_counts {
-    uint64_t malformed; /* the request's framing */
-    uint64_t timeouts;  /* the client was too slow */
-    uint64_t evicted;   /* no buffer was left: half-read requests that had to go, and newcomers */
+    uint64_t malformed; /* malformed, not supported, or above a limit */
+    uint64_t timeouts;  /* not complete in time */
+    uint64_t evicted;   /* incomplete, and no buffer was free: 408 and 503 */
 };
 struct http_counts http_server_counts(const struct http_server *server);
+/* Open connections. */
 uint32_t http_server_connections(const struct http_server *server);
+/* Connections with an incomplete request, a pending exchange, a stream or unsent bytes. */
 uint32_t http_server_busy(const struct http_server *server);
 
 /*
- * An answer. headers: complete extra header lines, each ending in CRLF ("" for none).
- * Content-Length, Connection and Date are added. Content type NULL: none (204, 304). Valid for the
- * exchange being handled and for pending ones; false if the connection is gone (nothing else
- * happens then).
+ * Answers an exchange, inside handle() or while it is pending. headers: complete header lines, each
+ * ending in CR LF ("": none). The server adds Content-Length, Connection and Date. content_type
+ * NULL: none (204, 304). False: the connection is gone, and nothing happens.
  */
 bool http_answer(struct http_server *server, struct http_exchange exchange, int status,
                  const char *content_type, const char *headers, struct span body);
-/* The same for bytes that stay as they are for as long as the server lives: they are not copied. */
+/* The same for a body that stays unchanged for as long as the server lives. The server keeps it by
+ * reference if the socket does not take it. */
 bool http_answer_lasting(struct http_server *server, struct http_exchange exchange, int status,
                          const char *content_type, const char *headers, struct span body);
-/* Bytes that several threads share: they stay while somebody counts. Whoever counts down to 0 calls
- * free. */
+/* A reference count for bytes that several threads share. The thread that releases the last
+ * reference calls free. */
 struct http_hold {
     _Atomic uint32_t count;
     void (*free)(struct http_hold *hold);
@@ -154,35 +159,38 @@ static inline void http_hold_release(struct http_hold *hold)
         hold->free(hold);
     }
 }
-/* The same for bytes that stay as they are while hold counts the caller, who may let go after the
- * call: what the socket has not taken by then is counted by the server. */
+/* The same for a body that stays unchanged while hold counts a reference. The caller has one during
+ * the call. The server takes its own if the socket does not take the body at once. hold NULL: as
+ * http_answer_lasting(). */
 bool http_answer_held(struct http_server *server, struct http_exchange exchange, int status,
                       const char *content_type, const char *headers, struct span body,
                       struct http_hold *hold);
-/* The same with the application's own problem body for that refusal (struct http_app). */
+/* The same with the body that the application's problem() writes. */
 bool http_answer_problem(struct http_server *server, struct http_exchange exchange,
                          enum refusal refusal, const char *headers);
-/* The same with all bytes ready made: "HTTP/1.1 ..." to the end of the body, without Date and
- * Connection, which are put behind the first line. HEAD sends only up to the end of the headers. */
+/* The same for a complete answer, from "HTTP/1.1 " to the end of the body. The server inserts Date
+ * and Connection behind the first line, and leaves out the body for HEAD. */
 bool http_answer_ready(struct http_server *server, struct http_exchange exchange,
                        struct span bytes);
-/* Sends what answers given outside of handle() (pending ones) wait for; once, after a round of
- * them. */
+/* Continues connections that were answered outside of handle(): handles pipelined requests behind
+ * the answer. Closes streams whose socket failed. Call once after a series of such answers. */
 void http_server_flush(struct http_server *server);
 
-/* Server-sent events: begin sends the headers (text/event-stream, yours, no length, Connection:
- * close at the end). False also for HEAD, which has been answered with the headers alone. A peer
- * that closes its side has left a stream: gone() is called. */
+/* Server-sent events. Sends the head: text/event-stream, the given headers, Connection: close, no
+ * length. False: the connection is gone, or the request was HEAD and is answered with the head. If
+ * the client closes its side, the stream ends, and the server calls gone(). */
 bool http_stream_begin(struct http_server *server, struct http_exchange exchange,
                        const char *headers);
-/* False if the connection is gone or still has unsent bytes (the caller skips to a newer state
- * later). */
+/* False: the connection is gone or has unsent bytes. The caller sends a newer state later. */
 bool http_stream_send(struct http_server *server, struct http_exchange exchange, struct span bytes);
+/* Whether http_stream_send() would try to send. */
 bool http_stream_ready(struct http_server *server, struct http_exchange exchange);
-/* Sends what is left, then closes. */
+/* Closes the stream after its unsent bytes. */
 void http_stream_end(struct http_server *server, struct http_exchange exchange);
 
+/* Whether the exchange can still be answered, or is a stream. */
 bool http_alive(struct http_server *server, struct http_exchange exchange);
+/* The client's address; family 0: the connection is gone, or the address is unknown. */
 struct net_address http_peer(struct http_server *server, struct http_exchange exchange);
 
 #endif

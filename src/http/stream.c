@@ -1,17 +1,16 @@
 /*
- * Server-sent events: an answer without an end. A stream has no queue. What is sent while earlier
- * bytes are unsent is refused, and the sender comes again with a newer state; so a slow watcher
- * costs one buffer and never the others' time.
+ * Server-sent events. A stream has no queue: while bytes are unsent, http_stream_send() refuses new
+ * ones, and the caller sends a newer state later. So a slow client holds buffers for one event.
  *
- * A stream whose socket fails while it is being sent to is not ended inside that call: the caller
- * is in the middle of its list of watchers. It is queued, and the application hears of it soon
- * after.
+ * If the socket fails in http_stream_send(), the stream is not closed inside that call, because the
+ * caller may be walking its list of watchers. The next http_server_flush() closes it and calls the
+ * application's gone().
  */
 #include "http/connection.h"
 
 #include "base/check.h"
 
-/* After something was emitted outside of handle(). */
+/* Call after output_emit(). Inside handle(), input_handle() settles the connection. */
 static void stream_settle(struct http_server *s, struct connection *c)
 {
     if (connection_is(c, CONNECTION_BROKEN)) {
@@ -33,14 +32,14 @@ bool http_stream_begin(struct http_server *s, struct http_exchange exchange, con
     struct out head = out_over(s->head, sizeof(s->head));
     output_head(s, c, &head, 200, "text/event-stream", headers, -1);
     CHECK(!head.overflow);
-    output_emit(s, c, &(struct net_piece){head.at, head.len}, 1, 1);
+    output_emit(s, c, &(struct output_piece){.at = head.at, .len = head.len}, 1);
     if (head_only) {
         output_answered(s, c);
         return false;
     }
     c->state = CONNECTION_STREAM;
     if (c != s->current && c->in != NULL) {
-        http_buffers_return(&s->buffers, c->in); /* requests behind a stream have no answer */
+        http_buffers_return(&s->buffers, c->in); /* a stream is the last answer */
         c->in = NULL;
         c->flags |= CONNECTION_DROPPED;
     }
@@ -61,7 +60,7 @@ bool http_stream_send(struct http_server *s, struct http_exchange exchange, stru
         return false;
     }
     CHECK(c->state == CONNECTION_STREAM);
-    output_emit(s, c, &(struct net_piece){bytes.at, bytes.len}, 1, 1);
+    output_emit(s, c, &(struct output_piece){.at = bytes.at, .len = bytes.len}, 1);
     stream_settle(s, c);
     return !connection_is(c, CONNECTION_BROKEN);
 }
