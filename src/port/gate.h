@@ -1,14 +1,13 @@
 /*
- * The gate as the front asks it. An ask is a struct its caller owns; submit says GATE_ANSWERED (the
- * embedded engine always does) or GATE_PENDING, and then the ask comes back from collect on the loop
- * that submitted it. Whatever an ask answers may be told only once its lsn is durable.
- * GATE_REQUEST_ITEM is answered at once by every engine, from memory, unless it may wait.
+ * The gate as the fronts see it. A request is a struct that its caller owns. submit returns
+ * GATE_ANSWERED (always, in the embedded engine) or GATE_PENDING. A pending request comes back from
+ * collect on the loop that submitted it. Its answer may be sent only once its lsn is durable.
+ * GATE_REQUEST_ITEM is answered at once, from memory, unless it sets may_wait.
  *
- * Answers of different asks may come in any order, and what an answer shows may be older than what
- * was heard since from elsewhere: an order's version tells. Every ask comes back in the end,
- * whatever became of the other machine: DEGRADED (nothing was asked), OVERLOADED (nor was it),
- * UNKNOWN_OUTCOME (it may have been decided). An order that could not be looked up is one of these,
- * never NOT_FOUND.
+ * Requests may be answered in any order. An answer may be older than news that arrived meanwhile;
+ * the order's version shows which is newer. Every request is answered in the end, even if a server
+ * is down: DEGRADED and OVERLOADED mean that nothing was asked, UNKNOWN_OUTCOME that it may have
+ * been decided. An order that could not be looked up gets one of these, never NOT_FOUND.
  */
 #ifndef SLUICE_PORT_GATE_H
 #define SLUICE_PORT_GATE_H
@@ -16,11 +15,13 @@
 #include "core/gate.h"
 
 enum gate_request_kind {
-    GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
+    GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> refusal, existed, order,
+                       * held */
     GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
-    GATE_REQUEST_ORDER, /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
-    GATE_REQUEST_ITEM, /* item, may_wait, catalog_locked -> view; at once, or when it is certain that
-                        * there is none */
+    GATE_REQUEST_ORDER, /* id, user (the caller; 0: not known) -> order; watch: notify this loop of
+                         * changes */
+    GATE_REQUEST_ITEM,  /* item, may_wait, catalog_locked -> view; with may_wait it is pending until
+                        * it is certain that the item does not exist */
 };
 
 struct gate_request {
@@ -34,12 +35,11 @@ struct gate_request {
     int64_t now_ms;
     bool watch;
     bool may_wait;
-    bool
-        catalog_locked; /* ITEM: the caller holds the catalog's lock, which cannot be taken twice */
-    uint32_t segment;   /* where it is asked, with a gate of several ... */
-    uint64_t epoch;     /* ... and under which epoch, at least */
+    bool catalog_locked; /* ITEM: the caller already holds the catalog's lock */
+    uint32_t segment;    /* distributed: the segment the request goes to ... */
+    uint64_t epoch;      /* ... and the lowest epoch it may be decided in */
     /* out */
-    enum refusal refusal; /* REFUSAL_NONE: answered as asked */
+    enum refusal refusal; /* REFUSAL_NONE: answered */
     bool existed;         /* BUY: decided before */
     bool has_order;
     struct order_view order;
@@ -50,14 +50,14 @@ struct gate_request {
     bool barred;
     uint64_t available; /* with SOLD_OUT */
     uint64_t locked;
-    uint64_t lsn; /* tell nobody before this is durable */
+    uint64_t lsn; /* do not send the answer before this is durable */
     struct gate_request *next;
     void *owner;
-    int64_t again_us;   /* of an engine that asks more than once: when next ... */
-    int64_t give_up_us; /* ... and until when */
-    uint64_t reading;   /* the reading of the sales that it waits for; 0: none */
-    bool looks_first;   /* of a BUY: it only looks for its order, with a ticket that is over ... */
-    int64_t expires_ms; /* ... in the place of this */
+    int64_t again_us;   /* distributed: when to send the request again ... */
+    int64_t give_up_us; /* ... and when to give up */
+    uint64_t reading;   /* the reading of the sales it waits for; 0: none */
+    bool looks_first;   /* BUY: only look the order up, with an expired ticket, ... */
+    int64_t expires_ms; /* ... in place of this expiry */
 };
 
 enum gate_submitted { GATE_ANSWERED, GATE_PENDING };
@@ -65,19 +65,19 @@ enum gate_submitted { GATE_ANSWERED, GATE_PENDING };
 struct gate_port;
 struct gate_ops {
     enum gate_submitted (*submit)(struct gate_port *port, struct gate_request *request);
-    /* Those of this loop that are answered by now, oldest first, linked by next. */
+    /* The answered requests of this loop, oldest first, linked by next. */
     struct gate_request *(*collect)(struct gate_port *port, uint32_t loop);
-    /* Sends what this loop submitted; before it sleeps. When it has to collect again at the latest,
-     * on the clock's boot_us, whatever else happens; INT64_MAX: no need. */
+    /* Sends what this loop has submitted. Called before the loop sleeps. Returns when the loop must
+     * collect again at the latest, in boot_us; INT64_MAX: not needed. */
     int64_t (*flush)(struct gate_port *port, uint32_t loop);
-    /* Any thread: asks of the segment carry this epoch from now on; 0: it is not known, and they
-     * are answered at once with UNKNOWN_OUTCOME. */
+    /* Any thread. From now on, requests to the segment carry this epoch. 0: the epoch is not known,
+     * and requests are answered at once with UNKNOWN_OUTCOME. */
     void (*place)(struct gate_port *port, uint32_t segment, uint64_t epoch);
 };
 struct gate_port {
     const struct gate_ops *ops;
 };
-/* Whatever an earlier asking left in what is answered is gone before it is asked. */
+/* Clears the answer of an earlier use before it submits the request. */
 static inline enum gate_submitted gate_submit(struct gate_port *port, struct gate_request *request)
 {
     request->refusal = REFUSAL_NONE;
