@@ -21,10 +21,10 @@
 
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 1000
-/* How long to wait at start for somebody to say how many masters there are. */
+/* Attempts at start to find out how many masters there are. */
 #define MASTERS_TRIES 50
 #define MASTERS_PAUSE_US 100000
-/* The keeper's work. A lost segment is back after the drain, the reading and the replays. */
+/* Timing of the keeper. */
 #define KEEP_LEASE_MS 20000 /* longer than reading one segment from the ledger takes */
 #define KEEP_POLL_MS 50
 #define KEEP_LOOK_MS 300
@@ -37,7 +37,7 @@
 
 /* ---- Redis ---- */
 
-/* As configured, or as many as there are masters, which somebody has to know. */
+/* The number of segments: as configured, or one per master. */
 static int count_segments(struct backends *backends)
 {
     uint32_t count = (uint32_t)backends->config->redis_segments;
@@ -96,8 +96,8 @@ uint32_t backends_segments(const struct backends *backends)
     return backends->segments_count;
 }
 
-/* Before the loops run: a front that says it is ready is connected, if there is anything to connect
- * to. */
+/* Connects before the loops run: a front that says it is ready is connected, if there is a
+ * server. */
 static void connect_connection_sets(struct backends *backends, uint32_t connection_sets)
 {
     struct gate_port *gate = redis_gate_port(backends->gate);

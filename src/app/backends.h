@@ -1,7 +1,7 @@
 /*
- * The concrete servers of the distributed engine, as the configuration names them: Redis, RabbitMQ
- * and the MariaDB ledger's leases. Whatever is made here is closed by backends_close. With
- * ledger_backends.c and serve.c the only place that names backends. Errors are logged with what to do.
+ * The servers of the distributed engine, as configured: Redis, RabbitMQ and the leases in the
+ * MariaDB ledger. backends_close closes whatever was created here. Only this file,
+ * ledger_backends.c, exchange.c and serve.c name backends. Errors are logged with advice.
  */
 #ifndef SLUICE_APP_BACKENDS_H
 #define SLUICE_APP_BACKENDS_H
@@ -17,7 +17,7 @@
 #define BACKENDS_MAX 16
 #define BACKENDS_LEASES 2
 
-/* Who of this process is connected to RabbitMQ. */
+/* The connections of this process to RabbitMQ. */
 enum backends_link {
     LINK_RELAY,
     LINK_BOOKER,
@@ -30,21 +30,21 @@ enum backends_link {
 struct backends {
     const struct config *config;
     struct clock_port *clock;
-    char name[64]; /* of this process, in its leases: a restarted one is another */
+    char name[64]; /* of this process, in its leases; a restarted process has another one */
     char worker[LEDGER_BACKENDS_ID +
-                1]; /* of its data folder, in the outboxes: what it held is its own */
+                1]; /* of the data folder, in the outboxes: a restarted process owns what it held */
     struct redis_topology *topology;
     struct redis_gate *gate;
     uint32_t segments_count;
     struct segments *segments[BACKENDS_MAX];
     struct ledger *ledger_backends[BACKENDS_MAX];
     struct queue *queues[BACKENDS_MAX];
-    struct lease_port *leases[BACKENDS_LEASES]; /* the keeper's first */
-    int64_t look_ms;                            /* when the segments are looked at next */
-    struct ledger *keeping;                     /* the keeper's */
+    struct lease_port *leases[BACKENDS_LEASES]; /* the first is the keeper's */
+    int64_t look_ms;                            /* when to check the segments next */
+    struct ledger *keeping;                     /* of the keeper */
     struct recover *recover;
     struct balance *balance;
-    _Atomic bool balances;                   /* this process holds the lease of balancing */
+    _Atomic bool balances;                   /* this process holds the balancing lease */
     _Atomic uint32_t links_seen, links_away; /* a bit for each backends_link */
 };
 
@@ -54,31 +54,30 @@ uint32_t backends_segments(const struct backends *backends);
 
 int backends_gate(struct backends *backends, uint32_t connection_sets, struct gate_port **ret_gate);
 int backends_gate_fd(const struct backends *backends, uint32_t connection_set);
-/* For one thread, by the name of what it does. */
+/* For one thread, named after its work. */
 int backends_new_segments(struct backends *backends, const char *thread,
                           struct segments **ret_segments);
 int backends_new_reader(struct backends *backends, struct ledger **ret_ledger);
 int backends_new_writer(struct backends *backends, struct ledger **ret_ledger);
-/* *ret_queue is NULL where no queue is configured. */
+/* *ret_queue is NULL if no queue is configured. */
 int backends_new_queue(struct backends *backends, bool publisher, struct queue **ret_queue);
-/* The queue of payments. *ret_queue is NULL where none is configured. */
+/* The queue of payments. *ret_queue is NULL if none is configured. */
 int backends_new_payments(struct backends *backends, struct queue **ret_queue);
-/* Any thread: how its connection to RabbitMQ is. */
+/* Any thread: reports the state of its connection to RabbitMQ. */
 void backends_link_seen(struct backends *backends, enum backends_link link, bool away);
-/* Whether all that were seen stand. False, and *ret_known: none was. */
+/* Whether all reported connections are up. *ret_known is false if none was reported. */
 bool backends_links_up(const struct backends *backends, bool *ret_known);
-/* For one thread; the first is the keeper's. */
+/* For one thread. The first is the keeper's. */
 int backends_new_lease(struct backends *backends, struct lease_port **ret_lease);
 
-/* What the keeper's thread does beside keeping its lease: segments that need it are rebuilt, dry
- * ones refilled. */
+/* The keeper's work besides its lease: rebuilds segments that need it and refills empty ones. */
 int backends_keep(struct backends *backends, struct blocking blocking,
                   uint32_t balance_connection_set, const struct gate_sizes *sizes);
-/* Any thread: false where this process does not balance. */
+/* Any thread. False: this process does not balance. */
 bool backends_refill(struct backends *backends, uint32_t segment, uint64_t item, uint64_t units);
-/* True: something was written to the ledger. */
+/* Returns true if it wrote to the ledger. */
 bool backends_keep_round(struct backends *backends, int64_t now_ms);
-/* After the last round, on its thread: gives up what other keepers would wait for. */
+/* After the last round, on the same thread: gives up the leases that other keepers wait for. */
 void backends_keep_end(struct backends *backends);
 
 #endif

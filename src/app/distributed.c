@@ -1,4 +1,4 @@
-/* See distributed.h. Each thread has instances of its own of what belongs to one thread. */
+/* See distributed.h. Instances that belong to one thread exist once for each thread. */
 #include "app/distributed.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define REFILL_MS 1500
 #define RECONCILE_POLL_MS 50
-/* Waits of the reconciler look up so often whether the server ends. */
+/* How often waits of the reconciler check whether the server ends. */
 #define RECONCILE_STEP_MS 100
 #define RECONCILE_CONNECT_MS 2000
 #define PROMISES_A_LOOK 64
@@ -34,13 +34,14 @@ int distributed_open(const struct config *config, uint32_t loops, struct clock_p
     CHECK(pthread_mutex_init(&distributed->sleep_lock, NULL) == 0);
     CHECK(pthread_cond_init(&distributed->sleep_ends, &monotonic) == 0);
     refill_requests_init(&distributed->refill_requests);
-    atomic_store(&distributed->segment_table.clock_is_off, true); /* until it has been compared */
+    atomic_store(&distributed->segment_table.clock_is_off, true); /* until the clocks have been
+                                                                   * compared */
     distributed->config = config;
     settings_runtime_limits(&distributed->runtime_limits, config);
     distributed->roles = config_roles(config->server_roles);
     distributed->loops = loops;
     distributed->clock = clock;
-    *ret_distributed = distributed; /* freed by the caller whatever comes */
+    *ret_distributed = distributed; /* the caller frees it, also after an error */
     int error = backends_open(&distributed->backends, config, clock);
     if (error != 0) {
         return error;
@@ -113,7 +114,7 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
     return 0;
 }
 
-/* For what whoever met it does not log: no memory, no thread. */
+/* Logs errors that nothing else has logged: no memory, no thread. */
 static int reported(int error)
 {
     return error == 0 ? 0 : assembly_fail("cannot start the engine's threads", error, "");
@@ -196,7 +197,7 @@ static int make_gate_subscriber(struct distributed *distributed)
     return reported(gate_subscriber_new(&gate_subscriber, &distributed->gate_subscriber));
 }
 
-/* Of the first segment that has any. */
+/* The error text of the first segment that has one. */
 static const char *outbox_words(void *context)
 {
     struct distributed *distributed = context;
@@ -233,7 +234,7 @@ static int make_order_consumer(struct distributed *distributed)
     struct assembly *parts = distributed->parts;
     int error = backends_new_queue(&distributed->backends, false, &distributed->consumer);
     if (error != 0 || distributed->consumer == NULL) {
-        return error; /* no queue: the relay brings everything to the ledger writer itself */
+        return error; /* no queue: the relay passes everything to the ledger writer itself */
     }
     error =
         make_mailbox(distributed, MAILBOX_ORDER_CONSUMER, THREAD_ORDER_CONSUMER, "order consumer");
@@ -253,7 +254,7 @@ static int start_thread(struct distributed *distributed, enum thread_kind kind,
     return reported(distributed->running[kind] ? 0 : ERR_NOMEM);
 }
 
-/* Where payments come from a queue, too. */
+/* If payments also come from a queue. */
 static int start_payment_consumer(struct distributed *distributed)
 {
     struct assembly *parts = distributed->parts;
@@ -299,7 +300,7 @@ static void reconcile_sleep_ms(void *context, int64_t ms)
     }
 }
 
-/* A connection nobody uses is taken for dead; one that was lost is made again in steps. */
+/* Keeps idle connections alive and makes lost ones again, in steps. */
 static void reconcile_idle(void *context)
 {
     struct distributed *distributed = context;
@@ -326,7 +327,7 @@ static size_t reconcile_mend(void *context)
     struct distributed *distributed = context;
     size_t repaired = reconcile_repair(distributed->reconcile);
     ledger_writer_hurry(
-        distributed->parts->ledger_writer); /* what was booked is to reach the segments */
+        distributed->parts->ledger_writer); /* so that the segments get what was booked */
     return repaired;
 }
 

@@ -1,5 +1,5 @@
-/* What distributed.c (making and ending it) and distributed_threads.c (what its threads run) share.
- * Nobody else includes this. */
+/* Shared by distributed.c (creation and end) and distributed_threads.c (the threads). Included by
+ * no other file. */
 #ifndef SLUICE_APP_DISTRIBUTED_PRIVATE_H
 #define SLUICE_APP_DISTRIBUTED_PRIVATE_H
 
@@ -21,7 +21,7 @@
 #include "distributed/segment_event_sink.h"
 #include "ledger/reconciler.h"
 
-/* Who posts to the ledger writer beside the loops. */
+/* Mailboxes of the ledger writer after those of the loops. */
 enum {
     MAILBOX_RELAY,
     MAILBOX_ORDER_CONSUMER,
@@ -41,7 +41,7 @@ enum thread_kind {
     THREAD_COUNT
 };
 
-/* Connection sets of the gate behind the loops'. */
+/* Connection sets of the gate after those of the loops. */
 enum {
     CONNECTION_SET_GATE_SUBSCRIBER,
     CONNECTION_SET_KEEPER,
@@ -61,32 +61,33 @@ struct distributed {
     struct stock_cache *stock_cache;
     struct refill_requests refill_requests;
     struct spool *spool;
-    struct gate_port *gate; /* on other machines; connection sets: loops, then as below */
+    struct gate_port *gate; /* on Redis; connection sets: loops, then the list above */
     struct gate_proxy *proxy;
     struct segment_event_sink *segment_event_sink;
-    struct segments *segments[THREAD_COUNT + 1]; /* one for each thread, and the ledger writer's */
-    struct ledger *reader;                       /* promise resolver's */
+    struct segments *segments[THREAD_COUNT + 1]; /* one for each thread, and one for the ledger
+                                                  * writer */
+    struct ledger *reader;                       /* of the promise resolver */
     struct lease_port *lease;
     struct queue *publisher;
     struct queue *consumer;
-    struct queue *payments; /* the payment consumer's */
+    struct queue *payments; /* of the payment consumer */
     struct booking_channel booking_channel[MAILBOX_COUNT];
     struct promise_resolver *promise_resolver;
     struct gate_subscriber *gate_subscriber;
     struct relay *relay;
     struct order_consumer *order_consumer;
     struct payment_consumer *payment_consumer;
-    struct queue *parked; /* the reconciler's */
+    struct queue *parked; /* of the reconciler */
     struct redriver redriver;
     struct reconcile *reconcile;
     struct reconciler *reconciler;
     struct event_publisher_thread *event_publisher_thread;
     struct cluster_status_thread *cluster_status_thread;
-    size_t promises_skipped; /* of this pass: their sales are not known here */
+    size_t promises_skipped; /* in this pass: their sales are not known here */
     _Atomic bool keeps;      /* this process holds the keeper's lease */
     struct assembly *parts;
     _Atomic bool stopping;
-    pthread_mutex_t sleep_lock; /* sleeps that end when it stops */
+    pthread_mutex_t sleep_lock; /* guards sleeps that end when the server stops */
     pthread_cond_t sleep_ends;
     pthread_t threads[THREAD_COUNT];
     bool running[THREAD_COUNT];

@@ -1,4 +1,4 @@
-/* What the threads of the distributed engine run. See distributed.h. */
+/* The threads of the distributed engine. See distributed.h. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <time.h>
@@ -36,7 +36,8 @@ void distributed_sleep_ms(struct distributed *distributed, int64_t ms)
 
 /* ---- threads ---- */
 
-/* What promise resolver's last look at the segments and its last read of the ledger met. */
+/* Reports outages from the promise resolver's last look at the segments and last read of the
+ * ledger. */
 static void tell_outages(struct distributed *distributed, struct outage *segments,
                          struct outage *ledger)
 {
@@ -144,8 +145,8 @@ void *distributed_run_payment_consumer(void *context)
     return NULL;
 }
 
-/* The keeper's lease; the ledger writer does the keeping. Beside it, segments that need it are rebuilt, and
- * dry ones refilled. */
+/* Holds the keeper's lease; the ledger writer does the keeping. Also rebuilds segments that need it
+ * and refills empty ones. */
 void *distributed_run_keeper(void *context)
 {
     struct distributed *distributed = context;
@@ -155,7 +156,8 @@ void *distributed_run_keeper(void *context)
         int64_t now_ms = clock_boot_us(distributed->clock) / 1000;
         if (now_ms >= lease_ms) {
             uint64_t token = 0;
-            /* Whose time is not the gate's keeps no deadlines, and opens and closes no sales. */
+            /* A process whose clock differs from the gate's keeps no deadlines and opens and closes
+             * no sales. */
             bool may_keep = !atomic_load(&distributed->segment_table.clock_is_off);
             int error = may_keep
                             ? lease_take(distributed->lease, KEEPER_LEASE, LEASE_TTL_MS, &token)
@@ -189,8 +191,8 @@ void *distributed_run_reconciler(void *context)
     return NULL;
 }
 
-/* Not cut short by the end of the server: whoever rebuilds a segment waits for what is on its way,
- * and for fronts, or would open it too early. It is a few seconds at most. */
+/* Not cut short when the server stops: a rebuild waits for messages in flight and for fronts, and
+ * must not open the segment too early. It takes a few seconds at most. */
 void distributed_blocking_sleep_ms(void *context, int64_t ms)
 {
     struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
