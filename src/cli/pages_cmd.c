@@ -306,7 +306,7 @@ static int run(struct copying *copying)
     }
     if (error == 0) {
         (void)setvbuf(copying->notes, NULL, _IOLBF,
-                      0); /* unbuffered: a killed run has noted what it wrote */
+                      0); /* line buffered: a killed run has noted what it wrote */
         error = copy_all(copying, list);
         bool written = ferror(copying->notes) == 0; /* includes lines that were lost earlier */
         written = fclose(copying->notes) == 0 && written;
