@@ -12,8 +12,8 @@
  *   DEGRADED         nothing was asked: no Redis server. GATE_ANSWERED at once.
  *   OVERLOADED       too many calls in flight. GATE_ANSWERED at once.
  *   UNKNOWN_OUTCOME  asked and not answered, or the segment has another epoch or server, or is
- *                    being rebuilt: the same ticket gets the outcome later. Or its epoch is not known:
- *                    GATE_ANSWERED at once.
+ *                    being rebuilt: the same ticket gets the outcome later. Or its epoch is not
+ *                    known: GATE_ANSWERED at once.
  * No journal here: lsn is 0, and the caller makes a win durable before it answers.
  *
  * Threads: a connection set is used by its loop only; gate_place() by any thread.
