@@ -1,8 +1,8 @@
 """The parts of script/test: what each runs, and in which lengths.
 
-A part is a list of jobs for schedule.py. TABLE at the end is the one list of parts: their lengths,
-the builds they need, what they are for. What guards which promise in which length is in
-docs/TESTING.md.
+A part is a list of jobs for schedule.py. table() at the end is the only list of parts: their
+lengths, the builds they need, what they are for. docs/TESTING.md has a table of which part guards
+which promise.
 """
 
 import hashlib

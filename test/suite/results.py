@@ -1,6 +1,6 @@
-"""What a run found: tests with their times, sums of them, and the files kept of both.
+"""The results of a run: tests with their times, their sums, and the files that store them.
 
-Test       one test: its name, how it ended, wall and CPU seconds.
+Test       one test: its name, its status, wall and CPU seconds.
 Counts     how many passed, failed and were skipped.
 Record     everything of one run; writes times.json and reads the last one.
 slowest()  what --times prints.

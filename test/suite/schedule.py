@@ -1,15 +1,15 @@
-"""Runs jobs side by side within what the machine has, and reports a part when its last job ends.
+"""Runs jobs in parallel within the limits of the machine, and reports a part when its last job ends.
 
-A job is a function that runs commands and returns tests. Two kinds share the machine:
+A job is a function that runs commands and returns tests. There are two kinds:
 
   compute   builds, simulators, planted bugs: as many threads as there are cores, at nice 10
-  serve     tests that start servers and wait for them: they use a part of a core each, and go
-            before the others when they want it, so that a busy machine does not make them slow
+  serve     tests that start servers and wait for them: they use a part of a core each and run at
+            normal priority, so that a busy machine does not slow them down
 
-Within a kind: what failed the last time first, then what others wait for, then the longest. A job
-holds its locks (a build folder, a server that only one may use at a time) and its memory while it
-runs. A job that raises is one failed test; the others go on. On SIGINT or SIGTERM every process
-group is ended, and nothing new begins.
+Order within a kind: what failed last time, then what other jobs wait for, then the longest. A job
+holds its locks (a build folder, a server for one user at a time) and its memory while it runs. A
+job that raises is one failed test; the others continue. On SIGINT or SIGTERM every process group is
+ended, and no new job starts.
 """
 
 import contextlib
