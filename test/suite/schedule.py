@@ -61,7 +61,7 @@ class Part:
 
 
 class JobRun:
-    """What a job's function gets: its log, and how to run a command into it."""
+    """The argument of a job's function: its log, and how to run a command into it."""
 
     def __init__(self, scheduler, part_name, job):
         self.scheduler, self.part, self.job = scheduler, part_name, job
@@ -99,7 +99,7 @@ class JobRun:
 
 @dataclass
 class State:
-    """A part while it is worked on."""
+    """A part in progress."""
     part: Part
     left: int = -1        # jobs not yet ended; -1: not expanded
     began: float = 0.0    # 0: no job has started
@@ -167,7 +167,7 @@ class Scheduler:
         return (not failed, -job.urgent, -self.expected(state, job)[0])
 
     def free(self, job):
-        """Its locks and its memory are."""
+        """Whether its locks and its memory are free."""
         running = [one for _, one in self.running.values()]
         if any(job.locks & one.locks for one in running):
             return False

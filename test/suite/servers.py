@@ -56,13 +56,13 @@ class Servers:
         return server
 
     def common(self):
-        """A MariaDB as installed, made once: everybody who starts one copies it."""
+        """A freshly installed MariaDB, made once; every start copies it."""
         if self.template is None:
             self.template = "" if marialib.missing() else marialib.template()
         return {"SLUICE_MARIADB_TEMPLATE": self.template} if self.template else {}
 
     def all_of(self, *makers):
-        """Starts them side by side; what each returns, None for what is not installed."""
+        """Starts them in parallel; returns what each returns, None if it is not installed."""
         results, errors = [None] * len(makers), []
 
         def work(at, make):
