@@ -1,6 +1,6 @@
 #!lua
--- The segment of this epoch contradicts itself, or the ledger: whoever looks at it sees so, until it
--- is made anew.
+-- Marks the segment of this epoch as broken (it contradicts itself or the ledger) until it is
+-- rebuilt. state.lua returns the mark.
 -- KEYS: meta. ARGV: epoch.
 local place = redis.call('HGET', KEYS[1], 'place')
 if string.match(place or '', '^%d+') ~= ARGV[1] then

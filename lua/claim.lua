@@ -1,17 +1,17 @@
 #!lua
--- Makes an empty, closed segment under a higher epoch and names the server that may decide for it.
--- Keys carry their epoch, so whatever an older epoch left behind is out of reach at once. Closed:
--- its place has a third word, so that no front's call fits it; restore.lua fills and opens it.
--- `base` is the event it is filled as of: one that is closed is not begun again as of another.
+-- Creates an empty, closed segment with a higher epoch and stores the server that may decide for
+-- it. Keys contain their epoch, so the keys of older epochs are out of reach at once. Closed:
+-- `place` has a third word, so it equals no front's place; restore.lua fills and opens the segment.
+-- `base` is the event as of which it is filled: a closed segment is not begun again with another.
 -- KEYS: meta.
--- ARGV: epoch, run id, fence, event, highest time (the ledger's: believed as in event.lua), room for
---       orders, buyers, items, sales, and for entries of the outbox (0: no bound).
+-- ARGV: epoch, run id, fence, event, highest time (of the ledger; limited as in event.lua), room
+--       for orders, buyers, items, sales, and for entries of the outbox (0: no limit).
 local meta = redis.call('HMGET', KEYS[1], 'place', 'fence', 'base')
 local epoch, run, closed = string.match(meta[1] or '0 -', '^(%d+) (%S+) ?(%a*)$')
 if tonumber(ARGV[3]) < tonumber(meta[2] or 0) then
     return 'F ' .. meta[2]
 elseif epoch == ARGV[1] and run == ARGV[2] and (closed == '' or meta[3] == ARGV[4]) then
-    -- Again. Its caller may hold a newer token than when it began.
+    -- A repetition. The caller may hold a newer token by now.
     redis.call('HSET', KEYS[1], 'fence', ARGV[3])
     return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
 elseif tonumber(epoch) >= tonumber(ARGV[1]) then
@@ -23,7 +23,7 @@ local most = time[1] * 1000 + math.floor(time[2] / 1000) + SEGMENT_CLOCK_OFF_MS
 if tonumber(high) > most then
     high = string.format('%.0f', most)
 end
--- What every call reads stands first: a small hash is searched from its beginning.
+-- The fields that every call reads come first: a small hash is searched linearly.
 redis.call('HSET', KEYS[1], 'place', ARGV[1] .. ' ' .. ARGV[2] .. ' closed', 'high', high,
     'orders_left', ARGV[6], 'buyers_left', ARGV[7], 'out_max', ARGV[10], 'event', ARGV[4],
     'fence', ARGV[3], 'items_left', ARGV[8], 'sales_left', ARGV[9], 'base', ARGV[4])

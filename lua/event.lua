@@ -1,8 +1,8 @@
--- What the script of every ledger event begins with; scripts.c puts it behind their first line.
+-- The beginning of every script for ledger events; scripts.c inserts it after their first line.
 -- KEYS[1]: meta.
 -- ARGV: place (epoch and run id), fence (0: none), event, the event before it, now, kind.
--- While a segment is being rebuilt only the token that rebuilds it applies events: others would
--- meet a half-filled one.
+-- While a segment is being rebuilt, only the token of the rebuild may apply events: the segment is
+-- incomplete.
 local call, match, text = redis.call, string.match, string.format
 local meta = call('HMGET', KEYS[1], 'place', 'high', 'event', 'fence')
 local fence = ARGV[2]
@@ -16,7 +16,7 @@ elseif tonumber(fence) < tonumber(meta[4]) then
     fence = meta[4]
 end
 local kind, event = tonumber(ARGV[6]), ARGV[3]
--- Taking units for a transfer is asked before the ledger knows how many: it is no event.
+-- Units for a transfer are taken before the ledger knows how many: this is not an event.
 local asked = kind == GATE_TRANSFER_OUT and event == '0'
 if asked then
     event = meta[3]
@@ -26,10 +26,10 @@ elseif ARGV[4] ~= meta[3] then
     return 'G ' .. meta[3]
 end
 
--- The last thing an event writes.
+-- The last write of an event.
 local function write_meta(number)
-    -- What is no event says nothing about the ledger's time. And that may be wrong: sales begin and
-    -- end by this server's, so it raises the highest time seen no further than a clock may be off.
+    -- Only an event carries the ledger's time, which may be wrong. Sales begin and end by this
+    -- server's clock, so an event raises the highest time at most SEGMENT_CLOCK_OFF_MS beyond it.
     local high = meta[2]
     if not asked and tonumber(ARGV[5]) > tonumber(high) then
         local time = call('TIME')

@@ -1,9 +1,9 @@
 #!lua
--- A closed sale leaves the board bit by bit: at most so many orders and buyers in one call, orders
+-- Forgets a closed sale in steps: at most a given number of orders and buyers per call, orders
 -- first, then an item that has none left, then the sale.
 -- KEYS: meta, sale, the sale's items.
--- ARGV: those of event.lua, then how many, what the keys of items, of orders' and of buyers'
---       buckets begin with, sale.
+-- ARGV: those of event.lua, then how many, the key prefixes of items, of orders' and of buyers'
+--       buckets, sale.
 local state = call('HGET', KEYS[2], 'state')
 local budget = tonumber(ARGV[7])
 if not state then
@@ -12,7 +12,7 @@ elseif tonumber(state) ~= SALE_CLOSED or budget == 0 then
     return VERDICT_REFUSED .. ' ' .. REFUSAL_BAD_STATE .. ' 0 0 0 0'
 end
 
--- Takes entries out of the buckets of one item; true when they are all empty.
+-- Removes entries from the buckets of one item; true if all are empty.
 local function empty(prefix, counter)
     local keys = {}
     for bucket = 0, REDIS_BUCKETS - 1 do
@@ -21,7 +21,7 @@ local function empty(prefix, counter)
     local full = call('EXISTS', unpack(keys))
     for _, key in ipairs(keys) do
         while full > 0 and budget > 0 do
-            -- 1000 at a time: a call's arguments stand on Lua's stack, which has 8000 places
+            -- 1000 at a time: the arguments of a call are on Lua's stack, which has 8000 slots
             local fields = call('HRANDFIELD', key, math.min(budget, 1000))
             if #fields == 0 then
                 break

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- Questions that change nothing: an order; an item; what a ticket for an item needs.
+-- Lookups without changes: an order; an item; what a ticket for an item needs.
 -- KEYS: meta, item, the buyer's bucket, the order's bucket.
--- ARGV: place (epoch and run id), question, order id (of ticket: all of it but the attempt), user.
+-- ARGV: place (epoch and run id), kind of lookup, order id (ticket: without the attempt), user.
 local place = redis.call('HGET', KEYS[1], 'place')
 if place ~= ARGV[1] then
     return 'X ' .. (place or '-')

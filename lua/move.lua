@@ -1,13 +1,13 @@
 #!lua
--- What the ledger committed about one order: confirm, refuse, pay, cancel, expire. Fronts are told
--- the order; where units come back, the item too.
+-- Ledger events of one order: confirm, refuse, pay, cancel, expire. Publishes the order, and the
+-- item if units came back.
 -- KEYS: meta, item, the order's bucket.
--- ARGV: those of event.lua, then order id, state before, state after, pay_by, reason, item, what
---       buyers' buckets begin with, user and quantity (0: not known).
+-- ARGV: those of event.lua, then order id, state before, state after, pay_by, reason, item, key
+--       prefix of buyers' buckets, user and quantity (0: not known).
 local order = call('HGET', KEYS[3], ARGV[7])
 if not order and kind == GATE_FAIL_ORDER and ARGV[14] ~= '0' and call('EXISTS', KEYS[2]) == 1 then
-    -- It failed without having been decided here (its buyer stood in line, or it was forgotten): its
-    -- buyer sees it, and it was one of his attempts.
+    -- The order failed without a decision here (it was undecided, or the decision was lost). Store
+    -- it, so that the buyer sees it and it counts as an attempt.
     local key = ARGV[13] .. tonumber(ARGV[14]) % REDIS_BUCKETS
     local buyer = call('HGET', key, ARGV[14])
     local held, ended, barred = match(buyer or '0 0 0', '^(%d+) (%d+) (%d)$')
@@ -43,7 +43,7 @@ if returns then
     buyers_key = ARGV[13] .. tonumber(user) % REDIS_BUCKETS
     held, ended, barred = match(call('HGET', buyers_key, user) or '', '^(%d+) (%d+) (%d)$')
 end
--- Never so while this segment is whole: decide nothing, it goes to recovery.
+-- Impossible in an intact segment: change nothing, it needs recovery.
 if not item[1] or tonumber(item[2]) < qty or returns and (not held or tonumber(held) < qty) then
     return redis.error_reply('BROKEN order ' .. ARGV[7] .. ' has no units to move')
 end

@@ -1,13 +1,13 @@
 #!lua
--- A buyer asks for units: the one command that is decided here first. Every check comes before the
--- first write, and of the writes the only one that could fail, the outbox, comes first.
--- Or a decision is made again that was told already (again): with the time it was made with, while
--- the segment is being rebuilt, too, and whatever has become of ticket and sale since then.
+-- A buy, the only command that is decided here first. All checks come before the first write. The
+-- first write is the outbox, the only one that can fail.
+-- With `again`, an earlier decision is repeated: with its own time, also while the segment is being
+-- rebuilt, whatever has become of ticket and sale since.
 -- KEYS: meta, item, the buyer's bucket, the order's bucket, outbox.
--- ARGV: place (epoch and run id), order id, user, the outbox entry but for its time, qty, now, the
+-- ARGV: place (epoch and run id), order id, user, the outbox entry without its time, qty, now, the
 --       ticket's expiry, the id's attempt (-1: a fresh id, -2: another buyer's); again: 1, fence.
--- Buyers wait for this one, so it reads each number once (`+ 0` is half of what tonumber costs) and
--- has the names of our lists in double quotes, where they become part of a text.
+-- This script is hot. It reads each number once (`+ 0` costs half of tonumber) and has the names of
+-- our lists in double quotes, where they become part of a text.
 local call, match, text = redis.call, string.match, string.format
 local meta = call('HMGET', KEYS[1], 'place', 'high', 'orders_left', 'buyers_left', 'out_max')
 local again = ARGV[9] == '1'
@@ -48,7 +48,7 @@ if order then
         .. ' o ' .. order
 end
 
--- Times go on as the texts they are. A buyer's is not below the highest seen.
+-- Times are kept as texts. A buyer's time is never below the highest seen.
 local now, now_text, high = ARGV[6] + 0, ARGV[6], meta[2] + 0
 if not again and now < high then
     now, now_text = high, meta[2]

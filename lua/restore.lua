@@ -1,11 +1,10 @@
 #!lua
--- Fills a closed segment with what the ledger has, some rows in one call, and opens it. Rows are
--- written as they are given, and again they write the same. What has changed since it was filled is
--- left alone: an item with its buyers and orders (its version tells), a sale once an event has been
--- applied, everything once it is open.
+-- Fills a closed segment from the ledger, some rows per call, and opens it. Rows are written as
+-- given; a repetition writes the same. What has changed since is left alone: an item with its
+-- buyers and orders (if its version differs), a sale once an event was applied, everything once it
+-- is open.
 -- KEYS: meta.
--- ARGV: place (epoch and run id), fence, version of items, what the keys of this epoch begin with,
---       then rows:
+-- ARGV: place (epoch and run id), fence, version of items, key prefix of this epoch, then rows:
 --         s SALE STATE STARTS ENDS BAR
 --         i ITEM SALE TOTAL AVAILABLE LOCKED SOLD LIMIT
 --         b BUCKET ITEM USER HELD ENDED BARRED
@@ -22,7 +21,7 @@ elseif open then
     return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
 end
 local keys = ARGV[4]
--- A counter of meta goes down by what is new. Below 0 the ledger has more than there is room for.
+-- Lowers a counter of meta by the number of new entries. Below 0: the ledger has more than fits.
 local function count(counter, new)
     if new > 0 then
         call('HINCRBY', KEYS[1], counter, -new)

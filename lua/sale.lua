@@ -1,10 +1,9 @@
 #!lua
--- What the ledger committed about a sale: load_sale, load_item, open, pause, close, retime; and
--- skip, which only moves the cursor. An item carries its limit and a copy of its sale's window as
--- its `rule`, so that a buy reads one hash; whatever changes the sale writes the rules.
+-- Ledger events of a sale: load_sale, load_item, open, pause, close, retime; and skip, which only
+-- moves the cursor. The `rule` of an item is its limit and a copy of its sale's window, so that a
+-- buy reads one hash; every change of the sale writes the rules.
 -- KEYS: meta, sale, the sale's items, item (of load_item).
--- ARGV: those of event.lua, then sale, starts, ends, bar, item, amount, limit, what items' keys
---       begin with.
+-- ARGV: those of event.lua, then sale, starts, ends, bar, item, amount, limit, key prefix of items.
 local function refuse(refusal)
     return VERDICT_REFUSED .. ' ' .. refusal .. ' 0 0 0 0'
 end
@@ -56,7 +55,7 @@ if kind == GATE_LOAD_ITEM then
     return done(ARGV[12], 'i ' .. ARGV[11])
 end
 
--- Closed is for good; its end may still be told again.
+-- Closed is final. Its end may still be sent again.
 if tonumber(sale[1]) == SALE_CLOSED and kind ~= GATE_CLOSE and kind ~= GATE_RETIME then
     return refuse(REFUSAL_BAD_STATE)
 elseif kind == GATE_OPEN then

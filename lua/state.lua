@@ -1,7 +1,7 @@
 #!lua flags=no-writes
--- How a segment stands, whatever its epoch: place (two or three words, - where there is nothing)
--- behind event, fence, the server's time, entries in the outbox, when the oldest came there, and
--- whether it was called broken.
+-- The state of a segment in any epoch: event, fence, the server's time, entries in the outbox, time
+-- of the oldest one, whether it is marked broken, and place (two or three words; - if there is
+-- none).
 -- KEYS: meta, outbox.
 local meta = redis.call('HMGET', KEYS[1], 'place', 'event', 'fence', 'broken')
 local time = redis.call('TIME')

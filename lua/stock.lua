@@ -1,8 +1,7 @@
 #!lua
--- An item's units: restock, transfer_out and transfer_in as the ledger committed them. And, without
--- an event, units taken for a transfer: as many as there are, up to the amount, once for each
--- transfer's id.
--- KEYS: meta, item, what transfers took.
+-- Ledger events of an item's units: restock, transfer_out, transfer_in. Also, without an event,
+-- takes units for a transfer: as many as are available, up to the amount, once per transfer id.
+-- KEYS: meta, item, units taken by transfers.
 -- ARGV: those of event.lua, then amount, item, the transfer's id.
 if asked then
     local taken = call('HGET', KEYS[3], ARGV[9])

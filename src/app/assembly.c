@@ -12,7 +12,7 @@ int assembly_fail(const char *what, int error, const char *more)
     return error;
 }
 
-/* What was wrong with the journal and has been dealt with. */
+/* Logs damage in the journal that recovery has repaired. */
 static void log_found(const struct journal_found *found)
 {
     if (found->torn_bytes > 0) {
@@ -171,8 +171,8 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     if (state.error != 0) {
         return assembly_fail("cannot read the ledger", state.error, "");
     }
-    if (assembly->options.spool == NULL) { /* else its time is compared with the gate's, and the
-                                            * database has a clock of its own, which may be wrong */
+    if (assembly->options.spool == NULL) { /* otherwise time follows the gate's: the database's own
+                                            * clock may be wrong */
         inside_time_raise(&assembly->time, state.highest_ms);
     }
     int error =

@@ -1,13 +1,13 @@
 /*
  * The parts of a server that need neither a thread nor a concrete backend, put together in the one
- * order that is safe: journal into the gate, time from whatever is latest, engine, ledger writer, ledger reader,
- * cursors brought together, fronts. `sluice serve` runs them on threads, sockets, files and SQLite;
- * the simulator runs the same on its own ports.
+ * safe order: journal into the gate, time, engine, ledger writer, ledger reader, cursors, fronts.
+ * `sluice serve` runs them on threads, sockets, files and SQLite; the simulator runs them on its
+ * own ports.
  *
- * In the distributed engine the journal is the spool's, and the gate is a port that the caller makes
+ * In the distributed engine the journal fills the spool, and the caller creates the gate's port
  * between open and join (options.gate, options.ledger_writer.event_sink).
  *
- * An error is logged with what to do; then assembly_free, as after any run.
+ * Errors are logged with advice. Call assembly_free after an error, too.
  */
 #ifndef SLUICE_APP_ASSEMBLY_H
 #define SLUICE_APP_ASSEMBLY_H
@@ -26,11 +26,12 @@ struct assembly_options {
     struct ledger_writer_options ledger_writer;
     uint32_t loops;
     struct spool *spool;    /* NULL: the embedded engine */
-    struct gate_port *gate; /* with a spool: what the fronts ask */
+    struct gate_port *gate; /* with a spool: the gate that the fronts use */
 };
 
-/* Slots of metrics behind the loops': ledger writer, journal, janitor; and of the distributed engine relay,
- * order consumer and promise resolver; and the reconciler's, the event publisher's, the payment consumer's and the cluster status's. */
+/* Metrics slots after those of the loops: ledger writer, journal, janitor; of the distributed
+ * engine: relay, order consumer, promise resolver; then reconciler, event publisher, payment
+ * consumer, cluster status. */
 enum {
     SLOT_LEDGER_WRITER,
     SLOT_JOURNAL,
@@ -65,27 +66,28 @@ struct assembly {
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;
     struct janitor janitor;
-    struct api_shared shared; /* settings, demo, private_health, tokens_remembered: the owner's */
+    struct api_shared shared; /* the owner sets settings, demo, private_health, tokens_remembered */
     struct api_worker *workers[LOOPS_MAX];
 };
 
-/* Into a zeroed struct. The gate's memory, the journal replayed into it (or into the spool), the
- * catalog, and inside time. */
+/* Into a zeroed struct: allocates the gate, replays the journal into it (or into the spool), and
+ * creates the catalog and inside time. */
 int assembly_open(struct assembly *assembly, const struct assembly_options *options,
                   struct disk *disk, struct clock_port *clock);
-/* Everything that works on the ledger; time goes on from the latest it has seen, too. */
+/* Creates everything that works on the ledger. In the embedded engine, raises inside time to the
+ * latest time in the ledger. */
 int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader);
-/* Brings gate and ledger together. Whatever flushes the journal has to be running. The error is the
- * caller's to log, with the ledger's own words. */
+/* Lets gate and ledger catch up with each other. The journal must be flushed by a running thread.
+ * The caller logs the error, with the ledger's own message. */
 int assembly_catch_up(struct assembly *assembly);
-/* One front on its loop; `wake` ends that loop's sleep. */
+/* Creates the front of a loop; `wake` ends that loop's sleep. */
 int assembly_worker(struct assembly *assembly, uint32_t loop, struct net *net,
                     void (*wake)(void *context), void *context);
-/* Buyers can be served. */
+/* From now on buyers are served. */
 void assembly_ready(struct assembly *assembly);
 void assembly_free(struct assembly *assembly);
 
-/* Logs why there will be no server; returns the error. */
+/* Logs why the server does not start; returns the error. */
 int assembly_fail(const char *what, int error, const char *more);
 
 #endif

@@ -19,14 +19,14 @@
 
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 1000
-/* How long to wait at start for somebody to say how many masters there are. */
+/* Attempts at start to find out how many masters there are. */
 #define MASTERS_TRIES 50
 #define MASTERS_PAUSE_US 100000
 #define PAYMENTS_PREFETCH 256
 
 /* ---- Redis ---- */
 
-/* As configured, or as many as there are masters, which somebody has to know. */
+/* The number of segments: as configured, or one per master. */
 static int count_segments(struct backends *backends)
 {
     uint32_t count = (uint32_t)backends->config->redis_segments;
@@ -85,8 +85,8 @@ uint32_t backends_segments(const struct backends *backends)
     return backends->segments_count;
 }
 
-/* Before the loops run: a front that says it is ready is connected, if there is anything to connect
- * to. */
+/* Connects before the loops run: a front that says it is ready is connected, if there is a
+ * server. */
 static void connect_connection_sets(struct backends *backends, uint32_t connection_sets)
 {
     struct gate_port *gate = redis_gate_port(backends->gate);

@@ -1,7 +1,7 @@
 /*
- * The concrete servers of the distributed engine, as the configuration names them: Redis, RabbitMQ
- * and the MariaDB ledger's leases. Whatever is made here is closed by backends_close. With
- * ledger_backends.c and serve.c the only place that names backends. Errors are logged with what to do.
+ * The servers of the distributed engine, as configured: Redis, RabbitMQ and the leases in the
+ * MariaDB ledger. backends_close closes whatever was created here. Only this file,
+ * ledger_backends.c, exchange.c and serve.c name backends. Errors are logged with advice.
  */
 #ifndef SLUICE_APP_BACKENDS_H
 #define SLUICE_APP_BACKENDS_H
@@ -15,7 +15,7 @@
 #define BACKENDS_MAX 16
 #define BACKENDS_LEASES 3
 
-/* Who of this process is connected to RabbitMQ. */
+/* The connections of this process to RabbitMQ. */
 enum backends_link {
     LINK_RELAY,
     LINK_BOOKER,
@@ -28,9 +28,9 @@ enum backends_link {
 struct backends {
     const struct config *config;
     struct clock_port *clock;
-    char name[64]; /* of this process, in its leases: a restarted one is another */
+    char name[64]; /* of this process, in its leases; a restarted process has another one */
     char worker[LEDGER_BACKENDS_ID +
-                1]; /* of its data folder, in the outboxes: what it held is its own */
+                1]; /* of the data folder, in the outboxes: a restarted process owns what it held */
     struct redis_topology *topology;
     struct redis_gate *gate;
     uint32_t segments_count;
@@ -47,18 +47,18 @@ uint32_t backends_segments(const struct backends *backends);
 
 int backends_gate(struct backends *backends, uint32_t connection_sets, struct gate_port **ret_gate);
 int backends_gate_fd(const struct backends *backends, uint32_t connection_set);
-/* For one thread, by the name of what it does. */
+/* For one thread, named after its work. */
 int backends_new_segments(struct backends *backends, const char *thread,
                           struct segments **ret_segments);
 int backends_new_reader(struct backends *backends, struct ledger **ret_ledger);
 int backends_new_writer(struct backends *backends, struct ledger **ret_ledger);
-/* *ret_queue is NULL where no queue is configured. */
+/* *ret_queue is NULL if no queue is configured. */
 int backends_new_queue(struct backends *backends, bool publisher, struct queue **ret_queue);
-/* The queue of payments. *ret_queue is NULL where none is configured. */
+/* The queue of payments. *ret_queue is NULL if none is configured. */
 int backends_new_payments(struct backends *backends, struct queue **ret_queue);
-/* Any thread: how its connection to RabbitMQ is. */
+/* Any thread: reports the state of its connection to RabbitMQ. */
 void backends_link_seen(struct backends *backends, enum backends_link link, bool away);
-/* Whether all that were seen stand. False, and *ret_known: none was. */
+/* Whether all reported connections are up. *ret_known is false if none was reported. */
 bool backends_links_up(const struct backends *backends, bool *ret_known);
 /* For one thread. */
 int backends_new_lease(struct backends *backends, struct lease_port **ret_lease);

@@ -28,10 +28,10 @@ struct cdn_purger {
     struct hook hook;
     char base_url[URL_MAX_BYTES + 1];
     char answers_path[1024];
-    struct mailbox bell; /* only rung */
+    struct mailbox bell; /* used only to ring */
     _Atomic bool stopping;
-    _Atomic uint64_t editions;     /* rung so often */
-    struct page_cache_entry *told; /* by path */
+    _Atomic uint64_t editions;     /* how often it was rung */
+    struct page_cache_entry *told; /* sorted by path */
     size_t answer_count;
     int64_t failing_since_ms; /* 0: it works */
     int64_t pause_ms;
@@ -46,7 +46,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1; /* never 0 */
 }
 
-/* ---- what the hook has been told of ---- */
+/* ---- the pages that the hook knows ---- */
 
 static int entry_order(const void *a, const void *b)
 {
@@ -54,7 +54,7 @@ static int entry_order(const void *a, const void *b)
                   ((const struct page_cache_entry *)b)->path);
 }
 
-/* Lines "HASH PATH". Whatever else stands there was not told. */
+/* Lines "HASH PATH". Anything else in the file is ignored. */
 static void answers_load(struct cdn_purger *cdn_purger)
 {
     FILE *file = fopen(cdn_purger->answers_path, "re");
@@ -105,8 +105,7 @@ static void answers_save(const struct cdn_purger *cdn_purger)
 
 /* ---- the difference ---- */
 
-/* Both lists are in order of path. Writes the paths that only one has, or that differ; at most
- * max. */
+/* Both lists are sorted by path. Writes the paths that are in only one or differ, at most max. */
 static size_t differences(const struct cdn_purger *cdn_purger, const struct page_cache_entry *now,
                           size_t now_count, const char **ret_paths, size_t max)
 {
@@ -125,7 +124,7 @@ static size_t differences(const struct cdn_purger *cdn_purger, const struct page
     return count;
 }
 
-/* One call for at most URLS_MAX of the paths. */
+/* One call, for at most URLS_MAX paths. */
 static int tell(struct cdn_purger *cdn_purger, const char *const *paths, size_t count,
                 char *ret_problem, size_t cap)
 {
@@ -152,7 +151,7 @@ static int tell(struct cdn_purger *cdn_purger, const char *const *paths, size_t 
     return error;
 }
 
-/* Tells the hook all that is different from what it was told. */
+/* Sends the hook all differences. */
 static int purge(struct cdn_purger *cdn_purger, char *ret_problem, size_t cap)
 {
     struct page_cache_entry *now = NULL;
@@ -185,7 +184,7 @@ static int purge(struct cdn_purger *cdn_purger, char *ret_problem, size_t cap)
 
 /* ---- the thread ---- */
 
-/* Notes how it went; how long to wait then. */
+/* Handles the result; returns how long to wait. */
 static int64_t note(struct cdn_purger *cdn_purger, int error, const char *problem)
 {
     if (error == 0) {
@@ -221,7 +220,7 @@ static void *run(void *context)
 {
     struct cdn_purger *cdn_purger = context;
     char problem[256] = "";
-    uint64_t seen = UINT64_MAX; /* of no edition: the first is looked at in any case */
+    uint64_t seen = UINT64_MAX; /* no edition: the first one is always checked */
     int64_t again_ms = 0;
     (void)pthread_setname_np(pthread_self(), "purge");
     while (!atomic_load(&cdn_purger->stopping)) {

@@ -1,15 +1,15 @@
 /*
- * Tells a CDN which pages have changed: a thread that compares the pages of the present edition
- * with those of which the hook has been told, and POSTs {"urls":[...]} for the difference.
+ * Tells a CDN which pages have changed. A thread compares the pages of the present edition with
+ * those the hook knows, and POSTs {"urls":[...]} with the differences.
  *
- * There is no queue that could overflow or be lost: what the hook was told of is a list (path and
- * hash) in the data folder, what it should be told of is the edition. So changes that come fast are
- * told once, a hook that was down is told what has changed meanwhile, and a restart goes on where
- * the last run ended, also with pages that another build of the program makes differently.
+ * There is no queue that could overflow or be lost. What the hook knows is a list (path and hash)
+ * in the data folder; what it should know is the edition. So fast changes are sent once, a hook
+ * that was down gets what changed meanwhile, and a restart continues where the last run ended, also
+ * with pages that a new build makes differently.
  *
- * A failure is tried again after growing pauses, for an hour; then it rests until the next change
- * or start. Each front of the distributed engine does this for itself, after it has republished:
- * then the last call comes when all of them serve the new page, and no earlier one does harm.
+ * A failed call is repeated with growing pauses, for an hour, and then at the next change or start.
+ * In the distributed engine each front does this after it has republished. So the last call comes
+ * when all fronts serve the new page, and an earlier call does no harm.
  */
 #ifndef SLUICE_APP_CDN_PURGER_H
 #define SLUICE_APP_CDN_PURGER_H
@@ -19,14 +19,14 @@
 
 struct cdn_purger;
 
-/* Errors are logged. *ret_cdn_purger is NULL where no hook is configured. */
+/* Errors are logged. *ret_cdn_purger is NULL if no hook is configured. */
 int cdn_purger_start(const struct config *config, struct page_cache *page_cache,
                      struct cdn_purger **ret_cdn_purger);
-/* A new edition. NULL is fine. Any thread. */
+/* There is a new edition. NULL is fine. Any thread. */
 void cdn_purger_ring(struct cdn_purger *cdn_purger);
-/* It is to end soon: does not wait. NULL is fine, here and below. */
+/* Asks the thread to end; does not wait. NULL is fine, here and below. */
 void cdn_purger_end(struct cdn_purger *cdn_purger);
-/* Waits until it has ended, which may take as long as the system's resolver likes, and frees it. */
+/* Waits for the thread and frees it. A name lookup in progress may delay this. */
 void cdn_purger_stop(struct cdn_purger *cdn_purger);
 
 #endif

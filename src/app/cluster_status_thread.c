@@ -13,7 +13,7 @@
 #include "distributed/cluster_status.h"
 #include "distributed/parked_messages.h"
 
-/* A lost connection is made again in steps, each when it is asked for. */
+/* A lost connection is made again in steps, one at each call. */
 #define CONNECT_MS 500
 
 struct cluster_status_thread {
@@ -50,14 +50,14 @@ static void connect_queues(struct cluster_status_thread *cluster_status_thread)
     }
 }
 
-/* For /metrics. What could not be asked keeps its last numbers. */
+/* For /metrics. If a server did not answer, its last numbers stay. */
 static void tell_numbers(struct cluster_status_thread *cluster_status_thread)
 {
     struct assembly *parts = cluster_status_thread->parts;
     struct metrics_slot *slot =
         metrics_slot(&parts->metrics, parts->options.loops + SLOT_CLUSTER_STATUS);
     const struct cluster_status_queue *queues =
-        cluster_status_thread->cluster_status.sample.queues; /* this thread writes them */
+        cluster_status_thread->cluster_status.sample.queues; /* only this thread writes them */
     const struct cluster_status_queue *orders = &queues[PARKED_MESSAGES_ORDERS];
     const struct cluster_status_queue *payments = &queues[PARKED_MESSAGES_PAYMENTS];
     if (orders->exists) {
@@ -117,7 +117,7 @@ static int make(struct cluster_status_thread *cluster_status_thread,
                        : backends_new_payments(backends,
                                                &cluster_status->queues[PARKED_MESSAGES_PAYMENTS]);
     if (error != 0) {
-        return error; /* told */
+        return error; /* already logged */
     }
     memcpy(parked_messages->queues, cluster_status->queues, sizeof(parked_messages->queues));
     parked_messages->wakers = parts->wakers;
@@ -147,7 +147,8 @@ int cluster_status_thread_start(struct assembly *parts, struct backends *backend
         cluster_status_thread_free(cluster_status_thread);
         return error;
     }
-    parts->shared.parked_messages = &cluster_status_thread->parked_messages; /* loops begin later */
+    parts->shared.parked_messages = &cluster_status_thread->parked_messages; /* the loops start
+                                                                              * later */
     parts->shared.cluster_status = &cluster_status_thread->cluster_status;
     *ret_cluster_status_thread = cluster_status_thread;
     return 0;

@@ -1,7 +1,8 @@
 /*
- * The thread of a front of the distributed engine that looks at servers for operators: how
- * segments, queue and leases are, once a second (distributed/cluster_status.h), and what is parked, when asked
- * (distributed/parked_messages.h). It has connections of its own, and whatever it waits for nobody else does.
+ * A thread of a front of the distributed engine that checks servers for operators: the state of
+ * segments, queue and leases, once a second (distributed/cluster_status.h), and parked messages, on
+ * request (distributed/parked_messages.h). It has its own connections, so it delays no other
+ * thread.
  */
 #ifndef SLUICE_APP_CLUSTER_STATUS_THREAD_H
 #define SLUICE_APP_CLUSTER_STATUS_THREAD_H

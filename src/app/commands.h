@@ -1,8 +1,8 @@
 /*
- * The commands of the program, one table: name, function, one line of help. main.c finds the
- * command here and calls it with argv[0] as "sluice NAME", the command's own arguments behind it. A
- * command returns the exit status: 0, 1 (refused or failed, told on stderr), 2 (usage, told on
- * stderr). Each answers --help.
+ * The commands of the program in one table: name, function, one line of help. main.c finds the
+ * command and calls it with argv[0] as "sluice NAME", followed by the command's arguments. A
+ * command returns the exit status: 0, 1 (refused or failed) or 2 (usage), with a message on stderr.
+ * All accept --help.
  */
 #ifndef SLUICE_APP_COMMANDS_H
 #define SLUICE_APP_COMMANDS_H

@@ -1,15 +1,15 @@
 /*
- * Reading the configuration: defaults, then the file (libconfuse), then the command line.
+ * Reads the configuration: defaults, then the file (libconfuse), then the command line.
  *
- * Happy path: the file is read whole, comments are blanked, libconfuse parses it and hands each
- * value to value_taken(), which checks it by the table and puts it into the struct.
+ * Happy path: the file is read as a whole, comments are blanked, and libconfuse parses it and
+ * passes each value to value_taken(), which checks it against the table and stores it.
  *
- * What can go wrong, always told as one line with its place: no such file, syntax, an unknown or
- * repeated name, a value that is not what the table says. Nothing is returned then.
+ * What can go wrong, reported as one line with its place: no such file, bad syntax, an unknown or
+ * repeated name, a value that the table does not allow. Then nothing is returned.
  *
- * libconfuse 3.3 counts a line with a comment three times, takes a section that is never closed for
- * closed, and ends the program when it is given a folder: so comments are gone and braces are
- * counted before it sees the text.
+ * libconfuse 3.3 counts a line with a comment three times, accepts a section that is never closed,
+ * and exits when it gets a folder. So comments are blanked and braces are counted before it sees
+ * the text.
  */
 #define _GNU_SOURCE /* memmem */
 #include "app/config.h"
@@ -30,9 +30,9 @@
 #include "obs/log.h"
 
 #define FILE_MAX_BYTES (1U << 20)
-/* So much of a value is logged. */
+/* The most that is logged of a value. */
 #define CHANGE_SHOWN 200
-/* The name libconfuse gives what is outside of all sections, and its words for an unknown name. */
+/* libconfuse's name for what is outside all sections, and its message for an unknown name. */
 #define ROOT_NAME "root"
 #define UNKNOWN_NAME_FORMAT "no such option '%s'"
 
@@ -42,12 +42,12 @@ enum {
 #undef X
 };
 
-/* What the callbacks of libconfuse work on; it hands them no pointer of ours. */
+/* State for the callbacks of libconfuse, which have no context pointer. */
 struct reading {
     const char *file;
     struct config *config;
     bool seen[SETTINGS_COUNT];
-    bool failed; /* error holds the first thing that was wrong */
+    bool failed; /* error holds the first error */
     char *error;
     size_t error_cap;
 };
@@ -101,7 +101,8 @@ static int value_taken(cfg_t *section, cfg_opt_t *option, const char *value, voi
     return 0;
 }
 
-/* A name libconfuse does not know. At the top level that is a section, or a stray setting. */
+/* Handles a name that libconfuse does not know. At the top level it is a section, or a stray
+ * setting. */
 static void unknown_told(cfg_t *where, const char *name)
 {
     char text[256];
@@ -125,7 +126,7 @@ static void unknown_told(cfg_t *where, const char *name)
             nearest != NULL ? "?" : "");
 }
 
-/* libconfuse tells its errors here, in its own words but for unknown names. */
+/* The error callback. Keeps libconfuse's message, except for unknown names. */
 __attribute__((format(printf, 2, 0))) static void error_told(cfg_t *where, const char *format,
                                                              va_list arguments)
 {
@@ -139,7 +140,7 @@ __attribute__((format(printf, 2, 0))) static void error_told(cfg_t *where, const
 }
 
 /* A `//` or a slash-star begins a comment only where a word could begin: https://x is one word.
- * These are the characters that end one for libconfuse, quotes included. */
+ * These characters end a word for libconfuse, quotes included. */
 static bool comment_begins(const char *text, size_t at, size_t len)
 {
     if (text[at] == '#') {
@@ -151,7 +152,7 @@ static bool comment_begins(const char *text, size_t at, size_t len)
     return at == 0 || strchr(" \t\r\n{}()=+*;,\"'", text[at - 1]) != NULL;
 }
 
-/* Where the comment at `at` ends; len + 1: nowhere. */
+/* The end of the comment at `at`; len + 1: it does not end. */
 static size_t comment_end(const char *text, size_t at, size_t len)
 {
     bool block = text[at] == '/' && text[at + 1] == '*';
@@ -163,7 +164,7 @@ static size_t comment_end(const char *text, size_t at, size_t len)
     return (size_t)(end - text) + (block ? 2 : 0);
 }
 
-/* Where the quoted text at `at` ends; len + 1: nowhere. */
+/* The end of the quoted text at `at`; len + 1: it does not end. */
 static size_t quoted_end(const char *text, size_t at, size_t len)
 {
     size_t i = at + 1;
@@ -173,7 +174,7 @@ static size_t quoted_end(const char *text, size_t at, size_t len)
     return i < len ? i + 1 : len + 1;
 }
 
-/* Blanks the comments, line ends excepted, and checks that whatever is opened is closed. */
+/* Blanks the comments except their line ends, and checks that everything opened is closed. */
 static bool text_prepare(char *text, size_t len)
 {
     int line = 1;
@@ -213,7 +214,7 @@ static bool text_prepare(char *text, size_t len)
     return depth <= 0;
 }
 
-/* The whole file, with a NUL behind it; the caller frees it. */
+/* Reads the whole file and adds a NUL. The caller frees it. */
 static int file_read(const char *path, char **ret_text, size_t *ret_len)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -249,7 +250,7 @@ static int file_read(const char *path, char **ret_text, size_t *ret_len)
     return 0;
 }
 
-/* The table in the form libconfuse wants: sections, and the options of each behind one another. */
+/* The table in libconfuse's form: sections, and the options of all sections in one array. */
 static void options_make(cfg_opt_t sections[SETTINGS_COUNT + 1],
                          cfg_opt_t options[2 * SETTINGS_COUNT])
 {
@@ -259,7 +260,7 @@ static void options_make(cfg_opt_t sections[SETTINGS_COUNT + 1],
     for (size_t i = 0; i < config_settings_count; i++) {
         const struct config_setting *setting = &config_settings[i];
         if (i == 0 || strcmp(setting->section, config_settings[i - 1].section) != 0) {
-            used += i > 0; /* keeps the end of the section before */
+            used += i > 0; /* keeps the end mark of the section before */
             const cfg_opt_t section = CFG_SEC(setting->section, options + used, CFGF_NODEFAULT);
             sections[count++] = section;
         }
@@ -308,7 +309,7 @@ static int file_load(const char *path, struct config *config, char *ret_error, s
     return error;
 }
 
-/* "section.name" or "section.name=value": the name's two halves. False: it has no dot. */
+/* Splits "section.name" or "section.name=value" at the dot. False: no dot. */
 static bool key_split(const char *key, size_t len, struct span *ret_section, struct span *ret_name)
 {
     const char *dot = memchr(key, '.', len);
@@ -355,8 +356,8 @@ static int override_apply(const struct config_override *override, struct config 
     return error;
 }
 
-/* What a process is to do, and what it has for that: a line that was lost must not make a second shop
- * of a booker, or let it start and do nothing. */
+/* Checks that the roles have the servers they need. A missing line must not turn a booker into a
+ * second shop, or let it start and do nothing. */
 static const char *missing_for_roles(const struct config *config)
 {
     const uint32_t all = ROLE_FRONT | ROLE_RELAY | ROLE_BOOKER | ROLE_KEEPER;
@@ -375,8 +376,8 @@ static const char *missing_for_roles(const struct config *config)
                : NULL;
 }
 
-/* Values that are right alone and wrong together. Both ages count from when the buyer asked: one who
- * may stand in line for longer than his booking may take would win a unit only to lose it again. */
+/* Checks values that are valid alone but not together. Both ages count from the buyer's request: if
+ * a buyer could wait in line longer than a booking may take, a unit would be won and lost again. */
 static int check_together(const struct config *config, char *ret_error, size_t error_cap)
 {
     const char *missing = missing_for_roles(config);
@@ -442,8 +443,8 @@ int config_reload(const struct config_options *options, const struct config *run
 {
     struct config fresh;
     struct stat facts;
-    /* A pipe gave what it had at the start: it would stop us until somebody writes, or be empty, and
-     * every setting its default. */
+    /* A pipe can be read only once: a second read would block until somebody writes, or return
+     * nothing and reset every setting. */
     if (options->file != NULL && stat(options->file, &facts) == 0 && !S_ISREG(facts.st_mode)) {
         (void)snprintf(ret_error, error_cap, "%s: no file that can be read again", options->file);
         return ERR_INVALID;

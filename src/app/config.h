@@ -1,12 +1,12 @@
 /*
- * Every setting of the server, in one table: section, name, kind, range, default, unit, whether
- * SIGHUP takes a new value over, and what it is for. The struct, the parser, `--set`, the
- * documented example (`--print-config`) and docs/CONFIGURATION.md are made from it.
+ * All settings of the server in one table: section, name, kind, range, default, unit, whether
+ * SIGHUP applies a new value, and help. The struct, the parser, `--set` and the documented example
+ * (`--print-config`, also at the end of docs/CONFIGURATION.md) are generated from it.
  *
- * Values come from the defaults, then the file, then the command line; the later one wins. Whatever
- * is wrong is refused with its place: `sluice.conf:12: server.threads: must be ...`.
+ * Values come from the defaults, then the file, then the command line; a later one wins. A wrong
+ * value is refused with its place: `sluice.conf:12: server.threads: must be ...`.
  *
- * Everything here is called by one thread.
+ * All functions are called by one thread.
  */
 #ifndef SLUICE_APP_CONFIG_H
 #define SLUICE_APP_CONFIG_H
@@ -20,8 +20,8 @@
 #include "port/regions.h"
 
 /*
- * Kinds. NUMBER: a whole number, min to max. The others are texts of min to max bytes (a min of 0:
- * may be empty), told apart by what they must look like.
+ * Kinds. NUMBER: a whole number, min to max. The others are texts of min to max bytes (min 0: may
+ * be empty); they differ in their format.
  */
 #define CONFIG_KINDS(X)                                                                            \
     X(NUMBER, "a whole number")                                                                    \
@@ -45,10 +45,10 @@ enum config_kind {
 #undef X
 };
 
-/* When a new value counts: at the next start, or on SIGHUP. */
+/* When a new value takes effect: at the next start, or on SIGHUP. */
 enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
 
-/* section, name, kind, min, max, default, unit, when a new value counts, help */
+/* section, name, kind, min, max, default, unit, when a new value takes effect, help */
 /* clang-format off */
 #define CONFIG(X)                                                                                  \
     X(server, listen, ADDRESS, 1, 100, "127.0.0.1:8080", "", RESTART,                              \
@@ -205,7 +205,7 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Lowest level that is logged.")
 /* clang-format on */
 
-/* The values: config.server_threads and so on. Plain memory, copied freely. */
+/* The values: config.server_threads and so on. Plain memory that can be copied. */
 struct config {
 #define CONFIG_MEMBER_NUMBER(member, max) int64_t member;
 #define CONFIG_MEMBER_PATH(member, max) char member[(max) + 1];
@@ -227,18 +227,18 @@ struct config {
 #undef X
 };
 
-/* server.roles as bits. 0: not such a list. */
+/* server.roles as bits. 0: invalid list. */
 enum { ROLE_FRONT = 1, ROLE_RELAY = 2, ROLE_BOOKER = 4, ROLE_KEEPER = 8 };
 uint32_t config_roles(const char *text);
 
-/* One value from the command line. key and value are the caller's. */
+/* A value from the command line. The caller owns key and value. */
 struct config_override {
-    const char *option; /* how it was given: "--set", "--listen" ... */
+    const char *option; /* the option it came from: "--set", "--listen" ... */
     const char *key;    /* "section.name"; NULL: value is the whole "section.name=value" */
     const char *value;
 };
 
-/* What the command line of `sluice serve` says. */
+/* The command line of `sluice serve`. */
 struct config_options {
     const char *file; /* NULL: none */
     struct config_override *overrides;
@@ -248,40 +248,40 @@ struct config_options {
 
 enum config_parsed { CONFIG_RUN, CONFIG_SHOWN, CONFIG_FAILED, CONFIG_USAGE };
 /*
- * Reads the options of `sluice serve`; strings stay in argv. CONFIG_SHOWN: help or the
- * configuration was printed, exit 0. Others: what is wrong has been said on stderr; CONFIG_USAGE:
- * with the command line, exit 2; CONFIG_FAILED: with the file, exit 1. Settings on the command line
- * have been checked one by one. ret_options is filled only with CONFIG_RUN; config_options_done
- * frees what it holds.
+ * Parses the options of `sluice serve`; strings stay in argv. CONFIG_SHOWN: help or the
+ * configuration was printed, exit 0. CONFIG_USAGE: the command line is wrong, exit 2.
+ * CONFIG_FAILED: the file is wrong, exit 1. Errors have been printed to stderr. Each setting on the
+ * command line has been checked by itself. ret_options is filled only with CONFIG_RUN;
+ * config_options_done frees it.
  */
 enum config_parsed config_options_parse(int argc, char **argv, struct config_options *ret_options);
-/* Of options that were parsed, and whose config_load failed: whether the file or the command line
- * is at fault. What contradicts each other is the file's, where there is one. */
+/* After config_load failed: whether the file or the command line is at fault. If settings
+ * contradict each other, the file is, if there is one. */
 enum config_parsed config_unloaded(const struct config_options *options);
 void config_options_done(struct config_options *options);
 
-/* Room for any text of an error below. */
+/* Enough for any error text below. */
 #define CONFIG_ERROR_MAX 1024
 
-/* Each: 0; ERR_INVALID, ERR_NOTFOUND, ERR_IO or ERR_NOMEM with one line of text in ret_error. The
- * first looks only at what the command line sets, each by itself. */
+/* Each returns 0, or ERR_INVALID, ERR_NOTFOUND, ERR_IO or ERR_NOMEM with one line in ret_error. The
+ * first checks only the settings of the command line, each by itself. */
 int config_check_overrides(const struct config_options *options, char *ret_error, size_t error_cap);
 int config_load(const struct config_options *options, struct config *ret_config, char *ret_error,
                 size_t error_cap);
 
 /*
- * Reads everything again. ret_config is `running` with what may change taken over; ret_ignored
- * names the settings that have another value now but need a restart ("" for none). Errors as above;
- * nothing changes then. ret_config may be running itself.
+ * Reads everything again. ret_config is `running` with the new values of settings that may change.
+ * ret_ignored lists settings that changed but need a restart ("" for none). Errors as above; then
+ * nothing changes. ret_config may be `running` itself.
  */
 int config_reload(const struct config_options *options, const struct config *running,
                   struct config *ret_config, char *ret_ignored, size_t ignored_cap, char *ret_error,
                   size_t error_cap);
-/* Each setting that differs, with its old and its new value. No text that may change at a reload
- * holds a secret. */
+/* Logs each changed setting with its old and new value. No text that may change at a reload is
+ * secret. */
 void config_log_changes(const struct config *from, const struct config *to);
 
-/* The documented example, with these values. What it prints is a valid configuration file. */
+/* Prints the documented example with these values, a valid configuration file. */
 void config_print(const struct config *config, FILE *out);
 
 #endif

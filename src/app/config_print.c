@@ -1,6 +1,6 @@
 /*
- * The documented example: every setting with its help, unit, range and default, as a file the
- * program reads back. docs/sluice.example.conf is what it prints for the defaults.
+ * The documented example: every setting with its help, unit, range and default, as a file that the
+ * program can read. docs/sluice.example.conf is its output for the defaults.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define WIDTH 96
 
-/* Words of a text, as comment lines that begin with `lead`. */
+/* Prints a text as comment lines that begin with `lead`. */
 static void comment_print(FILE *out, const char *lead, const char *text)
 {
     size_t column = 0;

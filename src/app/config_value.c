@@ -1,7 +1,7 @@
 /*
- * Values of settings: their defaults, their checks and their texts. Happy path: config_find, then
- * config_set with what the operator wrote. What can go wrong is the text; it is refused with what
- * it must be, and the configuration stays as it was.
+ * Values of settings: defaults, checks and texts. Happy path: config_find, then config_set with the
+ * operator's text. If the text is wrong, it is refused with what it must be, and the configuration
+ * does not change.
  */
 #include "app/config_value.h"
 
@@ -77,7 +77,7 @@ const struct config_setting *config_find(struct span section, struct span name)
 #define NAME_LOOKED_AT 40
 #define LETTERS_APART 4
 
-/* How many characters have to be added, removed or replaced to make b of a. */
+/* Levenshtein distance. */
 static size_t edit_distance(struct span a, struct span b)
 {
     size_t row[NAME_LOOKED_AT + 1];
@@ -100,7 +100,7 @@ static size_t edit_distance(struct span a, struct span b)
     return row[b.len];
 }
 
-/* So many letters apart, or all of a short name, and it is another word. */
+/* From this distance on, it is another word. */
 static size_t too_far(struct span name)
 {
     return name.len < LETTERS_APART ? name.len : LETTERS_APART;
@@ -114,7 +114,8 @@ const struct config_setting *config_nearest(struct span section, struct span nam
         const struct config_setting *setting = &config_settings[i];
         size_t by_section = edit_distance(section, span_of(setting->section));
         size_t by_name = edit_distance(name, span_of(setting->name));
-        /* The right name in the wrong section is a likely mistake, however the sections differ. */
+        /* The right name in the wrong section is a likely mistake, however different the sections
+         * are. */
         size_t distance = by_name == 0 && by_section > 2 ? 2 : by_section + by_name;
         if (by_section != SIZE_MAX && by_name != SIZE_MAX && distance < least) {
             nearest = setting;
@@ -321,7 +322,7 @@ int config_set(struct config *config, const struct config_setting *setting, cons
     bool secret = setting->kind == CONFIG_DATABASE || setting->kind == CONFIG_REDIS ||
                   setting->kind == CONFIG_BROKER;
     if (secret && !text_is_right(setting, value)) {
-        /* Not the value itself: it may hold a password. */
+        /* Do not print the value: it may contain a password. */
         (void)snprintf(ret_error, error_cap, "must be %s", config_kind_text(setting->kind));
         if (setting->kind == CONFIG_DATABASE) {
             (void)ledger_mariadb_check_url(value, ret_error, error_cap);
@@ -367,7 +368,7 @@ void config_value_text(const struct config *config, const struct config_setting 
         out_i64(out, number);
         return;
     }
-    /* The reader of the file takes a backslash and ${...} in quotes for more than they are. */
+    /* In quotes, libconfuse interprets backslashes and ${...}: escape them. */
     out_char(out, '"');
     for (const char *c = member; *c != '\0'; c++) {
         if (*c == '"' || *c == '\\' || *c == '$') {

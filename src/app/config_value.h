@@ -1,6 +1,6 @@
 /*
- * The table of settings as data, and values on their way between text and struct config: shared by
- * the files that read (config.c) and print (config_print.c) a configuration.
+ * The table of settings as data, and conversion between text and struct config. Shared by config.c,
+ * which reads a configuration, and config_print.c, which prints one.
  */
 #ifndef SLUICE_APP_CONFIG_VALUE_H
 #define SLUICE_APP_CONFIG_VALUE_H
@@ -35,14 +35,14 @@ const struct config_setting *config_nearest(struct span section, struct span nam
 const char *config_nearest_section(struct span section);
 
 void config_defaults(struct config *ret_config);
-/* 0; ERR_INVALID with what it must be in ret_error, config untouched. */
+/* 0, or ERR_INVALID with what the value must be in ret_error; then config does not change. */
 int config_set(struct config *config, const struct config_setting *setting, const char *value,
                char *ret_error, size_t error_cap);
 bool config_same(const struct config *a, const struct config *b,
                  const struct config_setting *setting);
 void config_copy(struct config *to, const struct config *from,
                  const struct config_setting *setting);
-/* The value as it stands in a file, quoted if it is a text. */
+/* The value as in a file; texts are quoted. */
 void config_value_text(const struct config *config, const struct config_setting *setting,
                        struct out *out);
 

@@ -1,6 +1,6 @@
 /*
- * What the demonstration sells. Each sale has the three ways of limiting: one for each buyer, five
- * for each buyer, no limit; and stock small enough that a few people, or one load test, see it go.
+ * The demonstration sales. Each has the three kinds of limit: one per buyer, five per buyer, none.
+ * The stock is small, so a few people or one load test sell it out.
  */
 #include "app/demo.h"
 
@@ -11,7 +11,7 @@
 #include "base/check.h"
 
 #define DEMO_PAY_WITHIN_S 120
-/* A page of ours; it needs no host, since whoever shows it is on the same one. */
+/* A page of this server. Without a host, since the storefront is on the same one. */
 #define DEMO_PAY_URL "/demo/pay?order={order_id}"
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS (60 * MINUTE_MS)

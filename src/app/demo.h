@@ -9,9 +9,9 @@
 #define DEMO_SALES 2
 
 /*
- * Fills ret_rows with at most max sales, ids 0 (the ledger gives them), state draft; the caller
- * frees each with sale_row_free. How many; 0 where there is no memory. The first is to be created
- * and moved to OPEN, the others to WARM.
+ * Fills ret_rows with at most max sales in state draft, ids 0 (the ledger assigns them). The caller
+ * frees each with sale_row_free. Returns how many; 0: no memory. The first is to be created and
+ * opened, the others warmed.
  */
 size_t demo_fill(int64_t now_ms, struct sale_row **ret_rows, size_t max);
 

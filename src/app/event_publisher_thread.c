@@ -15,7 +15,7 @@
 #define TURN_MS 100
 #define LEASE_MS 6000
 #define AWAY_MS 10000
-/* In a shared ledger every write waits for the others': few are enough. */
+/* In a shared ledger all writers wait for each other, so the cursor is saved rarely. */
 #define SAVE_MS 200
 #define MAILBOX 0
 #define WAIT_US 100000
@@ -32,7 +32,7 @@ struct event_publisher_thread {
     bool running;
 };
 
-/* The ledger writer answers everything, also that it cannot. */
+/* The ledger writer answers every post, also when it fails. */
 static int save(void *context, uint64_t number)
 {
     struct event_publisher_thread *event_publisher_thread = context;
@@ -51,7 +51,7 @@ static int save(void *context, uint64_t number)
     return event_publisher_thread->cursor.op.refusal == REFUSAL_NONE ? 0 : ERR_INVALID;
 }
 
-/* For the metric; that events wait is said by the event publisher itself. */
+/* For the metric. The event publisher itself logs that events wait. */
 static void look_at_link(struct event_publisher_thread *event_publisher_thread,
                          struct outage *outage)
 {

@@ -1,6 +1,6 @@
 /*
- * The exchange that events go out to, as the configuration names it (amqp.url, amqp.events): a
- * publisher behind port/queue.h. With backends.c the only place that names RabbitMQ.
+ * The exchange for events, as configured (amqp.url, amqp.events): a publisher behind port/queue.h.
+ * Only this file and backends.c name RabbitMQ.
  */
 #ifndef SLUICE_APP_EXCHANGE_H
 #define SLUICE_APP_EXCHANGE_H
@@ -8,12 +8,12 @@
 #include "app/config.h"
 #include "port/queue.h"
 
-/* Events are to go out. */
+/* Whether events are to be published. */
 static inline bool exchange_wanted(const struct config *config)
 {
     return config->amqp_events[0] != '\0';
 }
-/* What is wrong is logged, with what to do. A broker that is away is not wrong: it is tried
+/* Errors are logged with advice. A broker that is down is not an error: the connection is tried
  * again. */
 int exchange_open(const struct config *config, struct queue **ret_queue);
 void exchange_close(struct queue *queue); /* NULL is fine */

@@ -1,9 +1,8 @@
 /*
  * See hook.h. Happy path: look the host up, connect, send, read the first line of the answer. The
- * socket never blocks; each wait is cut into steps, between which the end of the server is seen.
- * Only looking a name up may take as long as the system's resolver likes. Of several addresses each
- * gets its share of the time that is left, so that one that is silent does not cost the others
- * theirs.
+ * socket never blocks. Each wait is divided into steps, between which the end of the server is
+ * checked. Only the name lookup can take longer. If there are several addresses, each gets its
+ * share of the time left, so a silent one does not use up the others' time.
  */
 #define _GNU_SOURCE /* strerrordesc_np */
 #include "app/hook.h"
@@ -72,7 +71,7 @@ static int failed(const struct post_call *call, const char *what)
     return ERR_IO;
 }
 
-/* Until the socket may be written to or read from. */
+/* Waits until the socket can be read or written. */
 static int wait_for(const struct post_call *call, short events)
 {
     for (;;) {
@@ -227,7 +226,7 @@ int hook_post(const struct hook *hook, struct span json, const _Atomic bool *sto
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int64_t from_ms = now_ms();
-    if (atomic_load(stopping)) { /* the resolver would not see it */
+    if (atomic_load(stopping)) { /* the resolver does not check it */
         (void)snprintf(ret_problem, problem_cap, "the server stops");
         return ERR_IO;
     }

@@ -1,7 +1,7 @@
 /*
- * One POST of JSON to somebody else's HTTP server, from a thread that may wait: bounded in time,
- * and ended early when the server stops. Plain http: what it leads to speaks for the shop to its
- * CDN, in that CDN's own language, and is where TLS begins.
+ * One POST of JSON to another HTTP server, from a thread that may block. It is limited in time and
+ * ends early when the server stops. Plain http: the receiver is a proxy of the shop, which speaks
+ * the CDN's API and TLS.
  */
 #ifndef SLUICE_APP_HOOK_H
 #define SLUICE_APP_HOOK_H
@@ -23,11 +23,11 @@ int hook_parse(const char *url, struct hook *ret_hook);
 
 #define HOOK_WITHIN_MS 10000
 
-/* 0: answered with a 2xx. ERR_IO with one line of text in ret_problem: not reached, refused, silent
- * for too long, or *stopping has become true, which looking a name up does not see. */
+/* 0: answered with 2xx. ERR_IO with one line in ret_problem: not reached, refused, timed out, or
+ * *stopping became true (not checked during the name lookup). */
 int hook_post(const struct hook *hook, struct span json, const _Atomic bool *stopping,
               char *ret_problem, size_t problem_cap);
-/* The same at one of these addresses, the first that answers; for as long as this. */
+/* The same for a list of addresses, at the first that answers, within this time. */
 struct addrinfo;
 int hook_post_at(const struct hook *hook, const struct addrinfo *addresses, int64_t within_ms,
                  struct span json, const _Atomic bool *stopping, char *ret_problem,

@@ -1,9 +1,9 @@
 /*
  * See ledger_backends.h.
  *
- * A ledger on MariaDB belongs to the data folder whose journal it follows. The folder's name for
- * itself is in DATA/ledger.id: a lock left behind by a machine that died is taken over by the
- * server that has the same folder, and by no other.
+ * A ledger on MariaDB belongs to the data folder whose journal it follows. The folder's id is in
+ * DATA/ledger.id. A lock left behind by a dead machine is taken over only by a server with the same
+ * folder.
  */
 #include "app/ledger_backends.h"
 
@@ -28,7 +28,7 @@ void ledger_backends_mark(const struct config *config, char *ret_path, size_t ca
                    config->ledger_url[0] == '\0' ? "ledger.db" : "ledger.id");
 }
 
-/* The folder's name; made, and synced with its folder entry, where there is none. */
+/* Reads the folder's id. If there is none, creates and syncs it with its folder entry. */
 static int folder_id(const char *path, char ret_id[LEDGER_BACKENDS_ID + 1])
 {
     uint8_t bytes[ID_BYTES];

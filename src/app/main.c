@@ -1,6 +1,5 @@
 /*
- * sluice: finds the command in the table and runs it. Nothing else happens here; what a command
- * needs it sets up itself.
+ * sluice: finds the command in the table and runs it. Commands set up what they need themselves.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -70,7 +69,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < COMMANDS_COUNT; i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
-            /* getopt begins its messages with argv[0]. */
+            /* getopt starts its messages with argv[0]. */
             static char title[TITLE_MAX];
             (void)snprintf(title, sizeof(title), "sluice %s", commands[i].name);
             argv[1] = title;

@@ -1,10 +1,10 @@
 /*
- * Says in the log when a server of others goes away and when it is back, once each, in the server's
- * own words: backends do not log, and what they know stays with them unless somebody asks. Each
- * thread asks about the servers it uses, a few times a second.
+ * Logs when a server (Redis, MariaDB, RabbitMQ) goes away and when it is back, once each, with the
+ * server's own error text. Backends do not log; each thread reports the servers it uses, a few
+ * times a second.
  *
- * What stays true: one line for each change, and a server that flaps is told of at most once in
- * OUTAGES_APART_MS; the line then tells how it is, not how it was.
+ * Invariant: one line for each change. A flapping server is logged at most once in
+ * OUTAGES_APART_MS; that line has its present state.
  */
 #ifndef SLUICE_APP_OUTAGES_H
 #define SLUICE_APP_OUTAGES_H
@@ -15,17 +15,18 @@
 #define OUTAGES_LOOK_MS 200
 #define OUTAGES_APART_MS 5000
 
-/* One server as one thread sees it. Zeroed: it is there. */
+/* One server as one thread sees it. Zeroed: it is up. */
 struct outage {
-    bool away; /* as was told */
-    bool told; /* anything, ever */
+    bool away; /* as last logged */
+    bool told; /* whether anything was logged yet */
     int64_t told_ms;
     int64_t look_ms;
 };
 
-/* Whether it is time to look at it again. */
+/* Whether to check the server again now. */
 bool outage_is_due(struct outage *outage, int64_t boot_ms);
-/* It was looked at. server: "redis", "mariadb", "rabbitmq"; part: which of them, or who asks. */
+/* Reports a check. server: "redis", "mariadb", "rabbitmq"; part: which of them, or the caller's
+ * name. */
 void outage_seen(struct outage *outage, const char *server, const char *part, bool away,
                  const char *words, int64_t boot_ms);
 

@@ -13,12 +13,13 @@
 #include "obs/log.h"
 #include "pages/page_cache.h"
 
-/* Answers come first where cores are short. */
+/* If CPU is short, requests come first. */
 #define PAGE_BUILDER_THREAD_NICE 10
-/* A look without a ring, which also tries again what failed. */
+/* A check without a ring; it also repeats what failed. */
 #define LOOK_US 5000000
 
-/* How long a CDN may keep a page without asking: a minute late at most, or until it is told. */
+/* How long a CDN may serve a page without revalidation: at most a minute late, or until it is
+ * purged. */
 #define SHARED_AGE_S 60
 #define SHARED_AGE_PURGED_S 86400
 
@@ -27,7 +28,7 @@ struct page_builder_thread {
     struct page_cache *page_cache;
     struct cdn_purger *cdn_purger; /* NULL: no hook */
     char base_url[256];
-    struct mailbox bell; /* only rung */
+    struct mailbox bell; /* used only to ring */
     uint64_t made_of;    /* catalog_changes at the last edition */
     _Atomic bool stopping;
     pthread_t thread;
@@ -45,7 +46,8 @@ static int make(struct page_builder_thread *page_builder_thread)
     static struct log_limit limit;
     struct page_cache_made made = {0};
     struct clock_port *clock = page_builder_thread->parts->time.clock;
-    uint64_t changes = catalog_changes(page_builder_thread->parts->catalog); /* before the look */
+    uint64_t changes = catalog_changes(page_builder_thread->parts->catalog); /* read before the
+                                                                              * catalog is */
     int64_t from_us = clock_boot_us(clock);
     int error = page_cache_make(page_builder_thread->page_cache,
                                 page_builder_thread->parts->catalog, &made);

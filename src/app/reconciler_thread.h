@@ -1,6 +1,6 @@
 /*
- * The reconciler's thread of a server whose gate is in its own process. (The distributed engine has
- * its own: distributed.h.)
+ * The reconciler's thread in the embedded engine. distributed.h has the one of the distributed
+ * engine.
  */
 #ifndef SLUICE_APP_RECONCILER_THREAD_H
 #define SLUICE_APP_RECONCILER_THREAD_H
@@ -9,7 +9,7 @@
 
 struct reconciler_thread;
 
-/* After assembly_join, before the loops run. ledger: a reader for this thread alone. Errors are
+/* After assembly_join, before the loops run. ledger: a reader for this thread only. Errors are
  * logged. */
 int reconciler_thread_start(struct assembly *parts, struct ledger *ledger, int64_t bound_ms,
                             struct reconciler_thread **ret_reconciler_thread);

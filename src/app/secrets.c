@@ -1,12 +1,12 @@
 /*
- * Reading and making the secrets of a data folder.
+ * Reads and creates the secrets of a data folder.
  *
- * Happy path: each file is read whole and taken apart line by line. On the first start a missing
- * one is written beside its place, synced and renamed, and the folder is synced: a crash leaves the
- * whole file or none, never a key that changes at the next start.
+ * Happy path: each file is read as a whole and parsed line by line. On the first start, a missing
+ * file is written under a temporary name, synced and renamed, and the folder is synced. A crash
+ * leaves the whole file or none, never a key that changes at the next start.
  *
- * What can go wrong: a file that is missing, unreadable or not what it should be. It is refused
- * with its path and line; a secret is never repeated in a message.
+ * What can go wrong: a file is missing, unreadable or malformed. It is refused with its path and
+ * line. A message never contains a secret.
  */
 #define _GNU_SOURCE /* strerrordesc_np */
 #include "app/secrets.h"
@@ -24,14 +24,14 @@
 #define SECRET_FILE_MAX 16384
 #define PATH_MAX_BYTES 1024
 
-/* The files made on the first start: name, random bytes. */
+/* The files created on the first start: name, random bytes. */
 #define SECRET_FILES(X)                                                                            \
     X("jwt.key", CRYPT_KEY_BYTES)                                                                  \
     X("webhook.key", CRYPT_KEY_BYTES)                                                              \
     X("ticket.key", CRYPT_SIP_KEY_BYTES)                                                           \
     X("admin.token", CRYPT_KEY_BYTES)
 
-/* What is being read, for messages. */
+/* The file being read, for messages. */
 struct source {
     const char *data_dir;
     const char *name;
@@ -61,7 +61,7 @@ static int path_make(const struct source *source, const char *suffix, char ret_p
     return len < PATH_MAX_BYTES ? 0 : fail(source, ERR_INVALID, "the path is too long");
 }
 
-/* Notes a secret that others can read; the file is used all the same. */
+/* Adds a warning if others can read the secret; the file is used anyway. */
 static void mode_look(const struct source *source, mode_t mode)
 {
     char *warning = source->secrets->warning;
@@ -72,7 +72,7 @@ static void mode_look(const struct source *source, mode_t mode)
     }
 }
 
-/* The whole file into ret_text, which has SECRET_FILE_MAX bytes. */
+/* Reads the whole file into ret_text, which has SECRET_FILE_MAX bytes. */
 static int file_read(const struct source *source, bool is_secret, char *ret_text, size_t *ret_len)
 {
     char path[PATH_MAX_BYTES];
@@ -262,7 +262,7 @@ static int admin_take(const struct source *source, struct span label, struct spa
     return 0;
 }
 
-/* Writes and syncs a new file; what is left of an earlier attempt is removed first. */
+/* Writes and syncs a new file. Removes the remains of an earlier attempt first. */
 static int file_write(const char *path, const char *bytes, size_t len)
 {
     if (unlink(path) != 0 && errno != ENOENT) {
@@ -280,7 +280,7 @@ static int file_write(const char *path, const char *bytes, size_t len)
     return error;
 }
 
-/* Makes one secret if it does not exist; the folder is not synced yet. */
+/* Creates one secret if it does not exist. The folder is not synced yet. */
 static int secret_make(const struct source *source, size_t size, bool *ret_made)
 {
     char path[PATH_MAX_BYTES];
@@ -357,7 +357,7 @@ int secrets_load(const char *data_dir, bool create, struct secrets *ret_secrets,
     static const struct {
         const char *name;
         line_taker *take;
-        bool is_secret; /* and has to be there */
+        bool is_secret; /* and is required */
     } files[] = {
         {"jwt.key", jwt_take, true},       {"jwt-eddsa.pub", eddsa_take, false},
         {"ticket.key", ticket_take, true}, {"webhook.key", webhook_take, true},

@@ -1,12 +1,12 @@
 /*
- * `sluice serve`: makes one server out of the parts and runs it until SIGTERM. The only place,
- * with ledger_backends.c and backends.c, that names the concrete backends.
+ * `sluice serve`: builds one server from its parts and runs it until SIGTERM. Only this file,
+ * ledger_backends.c, backends.c and exchange.c name concrete backends.
  *
  * Start: options, data folder (one owner), port (one owner), secrets, memory, journal into the
- * gate, ledger, cursors compared and caught up; then the threads. Stop: loops drain, the ledger writer
- * books what is durable, the journal writes its last batch.
+ * gate, ledger, catch-up of both; then the threads. Stop: the loops drain, the ledger writer books
+ * what is durable, the journal writes its last batch.
  *
- * What can go wrong before the threads run ends the process with one clear line and exit 1.
+ * An error before the threads run ends the process with one line and exit 1.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -51,7 +51,7 @@
 struct loop {
     pthread_t thread;
     struct net *net;
-    struct api_worker *worker; /* the assembly's */
+    struct api_worker *worker; /* owned by the assembly */
     bool running;
 };
 
@@ -67,16 +67,17 @@ struct server {
     struct gate_sizes sizes;
     struct ledger_backends ledger_backends;
     struct assembly parts;
-    struct distributed *distributed;                       /* NULL: the embedded engine */
-    struct reconciler_thread *reconciler_thread;           /* of the embedded engine */
-    struct event_publisher_thread *event_publisher_thread; /* the same */
-    struct page_builder_thread *page_builder_thread;       /* NULL: no front, no pages */
+    struct distributed *distributed;                       /* NULL: embedded engine */
+    struct reconciler_thread *reconciler_thread;           /* embedded engine only */
+    struct event_publisher_thread *event_publisher_thread; /* embedded engine only */
+    struct page_builder_thread *page_builder_thread;       /* NULL: not a front */
     struct tally_thread *tally_thread;
-    struct api_settings *settings; /* the newest; older ones behind it until no loop uses them */
+    struct api_settings *settings; /* the newest; older ones are linked behind it until no loop uses
+                                    * them */
     uint32_t connections;
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
-    struct mailbox janitor; /* only rung, to end its wait */
+    struct mailbox janitor; /* used only to ring, to end its wait */
     _Atomic bool stopping;
     pthread_t journal_thread, ledger_writer_thread, ledger_reader_thread, janitor_thread;
     bool journal_running, ledger_writer_running, ledger_reader_running, janitor_running;
@@ -119,7 +120,7 @@ static void *run_ledger_writer(void *context)
 {
     struct server *server = context;
     (void)pthread_setname_np(pthread_self(), "ledger-writer");
-    /* Where cores are short, answers come before bookings: those wait safely in the journal. */
+    /* If CPU is short, answers come before bookings: those are safe in the journal. */
     (void)setpriority(PRIO_PROCESS, 0, LEDGER_WRITER_NICE);
     ledger_writer_run(server->parts.ledger_writer);
     return NULL;
@@ -161,7 +162,7 @@ static void wake_loop(void *context)
 
 /* ---- start ---- */
 
-/* Makes DATA and DATA/journal; takes the folder. */
+/* Creates DATA and DATA/journal, and locks the folder. */
 static int open_folder(struct server *server, char *ret_journal, size_t cap)
 {
     const char *data = server->config.data_dir;
@@ -256,14 +257,14 @@ static void choose_sizes(struct server *server)
     }
 }
 
-/* Who this is, and the sums its bounds come to: reserved address space, touched only as it is used. */
+/* Logs the version and the memory of all limits: reserved address space, used as needed. */
 static void log_start(const struct server *server)
 {
     const struct http_options *http = &server->settings->http;
     size_t gate = gate_bytes(server->sizes);
     size_t pages = (size_t)server->config.pages_memory_mib << 20;
     size_t workers = (http_server_bytes(http) + API_SCRATCH_BYTES) * server->loops_count;
-    /* Counts of sales; what is told of faults; how the engine's parts are; messages being shown. */
+    /* Tallies, incident log, cluster status, parked messages on display. */
     size_t watching = tally_book_bytes(server->loops_count) +
                       INCIDENT_LOG_MAX * sizeof(struct incident_log_entry) +
                       sizeof(struct cluster_status) +
@@ -319,7 +320,7 @@ static int open_journal(struct server *server, const char *folder)
     return assembly_open(&server->parts, &options, &server->disk.disk, clock_posix());
 }
 
-/* With --demo and no sale in the ledger: two demonstration sales, one open, one about to. */
+/* With --demo and an empty ledger: creates two sales, one open, one that opens in a minute. */
 static int make_demo(struct server *server)
 {
     struct sale_row *known = NULL;
@@ -335,7 +336,7 @@ static int make_demo(struct server *server)
     uint64_t item = 1;
     for (size_t i = 0; i < count; i++) {
         struct ledger_op create = {.kind = LEDGER_SALE_CREATE, .sale_in = rows[i]};
-        /* Ids of their own: of two fronts that start together, one makes them. */
+        /* Fixed ids: if two fronts start together, only one creates them. */
         rows[i]->id = i + 1;
         for (uint32_t k = 0; k < rows[i]->items_count; k++) {
             rows[i]->items[k].id = item++;
@@ -398,7 +399,7 @@ static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), 
 
 static int catch_up(struct server *server)
 {
-    /* The journal thread first: catching up appends records. */
+    /* The journal thread starts first: catching up appends records. */
     int error =
         start_thread(&server->journal_thread, &server->journal_running, run_journal, server);
     if (error == 0) {
@@ -477,7 +478,7 @@ static int make_server(struct server *server)
     char journal_folder[1024];
     choose_sizes(server);
     server->parts.shared.demo = server->options.demo;
-    server->parts.shared.loops = server->loops_count; /* settings are published for each */
+    server->parts.shared.loops = server->loops_count; /* settings are published for each loop */
     int error = open_folder(server, journal_folder, sizeof(journal_folder));
     if (error == 0) {
         error = open_port(server);
@@ -521,7 +522,7 @@ static int start_server(struct server *server)
         error = start_threads(server);
     }
     if (error == 0 && server->distributed == NULL) {
-        assembly_ready(&server->parts); /* distributed: when its segments are */
+        assembly_ready(&server->parts); /* distributed: ready when its segments are */
     }
     return error;
 }
@@ -585,7 +586,8 @@ static void stop_server(struct server *server)
     }
     join(server->journal_thread, &server->journal_running);
     page_builder_thread_stop(
-        server->page_builder_thread); /* last: it may wait for others, and nothing waits for it */
+        server->page_builder_thread); /* last: it may wait for another server, and nothing waits for
+                                       * it */
 }
 
 static void free_server(struct server *server)
@@ -671,7 +673,7 @@ static void say_where(const struct server *server)
                                                {"the contract", "/openapi.json"},
                                                {"metrics", "/metrics"},
                                                {"readiness", "/readyz"}};
-    bool pages = !server->parts.shared.health_only; /* a process that is no front has none */
+    bool pages = !server->parts.shared.health_only; /* only fronts have pages */
     printf("Sluice serves http://%.*s:%u/\n", address_len, listen, port);
     for (size_t i = pages ? 0 : 3; i < (pages ? 4 : 5); i++) {
         printf("  %-13s http://%.*s:%u%s\n", addresses[i][0], address_len, listen, port,

@@ -38,7 +38,7 @@ static struct api_settings *settings_new(const struct config *config, const stru
     return settings;
 }
 
-/* Frees what every loop has left behind. */
+/* Frees the settings that no loop uses any more. */
 static void free_old(const struct api_shared *shared, struct api_settings *newest)
 {
     uint64_t oldest = newest->number;

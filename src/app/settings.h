@@ -1,6 +1,7 @@
 /*
- * From configuration and secrets to what the fronts use; made anew as a whole on SIGHUP. The newest
- * settings are published; older ones stay linked behind them until no loop uses them.
+ * Turns configuration and secrets into the settings of the fronts; built again as a whole on
+ * SIGHUP. The newest settings are published. Older ones stay linked behind them until no loop uses
+ * them.
  *
  * Called by the main thread only.
  */
@@ -12,14 +13,14 @@
 #include "app/secrets.h"
 #include "distributed/runtime_limits.h"
 
-/* ERR_NOMEM: everything stays as it was. connections: of each loop, as the file limit allows. */
+/* ERR_NOMEM: nothing changed. connections: for each loop, as the file limit allows. */
 int settings_publish(struct api_shared *shared, struct api_settings **newest,
                      const struct config *config, const struct secrets *secrets,
                      uint32_t connections);
-/* Frees them all; NULL is fine. No loop runs any more. */
+/* Frees all of them; NULL is fine. No loop runs any more. */
 void settings_free(struct api_settings *newest);
 
-/* How far the distributed engine gives way; whoever uses the runtime limits sees each new value at once. */
+/* Limits of the distributed engine that may change at run time. New values take effect at once. */
 void settings_runtime_limits(struct runtime_limits *runtime_limits, const struct config *config);
 
 #endif

@@ -12,7 +12,7 @@
 #include "core/types.h"
 #include "obs/log.h"
 
-/* Its last digit changes with what a row or its counts mean. */
+/* The last digit changes with the meaning of a row. */
 #define MAGIC "sltally2"
 
 static uint32_t refusals_crc(void)
@@ -72,7 +72,7 @@ void tally_file_save(struct tally_file *file, struct tally_book *book)
     }
     for (size_t i = 0; i < sales_count; i++) {
         tally_read(book, sales[i], &rows[count]);
-        count += rows[count].since_ms != 0; /* it may just have made room */
+        count += rows[count].since_ms != 0; /* it may have been dropped meanwhile */
     }
     struct tally_file_head head = head_of(rows, count);
     if (memcmp(&head, &file->saved, sizeof(head)) != 0) {
@@ -87,8 +87,7 @@ void tally_file_save(struct tally_file *file, struct tally_book *book)
 
 /* ---- reading ---- */
 
-/* What is wrong with the file, in words; NULL: nothing. *ret_rows is the caller's, NULL without
- * words: no memory. */
+/* The error text; NULL: none. The caller frees *ret_rows; NULL without a text: no memory. */
 static const char *read_rows(FILE *stream, struct tally_file_head *ret_head,
                              struct tally_sum **ret_rows)
 {

@@ -1,13 +1,13 @@
 /*
- * DATA/tallies: the book of what was counted of each sale (obs/tally.h), as a file. A head, then a
- * struct tally_sum for each sale, as they are in memory: only the program that wrote it has to read
- * it. What a program needs to have in common with that one is in the head: the size of a row, and
- * the refusals' names, because they are counted by their place in their list.
+ * DATA/tallies: the counts of each sale (obs/tally.h) as a file: a head, then a struct tally_sum
+ * for each sale as in memory. Only the program that wrote the file has to read it. The head has
+ * what both must agree on: the size of a row, and a checksum of the refusals' names, since refusals
+ * are counted by index.
  *
- * The file is written beside the old one and renamed, so that there is always a whole one. What can
- * go wrong: it cannot be read, is damaged, or is of a program with other refusals. Then it is
- * renamed to PATH.unreadable, which says so in the log, and the book is begun anew; where it cannot
- * be renamed, it is left alone and nothing is written.
+ * The file is written under another name and renamed, so a complete file always exists. If it
+ * cannot be read, is damaged, or is from a program with other refusals, it is renamed to
+ * PATH.unreadable, which is logged, and the counts start again. If it cannot be renamed, it is left
+ * alone and nothing is written.
  */
 #ifndef SLUICE_APP_TALLY_FILE_H
 #define SLUICE_APP_TALLY_FILE_H
@@ -17,7 +17,7 @@
 struct tally_file_head {
     char magic[8];
     uint32_t row_bytes;
-    uint32_t refusals; /* CRC-32C of their names in their order */
+    uint32_t refusals; /* CRC-32C of their names, in order */
     uint32_t count;
     uint32_t crc; /* of the rows */
 };
@@ -25,12 +25,12 @@ struct tally_file_head {
 struct tally_file {
     char path[1024];
     bool left_alone;
-    struct tally_file_head saved; /* of what the file has now */
+    struct tally_file_head saved; /* of the present content of the file */
 };
 
-/* Reads what the file has into the book. ERR_NOMEM: nothing was changed. All else is logged. */
+/* Reads the file into the book. ERR_NOMEM: nothing was changed. Other errors are logged. */
 int tally_file_open(struct tally_file *file, const char *path, struct tally_book *book);
-/* Writes the book, if it says anything else than the file. Logs where it cannot. */
+/* Writes the book if it differs from the file. Logs errors. */
 void tally_file_save(struct tally_file *file, struct tally_book *book);
 
 #endif

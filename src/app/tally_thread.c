@@ -10,20 +10,20 @@
 #include "base/err.h"
 #include "base/mailbox.h"
 
-#define LOOK_US 1000000 /* far below TALLY_SECONDS */
+#define LOOK_US 1000000 /* well below TALLY_SECONDS */
 #define SAVE_LOOKS 10
 
 struct tally_thread {
     struct assembly *parts;
     struct tally_book book;
     struct tally_file file;
-    struct mailbox ends; /* only rung */
+    struct mailbox ends; /* used only to ring */
     _Atomic bool stopping;
     pthread_t thread;
     bool running;
 };
 
-/* Sales that buyers may ask for are counted from before they can. */
+/* Starts counting sales before buyers can use them. */
 static void begin(struct tally_thread *tally_thread, int64_t now_ms)
 {
     struct catalog *catalog = tally_thread->parts->catalog;
@@ -38,7 +38,7 @@ static void begin(struct tally_thread *tally_thread, int64_t now_ms)
     catalog_unlock(catalog);
 }
 
-/* Those that are closed, or that the catalog has no more, make room where it is needed. */
+/* Marks sales that are closed or no longer in the catalog: they may be dropped. */
 static void mark(struct tally_thread *tally_thread)
 {
     uint64_t sales[TALLY_SALES];
@@ -58,7 +58,7 @@ static void *run(void *context)
     unsigned looks = 0;
     (void)pthread_setname_np(pthread_self(), "tally");
     while (!atomic_load(&tally_thread->stopping)) {
-        mark(tally_thread); /* first: what begins may need room */
+        mark(tally_thread); /* first: new sales may need room */
         begin(tally_thread, inside_time_ms(&tally_thread->parts->time));
         tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
         if (++looks % SAVE_LOOKS == 0) {
@@ -100,7 +100,7 @@ int tally_thread_start(struct assembly *parts, const char *data_dir,
         tally_thread_free(tally_thread);
         return assembly_fail("cannot count what is asked of sales", error, "");
     }
-    parts->shared.tallies = &tally_thread->book; /* loops begin later */
+    parts->shared.tallies = &tally_thread->book; /* the loops start later */
     *ret_tally_thread = tally_thread;
     return 0;
 }

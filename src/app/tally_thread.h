@@ -1,9 +1,9 @@
 /*
- * The thread that keeps the book of what was counted of each sale (obs/tally.h): begins those that
- * buyers may ask for before they can, marks those that are over, notes their busiest seconds, and
- * writes all of it to DATA/tallies (tally_file.h) every ten seconds and at the end, so that a
- * report can be asked for after a restart. A server that is killed loses the last seconds of its
- * counts, and nothing else: orders and stock are the ledger's.
+ * The thread that keeps the counts of each sale (obs/tally.h). It starts counting sales before
+ * buyers can use them, marks those that are over, updates their busiest seconds, and writes
+ * everything to DATA/tallies (tally_file.h) every ten seconds and at the end, so that a report is
+ * possible after a restart. A killed server loses the last seconds of its counts, but no order or
+ * stock: the ledger has those.
  */
 #ifndef SLUICE_APP_TALLY_THREAD_H
 #define SLUICE_APP_TALLY_THREAD_H

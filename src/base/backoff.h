@@ -1,4 +1,5 @@
-/* Growing pauses between attempts: 20 ms, doubled up to 2 s. Zeroed: no attempt has failed. */
+/* Growing pauses between attempts: 20 ms, doubled up to 2 s. A zeroed struct has no failed
+ * attempt. */
 #ifndef SLUICE_BASE_BACKOFF_H
 #define SLUICE_BASE_BACKOFF_H
 
@@ -10,7 +11,7 @@
 
 struct backoff {
     int64_t pause_ms;
-    int64_t next_ms; /* not before this */
+    int64_t next_ms; /* no attempt before this */
 };
 
 static inline bool backoff_is_over(const struct backoff *backoff, int64_t now_ms)

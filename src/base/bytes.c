@@ -1,6 +1,6 @@
 /*
- * Output buffers, number and text codecs. Everything here is pure; what does not fit or does not
- * parse is an error code or the buffer's overflow flag, never a partial surprise.
+ * Output buffers, number and text codecs. Pure. Input that does not parse is an error code; output
+ * that does not fit sets the buffer's overflow flag.
  */
 #include "base/bytes.h"
 
@@ -191,7 +191,8 @@ static size_t encode64(const void *bytes, size_t n, const char *alphabet, char *
     return o;
 }
 
-/* Value + 1 by character, 0 for all others; the two alphabets differ in the last two values. */
+/* Value + 1 for each character, 0 for all others. The two alphabets differ in the last two
+ * values. */
 static const uint8_t values64[256] = {
     ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
     ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
@@ -243,7 +244,7 @@ static int decode64(struct span text, const char *alphabet, void *ret_bytes, siz
         if (rest == 3) {
             to[1] = (uint8_t)(b << 4 | c >> 2);
         }
-        /* Bits that stand for nothing must be zero, or two texts would mean the same bytes. */
+        /* Unused bits must be zero, or two texts would decode to the same bytes. */
         wrong |= (rest == 2 ? b & 15 : c & 3) != 0 ? 64 : 0;
     }
     if ((wrong & ~63U) != 0) {

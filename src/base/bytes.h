@@ -87,7 +87,7 @@ void out_u64(struct out *out, uint64_t value);
 void out_i64(struct out *out, int64_t value);
 /* Quoted and escaped. The bytes must be UTF-8. */
 void out_json_string(struct out *out, struct span text);
-/* printf-style, for what is not hot. */
+/* printf-style, for code that is not hot. */
 void out_format(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Through memcpy: alignment does not matter, and on little-endian machines it is one instruction. */

@@ -1,7 +1,7 @@
 /*
  * CHECK states what must be true of our own code. It stays on in release: a broken invariant stops
- * the process before it can promise anything wrong, and the journal brings the state back. What
- * peers, disks and buyers do wrong is an error code, never a CHECK.
+ * the process before it makes a wrong promise, and the journal restores the state. What peers,
+ * disks and buyers do wrong is an error code, never a CHECK.
  */
 #ifndef SLUICE_BASE_CHECK_H
 #define SLUICE_BASE_CHECK_H

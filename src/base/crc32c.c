@@ -1,6 +1,6 @@
 /*
- * CRC-32C: with the CPU's own instruction where it has one, else by table. The distribution has no
- * small maintained C library for it.
+ * CRC-32C with the CPU's instruction if it has one, otherwise by table. Debian has no small
+ * maintained C library for it.
  */
 #include "base/crc32c.h"
 

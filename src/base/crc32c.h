@@ -1,4 +1,5 @@
-/* CRC-32C (Castagnoli), as the journal stores it. Start with 0; feed the result back to go on. */
+/* CRC-32C (Castagnoli), as stored in the journal. Start with 0; pass the result back in to
+ * continue. */
 #ifndef SLUICE_BASE_CRC32C_H
 #define SLUICE_BASE_CRC32C_H
 

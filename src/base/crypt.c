@@ -1,4 +1,4 @@
-/* libsodium behind the names of crypt.h; the reasons for the choice are in ARCHITECTURE.md. */
+/* The functions of crypt.h on libsodium. ARCHITECTURE.md gives the reasons for the choice. */
 #include "base/crypt.h"
 
 #include <sodium.h>

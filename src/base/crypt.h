@@ -1,6 +1,6 @@
 /*
- * The few cryptographic primitives the program uses, over libsodium; crypt.c is the only file that
- * includes it. crypt_start() once, before anything else here.
+ * The cryptographic primitives the program uses. crypt.c is the only file that includes libsodium.
+ * Call crypt_start() once, before any other function here.
  */
 #ifndef SLUICE_BASE_CRYPT_H
 #define SLUICE_BASE_CRYPT_H

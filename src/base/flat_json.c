@@ -157,8 +157,8 @@ static int read_scalar(struct reader *r, struct flat_value *value)
     }
 }
 
-/* One element of a nested value, up to where a comma or a closing bracket is expected. Opens or
- * fills: *ret_opened tells that a bracket was opened and its first element is next. */
+/* Reads one element of a nested value, up to the comma or closing bracket after it. *ret_opened:
+ * the element opens a bracket, and its first element comes next. */
 static int read_element(struct reader *r, bool in_object, bool *ret_opened, char *ret_close)
 {
     struct flat_value ignored = {.kind = FLAT_ABSENT};
@@ -255,7 +255,7 @@ static int read_member(struct reader *r, struct flat_field *fields, size_t count
     if (read_value(r, &value) != 0) {
         return ERR_INVALID;
     }
-    /* A key written with escapes could be one of ours in disguise, twice: not worth the doubt. */
+    /* An escaped key could be one of the fields in disguise, and so a duplicate: refuse it. */
     if (escaped) {
         return ERR_INVALID;
     }

@@ -1,8 +1,8 @@
 /*
  * A strict reader for small flat JSON objects: {"qty":1}, a token's claims. No allocation, no
- * recursion. It refuses what is not exactly JSON: duplicate keys among those asked for, trailing
- * bytes, wrong UTF-8, control characters, deep nesting. Nested values of keys nobody asked for are
- * skipped (their syntax checked, FLAT_DEPTH_MAX deep).
+ * recursion. It refuses anything that is not exactly JSON, and also: a requested key given twice,
+ * keys with escapes, trailing bytes, invalid UTF-8, control characters, deep nesting. Nested values
+ * of other keys are skipped after a syntax check, up to FLAT_DEPTH_MAX deep.
  */
 #ifndef SLUICE_BASE_FLAT_JSON_H
 #define SLUICE_BASE_FLAT_JSON_H
@@ -18,7 +18,7 @@ enum flat_kind {
     FLAT_INTEGER, /* no fraction, no exponent, fits int64 */
     FLAT_NUMBER,  /* any other number */
     FLAT_STRING,  /* raw span between the quotes; `escaped` if it has backslashes */
-    FLAT_NESTED,  /* an object or array: the whole of it, not looked into */
+    FLAT_NESTED,  /* an object or array as a whole; its contents are only checked */
 };
 
 struct flat_value {

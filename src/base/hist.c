@@ -1,6 +1,7 @@
 /*
- * The histogram of hist.h. A value's bucket is its position of the highest bit and the five bits
- * after it; nothing here can fail. What stays true: the count of all buckets is the number of adds.
+ * The histogram of hist.h. The bucket of a value follows from the position of its highest bit and
+ * the five bits after it. Nothing here can fail. Invariant: the sum of all buckets is the number of
+ * adds.
  */
 #include "base/hist.h"
 
@@ -118,7 +119,7 @@ uint64_t hist_quantile(const struct hist *hist, double q)
     CHECK(q >= 0.0 && q <= 1.0);
     uint64_t count = hist_count(hist);
     uint64_t max = hist_max(hist);
-    /* The rank of the value asked for, from 1, rounded up: the median of two is the lower one. */
+    /* The rank of the value, from 1, rounded up: the median of two values is the lower one. */
     double exact = q * (double)count;
     uint64_t rank = (uint64_t)exact;
     rank += (double)rank < exact || rank == 0 ? 1 : 0;

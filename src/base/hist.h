@@ -1,11 +1,11 @@
 /*
- * A log-linear histogram of whole numbers (microseconds, sizes): every power of two is cut into 32
- * equal buckets, so a quantile is at most 1/32 above the truth, at any magnitude, in fixed memory
- * and with no allocation. Values from 2^40 up (12 days in microseconds) share the last bucket.
+ * A log-linear histogram of whole numbers (microseconds, sizes). Every power of two is divided into
+ * 32 equal buckets, so a quantile is at most 1/32 too high at any magnitude. The memory is fixed.
+ * Values from 2^40 up (12 days in microseconds) share the last bucket.
  *
- * One thread adds; any thread may read meanwhile and sees each bucket as it was at some moment. The
- * counters are relaxed atomics that are loaded and stored, never locked: an add costs what plain
- * memory costs, which is why two threads must not add to the same histogram.
+ * One thread adds. Any thread may read at the same time; it sees each bucket as it was at some
+ * moment. The counters are relaxed atomics, loaded and stored without a lock: an add costs as much
+ * as plain memory, and two threads must not add to the same histogram.
  */
 #ifndef SLUICE_BASE_HIST_H
 #define SLUICE_BASE_HIST_H
@@ -28,13 +28,12 @@ struct hist {
 
 void hist_clear(struct hist *hist);
 void hist_add(struct hist *hist, uint64_t value);
-/* Adds everything of `from`, which may be in use by its thread, to `into`, which is the caller's.
- */
+/* Adds the contents of `from`, whose thread may be adding, to `into`, which the caller owns. */
 void hist_merge(struct hist *into, const struct hist *from);
 
-/* Takes everything of `before` away from `now`, both the caller's: what was added in between. `before`
- * must be an earlier state of the same; the largest value is then that of its bucket's upper edge, or
- * the largest ever seen if that is lower. */
+/* Subtracts `before`, an earlier state of the same histogram, from `now`. What is left was added in
+ * between. Its maximum is the upper edge of the highest bucket left, or the largest value ever seen
+ * if that is lower. */
 void hist_subtract(struct hist *now, const struct hist *before);
 
 uint64_t hist_count(const struct hist *hist);

@@ -1,6 +1,6 @@
 /*
- * Every bound of the program, each with the sum that justifies it. What can be configured has its
- * default and range here too; config.c only refers to them.
+ * All limits of the program, each with the calculation that justifies it. Settings have their
+ * limits here, too, where other parts depend on them; app/config.h refers to them.
  */
 #ifndef SLUICE_BASE_LIMITS_H
 #define SLUICE_BASE_LIMITS_H
@@ -13,12 +13,11 @@
 #define STOCK_MAX ((1ULL << 40) - 1)
 /* Price in minor units: QTY_MAX * PRICE_MAX stays below 2^63 (31 + 31 bits). */
 #define PRICE_MAX ((1ULL << 31) - 1)
-/* 9999-12-31: keeps every time sum far from overflow. */
+/* 9999-12-31: sums of times cannot overflow. */
 #define TIME_MAX_MS 253402300799999LL
 
-/* Gate: records are fixed size (core/gate.h asserts it), so the memory is a product of these. */
-#define GATE_ORDERS_DEFAULT                                                                        \
-    1000000U /* 80 B each and 4 B of table: 80 MiB, touched as orders come */
+/* Gate: records have a fixed size (core/gate.h asserts it), so the memory is a product of these. */
+#define GATE_ORDERS_DEFAULT 1000000U /* 80 B each and 4 B of table: 80 MiB, used as orders arrive */
 #define GATE_ORDERS_MAX 100000000U
 #define GATE_BUYERS_DEFAULT 2000000U /* 32 B each and 4 B of table: 69 MiB */
 #define GATE_BUYERS_MAX 1000000000U
@@ -27,8 +26,8 @@
 #define GATE_SALES_DEFAULT 1000U
 #define GATE_SALES_MAX 100000U
 
-/* Orders of one buyer for one item that ended unsold: each stays on the board, and a loop of buying
- * and cancelling must not fill it. */
+/* Orders of one buyer for one item that ended unsold. Each stays in the gate until its sale is
+ * forgotten; a loop of buying and cancelling must not fill it. */
 #define BUYER_FAILED_ATTEMPTS_MAX 100U
 
 /* Texts an operator gives. UTF-8 bytes. */
@@ -55,43 +54,43 @@
 #define HTTP_LINE_MAX 2048U               /* target of the request line: 414 above */
 #define HTTP_HEADERS_MAX 16384U           /* request line and headers together: 431 above */
 #define HTTP_BODY_MAX 262144U             /* 500 items * 500 bytes of JSON: 413 above */
-#define HTTP_READ_BUFFER HTTP_HEADERS_MAX /* one per loop; also what one sender has of a turn */
+#define HTTP_READ_BUFFER HTTP_HEADERS_MAX /* one per loop; the most one connection reads at once */
 #define HTTP_SMALL_BUFFER 4096U /* borrowed by a half-read request or a half-sent answer */
-/* The largest answer: a sale that came in a body of HTTP_BODY_MAX with 500 items, plus 400 bytes of
- * numbers for each. */
+/* The largest answer: a sale that arrived in a body of HTTP_BODY_MAX with 500 items, plus 400 bytes
+ * of numbers for each item. */
 #define HTTP_ANSWER_MAX (HTTP_BODY_MAX + ITEMS_PER_SALE_MAX * 400U + 16384U)
 #define HTTP_LARGE_BUFFER (HTTP_ANSWER_MAX + 4096U)
 
-/* Pages: an item's is about 7 KiB with its packed form, so that 35,000 items fit. The list has
- * whole sales until it has so many items. One page, or the manifest of all, has at most so many
- * bytes: far more than the list comes to. */
+/* Pages: the page of an item takes about 7 KiB with its compressed form, so 35,000 items fit. The
+ * list shows whole sales until it has PAGES_LIST_ITEMS_MAX items. PAGE_MAX_BYTES limits one page,
+ * and the manifest of all pages. */
 #define PAGES_MEMORY_DEFAULT_MIB 256U
 #define PAGES_LIST_ITEMS_MAX 1000U
 #define PAGE_MAX_BYTES (16U << 20)
 
-/* What is counted of each sale (obs/tally.h): a row is 14 KiB, most of it the 9 KiB of a histogram
- * and 4 KiB of registers; 256 of them are 3.5 MiB for each loop, and once more for what was counted
- * before, touched as sales come. Registers: the estimate's error is 1.04 / sqrt(4096), 1.6 %.
- * Seconds: how late a look may be and still find every one. */
+/* Counts of each sale (obs/tally.h). A row is 14 KiB, mostly the 9 KiB of a histogram and 4 KiB of
+ * registers. 256 rows are 3.5 MiB for each loop, and 3.5 MiB for earlier counts, used as sales
+ * come. Registers: the error of the estimate is 1.04 / sqrt(4096), 1.6 %. Seconds: how late a
+ * reader may be and still see every second. */
 #define TALLY_SALES 256U
 #define TALLY_REGISTERS 4096U
 #define TALLY_SECONDS 16U
 
-/* Lines of the log that are remembered (obs/incident_log.h), 264 B each: 132 KiB. Their file, of lines
- * of 150 B on average, is written anew when it holds ten times as many. */
+/* Incidents kept in memory (obs/incident_log.h), 264 B each: 132 KiB. The file is rewritten when it
+ * exceeds its limit, about ten times as many lines of 150 B. */
 #define INCIDENT_LOG_MAX 512U
 #define INCIDENT_LOG_FILE_MAX (1L << 20)
 
-/* What is put aside in the queue (distributed/parked_messages.h). A call shows 200 messages of 600 B each, 117
- * KiB, and a loop has 8 calls under way: below 1 MiB. One that sends them round has room for a
- * batch; how many it sends bounds its time, not its memory. */
+/* Parked messages (distributed/parked_messages.h). A call shows 200 messages of 600 B, 117 KiB, and
+ * a loop has 8 calls in progress: below 1 MiB. A redrive holds one batch; the number it sends
+ * limits its time, not its memory. */
 #define PARKED_MESSAGES_SHOWN_MAX 200U
 #define PARKED_MESSAGES_CALLS_MAX 8U
 #define PARKED_MESSAGES_BATCH 256U
 #define PARKED_MESSAGES_SENT_MAX 100000U
 
-/* How the engine's parts are (distributed/cluster_status.h), one copy in a process: 64 segments of 144 B and 16
- * leases come to 12 KiB. */
+/* Status of the cluster (distributed/cluster_status.h), one copy per process: 64 segments of 144 B
+ * and 16 leases take 12 KiB. */
 #define CLUSTER_STATUS_ADDRESS_MAX 80U
 #define CLUSTER_STATUS_LEASES_MAX 16U
 

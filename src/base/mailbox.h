@@ -1,6 +1,6 @@
 /*
- * Posts between threads: many senders, one receiver, in order. A post is a link inside a struct its
- * sender owns; ownership moves to the receiver with the post and comes back with the answer.
+ * A queue of posts between threads: many senders, one receiver, in order. A post is a link inside a
+ * struct of the sender. The receiver owns it from the post until it answers.
  */
 #ifndef SLUICE_BASE_MAILBOX_H
 #define SLUICE_BASE_MAILBOX_H
@@ -26,7 +26,7 @@ void mailbox_done(struct mailbox *mailbox);
 void mailbox_post(struct mailbox *mailbox, struct post *post);
 /* Everything posted so far, oldest first, NULL-terminated; NULL when empty. Never waits. */
 struct post *mailbox_take(struct mailbox *mailbox);
-/* Ends a wait without a post. */
+/* Wakes the receiver without a post. */
 void mailbox_ring(struct mailbox *mailbox);
 /* Returns when there is a post, after mailbox_ring, or after timeout_us. */
 void mailbox_wait(struct mailbox *mailbox, int64_t timeout_us);

@@ -1,6 +1,6 @@
 /*
- * A small seeded generator (xoshiro256**-class quality is not needed: splitmix64) for jitter, load
- * and tests. Never for secrets: those come from crypt_random.
+ * A small seeded generator (splitmix64) for jitter, load and tests. Never for secrets: use
+ * crypt_random.
  */
 #ifndef SLUICE_BASE_PRNG_H
 #define SLUICE_BASE_PRNG_H
@@ -24,7 +24,8 @@ static inline uint64_t prng_next(struct prng *prng)
     return z ^ z >> 31;
 }
 
-/* Uniform in [0, bound), bound > 0; the bias of the multiply is below 2^-32 for our bounds. */
+/* Uniform in [0, bound), bound > 0. The bias of the multiplication is below 2^-32 for our
+ * bounds. */
 static inline uint64_t prng_below(struct prng *prng, uint64_t bound)
 {
     return (uint64_t)(((unsigned __int128)prng_next(prng) * bound) >> 64);

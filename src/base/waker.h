@@ -1,10 +1,10 @@
 /*
- * How other threads wake an event loop, and only if it sleeps: waking a sleeping core costs more
- * than a whole request.
+ * Wakes an event loop from other threads, only if it sleeps: waking a sleeping core costs more than
+ * a whole request.
  *
- * The loop calls waker_sleepy(), looks for work once more, sleeps, and calls waker_awake(). Other
+ * The loop calls waker_sleepy(), checks for work once more, sleeps, and calls waker_awake(). Other
  * threads publish their work and then call waker_wake() (or waker_durable() when durable_lsn
- * moved). Either the loop sees the work in its last look, or the other thread sees that the loop
+ * moved). Either the loop sees the work in its last check, or the other thread sees that the loop
  * sleeps.
  */
 #ifndef SLUICE_BASE_WAKER_H
@@ -32,7 +32,7 @@ static inline void waker_sleepy(struct waker *waker, uint64_t wants_lsn)
 {
     atomic_store(&waker->wants_lsn, wants_lsn);
     atomic_store(&waker->asleep, true);
-    atomic_thread_fence(memory_order_seq_cst); /* before the last look */
+    atomic_thread_fence(memory_order_seq_cst); /* before the last check */
 }
 static inline void waker_awake(struct waker *waker)
 {

@@ -2,8 +2,8 @@
  * `sluice bench`: the load tool. Happy path: options, keys from the server's data folder, one
  * thread per --threads that makes the load, a live line meanwhile, then the audit and the report.
  *
- * What can go wrong: usage (2); keys that cannot be read, a server that cannot be reached, or an
- * audit that finds anything (1). SIGINT ends the load early; what was measured is still audited and
+ * What can go wrong: usage (exit 2); keys that cannot be read, a server that cannot be reached, an
+ * audit that finds anything (exit 1). SIGINT ends the load early; what was measured is audited and
  * reported.
  */
 #include "bench/bench.h"
@@ -47,7 +47,7 @@ void *bench_grow(void *old, size_t size)
     return memory;
 }
 
-/* A signal handler has no other way to reach the run. */
+/* Set by the signal handler. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number)
@@ -56,7 +56,7 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* Every connection needs a file; the limit is raised as far as the system lets us. */
+/* Every connection needs a descriptor. Raises the limit as far as the system allows. */
 static bool files_suffice(const struct bench_options *options)
 {
     double factor = options->duplicates_percent > 50 ? 2 : 1 + options->duplicates_percent / 50;
@@ -93,7 +93,7 @@ static int shared_prepare(struct bench_shared *shared)
         error = bench_keys_load(options->data, &shared->keys, path, sizeof(path));
         if (error != 0) {
             if (error != ERR_IO) {
-                errno = EINVAL; /* there, and not a key */
+                errno = EINVAL; /* it exists, but is not a key */
             }
             (void)fprintf(stderr, "sluice bench: %s: %m (is --data the server's folder?)\n", path);
             return error;
@@ -125,7 +125,7 @@ static void live_line(const struct bench_shared *shared, uint64_t *last_requests
         orders += atomic_load_explicit(&stats->orders, memory_order_relaxed);
         errors += atomic_load_explicit(&stats->errors, memory_order_relaxed);
     }
-    /* The counters start again with the measurement: a step back is not a rate. */
+    /* The counters restart with the measurement: a step back is not a rate. */
     uint64_t new_requests = requests >= *last_requests ? requests - *last_requests : requests;
     uint64_t new_orders = orders >= *last_orders ? orders - *last_orders : orders;
     (void)fprintf(stderr,
@@ -137,7 +137,7 @@ static void live_line(const struct bench_shared *shared, uint64_t *last_requests
     *last_orders = orders;
 }
 
-/* The main thread while the workers run: the live line and the interrupt, nothing else. */
+/* The main thread while the workers run: only the live line and the interrupt. */
 static void workers_watch(struct bench_shared *shared)
 {
     bool live = isatty(STDERR_FILENO) == 1;
@@ -160,7 +160,7 @@ static void workers_watch(struct bench_shared *shared)
     }
 }
 
-/* False if not even the threads could be had. */
+/* False: threads could not be created. */
 static bool workers_run(struct bench_shared *shared)
 {
     uint32_t count = shared->options.threads;
@@ -176,7 +176,7 @@ static bool workers_run(struct bench_shared *shared)
     for (uint32_t i = 0; i < count; i++) {
         struct bench_worker *worker = &shared->workers[i];
         if (pthread_create(&worker->thread, NULL, bench_worker_run, worker) != 0) {
-            /* The threads already made wait for this one at the barrier: there is no way on. */
+            /* The threads that run wait for this one at the barrier, so the program must end. */
             (void)fputs("sluice bench: cannot start a thread\n", stderr);
             _Exit(1);
         }
@@ -188,7 +188,8 @@ static bool workers_run(struct bench_shared *shared)
     return true;
 }
 
-/* Reports, of a run that failed too: what was measured until then is true. The exit status. */
+/* Reports, also after a failed run: what was measured until then is valid. Returns the exit
+ * status. */
 static int result_tell(struct bench_shared *shared)
 {
     const struct bench_options *options = &shared->options;

@@ -1,7 +1,7 @@
 /*
- * A chained hash table of order ids, and the tell file. Records never move, so that a job may keep
- * a pointer. What can go wrong: no memory, or a tell file that cannot be written; both end the run,
- * because an audit with holes in it proves nothing.
+ * A chained hash table of order ids, and the tell file. Records never move, so a job may keep a
+ * pointer. What can go wrong: no memory, or a tell file that cannot be written. Both end the run,
+ * because an incomplete audit proves nothing.
  */
 #include "bench/bench_answers.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-/* FNV-1a: ids come from the server under test, not from an attacker. */
+/* FNV-1a. The ids come from the server under test, not from an attacker. */
 static uint64_t id_hash(struct span id)
 {
     uint64_t hash = 0xcbf29ce484222325ULL;
@@ -126,7 +126,7 @@ bool answer_may_follow(enum order_state from, enum order_state to)
     if (from == to) {
         return true;
     }
-    /* States may be skipped by a client that was not looking: follow the table of moves. */
+    /* A client may miss states: follow the table of moves. */
     for (int move = 0; move < ORDER_MOVE_COUNT; move++) {
         if (order_move_from((enum order_move)move) == from &&
             answer_may_follow(order_move_to((enum order_move)move), to)) {

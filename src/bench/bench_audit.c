@@ -1,10 +1,10 @@
 /*
- * The comparison itself. Happy path: every told order is found in the ledger with the same buyer,
- * item and quantity, in a state that may follow the one that was told; living orders stay within
- * stock and limits; an item's counters add up and agree with its orders.
+ * The comparison. Happy path: every order that a client was told of is in the ledger with the same
+ * buyer, item and quantity, in a state that may follow the one in the answer; live orders stay
+ * within stock and limits; an item's counters add up and agree with its orders.
  *
- * What stays true: a request whose outcome the client never learned proves nothing either way, and
- * orders of other clients count for stock and limits but are compared with nothing.
+ * A request without a final answer proves nothing either way. Orders of other clients count for
+ * stock and limits and are not compared.
  */
 #include "bench/bench_audit.h"
 
@@ -160,7 +160,7 @@ static void item_compare(const struct audit_ledger *ledger, const struct audit_i
     }
 }
 
-/* Orders sorted by buyer: what one buyer holds of one item stands together. */
+/* The orders are sorted by buyer, so those of one buyer are adjacent. */
 static void limit_compare(const struct audit_ledger *ledger, const struct audit_item *item,
                           struct findings *findings, struct audit_result *result)
 {

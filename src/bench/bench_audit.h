@@ -1,7 +1,7 @@
 /*
- * The audit of the load tool: what clients were told against what the ledger holds. audit_compare
- * is pure; audit_run asks the server (as an operator) and repeats until everything agrees or
- * nothing moves any more, because bookings may still be on their way when the load ends.
+ * The audit of the load tool: what clients were told against what the ledger has. audit_compare is
+ * pure. audit_run reads the ledger through the admin API and repeats until everything agrees or
+ * nothing changes any more: bookings may still be in progress when the load ends.
  */
 #ifndef SLUICE_BENCH_BENCH_AUDIT_H
 #define SLUICE_BENCH_BENCH_AUDIT_H
@@ -24,7 +24,7 @@ struct ledger_order {
     char id[BENCH_ORDER_ID_MAX];
 };
 
-/* As the server tells it: a counter below zero must be readable to be found. */
+/* Signed, so that a counter below zero can be read and found. */
 struct audit_item {
     uint64_t id;
     int64_t total;
@@ -53,13 +53,13 @@ struct audit_result {
 bool audit_ok(const struct audit_result *result);
 
 /*
- * Sorts the orders and marks the told records as it goes. log may be NULL; the first findings are
- * written to it, a line each.
+ * Sorts the orders and marks the records. The first findings are written to log, one line each; log
+ * may be NULL.
  */
 void audit_compare(struct audit_ledger *ledger, const struct answer_table *const *tables,
                    size_t table_count, FILE *log, struct audit_result *ret_result);
 
-/* ERR_IO, having said why on stderr, where the ledger could not be read. */
+/* ERR_IO if the ledger could not be read; the reason is on stderr. */
 int audit_run(struct bench_shared *shared, struct audit_result *ret_result);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * A job's way: ticket -> buy -> result -> pay or cancel. Happy path: an answer arrives, the digest
- * below takes from it what the job needs and what the client was told, and notes a verdict; when
- * all answers of this turn are digested and the tell file is written, bench_flow_advance runs the
- * verdicts and submits what follows. So nothing is ever asked on the strength of an answer that a
- * harness could not read about afterwards.
+ * The steps of a job: ticket -> buy -> result -> pay or cancel. Happy path: an answer arrives, the
+ * functions below take from it what the job needs and what the client was told, and queue a
+ * verdict. When all answers of this turn are read and the tell file is written, bench_flow_advance
+ * runs the verdicts and submits the next requests. So no request depends on an answer that is not
+ * in the file yet.
  *
  * What can go wrong: refusals (counted by code), answers that contradict earlier ones (counted as
- * backwards: the audit fails for them), requests without an answer (sent again as far as the
- * options allow; otherwise their outcome is unknown, and the audit accepts either).
+ * backwards; the audit fails), requests without an answer (repeated as the options allow; otherwise
+ * the outcome is unknown, and the audit accepts either).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 static void counter_add(atomic_uint_fast64_t *counter)
 {
-    /* One writer: a load and a store, no locked instruction. */
+    /* One writer: a load and a store without a locked instruction. */
     uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, value + 1, memory_order_relaxed);
 }
@@ -68,7 +68,7 @@ static void render_buy(struct bench_worker *worker, const struct bench_job *job,
     out_put(out, out_span(&qty));
 }
 
-/* A payment notice, from the shop and not from the buyer. The order's id serves as payment id. */
+/* A payment notice from the shop. The order id is also the payment id. */
 static void render_pay(struct bench_worker *worker, const struct bench_job *job, struct out *out)
 {
     char text[256];
@@ -161,7 +161,7 @@ static void job_submit(struct bench_worker *worker, struct bench_job *job, enum 
     net_submit(&worker->net, &request);
 }
 
-/* The first buy of a job, with whatever chance has chosen for it. */
+/* The first buy of a job, with its random choices. */
 static void job_buy(struct bench_worker *worker, struct bench_job *job, int64_t due_ns)
 {
     struct bench_request request = {
@@ -208,7 +208,7 @@ static void refused_count(struct bench_stats *stats, struct span code)
     added->count = 1;
 }
 
-/* The refusal's code; where an answer has none, its status in words of the same kind. */
+/* The code of a refusal; without one, the status as a word. */
 static struct span answer_code(const struct bench_answer *answer, char *memory, size_t cap)
 {
     struct span code;
@@ -232,7 +232,7 @@ static void job_tell(struct bench_worker *worker, const struct bench_job *job, i
     }
 }
 
-/* The answer shows the job's order. False where it does not make sense. */
+/* Handles an answer that shows the job's order. False: the answer makes no sense. */
 static bool order_seen(struct bench_worker *worker, const struct bench_request *request,
                        const struct bench_answer *answer)
 {
@@ -288,7 +288,7 @@ static uint32_t retry_delay_ms(const struct bench_answer *answer)
     return (uint32_t)(delay_ms > RETRY_MAX_MS ? RETRY_MAX_MS : delay_ms);
 }
 
-/* A refusal of any step. Says what the job does about it. */
+/* Handles a refusal of any step; returns what the job does next. */
 static enum bench_verdict refusal_digest(struct bench_worker *worker,
                                          const struct bench_request *request,
                                          const struct bench_answer *answer)
@@ -310,7 +310,7 @@ static enum bench_verdict refusal_digest(struct bench_worker *worker,
     }
     bool about_order = request->step == STEP_BUY || request->step == STEP_RESULT;
     if (about_order && !passing && request->known != ANSWER_NONE) {
-        worker->stats.backwards++; /* the order was there and now it is refused or not found */
+        worker->stats.backwards++; /* the order existed and is now refused or not found */
     }
     if (request->duplicate) {
         return VERDICT_NOTHING;
@@ -333,8 +333,7 @@ static bool ticket_digest(struct bench_worker *worker, struct bench_job *job,
     job->ticket_len = (uint32_t)ticket.len;
     memcpy(job->order_id, id.at, id.len);
     job->order_id_len = (uint8_t)id.len;
-    job->answer =
-        answer_find(&worker->answer, id); /* an earlier attempt may have been told of it */
+    job->answer = answer_find(&worker->answer, id); /* an earlier attempt may know the order */
     return true;
 }
 
@@ -448,7 +447,7 @@ static struct bench_job *job_make(struct bench_worker *worker)
     job->user = options->first_user + user_number;
     job->item = options->items[(user_number + round) % options->item_count];
     job->retries_left = options->retries;
-    /* Drawn per job, not per event: the same seed chooses the same jobs whatever the timing. */
+    /* Drawn per job, not per event: the same seed chooses the same jobs, whatever the timing. */
     struct prng prng = prng_of(options->seed ^ (number * options->threads + worker->index) << 20);
     job->duplicates = chosen(&prng, options->duplicates_percent);
     job->drops = chosen(&prng, options->drops_percent);
@@ -462,7 +461,7 @@ static bool job_has_order(const struct bench_job *job)
     return job->answer != NULL && job->answer->state != ANSWER_NONE;
 }
 
-/* What the audit may conclude from a job that was never told of an order. */
+/* What the audit may conclude from a job that never saw an order. */
 static void job_settle(struct bench_worker *worker, const struct bench_job *job)
 {
     struct answer *answer = NULL;
@@ -526,7 +525,7 @@ bool bench_flow_start(struct bench_worker *worker, int64_t due_ns)
     return true;
 }
 
-/* The step behind the one that was answered well. */
+/* The step after one that succeeded. */
 static void job_next(struct bench_worker *worker, struct bench_job *job, enum bench_step step,
                      int64_t now_ns)
 {
@@ -609,7 +608,7 @@ void bench_flow_advance(struct bench_worker *worker, int64_t now_ns)
     worker->ready_count = 0;
 }
 
-/* The request of a hammering job, ready to be sent as it is. */
+/* The request of a hammering job, ready to send. */
 static void job_bytes_make(struct bench_worker *worker, struct bench_job *job)
 {
     char memory[BENCH_REQUEST_MAX];
@@ -623,7 +622,7 @@ static void job_bytes_make(struct bench_worker *worker, struct bench_job *job)
         out_lit(&out, "\r\n\r\n");
     } else {
         job->step = STEP_BUY;
-        job->unknown = true; /* asked for again and again: any outcome is possible */
+        job->unknown = true; /* repeated many times: any outcome is possible */
         job_settle(worker, job);
         render_buy(worker, job, &out);
     }
@@ -639,7 +638,7 @@ void bench_flow_hammer(struct bench_worker *worker)
     while (*last != NULL) {
         last = &(*last)->next;
     }
-    *last = worker->winners; /* used only where there are too few losers */
+    *last = worker->winners; /* used only if there are too few losers */
     worker->winners = NULL;
     size_t slots = (size_t)worker->connections * worker->options->pipeline;
     int64_t now_ns = bench_now_ns();

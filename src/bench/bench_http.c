@@ -1,10 +1,10 @@
 /*
- * Reading answers. Happy path: the whole answer is in the buffer, the blank line is found, one walk
- * over the header lines gives the framing, the body is a slice of the buffer.
+ * Reads answers. Happy path: the whole answer is in the buffer, the empty line is found, one pass
+ * over the header lines gives the framing, and the body is a slice of the buffer.
  *
- * What can go wrong: half an answer (ERR_AGAIN; the caller keeps the bytes and asks again with
- * more), bytes that are not HTTP (ERR_INVALID; the caller closes). What stays true: nothing outside
- * the given bytes is read, and the buffer is changed only when a chunked answer is complete.
+ * What can go wrong: an incomplete answer (ERR_AGAIN; the caller keeps the bytes and calls again
+ * with more), bytes that are not HTTP (ERR_INVALID; the caller closes). Nothing outside the given
+ * bytes is read, and the buffer is changed only when a chunked answer is complete.
  */
 #include "bench/bench_http.h"
 
@@ -21,7 +21,7 @@
 
 #include "base/err.h"
 
-/* More than this without an empty line is not an answer of ours. */
+/* More bytes than this without an empty line are not an answer. */
 #define HEAD_MAX 65536
 
 struct framing {
@@ -71,8 +71,8 @@ static int header_read(const char *line, const char *line_end, struct framing *f
 }
 
 /*
- * The status line and the headers, up to and including the empty line. One walk from line to line:
- * looking for the empty line first would read every byte twice.
+ * Reads the status line and the headers, up to and including the empty line. One pass line by line:
+ * a search for the empty line first would read every byte twice.
  */
 static int head_read(const char *bytes, size_t len, struct framing *ret_framing, size_t *ret_size)
 {
@@ -102,7 +102,7 @@ static int head_read(const char *bytes, size_t len, struct framing *ret_framing,
             *ret_size = (size_t)(line_end + 1 - bytes);
             return 0;
         }
-        /* Only these can be of interest; most answers carry several others. */
+        /* Only headers with these first letters matter; most answers have several others. */
         char first = (char)(*line | 32);
         if (first == 'c' || first == 't') {
             int error = header_read(line, line_end, &framing);
@@ -123,7 +123,7 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One chunk's size line at *at: moves *at behind it. */
+/* Reads the size line of a chunk at *at and moves *at behind it. */
 static int chunk_size_read(const char *bytes, size_t len, size_t *at, size_t *ret_size)
 {
     const char *line_end = memchr(bytes + *at, '\n', len - *at);
@@ -146,7 +146,7 @@ static int chunk_size_read(const char *bytes, size_t len, size_t *at, size_t *re
     return 0;
 }
 
-/* Walks the chunks; with join set it also moves them together at joined (second walk only). */
+/* Walks the chunks; with join set, also moves them together (second pass only). */
 static int chunks_walk(char *bytes, size_t len, char *join, size_t *ret_size, size_t *ret_joined)
 {
     size_t at = 0;
@@ -243,7 +243,7 @@ int bench_answer_read(char *bytes, size_t len, bool eof, struct bench_answer *re
     }
 }
 
-/* Moves behind a string that starts at *at (on its quote); gives its bytes as written. */
+/* Skips a string that starts at *at (at its quote); returns its bytes as written. */
 static int json_string_skip(struct span json, size_t *at, struct span *ret_text)
 {
     size_t from = ++*at;
@@ -258,7 +258,7 @@ static int json_string_skip(struct span json, size_t *at, struct span *ret_text)
     return 0;
 }
 
-/* Moves behind any value; gives its bytes, a string's without quotes. */
+/* Skips any value; returns its bytes, those of a string without quotes. */
 static int json_value_skip(struct span json, size_t *at, struct span *ret_value)
 {
     size_t from = *at;
@@ -413,7 +413,7 @@ static int call_send(int fd, const char *bytes, size_t len)
     return 0;
 }
 
-/* Reads one answer; *buffer grows as needed and stays the caller's to free. */
+/* Reads one answer. *buffer grows as needed; the caller frees it. */
 static int call_receive(int fd, char **buffer, struct bench_answer *ret_answer)
 {
     size_t len = 0;

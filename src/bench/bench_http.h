@@ -1,9 +1,9 @@
 /*
- * The load tool's HTTP/1.1 client side: reading answers (pure, no sockets), picking single fields
- * out of small JSON bodies, and one blocking call for what is not measured.
+ * The HTTP/1.1 client of the load tool: reading answers (pure, no sockets), single fields of small
+ * JSON bodies, and one blocking call for what is not measured.
  *
- * The reader is independent of the server's own HTTP code on purpose: a framing mistake made on
- * both sides would cancel out and go unseen.
+ * It shares no code with the server's HTTP on purpose: the same framing mistake on both sides would
+ * go unnoticed.
  */
 #ifndef SLUICE_BENCH_BENCH_HTTP_H
 #define SLUICE_BENCH_BENCH_HTTP_H
@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 
-/* An answer that is larger is not from our server; the connection is given up. */
+/* A larger answer is not from our server; the connection is closed. */
 #define BENCH_ANSWER_MAX (64U << 20)
 
 struct bench_answer {
@@ -26,9 +26,9 @@ struct bench_answer {
 };
 
 /*
- * Looks for one whole answer at the start of the bytes; interim answers (1xx) are passed over.
- * ERR_AGAIN: not all there yet. ERR_INVALID: not HTTP/1.1. eof: the peer has closed, which ends a
- * body that has neither a length nor chunks. A chunked body is joined in place once it is whole.
+ * Finds one complete answer at the start of the bytes; interim answers (1xx) are skipped.
+ * ERR_AGAIN: incomplete. ERR_INVALID: not HTTP/1.1. eof: the peer has closed, which ends a body
+ * without length or chunks. A chunked body is joined in place once it is complete.
  */
 int bench_answer_read(char *bytes, size_t len, bool eof, struct bench_answer *ret_answer);
 
@@ -36,21 +36,19 @@ int bench_answer_read(char *bytes, size_t len, bool eof, struct bench_answer *re
 int bench_json_text(struct span json, const char *name, struct span *ret_text);
 int bench_json_number(struct span json, const char *name, int64_t *ret_number);
 
-/* Where the server is; filled from --url. */
+/* The server's address, from --url. */
 struct bench_target {
     char host[256]; /* as written in the Host header, port included */
     struct sockaddr_storage address;
     socklen_t address_len;
 };
 
-/* "http://host:port", nothing behind it. ERR_INVALID, or ERR_NOTFOUND if the name has no address.
- */
+/* "http://host:port" and nothing more. ERR_INVALID; ERR_NOTFOUND: the name has no address. */
 int bench_target_parse(const char *url, struct bench_target *ret_target);
 
 /*
- * One request on a connection of its own; waits for the answer. The body is NUL-terminated and the
- * caller frees it. bearer may be NULL. ERR_IO where the server cannot be reached or does not answer
- * within a minute.
+ * One request on its own connection; waits for the answer. The body is NUL-terminated; the caller
+ * frees it. bearer may be NULL. ERR_IO: not reached, or no answer within a minute.
  */
 int bench_call(const struct bench_target *target, const char *path, const char *bearer,
                int *ret_status, char **ret_body, size_t *ret_body_len);

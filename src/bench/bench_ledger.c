@@ -1,11 +1,11 @@
 /*
- * Reading the ledger for the audit: the items from the public call, their orders page by page as an
- * operator. Happy path: one pass agrees with what clients were told. While something is missing the
- * pass is repeated, for bookings and returned units may still be on their way; the verdict falls
- * when nothing has moved for a while.
+ * Reads the ledger for the audit: the items from the public API, their orders page by page from the
+ * admin API. Happy path: one pass agrees with what clients were told. While something is missing,
+ * the pass is repeated, since bookings and returned units may still be in progress. The verdict
+ * comes when nothing has changed for a while.
  *
- * What can go wrong: the server is away (asked again for a minute: it may be restarting), refuses
- * the token, or answers something else than the contract says (said, and the audit fails).
+ * What can go wrong: the server is down (retried for a minute: it may be restarting), refuses the
+ * token, or answers something that is not in the contract (printed; the audit fails).
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -22,7 +22,7 @@
 #define STILL_NS 5000000000LL
 #define PAUSE_NS 200000000L
 
-/* ERR_AGAIN: not reachable just now. ERR_IO: a wrong answer, which has been reported. */
+/* ERR_AGAIN: not reachable now. ERR_IO: a wrong answer, which has been printed. */
 static int request(struct bench_shared *shared, const char *path, json_t **ret_json)
 {
     int status = 0;
@@ -112,7 +112,7 @@ static int order_add(struct audit_ledger *ledger, const json_t *json)
     return 0;
 }
 
-/* The cursor of the next page as it stands in a query; false where there is none. */
+/* The cursor of the next page, escaped for a query; false: none. */
 static bool page_next(const json_t *page, char *ret_after, size_t cap)
 {
     const json_t *next = json_object_get(page, "next");

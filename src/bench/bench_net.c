@@ -1,15 +1,14 @@
 /*
- * Happy path: net_submit queues, net_pump pairs waiting requests with free connections and sends,
- * net_wait receives, cuts the bytes into answers and reports them in the order of the requests.
- * One recv and one send per request, no epoll_ctl: that is what makes one core enough.
+ * Happy path: net_submit queues; net_pump assigns waiting requests to free connections and sends
+ * them; net_wait receives, splits the bytes into answers and reports them in the order of the
+ * requests. One recv and one send per request, no epoll_ctl: so one core is enough.
  *
- * What can go wrong: a refused or broken connection, an answer that is not HTTP, no answer at all.
- * Each is reported as lost for every request on that connection, and the connection is opened anew
- * when it is wanted again, with a pause after refusals. A server that closes an idle connection has
- * done nothing wrong.
+ * What can go wrong: a refused or broken connection, an answer that is not HTTP, no answer. Each is
+ * reported as lost for every request on that connection. The connection is opened again when
+ * needed, with a pause after refusals. A server may close an idle connection; that is not an error.
  *
- * What stays true: a connection is in exactly one of: closed_stack; connecting; open. It is in
- * free_ring only while it is open, has a free place and nothing left to send (or closed since).
+ * Invariant: a connection is in exactly one of: closed_stack; connecting; open. It is in free_ring
+ * only while it is open, has a free place and nothing left to send (or was closed since).
  */
 #include "bench/bench_net.h"
 
@@ -31,7 +30,7 @@
 #define SCRATCH_BYTES ((size_t)64 * 1024)
 #define EVENTS_MAX 256
 #define PAUSE_AFTER_REFUSAL_NS 50000000
-/* 127.0.1.1 and on: never the server's own address. */
+/* 127.0.1.1 and up: never the server's own address. */
 #define SOURCE_ADDRESS_FIRST 0x7f000101U
 
 int net_init(struct bench_net *net, const struct bench_net_config *config)
@@ -109,7 +108,7 @@ static struct bench_conn *conn_take(struct bench_net *net)
     return NULL;
 }
 
-/* The connection ends; whatever was on its way is reported, oldest first. */
+/* Closes the connection and reports its requests as lost, oldest first. */
 static void conn_close(struct bench_net *net, struct bench_conn *conn, enum bench_loss loss)
 {
     CHECK(conn->state != CONN_CLOSED);
@@ -156,7 +155,7 @@ static int conn_bind(const struct bench_net *net, uint32_t index, int fd)
     return bind(fd, (const struct sockaddr *)&source, sizeof(source));
 }
 
-/* False if the system would not even begin. */
+/* False: the system did not start connecting. */
 static bool conn_connect(struct bench_net *net, uint32_t index, int64_t now_ns)
 {
     struct bench_conn *conn = &net->conns[index];
@@ -202,7 +201,7 @@ static void conn_watch(const struct bench_net *net, const struct bench_conn *con
     CHECK(epoll_ctl(net->epoll, EPOLL_CTL_MOD, conn->fd, &event) == 0);
 }
 
-/* Cuts a connection as a vanishing client does: by FIN, or by RST with all that is in the pipe. */
+/* Cuts a connection like a client that vanishes: by FIN, or by RST with everything in flight. */
 static void conn_cut(struct bench_net *net, struct bench_conn *conn)
 {
     if (net->rst_turn++ % 2 == 1) {
@@ -248,7 +247,7 @@ void net_submit(struct bench_net *net, const struct bench_request *request)
     request_ring_push(&net->waiting, request);
 }
 
-/* Fills the connection's free places with waiting requests and sends them in one go. */
+/* Fills the connection's free places with waiting requests and sends them with one call. */
 static void conn_fill(struct bench_net *net, struct bench_conn *conn)
 {
     struct out out = out_over(net->scratch, SCRATCH_BYTES);
@@ -284,7 +283,7 @@ void net_pump(struct bench_net *net, int64_t now_ns)
     }
 }
 
-/* Cuts len bytes of net->buffer into answers. Returns how many bytes are left, at the end. */
+/* Splits len bytes of net->buffer into answers. Returns how many bytes are left at the end. */
 static size_t answers_read(struct bench_net *net, struct bench_conn *conn, size_t len, bool eof,
                            bool *ret_close)
 {
@@ -311,7 +310,7 @@ static size_t answers_read(struct bench_net *net, struct bench_conn *conn, size_
         }
     }
     if (at < len && conn->count == 0) {
-        *ret_close = true; /* bytes nobody asked for */
+        *ret_close = true; /* bytes without a request */
     }
     return len - at;
 }

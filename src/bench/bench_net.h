@@ -1,8 +1,8 @@
 /*
  * The connections of one worker thread: nonblocking, on one epoll. Requests are submitted to a
- * queue; net gives them to connections as those become free, reads the answers and reports each one
- * to its owner's events. It never calls back while it is sending on behalf of a callback: owners
- * note what happened and submit more afterwards.
+ * queue. The net assigns them to connections as these become free, reads the answers and reports
+ * each to the owner's callbacks. A callback only records what happened; the owner submits more
+ * requests afterwards.
  */
 #ifndef SLUICE_BENCH_BENCH_NET_H
 #define SLUICE_BENCH_BENCH_NET_H
@@ -15,15 +15,15 @@
 #include "bench/bench_http.h"
 #include "bench/bench_queue.h"
 
-/* The longest request that render may write. */
+/* The longest request that render writes. */
 #define BENCH_REQUEST_MAX 4096
 
 enum bench_loss {
     LOSS_ERROR,   /* the connection broke, or no answer came in time */
-    LOSS_DROPPED, /* we cut it, as asked */
+    LOSS_DROPPED, /* we cut the connection on purpose */
 };
 
-/* context is what net_init was given. */
+/* context: as given to net_init. */
 struct bench_net_events {
     /* Appends the request's bytes; called right before they are sent. */
     void (*render)(void *context, struct bench_request *request, struct out *out);
@@ -40,11 +40,11 @@ struct bench_conn {
     enum conn_state state;
     bool listed; /* in the ring of free connections */
     uint32_t head;
-    uint32_t count;                /* requests on their way */
+    uint32_t count;                /* requests sent and not answered */
     struct bench_request *flights; /* a ring of net->depth */
-    char *in;                      /* half an answer */
+    char *in;                      /* an incomplete answer */
     size_t in_len;
-    char *out; /* what the socket has not taken yet */
+    char *out; /* what the socket has not accepted yet */
     size_t out_len;
     int64_t since_ns; /* when connecting began */
 };
@@ -55,7 +55,7 @@ struct bench_net {
     void *context;
     int epoll;
     uint32_t depth;
-    uint32_t conn_count;   /* may be open at the same time */
+    uint32_t conn_count;   /* most that are open at the same time */
     uint32_t source_first; /* number of the first connection, for source addresses */
     uint32_t source_spread;
     int64_t timeout_ns; /* for an answer */
@@ -68,7 +68,7 @@ struct bench_net {
     uint32_t *closed_stack;
     uint32_t closed_count;
     struct request_ring waiting;
-    int64_t refused_since_ns; /* connecting has failed ever since; 0: it works */
+    int64_t refused_since_ns; /* connecting has failed since then; 0: it works */
     int64_t refused_until_ns;
     int last_errno;
     uint64_t rst_turn; /* cut connections end by FIN and by RST in turn */
@@ -87,18 +87,18 @@ struct bench_net_config {
     int64_t timeout_ns;
 };
 
-/* ERR_IO where epoll cannot be had. */
+/* ERR_IO: no epoll. */
 int net_init(struct bench_net *net, const struct bench_net_config *config);
 void net_done(struct bench_net *net);
 
-/* Begins to connect until count connections are open or on their way. */
+/* Connects until count connections are open or connecting. */
 void net_open(struct bench_net *net, uint32_t count, int64_t now_ns);
 void net_submit(struct bench_net *net, const struct bench_request *request);
-/* Sends what waits as far as connections are free, and opens more where they are wanted. */
+/* Sends waiting requests to free connections, and opens more if needed. */
 void net_pump(struct bench_net *net, int64_t now_ns);
-/* Waits until until_ns at the latest, then reads everything that is ready. */
+/* Waits until until_ns at most, then reads everything that is ready. */
 void net_wait(struct bench_net *net, int64_t until_ns);
-/* Gives up connections whose answer is overdue. Once a second is enough. */
+/* Closes connections whose answer is overdue. Once a second is enough. */
 void net_expire(struct bench_net *net, int64_t now_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The command line of `sluice bench`. One list gives the options, their help and the numbers by
- * which getopt_long tells them apart; every value is checked here, so the rest may rely on it.
- * What is wrong is said on stderr, with the option's name.
+ * The command line of `sluice bench`. One list has the options, their help and their numbers for
+ * getopt_long. Every value is checked here, so the rest may rely on it. Errors are printed to
+ * stderr with the name of the option.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -55,7 +55,7 @@
 /* clang-format on */
 
 enum option_id {
-    OPT_FIRST = 256, /* above every character getopt_long may return */
+    OPT_FIRST = 256, /* above every character that getopt_long returns */
 #define X(id, name, value, help) id,
     OPTIONS(X)
 #undef X
@@ -256,7 +256,7 @@ static bool option_apply(int id, const char *name, const char *value, struct ben
     }
 }
 
-/* What single options cannot know: whether they go together. */
+/* Checks that options go together. */
 static bool options_agree(struct bench_options *o)
 {
     bool endless = o->hammer || o->get_path != NULL;
@@ -316,7 +316,7 @@ enum bench_parsed bench_options_parse(int argc, char **argv, struct bench_option
         .audit = true,
         .seed = 1,
     };
-    optind = 0; /* the program's own options were read with getopt, too */
+    optind = 0; /* getopt was used before: reset it */
     for (;;) {
         int index = 0;
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): no thread has been started yet */

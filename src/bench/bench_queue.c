@@ -1,4 +1,4 @@
-/* The ring and the heap of bench_queue.h. Nothing can go wrong but memory, which ends the tool. */
+/* The ring and the heap of bench_queue.h. If there is no memory, the tool ends. */
 #include "bench/bench_queue.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * Requests that wait: a ring (first come, first served: for a free connection) and a heap (by time:
- * retries that were told to come later). Both grow as needed and belong to one thread.
+ * Waiting requests: a ring (in order, for a free connection) and a heap (by time, for delayed
+ * retries). Both grow as needed and belong to one thread.
  */
 #ifndef SLUICE_BENCH_BENCH_QUEUE_H
 #define SLUICE_BENCH_BENCH_QUEUE_H
@@ -14,12 +14,13 @@ struct bench_job;
 /* One request of a job. */
 struct bench_request {
     struct bench_job *job;
-    int64_t due_ns;  /* when it should have been sent: where its latency starts */
-    int64_t sent_ns; /* when it was */
+    int64_t due_ns;  /* when it should have been sent: its latency starts here */
+    int64_t sent_ns; /* when it was sent */
     uint8_t step;    /* enum bench_step */
     int8_t known;    /* the order state its client knew when it was sent, or ANSWER_NONE */
-    bool duplicate;  /* the same buy once more: its answer is checked but moves nothing */
-    bool drop;       /* the connection is cut as soon as it is sent */
+    bool duplicate;  /* a repetition of the same buy: its answer is checked and has no effect on the
+                      * job */
+    bool drop;       /* cut the connection as soon as it is sent */
 };
 
 struct request_ring {
@@ -35,7 +36,7 @@ void request_ring_done(struct request_ring *ring);
 
 struct request_timer {
     int64_t at_ns;
-    uint64_t sequence; /* equal times leave in the order they came */
+    uint64_t sequence; /* keeps the order of equal times */
     struct bench_request request;
 };
 
@@ -48,9 +49,9 @@ struct request_heap {
 
 void request_heap_push(struct request_heap *heap, int64_t at_ns,
                        const struct bench_request *request);
-/* The earliest, if its time has come. */
+/* The earliest, if it is due. */
 bool request_heap_pop(struct request_heap *heap, int64_t now_ns, struct bench_request *ret_request);
-/* INT64_MAX when nothing waits. */
+/* INT64_MAX: empty. */
 int64_t request_heap_next_ns(const struct request_heap *heap);
 void request_heap_done(struct request_heap *heap);
 

@@ -1,7 +1,6 @@
 /*
- * Gathering and printing. Happy path only: all numbers are there when this runs. A rate is what was
- * answered between the start and the end of the measurement; totals include what was under way
- * then.
+ * Collects and prints the results. A rate counts what was answered between the start and the end of
+ * the measurement; totals include requests that were outstanding at the end.
  */
 #include "bench/bench_report.h"
 

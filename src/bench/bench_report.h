@@ -1,4 +1,4 @@
-/* The load tool's result: gathered from the workers, printed as a table or as JSON. */
+/* The result of the load tool: collected from the workers, printed as a table or as JSON. */
 #ifndef SLUICE_BENCH_BENCH_REPORT_H
 #define SLUICE_BENCH_BENCH_REPORT_H
 
@@ -18,13 +18,13 @@ struct bench_report {
     double orders_per_s;
     struct bench_code refused[BENCH_CODES_MAX];
     size_t refused_count;
-    struct hist latency; /* of every step but the long polls, whose time is the order's, not ours */
+    struct hist latency; /* of every step except long polls, whose time depends on the order */
     struct hist steps[STEP_COUNT];
     bool audited;
     struct audit_result audit;
 };
 
-/* When the workers have ended. */
+/* Call it after the workers have ended. */
 void bench_report_gather(const struct bench_shared *shared, struct bench_report *ret_report);
 void bench_report_print(const struct bench_report *report);
 /* ERR_NOMEM */

@@ -1,6 +1,6 @@
 /*
- * Keys, tokens and signatures of the load tool. Happy path: three small files are read once, then
- * every call is pure. What can go wrong is only in the files: missing, unreadable, not a key.
+ * Keys, tokens and signatures of the load tool. Happy path: three small files are read once; after
+ * that every call is pure. What can go wrong: a file is missing, unreadable or not a key.
  */
 #include "bench/bench_token.h"
 

@@ -1,6 +1,6 @@
 /*
- * What the load tool signs with: buyers' tokens (JWT, HS256) and payment notices (Standard
- * Webhooks), from the keys in the server's data folder.
+ * Signs buyers' tokens (JWT, HS256) and payment notices (Standard Webhooks) with the keys in the
+ * server's data folder.
  */
 #ifndef SLUICE_BENCH_BENCH_TOKEN_H
 #define SLUICE_BENCH_BENCH_TOKEN_H
@@ -18,12 +18,12 @@
 struct bench_keys {
     uint8_t jwt[CRYPT_KEY_BYTES];
     uint8_t webhook[CRYPT_KEY_BYTES];
-    char admin_token[BENCH_TOKEN_MAX]; /* empty where the folder has none */
+    char admin_token[BENCH_TOKEN_MAX]; /* empty if the folder has none */
 };
 
 /*
- * Reads DATA/jwt.key, DATA/webhook.key and DATA/admin.token. ERR_IO or ERR_INVALID, with the
- * offending file's path in ret_path (of path_cap bytes) then.
+ * Reads DATA/jwt.key, DATA/webhook.key and DATA/admin.token. ERR_IO or ERR_INVALID with the path of
+ * the file in ret_path (path_cap bytes).
  */
 int bench_keys_load(const char *data, struct bench_keys *ret_keys, char *ret_path, size_t path_cap);
 

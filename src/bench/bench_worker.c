@@ -1,14 +1,14 @@
 /*
- * One thread of the load tool. Happy path: connect; take all tickets first where asked; for a
- * hammer, sell the item out; wait for the other workers; measure; end. A turn of the loop starts
- * jobs that are due, sends, waits, reads, writes the tell file, and only then acts on the answers.
+ * One thread of the load tool. Happy path: connect; with --prefetch, take all tickets; with
+ * --hammer, sell the item out; wait for the other workers; measure; end. A turn of the loop starts
+ * jobs that are due, sends, waits, reads, writes the tell file, and then acts on the answers.
  *
- * Closed loop: as many jobs are alive as there are places on connections. Open loop: jobs arrive by
- * a schedule that does not look at the server, and a request that had to wait for a connection has
- * that wait in its latency.
+ * Closed loop: as many jobs are active as there are places on connections. Open loop: jobs arrive
+ * by a schedule that does not depend on the server; if a request has to wait for a connection, the
+ * wait is part of its latency.
  *
- * What can go wrong: a server that cannot be reached for a second (the run fails, unless told to
- * keep going), or one that stops answering (what is open at the end is given up after a while).
+ * What can go wrong: the server cannot be reached for a second (the run fails, unless --keep-going
+ * is set), or it stops answering (open requests are given up a while after the end).
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -42,13 +42,13 @@ void bench_fail(struct bench_shared *shared, const char *format, ...)
     atomic_store(&shared->stop, true);
 }
 
-/* The part of a whole that worker index of count gets; parts differ by at most one. */
+/* The share of worker `index` of `count`; shares differ by at most one. */
 static uint64_t share_of(uint64_t whole, uint32_t index, uint32_t count)
 {
     return whole / count + (index < whole % count ? 1 : 0);
 }
 
-/* Connections besides the jobs' own, so that duplicates need not queue behind them. */
+/* Connections in addition to the jobs', so that duplicates do not queue behind them. */
 static uint32_t extra_connections(const struct bench_options *options, uint32_t connections)
 {
     double percent = options->duplicates_percent * 2;
@@ -148,11 +148,11 @@ static void worker_connect(struct bench_worker *worker)
         net_open(&worker->net, worker->connections, now_ns);
         net_expire(&worker->net, now_ns);
         net_wait(&worker->net, now_ns + SECOND_NS / 50);
-        worker->ready_count = 0; /* nothing was asked yet, so nothing can be answered */
+        worker->ready_count = 0; /* nothing was sent yet, so there are no answers */
     }
 }
 
-/* From here on nothing new is started; what was counted until now is what is reported as rates. */
+/* From here on nothing new is started. Rates use what was counted until now. */
 static void deadline_mark(struct bench_worker *worker, int64_t at_ns)
 {
     worker->deadline_seen = true;
@@ -161,14 +161,14 @@ static void deadline_mark(struct bench_worker *worker, int64_t at_ns)
     worker->measured_orders = atomic_load_explicit(&worker->stats.orders, memory_order_relaxed);
 }
 
-/* When arrival number of the open loop is due; the workers' schedules interleave. */
+/* When arrival `number` of the open loop is due. The schedules of the workers interleave. */
 static int64_t arrival_ns(const struct bench_worker *worker, uint64_t number)
 {
     double global = (double)number * worker->options->threads + worker->index;
     return worker->start_ns + (int64_t)(global / worker->options->rate * 1e9);
 }
 
-/* Starts what is due. False when nothing will ever be due again. */
+/* Starts what is due. False: nothing will be due any more. */
 static bool arrivals_start(struct bench_worker *worker, int64_t now_ns, uint64_t *arrived)
 {
     if (worker->deadline_seen) {
@@ -214,7 +214,7 @@ static void answers_act(struct bench_worker *worker)
     bench_flow_advance(worker, bench_now_ns());
 }
 
-/* One phase, until its jobs are done or, where it has one, its time is over. */
+/* One phase, until its jobs are done or its time is over. */
 static void worker_loop(struct bench_worker *worker, bool hammering)
 {
     uint64_t arrived = 0;
@@ -284,7 +284,7 @@ static void tickets_take(struct bench_worker *worker)
     }
 }
 
-/* All workers meet; between two barriers the first one sets the common start. */
+/* All workers meet. Between two barriers the first one sets the common start. */
 static void start_together(struct bench_worker *worker)
 {
     struct bench_shared *shared = worker->shared;

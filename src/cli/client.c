@@ -1,10 +1,10 @@
 /*
- * The client of the commands. Happy path: connect, send one request with Connection: close, read
- * the answer to its end, parse its JSON.
+ * The HTTP client of the commands. Happy path: connect, send one request with Connection: close,
+ * read the answer to its end, parse its JSON.
  *
- * What can go wrong: nobody listens, the connection breaks, the answer is no HTTP or no JSON, the
- * server refuses. Each is one line of text for the operator. A server that stays silent for
- * SILENCE_S seconds (or as the caller says) counts as gone.
+ * What can go wrong: no server, a broken connection, an answer that is not HTTP or not JSON, a
+ * refusal. Each is one line of text for the operator. A server that sends nothing for SILENCE_S
+ * seconds (or the caller's limit) counts as down.
  */
 #define _GNU_SOURCE /* memmem, strerrordesc_np */
 #include "cli/client.h"
@@ -80,7 +80,7 @@ static int gone(const struct client *client, const char *problem, char *ret_erro
     return ERR_IO;
 }
 
-/* Nobody is there. */
+/* The error for a server that is not there. */
 static int absent(const struct client *client, const char *problem, char *ret_error, size_t cap)
 {
     (void)snprintf(ret_error, cap,
@@ -133,7 +133,7 @@ static int send_all(int fd, struct span bytes)
     return 0;
 }
 
-/* headers: further lines. */
+/* headers: additional header lines. */
 static int request_send(const struct client *client, int fd, const char *method, const char *path,
                         const char *headers, struct span body)
 {
@@ -159,7 +159,7 @@ static int request_send(const struct client *client, int fd, const char *method,
     return error == 0 ? send_all(fd, body) : error;
 }
 
-/* Everything up to the end of the connection; the caller frees it. A NUL follows it. */
+/* Reads up to the end of the connection and adds a NUL. The caller frees it. */
 static int read_all(int fd, char **ret_bytes, size_t *ret_len)
 {
     char *bytes = NULL;
@@ -191,7 +191,7 @@ static int read_all(int fd, char **ret_bytes, size_t *ret_len)
     return 0;
 }
 
-/* The status and body of an answer; false if it is not a whole one. */
+/* Splits an answer into status and body. False: not a complete answer. */
 static bool answer_split(struct span answer, int *ret_status, struct span *ret_body)
 {
     const char *end = memmem(answer.at, answer.len, "\r\n\r\n", 4);
@@ -210,7 +210,7 @@ static bool answer_split(struct span answer, int *ret_status, struct span *ret_b
         }
         struct span name = {line, (size_t)(colon - line)};
         if (span_equal_nocase(name, span_of("transfer-encoding"))) {
-            return false; /* we never send one: something else is between us and the server */
+            return false; /* the server never sends one: something else is in between */
         }
         if (span_equal_nocase(name, span_of("content-length"))) {
             const char *value = colon + 1 + strspn(colon + 1, " \t");
@@ -265,7 +265,7 @@ static int answer_read(const struct client *client, struct span answer, json_t *
     return ERR_INVALID;
 }
 
-/* One request and the whole answer, which the caller frees. */
+/* Sends one request and reads the whole answer, which the caller frees. */
 static int exchange(const struct client *client, const char *method, const char *path,
                     const char *headers, struct span body, struct span *ret_answer, char *ret_error,
                     size_t error_cap)
@@ -277,7 +277,7 @@ static int exchange(const struct client *client, const char *method, const char 
     }
     char *bytes = NULL;
     size_t len = 0;
-    /* A refusal may come, and the connection end, before the whole body was taken: read anyway. */
+    /* A refusal may arrive, and the connection end, before the whole body is sent: read anyway. */
     int sent = request_send(client, fd, method, path, headers, body);
     error = read_all(fd, &bytes, &len);
     int number = errno;
@@ -303,7 +303,7 @@ int client_call(const struct client *client, const char *method, const char *pat
     return error;
 }
 
-/* The value of a header of the answer, as far as it fits. */
+/* Copies the value of a header, cut to fit. */
 static void header_copy(struct span answer, const char *name, char *ret_value, size_t cap)
 {
     char mark[64];

@@ -1,6 +1,6 @@
 /*
- * The command line of `sluice serve` as far as it is configuration, and `sluice check-config`. What
- * is wrong with an option is said on stderr; values are checked when the configuration is loaded.
+ * The configuration options of `sluice serve`, and `sluice check-config`. Errors in options are
+ * printed to stderr. Values are checked when the configuration is loaded.
  */
 #include <getopt.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 /* clang-format on */
 
 enum {
-    OPT_FIRST = 256, /* above every character getopt_long may return */
+    OPT_FIRST = 256, /* above every character that getopt_long returns */
 #define X(id, name, value, help) id,
     OPTIONS(X)
 #undef X
@@ -71,7 +71,7 @@ static void override_add(struct config_options *options, const char *option, con
 static enum config_parsed options_read(int argc, char **argv, struct config_options *options,
                                        bool *ret_print)
 {
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     for (;;) {
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): no thread has been started yet */
         int id = getopt_long(argc, argv, "", long_options, NULL);
@@ -157,7 +157,7 @@ void config_options_done(struct config_options *options)
     *options = (struct config_options){0};
 }
 
-/* problem: NULL where there is none. */
+/* problem: NULL if there is none. */
 static void verdict_print(const char *problem, bool as_json)
 {
     if (as_json) {
@@ -181,7 +181,7 @@ int check_config_main(int argc, char **argv)
     static const struct option known[] = {
         {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     bool as_json = false;
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         if (id == 'h') {

@@ -1,10 +1,10 @@
 /*
- * `sluice journal`: shows every batch and record of a journal, or checks all of it, without
- * changing a byte. It may run beside a server; it then sees the journal up to some moment of its
+ * `sluice journal`: prints every batch and record of a journal, or checks all of it, without
+ * changing anything. It may run beside a server; it then sees the journal up to some moment of its
  * run.
  *
- * What can go wrong: damage is told with file and offset, exit status 1. A torn tail or a damaged
- * snapshot that can be passed over is noted and is no failure: the next start heals it.
+ * What can go wrong: damage is reported with file and offset, exit status 1. A torn tail or a
+ * damaged snapshot that can be skipped is reported but is not an error: the next start repairs it.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -155,7 +155,8 @@ static void on_note(void *context, const char *file, uint64_t offset, const char
     }
 }
 
-/* A torn tail is no damage: the next start cuts it. But no crash leaves a file shorter than it was made. */
+/* A torn tail is not damage: the next start cuts it. But no crash makes a file shorter than it
+ * was. */
 static bool is_whole(const struct journal_found *found, int error)
 {
     return error == 0 && (found->torn_bytes > 0 || found->where[0] == '\0');
@@ -183,7 +184,7 @@ static void print_summary(const struct journal_show *show, const struct journal_
 
 /* ---- the command ---- */
 
-/* 0: go on; 1: help was shown; 2: usage, told. */
+/* 0: continue; 1: help was printed; 2: usage error, printed. */
 static int options_read(int argc, char **argv, struct journal_options_given *options)
 {
     enum { OPT_DATA = 256, OPT_JSON, OPT_HELP };
@@ -193,7 +194,7 @@ static int options_read(int argc, char **argv, struct journal_options_given *opt
         {"help", no_argument, NULL, OPT_HELP},
         {NULL, 0, NULL, 0},
     };
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         if (id == OPT_DATA) {

@@ -1,5 +1,5 @@
 /*
- * `sluice order`: one order with its history, or a list of orders, over the admin calls of a
+ * `sluice order`: shows one order with its history, or a list of orders, through the admin API of a
  * running server. A refusal is printed with its code and detail.
  */
 #include <getopt.h>
@@ -15,7 +15,7 @@
 #define PROBLEM_MAX 1200
 #define WORD_MAX 80
 
-/* Filters of the list: each is an option and a parameter of the same name. */
+/* Filters of the list. Each is an option and a query parameter of the same name. */
 /* clang-format off */
 #define FILTERS(X)                                                                                 \
     X(sale, "N", "only orders of this sale")                                                       \
@@ -108,7 +108,7 @@ static bool usage(const char *problem)
     return false;
 }
 
-/* What may stand in a path or query as it is: ids, numbers, states, cursors. */
+/* Whether the text needs no escaping in a path or query: ids, numbers, states, cursors. */
 static bool is_word(const char *text)
 {
     size_t len = strlen(text);
@@ -152,7 +152,7 @@ static bool options_read(int argc, char **argv, struct order_options *options)
         {"help", no_argument, NULL, OPT_HELP},
         {NULL, 0, NULL, 0},
     };
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         if (id >= OPT_FILTER && id < OPT_FILTER + FILTER_COUNT) {

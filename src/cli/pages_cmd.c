@@ -1,12 +1,12 @@
 /*
- * `sluice pages`: copies the storefront of a running server into a folder, for a CDN's origin or a
- * web server in front: every page and file as it is sent, and packed beside it as NAME.gz.
+ * `sluice pages`: copies the storefront of a running server into a folder, for a CDN's origin or
+ * another web server: every page and file as it is sent, and compressed as NAME.gz.
  *
- * Happy path: read the server's list (/pages.json), write the files of /assets/ that are not there
- * yet, then the pages, then remove what an earlier run wrote and the server has no more. Each file
- * appears whole or not at all (written aside, then renamed); files come before the pages that name
- * them. What an earlier run wrote is in NOTES; nothing else is ever removed, and of /assets/
- * nothing: pages in somebody's cache may name it.
+ * Happy path: read the server's list (/pages.json), write the missing files of /assets/, then the
+ * pages, then remove the pages that an earlier run wrote and the server no longer has. Each file is
+ * written under another name and renamed. Assets come before the pages that name them. NOTES lists
+ * what an earlier run wrote; nothing else is removed, and never an asset: a cached page may still
+ * name it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define PATH_MAX_BYTES 512
 #define FULL_PATH_MAX (2UL * PATH_MAX_BYTES)
 #define PROBLEM_MAX 1200
-/* A page may change between its two forms: they are read again. */
+/* A page may change between the reads of its two forms. Then both are read again. */
 #define READS_MAX 5
 
 struct copying {
@@ -46,7 +46,7 @@ static int failed(struct copying *copying, const char *what, const char *path)
     return ERR_IO;
 }
 
-/* A path that names something inside the folder and nothing else. */
+/* Whether a path stays inside the folder. */
 static bool is_inside(const char *path)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./";
@@ -55,7 +55,7 @@ static bool is_inside(const char *path)
            strcmp(path, NOTES) != 0;
 }
 
-/* "/" is index.html, "/items/5" is items/5.html, what is below /assets/ keeps its name. */
+/* "/" is index.html, "/items/5" is items/5.html; paths below /assets/ keep their names. */
 static int file_of(struct copying *copying, const char *address, char ret_name[PATH_MAX_BYTES])
 {
     bool asset = strncmp(address, "/assets/", 8) == 0;
@@ -119,7 +119,7 @@ static int remove_file(struct copying *copying, const char *name, const char *en
     return unlink(path) == 0 || errno == ENOENT ? 0 : failed(copying, "cannot remove", path);
 }
 
-/* Whether two tags name the same bytes, one of them perhaps packed. */
+/* Whether two ETags name the same content, plain or compressed. */
 static bool same_tag(const char *plain, const char *packed)
 {
     size_t len = strlen(plain);
@@ -127,12 +127,12 @@ static bool same_tag(const char *plain, const char *packed)
            (strcmp(packed + len - 1, "\"") == 0 || strcmp(packed + len - 1, "-gz\"") == 0);
 }
 
-/* The page that is answered with 404 where a person asks: no address is its own. */
+/* The page for a missing item (404). It has no address of its own. */
 #define MISSING_ADDRESS "/items/0"
 #define MISSING_FILE "404.html"
 
-/* Both forms of one address, of the same version. *ret_there: false, there is no such page any
- * more. */
+/* Reads both forms of one address, of the same version. *ret_there: false if the page no longer
+ * exists. */
 static int fetch_both(struct copying *copying, const char *address, struct client_file *ret_plain,
                       struct client_file *ret_packed, bool *ret_there)
 {
@@ -173,7 +173,7 @@ static int copy_address(struct copying *copying, const char *address, const char
         return error;
     }
     if (there) {
-        /* An old packed form must not outlive what it was made from. */
+        /* An old compressed form must not outlive its page. */
         error = packed.packed ? write_file(copying, name, ".gz", packed.body)
                               : remove_file(copying, name, ".gz");
     }
@@ -186,7 +186,7 @@ static int copy_address(struct copying *copying, const char *address, const char
     return error;
 }
 
-/* Names carry the hash of the bytes: what is there is right. */
+/* Names contain the hash of the bytes: an existing file is right. */
 static int copy_asset(struct copying *copying, const char *address)
 {
     char name[PATH_MAX_BYTES];
@@ -211,7 +211,7 @@ static int copy_page(struct copying *copying, const char *address)
     return error;
 }
 
-/* What the last run noted and the server has no more. */
+/* Removes what the last run wrote and the server no longer has. */
 static int remove_gone(struct copying *copying)
 {
     char path[FULL_PATH_MAX];
@@ -261,8 +261,8 @@ static int copy_all(struct copying *copying, const json_t *list)
     return error == 0 ? remove_gone(copying) : error;
 }
 
-/* Those of a run that did not come to its end stand behind the last one's, so that nothing it wrote
- * is forgotten. */
+/* Appends the notes of an interrupted run to those of the last one, so that no file is
+ * forgotten. */
 static void notes_keep(const char *fresh, const char *notes)
 {
     char line[PATH_MAX_BYTES];
@@ -281,7 +281,7 @@ static void notes_keep(const char *fresh, const char *notes)
     (void)unlink(fresh);
 }
 
-/* The notes of this run take the place of the last one's when all is done. */
+/* The notes of this run replace those of the last one when everything is written. */
 static int run(struct copying *copying)
 {
     char notes[FULL_PATH_MAX];
@@ -300,15 +300,15 @@ static int run(struct copying *copying)
         error = make_folders(copying, fresh);
     }
     if (error == 0) {
-        notes_keep(fresh, notes); /* of a run that was killed */
+        notes_keep(fresh, notes); /* of an interrupted run */
         copying->notes = fopen(fresh, "we");
         error = copying->notes != NULL ? 0 : failed(copying, "cannot write", fresh);
     }
     if (error == 0) {
         (void)setvbuf(copying->notes, NULL, _IOLBF,
-                      0); /* whoever is killed has noted what it wrote */
+                      0); /* line buffered: a killed run has noted what it wrote */
         error = copy_all(copying, list);
-        bool written = ferror(copying->notes) == 0; /* lines that were lost before the end, too */
+        bool written = ferror(copying->notes) == 0; /* includes lines that were lost earlier */
         written = fclose(copying->notes) == 0 && written;
         if (error == 0 && (!written || rename(fresh, notes) != 0)) {
             error = failed(copying, "cannot write", notes);
@@ -344,7 +344,7 @@ int pages_main(int argc, char **argv)
                                                  {"help", no_argument, NULL, 'h'},
                                                  {NULL, 0, NULL, 0}};
     struct copying copying = {.url = CLIENT_URL_DEFAULT, .folder = ""};
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         if (id == 'h') {

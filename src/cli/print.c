@@ -1,5 +1,5 @@
 /*
- * Tables for people. Nothing here fails: what does not fit its cell is cut.
+ * Tables for people. Nothing here fails: text that does not fit its cell is cut.
  */
 #include "cli/print.h"
 
@@ -126,7 +126,7 @@ void print_members(const json_t *object, const struct print_column *columns, siz
     }
 }
 
-/* By the endings the contract gives its names; a small number of milliseconds is a duration. */
+/* Follows the suffixes of names in the API. A small number of milliseconds is a duration. */
 static enum print_as kind_of(const char *key, const json_t *value)
 {
     bool is_time = ends_with(key, "_ms") && json_integer_value(value) > MS_OF_A_TIME;
@@ -136,7 +136,7 @@ static enum print_as kind_of(const char *key, const json_t *value)
                                          : PRINT_PLAIN;
 }
 
-/* The name as people say it: a unit that the value does not have any more is left out. */
+/* The name for people, without a unit that the value no longer has. */
 static void label_text(const char *key, const json_t *value, char ret_text[LABEL_MAX])
 {
     static const char *const units[] = {
@@ -220,6 +220,6 @@ static void lines_print(json_t *json, int depth)
 
 void print_lines(const json_t *json)
 {
-    /* jansson's loops want to be able to change what they walk; this one does not. */
+    /* jansson's loops take a non-const pointer; this one changes nothing. */
     lines_print((json_t *)json, 0);
 }

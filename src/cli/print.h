@@ -1,6 +1,6 @@
 /*
- * How commands show what the server said: JSON as it came, or plain tables for people. Texts from
- * the server are printed without control characters, whatever a shop has put into a name.
+ * Prints answers of the server: JSON as it came, or tables for people. Control characters in texts
+ * are removed.
  */
 #ifndef SLUICE_CLI_PRINT_H
 #define SLUICE_CLI_PRINT_H
@@ -23,12 +23,13 @@ struct print_column {
 };
 
 void print_json(const json_t *json);
-/* One line for each object of the array. Columns are as wide as need be; numbers stand right. The
- * last one is never padded: names go there, which may be wider than their characters count. */
+/* One line for each object of the array. Columns are as wide as needed; numbers are aligned to the
+ * right. The last column is never padded: it holds names, which may be wider than their number of
+ * characters. */
 void print_table(const json_t *rows, const struct print_column *columns, size_t count);
 /* One line for each member: "title: value". Members that are missing are left out. */
 void print_members(const json_t *object, const struct print_column *columns, size_t count);
-/* Any object, member by member, one line each; what is nested is indented. */
+/* Any object, one line for each member; nested ones are indented. */
 void print_lines(const json_t *json);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * `sluice queue`: what waits in the queue on RabbitMQ, and what has been put aside there (parked): a
- * look at it, or sending it round again. It talks to the broker that the configuration names; no
- * server need run. Looking moves nothing; queues that are not there yet are made.
+ * `sluice queue`: lists what waits in the queues on RabbitMQ and what is parked, or sends parked
+ * messages again. It talks to the configured broker; no server needs to run. Listing moves nothing.
+ * Missing queues are declared.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -80,7 +80,7 @@ static int option_read(int id, struct queue_options *options)
     }
 }
 
-/* 0: go on; 1: help was shown; 2: usage, told. */
+/* 0: continue; 1: help was printed; 2: usage error, printed. */
 static int options_read(int argc, char **argv, struct queue_options *options)
 {
     static const struct option long_options[] = {
@@ -92,7 +92,7 @@ static int options_read(int argc, char **argv, struct queue_options *options)
         {"payments", no_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         int stop = option_read(id, options);
@@ -128,7 +128,7 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* The decision it carries; or its text, or its bytes, where it carries none. */
+/* The decision in the message; otherwise its text or its bytes. */
 static json_t *message_json(const struct queue_message *message)
 {
     struct span body = {message->body, message->len};
@@ -211,7 +211,8 @@ static int list_parked(struct queue *queue, uint64_t limit, json_t *messages)
     return error;
 }
 
-/* At most as many as there were: what is parked again meanwhile waits for the next time. */
+/* Sends at most as many as there were at the start: messages parked again meanwhile wait for the
+ * next run. */
 static int redrive_parked(struct queue *queue, uint64_t limit, json_t *messages)
 {
     struct queue_message *room = calloc(REDRIVE_AT_ONCE, sizeof(*room));
@@ -241,7 +242,7 @@ static int talk(const struct queue_options *options, const char *name, struct qu
         error = error != 0 ? error : queue_depths(queue, &depths);
     } else if (error == 0) {
         error = list_parked(queue, options->limit == 0 ? LIST_DEFAULT : options->limit, messages);
-        /* The broker counts late; what was seen is there. */
+        /* The broker's counts lag; use at least what was listed. */
         uint64_t seen = json_array_size(messages);
         depths.parked = seen > depths.parked ? seen : depths.parked;
     }

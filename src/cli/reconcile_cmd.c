@@ -1,7 +1,7 @@
 /*
- * `sluice reconcile`: asks a running server to compare gate, queue and ledger, and shows every
- * difference it found. Happy path: options, one call that takes as long as two comparisons are
- * apart, a table (or with --json what the server said).
+ * `sluice reconcile`: asks a running server to compare gate, queue and ledger, and prints every
+ * difference. Happy path: options, one call that lasts for two comparisons, a table (or with --json
+ * the server's answer).
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -16,7 +16,7 @@
 #include "cli/print.h"
 
 #define PROBLEM_MAX 1200
-/* Two runs with the widest bound, one that is under way and our own, and time to read in. */
+/* Time for two runs with the widest bound, one in progress and our own, and for reading. */
 #define SILENCE_S 15000
 
 struct reconcile_command {
@@ -57,7 +57,7 @@ static bool options_read(int argc, char **argv, struct reconcile_command *option
         {"repair", no_argument, NULL, OPT_REPAIR}, {"json", no_argument, NULL, OPT_JSON},
         {"help", no_argument, NULL, OPT_HELP},     {NULL, 0, NULL, 0},
     };
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         switch (id) {
@@ -87,7 +87,7 @@ static bool options_read(int argc, char **argv, struct reconcile_command *option
     return true;
 }
 
-/* ---- a line that shows that something goes on, while the call waits ---- */
+/* ---- a progress line while the call waits ---- */
 
 struct progress {
     pthread_mutex_t lock;

@@ -1,7 +1,7 @@
 /*
- * `sluice sale`: what an operator does with sales, over the admin calls of a running server. Happy
- * path: options, one call, a table (or with --json what the server said). A refusal is printed with
- * its code and detail.
+ * `sluice sale`: operations on sales through the admin API of a running server. Happy path:
+ * options, one call, a table (or with --json the server's answer). A refusal is printed with its
+ * code and detail.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -20,9 +20,9 @@
 struct sale_options {
     const char *url;
     const char *data;
-    const char *file; /* of create; empty: not given */
-    const char *html; /* of report: where the page goes; NULL: not asked for */
-    const char *lang; /* of report: en or zh */
+    const char *file; /* create; empty: not given */
+    const char *html; /* report: output file of the page; NULL: no page */
+    const char *lang; /* report: en or zh */
     bool json;
     bool help;
     const char *command;
@@ -139,7 +139,7 @@ static bool usage(const char *problem)
     return false;
 }
 
-/* The words between the options: COMMAND, and SALE where the command wants one. */
+/* The arguments: COMMAND, and SALE if the command needs one. */
 static bool words_read(int count, char **words, struct sale_options *options)
 {
     options->command = count > 0 ? words[0] : NULL;
@@ -183,7 +183,7 @@ static bool options_read(int argc, char **argv, struct sale_options *options)
         {"help", no_argument, NULL, OPT_HELP},       {"html", required_argument, NULL, OPT_HTML},
         {"lang", required_argument, NULL, OPT_LANG}, {NULL, 0, NULL, 0},
     };
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         switch (id) {
@@ -215,7 +215,8 @@ static bool options_read(int argc, char **argv, struct sale_options *options)
     return words_read(argc - optind, argv + optind, options);
 }
 
-/* The JSON of a file, as bytes that jansson has read once: a typing error is told with its line. */
+/* Reads a JSON file as bytes. jansson parses it once, so a syntax error is reported with its
+ * line. */
 static int file_read(const char *path, char **ret_text, char *ret_problem, size_t cap)
 {
     json_error_t wrong;
@@ -240,7 +241,8 @@ static void sale_print(const json_t *sale)
     print_table(json_object_get(sale, "items"), item_columns, COUNT(item_columns));
 }
 
-/* Its course step by step, and what the server did beside it, are for --json and for pictures. */
+/* Prints the totals. The course over time and the server-wide numbers are only in --json and the
+ * page. */
 static void report_print(json_t *report)
 {
     (void)json_object_del(report, "course");
@@ -261,7 +263,7 @@ static void answer_print(enum sale_kind kind, json_t *answer, bool as_json)
     }
 }
 
-/* The page as the server made it, into a file or to standard output. */
+/* Writes the page to a file or to standard output. */
 static int page_write(const struct sale_options *options, const struct client *client,
                       const char *report, char *ret_problem, size_t cap)
 {
@@ -293,7 +295,7 @@ static int page_write(const struct sale_options *options, const struct client *c
     return 0;
 }
 
-/* All sales, page by page, as one answer. */
+/* Reads all sales, page by page, into one answer. */
 static int list_call(const struct client *client, json_t **ret_answer, char *ret_problem,
                      size_t cap)
 {
@@ -314,7 +316,7 @@ static int list_call(const struct client *client, json_t **ret_answer, char *ret
         }
         json_decref(page);
         json_int_t next = json_integer_value(json_object_get(all, "next"));
-        if (next <= after) { /* 0: that was the last one */
+        if (next <= after) { /* 0: that was the last page */
             *ret_answer = all;
             return 0;
         }

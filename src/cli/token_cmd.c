@@ -1,6 +1,6 @@
 /*
- * `sluice token`: prints the operator's token, or makes a buyer's, as the shop's login would, with
- * the first key of jwt.key.
+ * `sluice token`: prints the operator's token, or makes a buyer's token with the first key of
+ * jwt.key, as the shop's login would.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static bool number_read(const char *option, const char *text, uint64_t max, uint
     return true;
 }
 
-/* 0: go on; 1: help was shown; 2: usage, told. */
+/* 0: continue; 1: help was printed; 2: usage error, printed. */
 static int options_read(int argc, char **argv, struct token_options *options)
 {
     enum { OPT_USER = 256, OPT_TTL, OPT_ADMIN, OPT_DATA, OPT_JSON, OPT_HELP };
@@ -61,7 +61,7 @@ static int options_read(int argc, char **argv, struct token_options *options)
         {"help", no_argument, NULL, OPT_HELP},
         {NULL, 0, NULL, 0},
     };
-    optind = 0; /* the whole of getopt starts anew */
+    optind = 0; /* resets getopt */
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
     for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         bool good = true;

@@ -1,15 +1,15 @@
 /*
- * The gate's step function and its tables. See gate.h for what it is and who may call it.
+ * The gate's step function and its tables. gate.h describes what it is and who may call it.
  *
- * Happy path: RESERVE finds no order under its id, the window is open, units are available, the
- * buyer is below his limit: units move from available to locked, the buyer's record and the order
+ * Happy path: RESERVE finds no order with its id, the window is open, units are available, and the
+ * buyer is below the limit. Units move from available to locked; the buyer's record and the order
  * are written. Later commands move the order on; step_order() is the only place that does.
  *
- * What can go wrong: nothing but a refusal. A refused command has changed nothing: every check,
- * room in both pools included, comes before the first write.
+ * What can go wrong: a command can be refused. A refused command has changed nothing: all checks,
+ * including room in both pools, come before the first write.
  *
- * What stays true after every step: available + locked + sold == total for every item, a buyer's
- * held is the sum of his orders alive, every chain ends. gate_audit() checks all of it.
+ * Invariants after every step: available + locked + sold == total for every item, a buyer's held is
+ * the sum of the buyer's live orders, every chain ends. gate_audit() checks all of it.
  */
 #include "core/gate.h"
 
@@ -209,7 +209,7 @@ enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms)
 
 /* ---- entries ---- */
 
-/* A slot of a pool that is known to have room: from the free list, else the next never used. */
+/* A slot of a pool that has room: from the free list, or the next one never used. */
 static uint32_t order_take(struct gate *gate)
 {
     struct gate_pool *pool = &gate->order_pool;
@@ -312,7 +312,7 @@ static enum verdict refuse(struct gate_effects *effects, enum refusal refusal)
     return VERDICT_REFUSED;
 }
 
-/* The window, in the order a buyer is told: over, not yet, not now. */
+/* The window. The first refusal that applies: ended, not started, paused. */
 static enum refusal window_refusal(const struct gate_sale *sale, int64_t now_ms)
 {
     switch (gate_sale_state_at(sale, now_ms)) {
@@ -341,8 +341,8 @@ static enum verdict existing_order(const struct gate *gate, const struct gate_co
     return VERDICT_ALREADY_APPLIED;
 }
 
-/* An id that is a function of the buyer must carry his present count, a fresh one must not be used
- * where orders are one each. */
+/* An ORDER_ONCE id must be of this buyer and carry the present number of failed attempts. It is
+ * required if the limit is 1, and not allowed otherwise. */
 static bool id_fits(const struct gate_command *command, const struct gate_item *item,
                     const struct gate_buyer *buyer)
 {
@@ -426,8 +426,8 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     return VERDICT_DONE;
 }
 
-/* Units of an order that ended unsold leave the buyer; his next ORDER_ONCE id is a new one, unless
- * he is barred. */
+/* Takes the units of an order that ended unsold from the buyer. The next ORDER_ONCE id is a new
+ * one, unless the buyer is barred. */
 static void buyer_lets_go(struct gate *gate, const struct gate_order *order, bool bar)
 {
     struct gate_buyer *buyer = find_buyer(gate, order->item_slot, order->user);
@@ -456,7 +456,7 @@ static void move_units(struct gate *gate, const struct gate_order *order, enum o
         return;
     }
     if (move == MOVE_REFUSE && reason == REFUSAL_NO_STOCK) {
-        item->total -= order->qty; /* the unit never existed: written off */
+        item->total -= order->qty; /* the units never existed: write them off */
     } else {
         item->available += order->qty;
     }
@@ -564,7 +564,7 @@ static enum verdict step_load_item(struct gate *gate, const struct gate_command 
     return VERDICT_DONE;
 }
 
-/* Items show their sale's state, so their versions move with it. */
+/* Items show the state of their sale, so their versions change with it. */
 static void touch_items(struct gate *gate, uint32_t sale_slot)
 {
     for (uint32_t i = 0; i < gate->item_pool.fresh; i++) {
@@ -582,7 +582,7 @@ static enum verdict step_sale(struct gate *gate, const struct gate_command *comm
         return refuse(effects, REFUSAL_NOT_FOUND);
     }
     struct gate_sale *sale = &gate->sales[slot];
-    /* Closed is for good; its end may still be told again (a changed name does that). */
+    /* Closed is final. Its end may still be sent again (a change of the name does that). */
     if (sale->state == SALE_CLOSED && command->kind != GATE_CLOSE && command->kind != GATE_RETIME) {
         return refuse(effects, REFUSAL_BAD_STATE);
     }
@@ -667,8 +667,8 @@ static bool forget_item(struct gate *gate, uint32_t slot, uint32_t *budget)
     return item->orders == 0 && item->buyers == 0;
 }
 
-/* A sale is forgotten bit by bit, so that the lock is never held long. Only a closed sale whose
- * orders are all final; the ledger made sure of that before it wrote the event. */
+/* Forgets a sale in steps, so that the lock is never held long. The ledger wrote the event only
+ * after the sale was closed and all its orders were final. */
 static enum verdict step_forget(struct gate *gate, const struct gate_command *command,
                                 struct gate_effects *effects)
 {

@@ -1,17 +1,17 @@
 /*
- * The gate: who gets a unit. One step function over fixed memory, (state, command) -> (state,
- * verdict): no clock, no I/O, no allocation, no randomness, so a journal of commands replays to the
- * same state, and a simulator, a second gate or a Redis script can be compared with it.
+ * The gate decides who gets a unit. It is one step function over fixed memory, (state, command) ->
+ * (state, verdict), without clock, I/O, allocation or randomness. So a journal of commands replays
+ * to the same state, and a simulator, a second gate or a Redis script can be compared with it.
  *
- * What it holds: for each item available / locked / sold; for each buyer who ever won something of
- * an item what he holds and how many of his orders ended unsold; each order until its sale is
- * forgotten. Losers leave no trace.
+ * State: available, locked and sold of each item; for each buyer of an item who ever got an order,
+ * the units held and the number of orders that ended unsold; each order until its sale is
+ * forgotten. Refused buyers leave no trace.
  *
- * Commands come from two sides. GATE_RESERVE comes from a buyer and is decided here first. All the
- * others are things the ledger has committed; they carry the ledger's event number, are applied in
- * that order, and applying one twice changes nothing (VERDICT_ALREADY_APPLIED).
+ * Commands come from two sources. GATE_RESERVE comes from a buyer and is decided here first. All
+ * other commands follow from what the ledger has committed. They carry the ledger's event number
+ * and are applied in that order; applying one twice changes nothing (VERDICT_ALREADY_APPLIED).
  *
- * Not thread-safe: its owner holds a lock around each call.
+ * Not thread-safe: the owner holds a lock around each call.
  */
 #ifndef SLUICE_CORE_GATE_H
 #define SLUICE_CORE_GATE_H
@@ -53,9 +53,9 @@ enum gate_kind {
 };
 const char *gate_kind_text(enum gate_kind kind);
 
-/* SKIP: a ledger event the gate could not apply (it was logged); only the cursor moves on. */
+/* SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor moves. */
 
-/* One command. Only the fields its kind lists above mean something; the rest are 0. */
+/* One command. Only the fields listed for its kind are used; the others are 0. */
 struct gate_command {
     enum gate_kind kind;
     int64_t now_ms; /* inside time when it was decided */
@@ -64,7 +64,7 @@ struct gate_command {
     uint64_t user;
     uint64_t item;
     uint64_t sale;
-    uint32_t qty; /* units; for FORGET: how many orders at most */
+    uint32_t qty; /* units; FORGET: the most orders and buyers to free */
     uint64_t ticket_expires_ms;
     uint64_t time_ms; /* CONFIRM: pay_by */
     uint32_t
@@ -85,11 +85,11 @@ enum verdict {
 
 struct gate_effects {
     enum refusal refusal;
-    uint32_t slot;      /* of the order, where there is one, else GATE_NONE */
-    uint32_t item_slot; /* of the item touched, else GATE_NONE */
+    uint32_t slot;      /* of the order, or GATE_NONE */
+    uint32_t item_slot; /* of the changed item, or GATE_NONE */
     uint32_t held;      /* units the buyer holds after the step */
     uint32_t limit;     /* with LIMIT_REACHED */
-    uint64_t available; /* of the item after the step; with SOLD_OUT what is left */
+    uint64_t available; /* of the item after the step; with SOLD_OUT: units left */
     uint64_t locked;
 };
 
@@ -104,16 +104,17 @@ struct gate_sizes {
 
 /*
  * The pools are arrays; a slot is an index. Links between entries (next_*, orders, buyers, buckets,
- * free) are slot + 1, and 0 ends a chain, so that zeroed memory is an empty gate and untouched
- * capacity costs no memory. Each item's orders and buyers are chained, newest first.
+ * free) are slot + 1, and 0 ends a chain. So zeroed memory is an empty gate, and unused capacity
+ * takes no memory. The orders and the buyers of an item are chained, newest first.
  */
 struct gate_order {
     struct order_id id;
     uint64_t user;
     int64_t created_at_ms;
     int64_t pay_by_ms;
-    uint64_t lsn;   /* of the last change; set by the owner after it journalled the command */
-    uint64_t watch; /* the owner's: which loops wait for this order */
+    uint64_t lsn;   /* of the last change; set by the owner after it appended the command to the
+                     * journal */
+    uint64_t watch; /* set by the owner: the loops that watch this order */
     uint32_t qty;
     uint32_t item_slot;
     uint32_t next_hash; /* chain of the table, or of the free list */
@@ -130,8 +131,8 @@ struct gate_buyer {
     uint64_t user;
     uint32_t item_slot;
     uint32_t held;
-    uint32_t
-        failed_attempts; /* orders that ended unsold: the attempt number of the next ORDER_ONCE id */
+    uint32_t failed_attempts; /* orders that ended unsold: the attempt number in the next ORDER_ONCE
+                          * id */
     uint32_t barred;
     uint32_t next_hash;
     uint32_t next_item;
@@ -161,7 +162,7 @@ struct gate_sale {
     uint32_t used;
     uint32_t items;     /* loaded and not yet forgotten */
     uint8_t state;      /* enum sale_state */
-    uint8_t forgetting; /* being taken off the board, bit by bit */
+    uint8_t forgetting; /* being forgotten, in steps */
     uint8_t spare[2];
 };
 
@@ -187,10 +188,10 @@ struct gate {
     uint32_t sales_used;
     uint64_t applied_event; /* highest ledger event applied */
     int64_t highest_ms;     /* highest now_ms of any command applied */
-    uint64_t hash_key;      /* mixes bucket choice; never changes a verdict */
+    uint64_t hash_key;      /* mixed into the choice of buckets; never changes a verdict */
 };
 
-/* Bytes gate_init needs for these sizes: the product printed at start. */
+/* Bytes that gate_init needs for these sizes. Printed at start. */
 size_t gate_bytes(struct gate_sizes sizes);
 /* memory: zeroed, gate_bytes(sizes) long, 64-byte aligned, owned by the caller, outlives the gate.
  */
@@ -208,22 +209,24 @@ const struct gate_buyer *gate_find_buyer(const struct gate *gate, uint32_t item_
 void gate_view_order(const struct gate *gate, uint32_t slot, struct order_view *ret_view);
 void gate_view_item(const struct gate *gate, uint32_t item_slot, struct item_view *ret_view);
 
-/* The sale's state as buyers see it at now_ms: a warmed sale past its start is open, past its end
- * closed, whether or not the keeper has written it down yet. */
+/* The sale's state as buyers see it at now_ms: a warmed sale is open after its start and closed
+ * after its end, even if no event says so yet. */
 enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms);
 
 /*
- * Direct insertion, for loading a snapshot: links are made here, counters are the caller's. The
- * caller has checked that there is room (gate_add_sale alone says GATE_NONE) and that ids are new.
+ * Direct insertion, for loading a snapshot. Links are made here; counters are set by the caller.
+ * The caller has checked that there is room (only gate_add_sale returns GATE_NONE) and that ids are
+ * new.
  */
 uint32_t gate_add_order(struct gate *gate, const struct gate_order *order);
 uint32_t gate_add_buyer(struct gate *gate, const struct gate_buyer *buyer);
 uint32_t gate_add_item(struct gate *gate, const struct gate_item *item);
 uint32_t gate_add_sale(struct gate *gate, const struct gate_sale *sale);
 
-/* Promise 1, and every counter against the orders and buyers it stands for. O(everything). */
+/* Promise 1, and every counter compared with the orders and buyers it counts. Walks the whole
+ * gate. */
 bool gate_consistent(const struct gate *gate);
-/* The same for our own doing: a CHECK. */
+/* The same as a CHECK. */
 void gate_audit(const struct gate *gate);
 
 #endif

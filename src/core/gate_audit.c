@@ -1,6 +1,6 @@
 /*
- * Looks at a whole gate: every counter against the orders and buyers it stands for. For tests, for a
- * freshly loaded snapshot and for the simulator; it walks everything.
+ * Checks a whole gate: every counter against the orders and buyers it counts. Used in tests, in the
+ * simulator and after loading a snapshot. It walks everything.
  */
 #include "base/check.h"
 #include "core/gate.h"
@@ -11,7 +11,7 @@ struct sums {
     uint64_t items;
 };
 
-/* What the item's orders add up to. */
+/* Compares the item's orders with its counters, and sums them up. */
 static bool orders_fit(const struct gate *gate, uint32_t slot, struct sums *sums,
                        uint64_t *ret_locked, uint64_t *ret_sold)
 {
@@ -61,7 +61,7 @@ static bool item_fits(const struct gate *gate, uint32_t slot, struct sums *sums)
         item->available + item->locked + item->sold != item->total) {
         return false;
     }
-    /* A sale on its way out has lost some of its orders already. */
+    /* A sale that is being forgotten has already lost some of its orders. */
     return gate->sales[item->sale_slot].forgetting ||
            (locked == item->locked && sold == item->sold && held == locked + sold);
 }

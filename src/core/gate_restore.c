@@ -1,6 +1,6 @@
 /*
- * Loading a gate. Entries are inserted at the head of their chains, so a chain given newest first
- * comes out oldest first; when the item is complete its chains are turned around.
+ * Loads a gate. Entries are inserted at the head of their chains, so a chain given newest first
+ * comes out oldest first. When an item is complete, its chains are reversed.
  */
 #include "core/gate_restore.h"
 

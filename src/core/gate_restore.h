@@ -1,10 +1,10 @@
 /*
- * Fills an empty gate with what a snapshot carries: all sales first, then each item followed by its
- * buyers and its orders, both in the order of the item's chains, newest first. The gate that comes
- * out is the one that was written: the same chains, the same counts, the same verdicts.
+ * Fills an empty gate from a snapshot: all sales first, then each item followed by its buyers and
+ * its orders, both in the order of the item's chains, newest first. The result equals the gate that
+ * was written: the same chains, the same counts, the same verdicts.
  *
- * What can go wrong: ERR_FULL where the gate is smaller than what is loaded, ERR_CORRUPT for
- * entries that cannot stand in one gate. The gate is then unusable; its owner clears it.
+ * What can go wrong: ERR_FULL if the gate is smaller than the data, ERR_CORRUPT for entries that
+ * cannot belong to one gate. The gate is then unusable; its owner clears it.
  */
 #ifndef SLUICE_CORE_GATE_RESTORE_H
 #define SLUICE_CORE_GATE_RESTORE_H
@@ -13,16 +13,16 @@
 
 struct gate_restore {
     struct gate *gate;
-    uint32_t item_slot; /* of the item whose buyers and orders come */
+    uint32_t item_slot; /* of the item that is being loaded */
 };
 
 void gate_restore_start(struct gate_restore *ret_restore, struct gate *empty_gate);
-/* Links, slots and `used` of the entries given are ignored and made here. */
+/* Links, slots and `used` of the entries are ignored and made here. */
 int gate_restore_sale(struct gate_restore *restore, const struct gate_sale *sale);
 int gate_restore_item(struct gate_restore *restore, const struct gate_item *item, uint64_t sale);
 int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *buyer);
 int gate_restore_order(struct gate_restore *restore, const struct gate_order *order);
-/* Ends with gate_consistent(): ERR_CORRUPT where counters do not fit the orders. */
+/* Ends with gate_consistent(): ERR_CORRUPT if the counters do not match the orders. */
 int gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms);
 
 #endif

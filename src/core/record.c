@@ -1,6 +1,6 @@
 /*
- * Encoder and decoder of journal records, both made from the field lists of GATE_COMMANDS, so they
- * cannot disagree. Pure.
+ * Encoder and decoder of journal records. Both are generated from the field lists of GATE_COMMANDS,
+ * so they cannot disagree. Pure.
  */
 #include "core/record.h"
 
@@ -23,7 +23,7 @@ static uint8_t *put64(uint8_t *at, uint64_t v)
 
 size_t record_encode(const struct gate_command *command, uint8_t *ret_bytes)
 {
-    /* A record of no kind would be damage to whoever reads the journal. */
+    /* A record without a kind would be damage to every reader of the journal. */
     CHECK(command->kind > GATE_KIND_NONE && command->kind < GATE_KIND_COUNT);
     uint8_t *at = ret_bytes;
     *at++ = (uint8_t)command->kind;

@@ -1,8 +1,8 @@
 /*
- * Tickets: a signed, expiring permission to ask for one order. 56 bytes, base64url: key number,
- * version, expiry, user, item, order id, and a SipHash-128 tag over all of it. Made without
- * touching stock and checked without looking anything up. Keys rotate: the newest signs, the ones
- * before it still verify.
+ * Tickets: a signed permission to request one order, which expires. 56 bytes in base64url: key
+ * number, version, expiry, user, item, order id, and a SipHash-128 tag over all of it. Signing
+ * takes no stock, and verifying needs no lookup. Keys rotate: the newest signs, the older ones
+ * still verify.
  */
 #ifndef SLUICE_CORE_TICKET_H
 #define SLUICE_CORE_TICKET_H
@@ -31,7 +31,8 @@ struct ticket_keys {
 
 /* Writes TICKET_TEXT characters, no terminator. */
 void ticket_sign(const struct ticket_keys *keys, const struct ticket *ticket, char *ret_text);
-/* 0, or ERR_INVALID: not ours, altered, or signed by a key that is gone. Expiry is the caller's. */
+/* 0, or ERR_INVALID: not ours, altered, or signed with a removed key. The caller checks the
+ * expiry. */
 int ticket_verify(const struct ticket_keys *keys, struct span text, struct ticket *ret_ticket);
 
 #endif

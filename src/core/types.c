@@ -1,4 +1,4 @@
-/* Texts and tables made from the lists in types.h, and the order id's layout. Pure. */
+/* Texts and tables generated from the lists in types.h, and the layout of the order id. Pure. */
 #include "core/types.h"
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
 /*
- * The words of the program: ids, order states and their moves, sale states, refusals. Each is one
- * list; enums, texts, metrics and documents are made from it.
+ * The basic types of the program: ids, order states and their moves, sale states, refusals. Each is
+ * one list; enums, texts, metrics and documents are generated from it.
  */
 #ifndef SLUICE_CORE_TYPES_H
 #define SLUICE_CORE_TYPES_H
@@ -62,7 +62,7 @@ enum order_state {
         ORDER_STATE_COUNT
 };
 
-/* The moves of an order: the only table of them. Everything not listed is illegal. */
+/* The moves of an order, the only table of them. A move that is not listed is illegal. */
 #define ORDER_MOVES(X)                                                                             \
     X(MOVE_CONFIRM, "confirm", ORDER_QUEUED, ORDER_LOCKED)                                         \
     X(MOVE_REFUSE, "refuse", ORDER_QUEUED, ORDER_FAILED)                                           \
@@ -85,7 +85,7 @@ static inline bool order_state_final(enum order_state s)
 {
     return s != ORDER_QUEUED && s != ORDER_LOCKED;
 }
-/* Holds units: QUEUED, LOCKED, PAID. */
+/* Whether the order holds units: QUEUED, LOCKED, PAID. */
 static inline bool order_state_alive(enum order_state s)
 {
     return s == ORDER_QUEUED || s == ORDER_LOCKED || s == ORDER_PAID;
@@ -110,7 +110,7 @@ int sale_state_parse(struct span text, enum sale_state *ret_state);
 enum retry { RETRY_NO, RETRY_LATER, RETRY_SAME_TICKET, RETRY_NEW_TICKET };
 const char *retry_text(enum retry retry);
 
-/* name, HTTP status, code, what the client does next, title. REFUSAL_NONE is 0. */
+/* Name, HTTP status, code, what the client does next, title. REFUSAL_NONE is 0. */
 #define REFUSALS(X)                                                                                \
     X(REFUSAL_NONE, 200, "none", RETRY_NO, "Not refused")                                          \
     X(REFUSAL_BAD_REQUEST, 400, "bad_request", RETRY_NO, "The request is not valid")               \
@@ -168,10 +168,10 @@ struct refusal_text {
 };
 const struct refusal_text *refusal_text(enum refusal refusal);
 
-/* QUEUED is the first version, and there are at most two moves: LOCKED, and a final state. */
+/* QUEUED is version 1, and an order moves at most twice: to LOCKED, and to a final state. */
 #define ORDER_VERSION_MAX 3
 
-/* What a buyer is told of an order; the gate's record gives it complete. */
+/* What buyers see of an order. The gate's record contains all of it. */
 struct order_view {
     struct order_id id;
     uint64_t user;
@@ -182,7 +182,7 @@ struct order_view {
     uint16_t version; /* grows with each change, up to ORDER_VERSION_MAX; the SSE id */
     int64_t created_at_ms;
     int64_t pay_by_ms; /* 0 until LOCKED */
-    uint64_t lsn;      /* of the last change: shown only once it is durable */
+    uint64_t lsn;      /* of the last change; shown only once it is durable */
 };
 
 /* The numbers of an item. available + locked + sold == total, always. */

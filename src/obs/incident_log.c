@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 
-/* Where the file could not be written anew, that is tried again after so much more. */
+/* If the file cannot be rewritten, the next attempt is after this many more bytes. */
 #define REWRITE_AGAIN (INCIDENT_LOG_FILE_MAX / 16)
 
 static const char *const kept[] = {
@@ -28,10 +28,10 @@ static struct {
     pthread_mutex_t lock;
     int fd;
     long bytes;
-    long rewrite_at; /* so many bytes */
+    long rewrite_at; /* rewrite when the file exceeds this */
     bool torn;       /* the file ends in the middle of a line */
     char path[1024];
-    size_t count; /* ever; the ring's next place */
+    size_t count; /* entries ever added; the next place in the ring */
     struct incident_log_entry ring[INCIDENT_LOG_MAX];
 } book = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
@@ -45,7 +45,7 @@ static bool is_kept(const char *event)
     return false;
 }
 
-/* A line of the log; false: none of ours. */
+/* Parses a line of the log. False: not a line that is kept. */
 static bool read_line(const char *line, struct incident_log_entry *ret_entry)
 {
     struct tm utc = {0};
@@ -62,13 +62,13 @@ static bool read_line(const char *line, struct incident_log_entry *ret_entry)
     utc.tm_mon -= 1;
     ret_entry->at_ms = (int64_t)timegm(&utc) * 1000 + ms;
     if (ret_entry->at_ms < 0 || ret_entry->at_ms > TIME_MAX_MS) {
-        return false; /* the file is anybody's to change; rewrite writes it with four digits */
+        return false; /* anybody may edit the file; rewrite() needs a year of four digits */
     }
     const char *text = line + fields + (line[fields] == ' ');
     size_t length = strcspn(text, "\n");
     length = length < sizeof(ret_entry->text) ? length : sizeof(ret_entry->text) - 1;
     while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80) {
-        length--; /* not in the middle of a character */
+        length--; /* do not cut a character */
     }
     memcpy(ret_entry->text, text, length);
     return true;
@@ -84,7 +84,7 @@ static int64_t first_of_ring(void)
     return book.count > INCIDENT_LOG_MAX ? (int64_t)(book.count - INCIDENT_LOG_MAX) : 0;
 }
 
-/* The file has grown: only what is still remembered stays. */
+/* Rewrites the file with the entries that are still in memory. */
 static void rewrite(void)
 {
     char next[1040];
@@ -115,8 +115,8 @@ static void rewrite(void)
     }
 }
 
-/* A line that was not written to its end, by this process or one before, must not swallow the
- * next. */
+/* Ends an incomplete line first, of this process or an earlier one, so that the next line is
+ * readable. */
 static void append(struct span line)
 {
     if (book.torn && write(book.fd, "\n", 1) == 1) {

@@ -1,6 +1,6 @@
 /*
- * The window of latency_window.h: a ring of copies, oldest first. Reads of one counter under one lock never go
- * back, so a copy is never ahead of a later look.
+ * The window of latency_window.h: a ring of copies, oldest first. All reads happen under one lock,
+ * and counters only grow, so a copy is never ahead of a later read.
  */
 #include "obs/latency_window.h"
 
@@ -17,7 +17,7 @@ struct latency_window {
     unsigned first; /* the oldest */
     unsigned count;
     struct copy copies[LATENCY_WINDOW_COPIES];
-    struct hist now; /* the looker's, under the lock */
+    struct hist now; /* scratch, under the lock */
 };
 
 struct latency_window *latency_window_new(void)
@@ -42,7 +42,7 @@ static struct copy *copy_at(struct latency_window *latencies, unsigned i)
     return &latencies->copies[(latencies->first + i) % LATENCY_WINDOW_COPIES];
 }
 
-/* Another thread may have read its clock later and looked first: for us it is then that late, too. */
+/* Another thread may have read its clock later but taken the lock first. Then its time counts. */
 static int64_t not_before_newest(struct latency_window *latencies, int64_t now_ms)
 {
     int64_t newest_ms =
@@ -50,7 +50,7 @@ static int64_t not_before_newest(struct latency_window *latencies, int64_t now_m
     return now_ms > newest_ms ? now_ms : newest_ms;
 }
 
-/* Half a step too old is nearer to the window than half a step too young. */
+/* A copy may be half a step too old: it is then nearer to the window than the next one. */
 static void forget_old(struct latency_window *latencies, int64_t now_ms)
 {
     while (latencies->count > 0 && now_ms - copy_at(latencies, 0)->at_ms >=

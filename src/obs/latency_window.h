@@ -1,11 +1,11 @@
 /*
- * Latencies of the last seconds. The histograms of metrics.h only grow: in the worst minute of a long
- * life their quantiles hardly move. Whoever looks about once a second leaves a copy behind, and what
- * was added since the oldest copy that is young enough is the window.
+ * Latencies of the last seconds. The histograms of metrics.h only grow, so their quantiles hardly
+ * change in the worst minute of a long uptime. Each look leaves a copy, at most one a second. What
+ * was added since the oldest copy in the ring is the window.
  *
- * Any thread may look; one lock, held while at most LATENCY_WINDOW_COPIES of them are compared, never by who
- * counts. Nobody looks: nothing is copied, and the next look begins anew. What stays true: nothing
- * older than LATENCY_WINDOW_WINDOW_MS and half a copy's distance is in a window.
+ * Any thread may look. One lock is held for the look; threads that count never take it. If nobody
+ * looks, nothing is copied, and the next look starts a new window. Invariant: nothing in a window
+ * is older than LATENCY_WINDOW_WINDOW_MS plus half a step.
  */
 #ifndef SLUICE_OBS_LATENCY_WINDOW_H
 #define SLUICE_OBS_LATENCY_WINDOW_H
@@ -18,17 +18,17 @@
 
 struct latency_window;
 
-/* About 400 KiB, touched when somebody looks. NULL: no memory. */
+/* About 400 KiB, used once somebody looks. NULL: no memory. */
 struct latency_window *latency_window_new(void);
 void latency_window_free(struct latency_window *latencies);
 
 struct latency_window_figures {
-    uint64_t count; /* 0: nothing was measured, and the rest is 0 */
+    uint64_t count; /* 0: nothing was measured; the rest is 0 */
     uint64_t p50_us, p99_us, p999_us;
 };
 
 struct latency_window_view {
-    int64_t window_ms; /* how much is in it; 0: nobody has looked lately, and all counts are 0 */
+    int64_t window_ms; /* its length; 0: there is no copy to compare with, and all counts are 0 */
     struct latency_window_figures hists[HIST_COUNT];
 };
 

@@ -1,6 +1,6 @@
 /*
- * The log of log.h: the line is put together on the stack and written at once. Nothing here
- * allocates, locks or fails; the line's time is the wall clock, which nothing else is decided by.
+ * The log of log.h. A line is built on the stack and written with one call. Nothing here allocates,
+ * locks or fails. The time of a line is the wall clock; no decision uses it.
  */
 #include "obs/log.h"
 
@@ -45,7 +45,7 @@ int log_level_parse(const char *text, enum log_level *ret_level)
     return ERR_INVALID;
 }
 
-/* A value that needs no quotes: one word of characters that no reader of lines takes apart. */
+/* Whether the value needs no quotes: one word without special characters. */
 static bool is_plain(struct span text)
 {
     for (size_t i = 0; i < text.len; i++) {
@@ -88,7 +88,7 @@ static void put_string(struct out *line, struct span text)
     bool cut = text.len > LOG_VALUE_MAX;
     if (cut) {
         text.len = LOG_VALUE_MAX;
-        /* Not in the middle of a character: the rest of it would look like damage. */
+        /* Do not cut a character. */
         while (text.len > 0 && ((unsigned char)text.at[text.len] & 0xc0) == 0x80) {
             text.len--;
         }
@@ -141,7 +141,7 @@ static void put_field(struct out *line, const struct log_field *field)
     }
 }
 
-/* Fields that do not fit whole are left off, and the line says so. */
+/* Writes the fields. Those that do not fit as a whole are left out, and the line says so. */
 static void put_fields(struct out *line, const struct log_field *fields)
 {
     for (const struct log_field *field = fields; field->key != NULL; field++) {
@@ -157,7 +157,7 @@ static void put_fields(struct out *line, const struct log_field *fields)
 void log_write_limited(enum log_level level, const char *event, const struct log_field *fields,
                        uint64_t suppressed)
 {
-    /* Room for what ends the line, whatever comes before it. */
+    /* Room for the end of the line. */
     enum { ENDING = sizeof(" suppressed=18446744073709551615 truncated=true\n") };
     char text[LOG_LINE_MAX];
     struct out line = out_over(text, sizeof(text) - ENDING);
@@ -197,7 +197,7 @@ bool log_limit_pass(struct log_limit *limit, int64_t period_ms, uint64_t *ret_su
     CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     int64_t now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     int64_t next_ms = atomic_load_explicit(&limit->next_ms, memory_order_relaxed);
-    /* Of several threads that come at once, one moves the limit and writes. */
+    /* If several threads get here at once, one moves the limit and writes. */
     if (now_ms < next_ms ||
         !atomic_compare_exchange_strong_explicit(&limit->next_ms, &next_ms, now_ms + period_ms,
                                                  memory_order_relaxed, memory_order_relaxed)) {

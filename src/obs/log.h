@@ -1,15 +1,16 @@
 /*
- * The log: one structured line on standard error for each event an operator would want to know of,
- * none for each request.
+ * The log: one structured line on standard error for each event that matters to an operator; none
+ * for single requests.
  *
  *     2026-11-15T23:29:24.123Z warn journal.torn_tail_cut file=j-000012 bytes=4096
  *
- * An event's name is `module.what_happened`, fixed, in lower case; what varies is in the fields. A
- * value that is not one plain word is quoted, and control characters are escaped, so whatever a
- * buyer sent stays inside its line. Any thread may log; each line is one write(2), so lines of
- * several threads do not mix. A line that cannot be written is lost: logging never stops the work.
+ * The name of an event is `module.what_happened`, fixed, in lower case. Variable parts are fields.
+ * A value that is not one plain word is quoted, and control characters are escaped, so input from a
+ * client cannot leave its line. Any thread may log. Each line is one write(2), so lines of several
+ * threads do not mix. A line that cannot be written is lost: logging never stops the work.
  *
- * Who logs: flow and app, once for each failure; base, core and backend return errors instead.
+ * app, journal, ledger, embedded and distributed log, once for each failure. base, core and backend
+ * return errors instead.
  */
 #ifndef SLUICE_OBS_LOG_H
 #define SLUICE_OBS_LOG_H
@@ -54,8 +55,8 @@ struct log_field {
 #define LOG_I64(name, value)                                                                       \
     ((struct log_field){.key = (name), .kind = LOG_KIND_I64, .i64 = (value)})
 
-/* The longest line; what a pipe takes at once. Fields that do not fit are left off and the line
- * says so; a single value is cut at LOG_VALUE_MAX bytes. */
+/* The longest line: what a pipe takes at once. Fields that do not fit are left out, and the line
+ * says so. A single value is cut at LOG_VALUE_MAX bytes. */
 #define LOG_LINE_MAX 4096
 #define LOG_VALUE_MAX 1024
 
@@ -65,7 +66,7 @@ bool log_enabled(enum log_level level);
 /* "debug", "info", "warn" or "error"; else ERR_INVALID. */
 int log_level_parse(const char *text, enum log_level *ret_level);
 
-/* Somebody who is shown each line that was written, on the thread that wrote it; NULL: nobody. */
+/* A function that gets each line that was written, on the thread that wrote it; NULL: none. */
 typedef void log_witness(const char *event, struct span line);
 void log_set_witness(log_witness *witness);
 
@@ -78,9 +79,9 @@ void log_set_witness(log_witness *witness);
     } while (0)
 
 /*
- * For events that can come in floods: at most one line in period_ms; the next one that is written
- * says how many were not (suppressed=N). The limit is the caller's, all zero at first, usually a
- * static beside the call: `static struct log_limit limit;`
+ * For events that can come in floods: at most one line per period_ms. The next line says how many
+ * were dropped (suppressed=N). The caller owns the limit, zeroed, usually a static next to the
+ * call: `static struct log_limit limit;`
  */
 struct log_limit {
     _Atomic int64_t next_ms;
@@ -94,7 +95,7 @@ struct log_limit {
         }                                                                                          \
     } while (0)
 
-/* What the macros are made of. */
+/* Used by the macros. */
 #define LOG_LIST(...)                                                                              \
     ((const struct log_field[]){__VA_ARGS__ __VA_OPT__(, )(struct log_field){.key = NULL}})
 void log_write(enum log_level level, const char *event, const struct log_field *fields);

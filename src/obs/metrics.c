@@ -1,6 +1,6 @@
 /*
- * The numbers of metrics.h, summed and written out. Reading never stops who counts; the text is
- * made when somebody asks for it, so its cost is the reader's. Only metrics_init can fail.
+ * Sums and prints the numbers of metrics.h. Reading never stops a thread that counts. The text is
+ * made on request. Only metrics_init can fail.
  */
 #include "obs/metrics.h"
 
@@ -70,7 +70,7 @@ static void put_counter(struct out *out, const char *name, const char *help, uin
     out_format(out, "%s %llu\n", name, (unsigned long long)value);
 }
 
-/* A share that went below zero in one slot makes up for another's, so only the sum has a sign. */
+/* A slot's share may be negative; only the sum has a meaning. */
 static void put_gauge(struct out *out, const char *name, const char *help, uint64_t value)
 {
     put_head(out, name, "gauge", help);
@@ -90,8 +90,8 @@ static void put_seconds(struct out *out, uint64_t us)
                (unsigned long long)(us % 1000000));
 }
 
-/* A value in whole microseconds below 2^b was a time below 2^b microseconds: the bounds are exact.
- */
+/* A whole number of microseconds below 2^b is a time below 2^b microseconds: the bounds are
+ * exact. */
 static void put_hist(struct out *out, const char *name, const char *help, const struct hist *hist)
 {
     uint64_t count = hist_count(hist);
@@ -107,7 +107,7 @@ static void put_hist(struct out *out, const char *name, const char *help, const 
     out_format(out, "\n%s_count %llu\n", name, (unsigned long long)count);
 }
 
-/* Several refusals may share a code: it is shown once, with their sum. */
+/* Several refusals may share a code. It is shown once, with their sum. */
 static bool shown_before(metrics_refusal_name *name, unsigned refusal)
 {
     for (unsigned i = 0; i < refusal; i++) {
@@ -146,7 +146,7 @@ static void put_refusals(const struct metrics *metrics, metrics_refusal_name *na
 
 void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, struct out *out)
 {
-    struct hist hist; /* a copy, summed over the slots: one set of numbers for all its lines */
+    struct hist hist; /* summed over the slots first, so that all its lines agree */
     put_head(out, "sluice_build_info", "gauge", "the version that runs");
     out_lit(out, "sluice_build_info{version=\"" SLUICE_VERSION "\"} 1\n");
 #define X(kind, id, shown, help) PUT_##kind(id, shown, help)

@@ -1,15 +1,15 @@
 /*
- * The numbers of /metrics: counters, gauges and histograms, all from the one list below.
+ * The numbers of /metrics: counters, gauges and histograms, all from the list below.
  *
- * Every thread that counts has a slot of its own, on cache lines of its own, and is the only one
- * that writes to it: counting is a load, an add and a store, with no lock and no shared line. Who
- * reads sums over the slots. A reader may be a few counts behind a writer, never wrong by more.
+ * Each thread that counts has its own slot on its own cache lines, and only that thread writes to
+ * it. Counting is a load, an add and a store, without a lock or a shared line. Readers sum over the
+ * slots. A reader may be a few counts behind.
  *
- * A gauge is a sum, too: each slot holds its thread's share (this loop's connections); a gauge that
- * one thread knows is set in that thread's slot alone. One that means nothing where nobody sets it
- * (whether Redis is up, in a process that has none) is KNOWN: one thread sets it, and until then it
- * is left out of the text. Histograms take microseconds and are shown in seconds, as Prometheus wants
- * them. What changes from request to request is never a label.
+ * A gauge is a sum, too: each slot holds the share of its thread (this loop's connections). A gauge
+ * that only one thread knows is set in that thread's slot. A KNOWN gauge is set by one thread and
+ * left out of the text until then (whether Redis is up, in a process without Redis). Histograms
+ * take microseconds and are shown in seconds, as Prometheus expects. Values that change with each
+ * request are never labels.
  */
 #ifndef SLUICE_OBS_METRICS_H
 #define SLUICE_OBS_METRICS_H
@@ -21,7 +21,7 @@
 #include "base/check.h"
 #include "base/hist.h"
 
-/* X(kind, NAME, name shown, help). A new number is a new line; nothing else has to know. */
+/* X(kind, NAME, name shown, help). A new metric is a new line here and nothing else. */
 #define METRICS(X)                                                                                 \
     X(COUNTER, HTTP_REQUESTS_TOTAL, "sluice_http_requests_total", "requests answered")             \
     X(COUNTER, HTTP_MALFORMED_TOTAL, "sluice_http_malformed_total",                                \
@@ -99,7 +99,7 @@
     X(HISTOGRAM, BUY_ANSWER, "sluice_buy_answer_seconds", "from a buy read to its 202 written")    \
     X(HISTOGRAM, BUY_BOOKED, "sluice_buy_booked_seconds", "from a buy accepted to its order booked")
 
-/* The list, once for what is one number (METRIC_*) and once for histograms (HIST_*). */
+/* Enums from the list: METRIC_* for single numbers, HIST_* for histograms. */
 #define METRICS_ONE_COUNTER(x) x,
 #define METRICS_ONE_GAUGE(x) x,
 #define METRICS_ONE_KNOWN(x) x,
@@ -119,10 +119,10 @@ enum metric_hist {
 #undef X
 };
 
-/* Refusals are counted by a small number (the index of a refusal code), shown as the label code. */
+/* Refusals are counted by number (the index of a refusal) and shown with the label code. */
 #define METRICS_REFUSALS_MAX 64
 
-/* One thread's numbers. All zero is a fresh start. */
+/* The numbers of one thread. All zero at the start. */
 struct metrics_slot {
     _Alignas(64) _Atomic uint64_t values[METRIC_COUNT];
     _Atomic uint64_t refused[METRICS_REFUSALS_MAX];
@@ -134,18 +134,18 @@ struct metrics {
     unsigned count;
 };
 
-/* Memory for so many threads (about 40 KiB each); ERR_NOMEM. */
+/* Memory for this many threads (about 40 KiB each); ERR_NOMEM. */
 int metrics_init(struct metrics *metrics, unsigned slots);
 void metrics_done(struct metrics *metrics);
 
-/* The slot of a thread; indexes are given out by whoever starts the threads. */
+/* The slot of a thread. The code that starts the threads assigns the indexes. */
 static inline struct metrics_slot *metrics_slot(const struct metrics *metrics, unsigned index)
 {
     CHECK(index < metrics->count);
     return &metrics->slots[index];
 }
 
-/* The rest of this block: only the thread that owns the slot. */
+/* In the rest of this block: only the thread that owns the slot. */
 static inline void metrics_bump(_Atomic uint64_t *value, uint64_t n)
 {
     uint64_t before = atomic_load_explicit(value, memory_order_relaxed);
@@ -163,7 +163,7 @@ static inline void metrics_set(struct metrics_slot *slot, enum metric gauge, uin
 {
     atomic_store_explicit(&slot->values[gauge], value, memory_order_relaxed);
 }
-/* A KNOWN one: kept with one added, for 0 says that nobody knows. */
+/* Sets a KNOWN gauge. Stored plus one; 0 means not known. */
 static inline void metrics_know(struct metrics_slot *slot, enum metric known, uint64_t value)
 {
     metrics_set(slot, known, value + 1);
@@ -178,15 +178,15 @@ static inline void metrics_observe_us(struct metrics_slot *slot, enum metric_his
     hist_add(&slot->hists[hist], us);
 }
 
-/* Sums over all slots; any thread. */
+/* Sums over all slots. Any thread. */
 uint64_t metrics_sum(const struct metrics *metrics, enum metric metric);
 uint64_t metrics_refused(const struct metrics *metrics, unsigned refusal);
 void metrics_hist(const struct metrics *metrics, enum metric_hist hist, struct hist *ret_hist);
 
-/* The text of refusal number i, or NULL from the end of the list on. */
+/* The text of refusal number i; NULL at the end of the list. */
 typedef const char *metrics_refusal_name(unsigned refusal);
 
-/* Appends everything in Prometheus's text format; METRICS_TEXT_MAX bytes always suffice. */
+/* Appends everything in Prometheus's text format. METRICS_TEXT_MAX bytes are always enough. */
 #define METRICS_TEXT_MAX 32768
 void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, struct out *out);
 

@@ -41,9 +41,8 @@ size_t tally_book_bytes(uint32_t loops)
 
 /* ---- places; the book is locked ---- */
 
-/* Where it is to be made and there is no room: that of the oldest sale that is over. Nothing is
- * ever taken out but for something else, so that looking may end at the first place that was never
- * used. */
+/* With make: if there is no room, takes the place of the oldest sale that is over. A place is never
+ * emptied, only replaced, so a search may stop at the first unused one. */
 static struct tally_base *base_of(struct tally_book *book, uint64_t sale, bool make)
 {
     struct tally_base *oldest = NULL;
@@ -77,8 +76,8 @@ static struct tally_base *begin(struct tally_book *book, uint64_t sale, int64_t 
     return base;
 }
 
-/* A row that was never used, or whose sale has left the book. There is one: the book has this sale
- * and TALLY_SALES - 1 others at most. */
+/* A row that was never used, or whose sale has left the book. There always is one: the book holds
+ * this sale and at most TALLY_SALES - 1 others. */
 static struct tally_row *free_row(struct tally_book *book, uint32_t loop, uint64_t sale)
 {
     for (unsigned i = 0; i < TALLY_SALES; i++) {
@@ -108,7 +107,7 @@ static struct tally_row *find(const struct tally_book *book, uint32_t loop, uint
 struct tally_row *tally_row(struct tally_book *book, uint32_t loop, uint64_t sale, int64_t now_ms)
 {
     struct tally_row *row =
-        find(book, loop, sale); /* without the lock: only this loop takes them */
+        find(book, loop, sale); /* without the lock: only this loop assigns its rows */
     if (row != NULL) {
         return row;
     }
@@ -157,7 +156,7 @@ void tally_read(struct tally_book *book, uint64_t sale, struct tally_sum *ret_su
     CHECK(pthread_mutex_unlock(&book->lock) == 0);
 }
 
-/* The natural logarithm of a number from 1 on, exact to what is needed here. */
+/* Natural logarithm of a number from 1 on, precise enough for this use. */
 static double logarithm(double x)
 {
     double twos = 0;
@@ -187,7 +186,7 @@ uint64_t tally_buyers(const struct tally_sum *sum)
     }
     double estimate = 0.7213 / (1 + 1.079 / m) * m * m / shares;
     if (estimate <= 2.5 * m && empty > 0) {
-        estimate = m * logarithm(m / empty); /* few: how many classes are empty tells more */
+        estimate = m * logarithm(m / empty); /* small numbers: count the empty classes */
     }
     return (uint64_t)(estimate + 0.5);
 }
@@ -235,7 +234,7 @@ bool tally_restore(struct tally_book *book, const struct tally_sum *sum)
     return base != NULL;
 }
 
-/* The book is locked. The second that goes on is looked at, too: it can only become more. */
+/* The book is locked. The current second is included: its count can only grow. */
 static void look_at(struct tally_book *book, struct tally_base *base, uint64_t now_s)
 {
     uint64_t asked[TALLY_SECONDS] = {0};
@@ -259,7 +258,8 @@ static void look_at(struct tally_book *book, struct tally_base *base, uint64_t n
 void tally_look(struct tally_book *book, int64_t now_ms)
 {
     for (unsigned i = 0; i < TALLY_SALES; i++) {
-        CHECK(pthread_mutex_lock(&book->lock) == 0); /* for each: a loop waits for one at most */
+        CHECK(pthread_mutex_lock(&book->lock) == 0); /* for each sale: a loop then waits for one at
+                                                      * most */
         if (book->base[i].sum.sale != 0) {
             look_at(book, &book->base[i], (uint64_t)(now_ms / 1000));
         }

@@ -1,24 +1,22 @@
 /*
- * What buyers asked of each sale, counted by the process that was asked: requests, refusals by
- * reason, how many different buyers, how long a 202 took. The ledger knows who got something; this
- * is all that anybody knows of who did not.
+ * Counts of buyers' requests for each sale, by the process that answered them: requests, refusals
+ * by reason, distinct buyers, time to the 202. The ledger knows the buyers who got an order; only
+ * these counts know the others.
  *
- * Each loop has rows of its own and is the only one that writes to them: counting is a load, an add
- * and a store, no lock. Who reads sums over the loops. Different buyers are estimated (a register
- * for each of 4096 classes of ids, as HyperLogLog does): exact to a few for small numbers, within
- * about 3 % for large ones; a buyer who asks at several processes is counted by each.
+ * Each loop has its own rows and is the only writer: counting is a load, an add and a store,
+ * without a lock. Readers sum over the loops. Distinct buyers are estimated with HyperLogLog (4096
+ * registers): nearly exact for small numbers, within about 3 % for large ones. A buyer who uses
+ * several processes is counted by each.
  *
- * Requests within a second are exact: a loop counts them by the second of the clock, for the last
- * TALLY_SECONDS, and whoever keeps the book looks through those (tally_look), again and again, so
- * that a late look finds what a punctual one would have found.
+ * Requests per second are exact. A loop counts them by the second of the clock, for the last
+ * TALLY_SECONDS. tally_look() reads those again and again, so a late look finds the same as a
+ * punctual one.
  *
- * The book's base is the list of the sales that are counted, with what was counted of each before
- * this process began: app/tally_thread.c keeps it in a file across restarts. It has room for
- * TALLY_SALES. Where it is full, the oldest sale that is over makes room for a new one, and nothing
- * more is known of it; where none is over, the new one is not counted. A loop's row whose sale is
- * not in the base any more is free for another. That a loop takes a row, that a sale leaves the
- * base and that somebody reads are kept apart by the book's lock; it is held for copies and sums
- * only.
+ * The book's base is the list of counted sales, with the counts from before this process started.
+ * app/tally_thread.c keeps it in a file. It has room for TALLY_SALES. When it is full, the oldest
+ * sale that is over is dropped for a new one; if none is over, the new one is not counted. A loop's
+ * row whose sale has left the base is free. The book's lock covers: a loop takes a row, a sale
+ * leaves the base, somebody reads. It is held for copies and sums only.
  */
 #ifndef SLUICE_OBS_TALLY_H
 #define SLUICE_OBS_TALLY_H
@@ -40,7 +38,7 @@ struct tally_row {
     struct hist answered; /* microseconds from a buy read to its 202 written */
 };
 
-/* One sale over all loops, and what was counted before. */
+/* One sale over all loops, with the earlier counts. */
 struct tally_sum {
     uint64_t sale;
     int64_t since_ms; /* 0: nothing was counted */
@@ -53,27 +51,26 @@ struct tally_sum {
 };
 
 struct tally_base {
-    bool over; /* may make room */
+    bool over; /* may be dropped for another */
     struct tally_sum sum;
 };
 
 struct tally_book {
     uint32_t loops;
-    struct tally_row *rows[LOOPS_MAX]; /* TALLY_SALES of each loop */
-    pthread_mutex_t lock;              /* of base, and of whose a row is */
-    struct tally_base *base;           /* TALLY_SALES; counts from before, and peaks */
+    struct tally_row *rows[LOOPS_MAX]; /* TALLY_SALES for each loop */
+    pthread_mutex_t lock;              /* guards base, and the assignment of rows to sales */
+    struct tally_base *base;           /* TALLY_SALES; earlier counts, and peaks */
 };
 
 /* ERR_NOMEM. */
 int tally_book_init(struct tally_book *book, uint32_t loops);
 void tally_book_done(struct tally_book *book);
-/* What a book of so many loops takes at most; touched as sales come. */
+/* The most memory a book of this many loops takes; used as sales come. */
 size_t tally_book_bytes(uint32_t loops);
 
 /*
- * The loop's own row of a sale that is not over; NULL: there is no room for another. A row that was
- * had before may be another sale's since: tally_is says whether it still is this one's. This, and
- * the rest of this block: the row's loop only.
+ * The loop's row of a sale that is not over; NULL: no room. A row from an earlier call may belong
+ * to another sale by now; tally_is tells. This and the rest of the block: only the row's loop.
  */
 struct tally_row *tally_row(struct tally_book *book, uint32_t loop, uint64_t sale, int64_t now_ms);
 static inline bool tally_is(const struct tally_row *row, uint64_t sale)
@@ -113,20 +110,20 @@ static inline void tally_ask(struct tally_row *row, uint64_t user, int64_t now_m
     tally_see(row, user);
 }
 
-/* Any thread. A sale that is not in the book: all zero but its id. */
+/* Any thread. For a sale that is not in the book, everything but the id is zero. */
 void tally_read(struct tally_book *book, uint64_t sale, struct tally_sum *ret_sum);
 uint64_t tally_buyers(const struct tally_sum *sum);
 /* The sales in the book, up to max. */
 size_t tally_sales(struct tally_book *book, uint64_t *ret_sales, size_t max);
 
-/* For whoever keeps the book. */
-/* Counting of the sale begins now, if it has not; whether anybody asks or not. */
+/* For the thread that keeps the book. */
+/* Starts counting the sale now, even without requests, unless it is counted already. */
 void tally_begin(struct tally_book *book, uint64_t sale, int64_t now_ms);
-/* Whether the sale may make room for another. */
+/* Whether the sale may be dropped for another. */
 void tally_over(struct tally_book *book, uint64_t sale, bool over);
-/* Notes the busiest second of each sale; at least once in TALLY_SECONDS. */
+/* Updates the busiest second of each sale. Call it at least once in TALLY_SECONDS. */
 void tally_look(struct tally_book *book, int64_t now_ms);
-/* What was counted before this process began. False: no room. */
+/* Adds the counts from before this process started. False: no room. */
 bool tally_restore(struct tally_book *book, const struct tally_sum *sum);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Behind the end of the line that `at` is in. */
+/* The position after the line that contains `at`. */
 static size_t line_end(struct span text, size_t at)
 {
     const char *end = memchr(text.at + at, '\n', text.len - at);
@@ -19,7 +19,7 @@ static size_t first_of_line(struct span text, size_t at)
     return at;
 }
 
-/* Behind the comment that begins at `start`, or 0 where there is something after it. */
+/* The position after the comment that begins at `start`; 0: something follows it on its line. */
 static size_t block_end(struct span text, size_t start)
 {
     const char *close = memmem(text.at + start + 2, text.len - start - 2, "*/", 2);

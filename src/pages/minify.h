@@ -1,6 +1,6 @@
 /*
- * Scripts and styles are served without indentation and without the lines that are only comments:
- * they are for whoever reads the source, and a third of what a buyer's phone would load.
+ * Scripts and styles are served without indentation and without lines that are only comments. They
+ * make up a third of the bytes.
  */
 #ifndef SLUICE_PAGES_MINIFY_H
 #define SLUICE_PAGES_MINIFY_H
@@ -10,10 +10,10 @@
 #include "base/bytes.h"
 
 /*
- * How many bytes at `at` need not be sent: at a line's first byte, the lines from there that are
- * only comments, and the blanks before what follows; 0 elsewhere. A line is a comment where nothing
- * else is on it: it begins, but for blanks, with "//", or with a "/" "*" whose end is the last of
- * its line. So no string of our sources, nor of what npm brings, goes over a line's end.
+ * How many bytes at `at` can be skipped: at the start of a line, the following lines that are only
+ * comments, and the indentation of the next line; 0 elsewhere. A comment line begins (after blanks)
+ * with "//", or with a "/" "*" whose end is the last thing on its line. No string in our sources,
+ * or in npm packages, spans a line end.
  */
 size_t minify_skip(struct span text, size_t at);
 

@@ -1,10 +1,10 @@
 /*
- * See page_cache.h: how an edition is made. Happy path: note which sales there are; copy them one by one,
- * so that the catalog is never locked for longer than one sale takes; make or keep the page of each
- * item; then the list; exchange the editions.
+ * How an edition is built (see page_cache.h). Happy path: list the sales; copy them one by one, so
+ * the catalog is never locked for longer than one copy; build or keep the page of each item; build
+ * the list; exchange the editions.
  *
- * What changes in the catalog meanwhile is the next edition's: whoever calls page_cache_make has to call
- * it again then.
+ * Changes of the catalog meanwhile belong to the next edition: the caller of page_cache_make calls
+ * it again.
  */
 #include <stdlib.h>
 
@@ -32,7 +32,7 @@ static int room_grow(struct room *room)
     return 0;
 }
 
-/* Writes with `write` into a room that is made large enough. */
+/* Writes with `write` into a room and enlarges it as needed. */
 #define ROOM_WRITE(room, out, error, write)                                                        \
     do {                                                                                           \
         (error) = (room)->cap == 0 ? room_grow(room) : 0;                                          \
@@ -122,7 +122,7 @@ static int make_manifest(struct page_cache *page_cache, struct edition *edition)
 
 /* ---- an edition ---- */
 
-/* A sale as it was planned; its row only while it is needed. */
+/* A sale of the plan; its row is there only while it is needed. */
 struct planned {
     uint64_t id;
     int64_t starts_at_ms;
@@ -141,7 +141,7 @@ struct making {
     struct page_cache_made made;
 };
 
-/* Those that matter most first: not closed, by their start; then closed ones, the latest first. */
+/* The most important first: those not closed by their start, then closed ones, the latest first. */
 static int plan_order(const void *a, const void *b)
 {
     const struct planned *x = a;
@@ -195,7 +195,7 @@ static int make_plan(struct making *making)
     return 0;
 }
 
-/* A copy of the sale; NULL in *ret_row: it is gone, or a draft again. */
+/* Copies the sale; *ret_row is NULL if it is gone, or a draft. */
 static int copy_sale(struct catalog *catalog, uint64_t id, struct sale_row **ret_row)
 {
     struct sale_row *row = malloc(sizeof(*row));
@@ -221,7 +221,7 @@ static int copy_sale(struct catalog *catalog, uint64_t id, struct sale_row **ret
     return error;
 }
 
-/* page NULL: there is no room for one. */
+/* page NULL: no room for it. */
 static int edition_add(struct edition *edition, uint64_t item, struct page *page)
 {
     if (edition->count == edition->cap) {
@@ -317,7 +317,7 @@ static int make_list(struct making *making)
     return error;
 }
 
-/* From now on loops answer from the new edition. */
+/* From now on the loops use the new edition. */
 static void exchange(struct page_cache *page_cache, struct edition *edition)
 {
     CHECK(pthread_rwlock_wrlock(&page_cache->lock) == 0);

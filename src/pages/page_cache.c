@@ -1,4 +1,4 @@
-/* See page_cache.h: the editions, and answering from them. How one is made is in page_builder.c. */
+/* The editions, and answers from them (see page_cache.h). page_builder.c builds them. */
 #include "pages/page_cache.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "pages/page_cache_private.h"
 #include "pages/static.h"
 
-/* Caches of browsers ask again soon: a page changes rarely, but then it matters. */
+/* Browsers revalidate soon: a page changes rarely, but then it matters. */
 #define BROWSER_AGE_S 5
 
 static void page_free(struct http_hold *hold)
@@ -187,7 +187,8 @@ static void write_headers(struct page_cache *page_cache, uint32_t shared_age_s)
     out_char(&out, '\0');
     CHECK(!out.overflow);
     out = out_over(page_cache->missing_headers, sizeof(page_cache->missing_headers));
-    /* What there is not may be there in a moment; and programs are told otherwise than people. */
+    /* What is missing now may exist in a moment. The answer depends on Accept: programs get
+     * JSON. */
     out_format(&out, "Cache-Control: no-cache\r\nVary: Accept\r\n%s", STATIC_PAGE_HEADERS);
     out_char(&out, '\0');
     CHECK(!out.overflow);
@@ -274,7 +275,8 @@ static bool answer(struct page_cache *page_cache, struct http_server *server,
     return true;
 }
 
-/* Of the present edition, counted for the caller; what is no item has one of these instead. */
+/* A page of the present edition, referenced for the caller. These values stand for pages without an
+ * item. */
 enum { TAKE_LIST = 0, TAKE_MANIFEST = -1 };
 static struct page *take(struct page_cache *page_cache, int64_t item)
 {

@@ -1,4 +1,4 @@
-/* What page_cache.c and page_builder.c share. Nobody else includes this. */
+/* Shared by page_cache.c and page_builder.c. Included by no other file. */
 #ifndef SLUICE_PAGES_PAGE_CACHE_PRIVATE_H
 #define SLUICE_PAGES_PAGE_CACHE_PRIVATE_H
 
@@ -20,27 +20,27 @@ struct page {
 
 struct item_page {
     uint64_t item;
-    struct page *page; /* counted; NULL: left out */
+    struct page *page; /* referenced; NULL: left out */
 };
 
 /* Never changes once loops can see it. */
 struct edition {
-    struct page *list;     /* counted; NULL: none */
-    struct page *manifest; /* counted */
+    struct page *list;     /* referenced; NULL: none */
+    struct page *manifest; /* referenced */
     size_t count;
     size_t cap;
     struct item_page *items; /* by id */
     size_t bytes;
 };
 
-/* Memory that grows as pages need it, up to PAGE_MAX_BYTES. */
+/* Memory that grows with the pages, up to PAGE_MAX_BYTES. */
 struct room {
     char *at;
     size_t cap;
 };
 
 struct page_cache {
-    pthread_rwlock_t lock; /* of `now`, whose pages are counted under it */
+    pthread_rwlock_t lock; /* guards `now` and the taking of references to its pages */
     struct edition *now;
     struct page *plain[PAGE_CACHE_PLAIN_COUNT]; /* NULL: no template */
     struct template *list_template;
@@ -50,7 +50,7 @@ struct page_cache {
     char headers[1024];
     char missing_headers[1024];
     char later_headers[1024];
-    /* the maker's */
+    /* of the building thread */
     struct room data, safe, body;
     struct packer *packer;
 };
@@ -65,8 +65,8 @@ int edition_entries(const struct page_cache *page_cache, const struct edition *e
                     struct page_cache_entry **ret_entries, size_t *ret_count);
 struct page *edition_item(const struct edition *edition, uint64_t item);
 
-/* The page of a view whose data is this JSON: `old` again where it says the same, else a new one;
- * either is counted for the caller. ERR_NOMEM, ERR_FULL. */
+/* Builds the page of a view whose data is this JSON. Returns `old` if the data is the same, else a
+ * new page; either is referenced for the caller. ERR_NOMEM, ERR_FULL. */
 int page_cache_page(struct page_cache *page_cache, const struct template *template,
                     struct storefront *view, struct span data, struct page *old,
                     struct page **ret_page);

@@ -1,7 +1,7 @@
 /* See report.h. */
 #include "pages/report.h"
 
-/* A sale that is opened at once is counted from its first requests on. */
+/* If a sale is opened at once, counting starts up to this much later. */
 #define COUNTED_LATE_MS 2000
 
 struct report_totals report_total(const struct report_part *part)

@@ -1,6 +1,6 @@
 /*
- * The report of a sale: its figures and the sums over them. api/report.c gathers them from the ledger
- * and writes them as JSON; report_html.c writes one HTML page with its charts in it.
+ * The report of a sale: its figures and their totals. api/report.c reads them from the ledger and
+ * writes JSON; report_html.c writes one HTML page with charts.
  */
 #ifndef SLUICE_PAGES_REPORT_H
 #define SLUICE_PAGES_REPORT_H
@@ -21,7 +21,7 @@ struct report_part {
     struct sale_summary summary;
 };
 
-/* What happened to its units, step by step. */
+/* Units over time, step by step. */
 struct report_course {
     int64_t from_ms;
     int64_t step_ms;
@@ -35,9 +35,9 @@ struct report {
     bool chinese;
     uint64_t sale_id;
     struct report_part own;
-    struct report_part previous;                /* sale NULL: there is none */
+    struct report_part previous;                /* sale NULL: none */
     struct report_course courses[COURSE_COUNT]; /* from the first order to the last; to the end */
-    /* As this process counted and noted it, when it is written. */
+    /* Counts and incidents of this process at the time of writing. */
     struct tally_sum tally;
     struct tally_sum previous_tally;
     size_t faults_count;
@@ -57,12 +57,12 @@ struct report_totals {
     int64_t first_ms, last_ms;
 };
 struct report_totals report_total(const struct report_part *part);
-/* 0 where there is nothing to share. */
+/* 0 if the whole is 0. */
 uint64_t report_permille(uint64_t part, uint64_t whole);
 uint64_t report_sold_permille(const struct report_totals *totals);
 uint64_t report_unpaid_permille(const struct report_totals *totals);
 
-/* Whether all that was asked of this process for the sale is in its count. */
+/* Whether this process has counted all requests of the sale. */
 bool report_counted_whole(const struct report *report);
 
 void report_html(const struct report *report, struct out *out);

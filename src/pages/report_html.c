@@ -1,6 +1,6 @@
 /*
- * The report as one HTML page: no script, nothing from elsewhere, its pictures drawn in it as SVG, so that
- * it can be kept, mailed and printed. Whatever a shop wrote (names) is escaped.
+ * The report as one HTML page without scripts or external files, its charts drawn as SVG, so that
+ * it can be saved, mailed and printed. Texts of the shop (names) are escaped.
  */
 #include <string.h>
 #include <time.h>
@@ -76,7 +76,7 @@ static const char *const words[W_COUNT][2] = {
 #undef X
 };
 
-/* Refusals by their code, and a sale's states by their name: what is not here is told as it is. */
+/* Texts for refusals by code and sale states by name. Others are shown as they are. */
 static const struct {
     const char *code;
     const char *words[2];
@@ -143,7 +143,7 @@ static void put_escaped(struct out *out, const char *text)
     out_html(out, span_of(text));
 }
 
-/* With a mark between thousands. */
+/* With thousands separators. */
 static void put_number(struct out *out, uint64_t value)
 {
     if (value >= 1000) {
@@ -192,7 +192,7 @@ static void put_moment(struct out *out, int64_t at_ms)
     put_time(out, at_ms, "%Y-%m-%d %H:%M:%S UTC");
 }
 
-/* With a tenth where there is one. */
+/* With one decimal unless it is 0. */
 static void put_tenths(struct out *out, uint64_t us, uint64_t unit, const char *name)
 {
     put_number(out, us / unit);
@@ -252,7 +252,7 @@ static const char style[] =
     "background:var(--accent)}.key2{background:var(--orange)}.warn td{color:var(--orange)}"
     ".error td{color:var(--red)}code{font-family:ui-monospace,'DejaVu Sans Mono',monospace;"
     "font-size:.85em;overflow-wrap:anywhere}"
-    /* A phone: two tiles in a row, and an item's name in a line of its own above its numbers. */
+    /* On a phone: two tiles per row, and an item's name on its own line above its numbers. */
     "@media(max-width:600px){main{padding:20px 14px 40px}section{padding:14px}"
     ".figures{grid-template-columns:repeat(2,minmax(0,1fr));gap:10px}.figures div{padding:10px "
     "12px}.figures dd{font-size:1.15rem;overflow-wrap:anywhere}"
@@ -399,7 +399,7 @@ static void put_axes(struct page *page, const struct report_course *course, uint
     }
 }
 
-/* A staircase: what there was at each step's end. */
+/* A step line: the value at the end of each step. */
 static void put_line(struct page *page, const char *class, const uint64_t *values, uint64_t top)
 {
     out_format(page->out, "<path class=\"%s\" d=\"M%.1f %.1f", class, x_of(0), y_of(0, top));
@@ -455,7 +455,7 @@ static void put_course(struct page *page, enum word title, const struct report_c
     out_lit(out, "</p></section>");
 }
 
-/* A bar of shares: each part's width is its part of the whole. */
+/* A bar whose parts are shares of the whole. */
 static void put_bar(struct page *page, uint64_t first, uint64_t second, uint64_t whole)
 {
     double a = whole > 0 ? 100.0 * (double)first / (double)whole : 0;
@@ -505,7 +505,7 @@ static void put_items(struct page *page)
     out_lit(out, "</tbody></table></div></section>");
 }
 
-/* code NULL: it has none. */
+/* code NULL: none. */
 static void put_share(struct page *page, const char *label, const char *code, uint64_t value,
                       uint64_t whole, bool away)
 {
@@ -545,7 +545,7 @@ static void put_funnel(struct page *page)
     out_lit(page->out, "</tbody></table></section>");
 }
 
-/* Codes are shared by several refusals: the sum is put to the first of them, 0 to the others. */
+/* Several refusals share a code: the first gets the sum, the others 0. */
 static uint64_t sum_by_code(const struct tally_sum *tally, uint64_t ret_sums[REFUSAL_COUNT])
 {
     uint64_t most = 0;

@@ -1,7 +1,7 @@
 /*
- * See static.h. A file's name depends on its bytes, which contain the names of the files it
- * mentions: so those are finished first, depth first. What can go wrong is the build's doing and
- * stops the start: no memory, or a circle.
+ * See static.h. The name of a file depends on its bytes, which contain the names of the files it
+ * mentions. So those are finished first, depth first. Errors are mistakes of the build and stop the
+ * start: no memory, or a cycle.
  */
 #include "pages/static.h"
 
@@ -16,7 +16,7 @@
 #define PREFIX "/assets/"
 #define PATH_MAX_BYTES 256
 
-/* An asset is served under its hashed name, a page under its folder's; a template is only read. */
+/* An asset is served under its hashed name, a page under its folder's. A template is only read. */
 enum file_kind { FILE_ASSET, FILE_PAGE, FILE_TEMPLATE };
 
 struct file {
@@ -77,7 +77,7 @@ static bool is_path_char(char c)
            c == '_' || c == '.' || c == '/';
 }
 
-/* The file that text[0..len), which begins with PREFIX, mentions; its length with the prefix. */
+/* The file mentioned at text[0..len), which begins with PREFIX; the length includes the prefix. */
 static struct file *mentioned(const char *text, size_t len, size_t *ret_len)
 {
     size_t end = sizeof(PREFIX) - 1;
@@ -96,8 +96,8 @@ static struct file *mentioned(const char *text, size_t len, size_t *ret_len)
 
 static int finish(struct file *file);
 
-/* Copies the text with hashed names, and without comments where it is slim, into out; with out NULL
- * only counts. */
+/* Copies the text to out with hashed names, and without comments if minify is set. out NULL: only
+ * counts. */
 static int rewrite(struct span text, bool minify, struct out *out, size_t *ret_len)
 {
     size_t total = 0;
@@ -276,7 +276,7 @@ bool static_answer(struct http_server *server, struct http_exchange exchange,
 {
     const struct file *file = NULL;
     struct span path = request->path;
-    struct span page = path; /* what people type: a page's address may end with a slash */
+    struct span page = path; /* people may type a slash at the end of a page's address */
     page.len -= page.len > 1 && page.at[page.len - 1] == '/';
     for (size_t i = 0; i < page_cache.count && file == NULL; i++) {
         bool served = page_cache.files[i].kind != FILE_TEMPLATE;

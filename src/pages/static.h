@@ -1,12 +1,12 @@
 /*
- * The files in the binary. index.html is "/", a folder's is the folder; the HTML of store/ and
- * demo/ is templates, which page_cache.c makes pages of; every other file is
- * "/assets/<name>.<hash>.<ext>", named after its own contents, so that browsers and caches keep it
- * for ever and a new build is a new name.
+ * The files in the binary. index.html is "/"; the index.html of a folder is the folder. The HTML of
+ * store/ and demo/ are templates for page_cache.c. Every other file is
+ * "/assets/<name>.<hash>.<ext>", named after its content, so browsers and caches may keep it
+ * forever and a new build has new names.
  *
- * static_start does all the work once: it writes the hashed names into every "/assets/<name>" that
- * pages, styles and scripts mention, hashes what came out, and packs it. Answering is a lookup and
- * sends the bytes without copying them. After static_start any loop may call static_answer.
+ * static_start does all the work once: it replaces every "/assets/<name>" in pages, styles and
+ * scripts by the hashed name, hashes the result and compresses it. An answer is a lookup and sends
+ * the bytes without a copy. After static_start any loop may call static_answer.
  */
 #ifndef SLUICE_PAGES_STATIC_H
 #define SLUICE_PAGES_STATIC_H
@@ -14,28 +14,26 @@
 #include "http/server.h"
 #include "pages/assets.h"
 
-/* ERR_NOMEM, or ERR_INVALID where files mention each other in a circle (their hashes would, too).
- */
+/* ERR_NOMEM, or ERR_INVALID if files mention each other in a cycle. */
 int static_start(const struct web_asset *assets, size_t count);
 void static_stop(void);
 
-/* What every page is sent with. Pictures of items are wherever the shop keeps them, by https; all
- * else is from here. */
+/* Headers of every page. Item pictures may come from any https host; everything else from this
+ * server. */
 #define STATIC_PAGE_HEADERS                                                                        \
     "X-Content-Type-Options: nosniff\r\n"                                                          \
     "Content-Security-Policy: default-src 'self'; img-src 'self' https: data:; "                   \
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'\r\n"           \
     "Referrer-Policy: same-origin\r\n"
 
-/* A template with its names of files hashed, by its path below web/; it lasts until static_stop.
- * False: there is none. */
+/* A template with hashed file names, by its path below web/; valid until static_stop. False:
+ * none. */
 bool static_template(const char *path, struct span *ret_text);
 
-/* The index-th file's address under /assets/, NULL for one that has none there; false: no such
- * file. */
+/* The address of file number `index` under /assets/, NULL if it has none; false: no such file. */
 bool static_path(size_t index, const char **ret_path);
 
-/* Where a file of ours that is named "/assets/<name>" is served; any other address is its own. */
+/* The hashed address of our file "/assets/<name>"; other addresses are returned unchanged. */
 const char *static_address(const char *name);
 
 /* Answers and returns true, or returns false: no such path. */

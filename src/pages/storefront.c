@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "pages/static.h"
 
-/* ---- the vocabulary: one list for each scope; the enum is the index in it ---- */
+/* ---- the keys: one list for each scope; the enum is the index in it ---- */
 
 #define SALE_KEYS(X)                                                                               \
     X(SALE_KEY_ID, "id")                                                                           \
@@ -36,7 +36,7 @@ enum item_key {
 #define X(name, text) name,
     ITEM_KEYS(X)
 #undef X
-        ITEM_KEY_DATA /* of an item's own page */
+        ITEM_KEY_DATA /* only on an item's own page */
 };
 enum { LIST_SALES, LIST_EMPTY };
 enum { SALE_ITEMS };
@@ -49,7 +49,7 @@ static const struct template_key page_keys[] = {ITEM_KEYS(X){"data", true}, {NUL
 #undef X
 static const struct template_key list_keys[] = {{"data", true}, {NULL, false}};
 
-/* Sections that stand or fall, in an item of the list and on its own page. */
+/* Optional sections, in an item of the list and on its own page. */
 static const struct template_scope item_scope;
 static const struct template_section item_sections[] = {
     {"image", &item_scope}, {"discount", &item_scope}, {NULL, NULL}};
@@ -67,7 +67,7 @@ const struct template_scope storefront_list_scope = {list_keys, list_sections};
 
 /* ---- values ---- */
 
-/* ISO 4217's minor units where they are not two digits. */
+/* Currencies of ISO 4217 whose minor unit does not have two digits. */
 unsigned storefront_minor_digits(const char *currency)
 {
     static const char none[] =

@@ -1,6 +1,6 @@
 /*
- * See template.h. A template is a list of nodes in the order of the text; a section's node knows
- * where its own end. Reading makes it with a stack of open sections, rendering walks it.
+ * See template.h. A template is a list of nodes in text order; the node of a section has the index
+ * of its end. Reading uses a stack of open sections; rendering walks the list.
  */
 #define _GNU_SOURCE /* memmem */
 #include "pages/template.h"
@@ -18,7 +18,7 @@ enum node_kind { NODE_TEXT, NODE_KEY, NODE_SECTION };
 struct node {
     enum node_kind kind;
     uint32_t index; /* of the key or section in scope */
-    uint32_t end;   /* SECTION: the first node behind it */
+    uint32_t end;   /* SECTION: the first node after it */
     const struct template_scope *scope;
     struct span text; /* TEXT */
 };
@@ -80,7 +80,7 @@ struct reading {
     size_t at;
     struct template *template;
     const struct template_scope *scope;
-    size_t open[DEPTH_MAX]; /* nodes of the sections that are open */
+    size_t open[DEPTH_MAX]; /* nodes of the open sections */
     size_t depth;
     char *problem;
     size_t problem_cap;
@@ -169,7 +169,7 @@ static int read_all(struct reading *reading)
             reading->at += plain;
             continue;
         }
-        CHECK(open != NULL); /* or all of the rest is plain */
+        CHECK(open != NULL); /* otherwise the rest is plain text */
         const char *close = memmem(open, rest.len, "}}", 2);
         if (close == NULL) {
             return complain(reading, "no end of", (struct span){open + 2, rest.len - 2});

@@ -1,13 +1,12 @@
 /*
  * Templates: text with {{keys}}, which are replaced by escaped text, and
- * {{#sections}}...{{/sections}}, which repeat as often as there is something for them. Nothing
- * else.
+ * {{#sections}}...{{/sections}}, which are repeated for each entry. Nothing else.
  *
- * Which keys and sections there are is said by a scope; inside a section its own scope counts and
- * the outer one's keys are not seen. A template is read once, and whatever it does not know is an
- * error of that reading; so rendering cannot fail, except for room.
+ * A scope lists the keys and sections. Inside a section only its own scope applies; keys of the
+ * outer one are not visible. A template is parsed once, and an unknown name is an error then. So
+ * rendering can only fail for lack of room.
  *
- * Pure: no I/O, no clock. A template that was read may be rendered by any thread.
+ * Pure: no I/O, no clock. Any thread may render a parsed template.
  */
 #ifndef SLUICE_PAGES_TEMPLATE_H
 #define SLUICE_PAGES_TEMPLATE_H
@@ -28,29 +27,29 @@ struct template_scope {
     const struct template_section *sections;
 };
 
-/* Where the values come from. key and section are indexes into the scope's lists. */
+/* The source of values. key and section are indexes into the scope's lists. */
 struct template_source {
     void *context;
-    /* Writes the value, unescaped. Of a key that is not raw at most TEMPLATE_VALUE_MAX bytes. */
+    /* Writes the value, unescaped. At most TEMPLATE_VALUE_MAX bytes, unless the key is raw. */
     void (*put)(void *context, const struct template_scope *scope, uint32_t key, struct out *out);
-    /* Goes to the turn-th repetition, counted from 0; false: there is none. Called for 0, 1 ... */
+    /* Goes to repetition number `turn`, from 0; false: none. Called for 0, 1 ... */
     bool (*turn)(void *context, const struct template_scope *scope, uint32_t section,
                  uint32_t turn);
 };
 #define TEMPLATE_VALUE_MAX 1024
 
 struct template;
-/* The text is borrowed for as long as the template lives. ERR_INVALID with "LINE: what" in
- * ret_problem, or ERR_NOMEM. */
+/* The text must live as long as the template. ERR_INVALID with "LINE: what" in ret_problem, or
+ * ERR_NOMEM. */
 int template_read(struct span text, const struct template_scope *scope,
                   struct template **ret_template, char *ret_problem, size_t problem_cap);
 void template_free(struct template *template);
 void template_render(const struct template *template, const struct template_source *source,
                      struct out *out);
 
-/* For attributes in quotes and for text between tags. */
+/* Escapes text for quoted attributes and between tags. */
 void out_html(struct out *out, struct span text);
-/* JSON for a <script> element: nothing in it ends the element or a line of script. */
+/* JSON for a <script> element: nothing in it can end the element or a line of script. */
 void out_script_json(struct out *out, struct span json);
 
 #endif

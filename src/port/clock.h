@@ -1,6 +1,6 @@
 /*
- * Time from outside. wall_ms may jump; boot_ms only grows (it counts while the machine sleeps).
- * port/inside_time.h makes of both the one time the program decides with.
+ * The machine's clocks. wall_ms may jump. boot_us only grows, and it counts while the machine
+ * sleeps. port/inside_time.h combines both into the time the program decides with.
  */
 #ifndef SLUICE_PORT_CLOCK_H
 #define SLUICE_PORT_CLOCK_H

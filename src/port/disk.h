@@ -1,10 +1,10 @@
 /*
- * The disk as the journal needs it: few files in one folder, positional I/O, explicit syncs. Calls
- * return when the operation is done: the journal thread is the only caller that may wait, request
- * paths never call this. Implementations: backend/posix, the simulator, test doubles that fail.
+ * The disk as the journal needs it: a few files in one folder, positional I/O, explicit syncs.
+ * Every call blocks until the operation is done. The threads that serve requests never call it.
+ * Implementations: backend/posix, the simulator, and test doubles that fail.
  *
- * After any failed write or sync the caller must treat everything not yet synced as lost and stop
- * promising; it never retries a failed sync.
+ * After a failed write or sync, the caller must treat everything not yet synced as lost and stop
+ * making promises. It never retries a failed sync.
  */
 #ifndef SLUICE_PORT_DISK_H
 #define SLUICE_PORT_DISK_H
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct disk;
-struct disk_file; /* the implementation's; owned by whoever opened it, until disk_close */
+struct disk_file; /* the implementation's; owned by the caller of open until disk_close */
 
 enum disk_open { DISK_READ, DISK_WRITE, DISK_CREATE }; /* CREATE: must not exist; WRITE: read too */
 
@@ -32,7 +32,7 @@ struct disk_ops {
     /* File data and size are durable. */
     int (*sync)(struct disk *disk, struct disk_file *file);
     int (*truncate)(struct disk *disk, struct disk_file *file, uint64_t size);
-    /* Names, within the folder: durable only after sync_names. */
+    /* Names within the folder are durable only after sync_names. */
     int (*rename)(struct disk *disk, const char *from, const char *to);
     int (*remove)(struct disk *disk, const char *name);
     int (*sync_names)(struct disk *disk);

@@ -19,11 +19,13 @@
 #include "core/gate.h"
 
 enum gate_request_kind {
-    GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> verdict, refusal, order, held */
+    GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> refusal, existed, order,
+                       * held */
     GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
-    GATE_REQUEST_ORDER, /* id, user (who asks; 0: not known) -> order; watch: tell this loop of changes */
-    GATE_REQUEST_ITEM, /* item, may_wait, catalog_locked -> view; at once, or when it is certain that
-                        * there is none */
+    GATE_REQUEST_ORDER, /* id, user (the caller; 0: not known) -> order; watch: notify this loop of
+                         * changes */
+    GATE_REQUEST_ITEM,  /* item, may_wait, catalog_locked -> view; with may_wait it is pending until
+                        * it is certain that the item does not exist */
 };
 
 /* What became of a request on its way to the gate. */
@@ -46,10 +48,9 @@ struct gate_request {
     int64_t now_ms;
     bool watch;
     bool may_wait;
-    bool
-        catalog_locked; /* ITEM: the caller holds the catalog's lock, which cannot be taken twice */
-    uint32_t segment;   /* where it is asked, with a gate of several ... */
-    uint64_t epoch;     /* ... and under which epoch, at least */
+    bool catalog_locked; /* ITEM: the caller already holds the catalog's lock */
+    uint32_t segment;    /* distributed: the segment the request goes to ... */
+    uint64_t epoch;      /* ... and the lowest epoch it may be decided in */
     /* out */
     enum gate_outcome outcome;
     enum refusal refusal; /* REFUSAL_NONE: answered as asked */
@@ -63,7 +64,7 @@ struct gate_request {
     bool barred;
     uint64_t available; /* with SOLD_OUT */
     uint64_t locked;
-    uint64_t lsn; /* tell nobody before this is durable */
+    uint64_t lsn; /* do not send the answer before this is durable */
     struct gate_request *next;
     void *owner;
     void *record; /* the gate proxy's own, from submit until the request comes back */
@@ -85,10 +86,10 @@ enum gate_submitted { GATE_ANSWERED, GATE_PENDING };
 struct gate_port;
 struct gate_ops {
     enum gate_submitted (*submit)(struct gate_port *port, struct gate_request *request);
-    /* Those of this loop that are answered by now, oldest first, linked by next. */
+    /* The answered requests of this loop, oldest first, linked by next. */
     struct gate_request *(*collect)(struct gate_port *port, uint32_t loop);
-    /* Sends what this loop submitted; before it sleeps. When it has to collect again at the latest,
-     * on the clock's boot_us, whatever else happens; INT64_MAX: no need. */
+    /* Sends what this loop has submitted. Called before the loop sleeps. Returns when the loop must
+     * collect again at the latest, in boot_us; INT64_MAX: not needed. */
     int64_t (*flush)(struct gate_port *port, uint32_t loop);
     /* Any thread: requests to the segment carry this epoch from now on. 0: it is not known, and the
      * outcome of each request is GATE_OUTCOME_UNKNOWN at once. */
@@ -97,7 +98,7 @@ struct gate_ops {
 struct gate_port {
     const struct gate_ops *ops;
 };
-/* Whatever an earlier asking left in what is answered is gone before it is asked. */
+/* Clears the answer of an earlier use before it submits the request. */
 static inline enum gate_submitted gate_submit(struct gate_port *port, struct gate_request *request)
 {
     request->outcome = GATE_OUTCOME_ANSWERED;

@@ -1,10 +1,10 @@
 /*
- * Leases: who may do what only one may do. A lease has a name, a holder, an end, and a token that
- * grows with every new holder. The token comes from the ledger whatever keeps the lease, and goes
- * with every write made under it: the ledger and the gate refuse a lower one than they have seen,
- * so that a holder who was paused past his lease's end changes nothing (promise 11).
+ * Leases: the right to do a job that only one process may do at a time. A lease has a name, a
+ * holder, an end, and a token that grows with every new holder. The ledger issues the token. Every
+ * write made under the lease carries it. The ledger and the gate refuse a token lower than one they
+ * have seen, so a holder that was paused past the end of its lease changes nothing (promise 11).
  *
- * An instance belongs to one thread. Every call may wait, no longer than its timeout.
+ * An instance belongs to one thread. Every call may block, up to its timeout.
  */
 #ifndef SLUICE_PORT_LEASE_H
 #define SLUICE_PORT_LEASE_H
@@ -15,10 +15,11 @@
 
 struct lease_port;
 struct lease_ops {
-    /* Takes the lease, or keeps it if it is ours (then the token stays): for ttl_ms from now, by the
-     * clock of whoever keeps it. 0; ERR_BUSY: somebody else's; ERR_IO: not known, act as if not ours. */
+    /* Takes the lease for ttl_ms from now, by the clock of the server that keeps it. If the lease
+     * is already ours, extends it and keeps the token. ERR_BUSY: another process holds it; ERR_IO:
+     * not known, act as if it were not ours. */
     int (*take)(struct lease_port *port, const char *name, int64_t ttl_ms, uint64_t *ret_token);
-    /* Gives it up; best effort, it ends by itself. */
+    /* Gives the lease up, best effort: it ends by itself. */
     void (*drop)(struct lease_port *port, const char *name);
 };
 struct lease_port {

@@ -1,4 +1,4 @@
-/* What every ledger shares: the public names of events, and the end of a sale row's life. */
+/* What all ledgers share: the public names of events, and freeing a sale row. */
 #include "port/ledger.h"
 
 #include <stdlib.h>

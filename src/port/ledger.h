@@ -1,15 +1,16 @@
 /*
- * The ledger: the truth about sales, orders, stock and payments, and the last guard against
- * oversell. Two kinds of call, both on structs their caller owns:
+ * The ledger: the source of truth about sales, orders, stock and payments, and the last guard
+ * against oversell. There are two kinds of call, both on structs that the caller owns:
  *
- *   write: a batch of ops in ONE transaction, by the only writer. Each op gets its own outcome; the
- *          batch gets an error when nothing (or nobody knows what) was committed. Every op is
- *          idempotent, so a batch whose answer was lost is simply sent again.
- *   read:  one query, answered from a committed state; never blocks the writer.
+ *   write: a batch of ops in one transaction, by the only writer. Each op gets its own outcome. If
+ *          the batch gets an error, nothing is known to be committed. Every op is idempotent, so a
+ *          batch whose answer was lost is sent again.
+ *   read:  one query, answered from a committed state. It never blocks the writer.
  *
- * submit says LEDGER_DONE (the caller's thread did the work) or LEDGER_PENDING (it comes back from
- * collect, on the same thread). Whatever happens to orders, stock or sales is also an event row,
- * committed with it and numbered without gaps in commit order; the gate applies events in order.
+ * Both return LEDGER_DONE (the calling thread did the work) or LEDGER_PENDING (it comes back from
+ * collect, on the same thread). Every change of orders, stock or sales is also an event row,
+ * committed with the change and numbered without gaps in commit order. The gate applies events in
+ * that order.
  */
 #ifndef SLUICE_PORT_LEDGER_H
 #define SLUICE_PORT_LEDGER_H
@@ -48,7 +49,7 @@ struct ledger_event {
     uint64_t number; /* 1, 2, 3 ... without gaps */
     enum ledger_event_kind kind;
     int64_t at_ms;
-    int32_t segment; /* whose gate applies it; SEGMENT_ALL: every one */
+    int32_t segment; /* the gate that applies it; SEGMENT_ALL: every one */
     uint64_t sale;
     uint64_t item;
     uint64_t user;
@@ -73,7 +74,7 @@ struct order_row {
     int64_t pay_by_ms;
     int64_t ended_at_ms; /* when it became final; 0: not yet */
     uint64_t lsn;        /* of its decision in the journal */
-    uint32_t segment;    /* whose gate decided it */
+    uint32_t segment;    /* the segment that decided it */
     char currency[4];
     char payment_id[PAYMENT_ID_MAX_BYTES + 1]; /* empty: none */
 };
@@ -99,8 +100,8 @@ struct sale_row {
     bool forgotten;
     bool bar_unpaid;
     uint32_t pay_within_s;
-    uint32_t homes;         /* segments that were buyers' homes when it was warmed; 0: not warmed */
-    struct regions regions; /* as they were then */
+    uint32_t homes;         /* segments that were homes when the sale was warmed; 0: not warmed */
+    struct regions regions; /* as they were when it was warmed */
     int64_t starts_at_ms;
     int64_t ends_at_ms;
     int64_t created_at_ms;
@@ -115,56 +116,57 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
 /*
  * Write ops. In: as listed; out: refusal (REFUSAL_NONE: done), order or sale, repeated.
  *
- *   BOOK         command (a RESERVE), lsn -> order (LOCKED or FAILED). An id that has a row already
- *                moves nothing and answers that row (repeated). Refused for the limit: a FAILED row,
- *                reason LIMIT_REACHED; for want of stock: a FAILED row, reason NO_STOCK (the gate was
- *                wrong; it writes the units off).
+ *   BOOK         command (a RESERVE), lsn -> order (LOCKED or FAILED). An id that has a row changes
+ *                nothing and returns that row (repeated). Over the limit: a FAILED row with reason
+ *                LIMIT_REACHED. No stock: a FAILED row with reason NO_STOCK (the gate was wrong and
+ *                writes the units off).
  *   PAY          id, key (payment_id), amount_cents, fingerprint -> order. NOT_FOUND, WRONG_AMOUNT,
  *                ALREADY_PAID, EXPIRED (also from pay_by_ms on). The payment_id that paid, with the
  *                same fingerprint: the same answer (repeated); with another: DIFFERENT_REQUEST.
  *   CANCEL       id, user (0: any) -> order; CANCELLED already: repeated. NOT_FOUND, ALREADY_PAID,
  *                EXPIRED.
- *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE (and the order
- *                as it is: still LOCKED where its time has not come by the database's clock).
+ *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE with the order
+ *                as it is (still LOCKED if its time has not come by the database's clock).
  *   RESTOCK      item, amount, key (request_id) -> sale; the same key and amount: repeated; another
  *                amount: DIFFERENT_REQUEST. NO_SUCH_ITEM; BAD_STATE when closed.
- *   SALE_CREATE  sale_in (ids 0: the ledger gives them) -> sale. EXISTS.
- *   SALE_CHANGE  sale_id, sale_in, changes -> sale; while draft anything (items replaced; those
- *                without an id keep the one of their place), later name and end only (others given
- *                and different: BAD_STATE); the end of a closed sale: BAD_STATE. NOT_FOUND.
+ *   SALE_CREATE  sale_in (id 0: the ledger assigns one) -> sale. EXISTS.
+ *   SALE_CHANGE  sale_id, sale_in, changes -> sale. A draft: anything; items are replaced, and
+ *                those without an id keep the id at their position. Later: name and end only; any
+ *                other member that differs is BAD_STATE, and so is the end of a closed sale.
+ *                NOT_FOUND.
  *   SALE_DELETE  sale_id; only a draft, else BAD_STATE. NOT_FOUND.
  *   SALE_MOVE    sale_id, target (WARM, OPEN, PAUSED, CLOSED) -> sale; repeating a move: repeated,
- *                and so is WARM of what is OPEN or PAUSED. BAD_STATE, NOT_FOUND.
- *   SALE_FORGET  sale_id; only CLOSED and without LOCKED orders, else BAD_STATE. That no decision of
- *                it is still to be booked is the caller's to know.
- *   CURSOR       key (a reader's name), amount (an event's number) -> how far that reader of events
- *                has come. It never goes back: not higher than it is, and it stays (repeated). No
- *                event. BAD_REQUEST without a name.
+ *                and so is WARM of a sale that is OPEN or PAUSED. BAD_STATE, NOT_FOUND.
+ *   SALE_FORGET  sale_id; only CLOSED and without LOCKED orders, else BAD_STATE. The caller makes
+ *                sure that no decision of the sale is still to be booked.
+ *   CURSOR       key (a reader's name), amount (an event's number) -> stores how far that reader of
+ *                events has come. It never goes back: a number that is not higher changes nothing
+ *                (repeated). No event. BAD_REQUEST without a name.
  *
- * Of a ledger whose gate has several segments (others say BAD_STATE):
- *   BOOK         also segment and epoch: an epoch that is not the segment's is STALE_EPOCH, and no
- *                row is made (an id that has a row already is answered as above).
- *   FAIL         command (a RESERVE), segment, reason -> order: a FAILED row for a decision that will
- *                not be booked (too old, poison, refused when it was decided again), whatever its
- *                epoch. An id that has a row already: repeated.
+ * In a ledger of several segments (other ledgers answer BAD_STATE):
+ *   BOOK         also segment and epoch: if the epoch is not the segment's, STALE_EPOCH and no row
+ *                (an id that has a row is answered as above).
+ *   FAIL         command (a RESERVE), segment, reason -> order: a FAILED row for a decision that
+ *                will not be booked (too old, poison, refused when it was decided again), in any
+ *                epoch. An id that has a row: repeated.
  *   RESTOCK      evenly over all segments that have a share of the item, the rest to the lowest.
- *   EPOCH        segment, epoch (the present one; 0: it has none yet) -> epoch is one higher from
- *                now on, and the segment's transfers that have not left it are void; any other
- *                present epoch: STALE_EPOCH, and op.epoch is the present one. Of items whose sale was
- *                warmed before the segment was there it gets a share of nothing: it is nobody's
- *                home there, and may hold stock.
- *   TRANSFER     item, segment, to_segment, amount, key (its id); epoch and to_epoch: the two
- *                segments as whoever wants it has seen them (0: whatever they are) -> noted, nothing
- *                moved yet. The same key again: repeated, or for another transfer DIFFERENT_REQUEST.
- *                NO_SUCH_ITEM; BAD_REQUEST where one of the segments has no share of it; BAD_STATE
- *                when closed; STALE_EPOCH: one of them has begun another life since.
- *   TRANSFERRED  key, segment, epoch, amount (what really left) -> the allotments change, and an
- *                event brings the units to to_segment (none: no event). Once; the same again:
- *                repeated, with other units DIFFERENT_REQUEST. A void one, or one of an older epoch:
- *                STALE_EPOCH. NOT_FOUND; BAD_REQUEST: more than was noted; NO_STOCK: more than the
+ *   EPOCH        segment, epoch (the present one; 0: it has none yet) -> raises the epoch by one
+ *                and voids the segment's transfers that have not left it. If the present epoch is
+ *                another: STALE_EPOCH, with the present one in op.epoch. For items whose sale was
+ *                warmed before the segment existed, its share is 0: it is no buyer's home there,
+ *                but may hold stock.
+ *   TRANSFER     item, segment, to_segment, amount, key (its id); epoch and to_epoch: the epochs of
+ *                the two segments as the caller saw them (0: any) -> stores the intent, moves
+ *                nothing. The same key again: repeated, or DIFFERENT_REQUEST for another transfer.
+ *                NO_SUCH_ITEM; BAD_REQUEST if one of the segments has no share of the item;
+ *                BAD_STATE when closed; STALE_EPOCH if one of the segments was rebuilt since.
+ *   TRANSFERRED  key, segment, epoch, amount (what really left) -> changes the allotments, and an
+ *                event brings the units to to_segment (0 units: no event). The same again:
+ *                repeated; with another amount: DIFFERENT_REQUEST. Void, or of an older epoch:
+ *                STALE_EPOCH. NOT_FOUND; BAD_REQUEST: more than was stored; NO_STOCK: more than the
  *                ledger knows to be free there (the gate was wrong: its segment needs recovery).
- * In such a ledger PAY and EXPIRE compare with the database's own time, in the same statement, and
- * all that is written bears that time; batch.now_ms counts for nothing.
+ * In such a ledger PAY and EXPIRE compare with the database's own time, in the same statement. All
+ * rows get that time; batch.now_ms is ignored.
  */
 #define LEDGER_OPS(X)                                                                              \
     X(LEDGER_BOOK, "book")                                                                         \
@@ -190,7 +192,7 @@ enum ledger_kind {
         LEDGER_KIND_COUNT
 };
 
-/* SALE_CHANGE: which members of sale_in were given. */
+/* SALE_CHANGE: the members of sale_in that were given. */
 enum {
     SALE_HAS_NAME = 1,
     SALE_HAS_STARTS = 2,
@@ -229,8 +231,8 @@ struct ledger_op {
     struct order_row order;
     struct sale_row
         *sale; /* for sale ops and RESTOCK, if done: the caller frees it with sale_row_free */
-    /* the caller's own */
-    int64_t pay_by_ms; /* EXPIRE: the deadline that was met, in case it has to be kept again */
+    /* for the caller */
+    int64_t pay_by_ms; /* EXPIRE: its deadline, in case it must be scheduled again */
 };
 
 struct ledger_batch {
@@ -250,9 +252,9 @@ struct ledger_batch {
 /* Queries. `after` and `limit` page; rows are written into the caller's arrays. */
 enum ledger_query_kind {
     QUERY_STATE, /* booked_lsn, last_event */
-    QUERY_SALES, /* sale != 0: only that one; else all in id order, after = last id. Into sales[] */
+    QUERY_SALES, /* sale != 0: only that one; else all in id order, after = last id; into sales[] */
     QUERY_ORDERS,  /* filters sale, item, user, state (-1: any); after cursor; into orders[]. One
-                   * user's: newest first; all others: by item and id, downwards */
+                    * user's orders: newest first; others: by item and id, descending */
     QUERY_ORDER,   /* id -> orders[0] */
     QUERY_EVENTS,  /* number > after, in order; segment >= 0: only those its gate applies; into
                    * events[] */
@@ -261,19 +263,19 @@ enum ledger_query_kind {
     QUERY_REPORT,  /* sale -> report[] one row per item */
     QUERY_CURSOR,  /* cursor: a reader's name -> last_event: how far it has come; 0: not begun */
     QUERY_SUMMARY, /* sale -> summary: its buyers, its busiest second, how long booking took */
-    QUERY_SERIES,  /* sale, from_ms, step_ms -> series[limit], a row for each step from from_ms on;
-                    * what was before counts in the first, what came later in the last, and only
-                    * with and_later */
+    QUERY_SERIES,  /* sale, from_ms, step_ms -> series[limit], one row per step from from_ms on;
+                    * earlier changes count in the first row; later ones in the last row if
+                    * and_later is set, else not at all */
     QUERY_ORDERS_BY_ID, /* ids[limit] -> orders[i]; ORDER_QUEUED where there is no row */
-    /* Of a ledger whose gate has several segments; none of them counts forgotten sales. */
+    /* In a ledger of several segments. Forgotten sales are not included. */
     QUERY_SEGMENTS,       /* all that have an epoch; into segments[] */
     QUERY_ALLOTMENTS,     /* of the segment, by item, after = the last item; into allotments[] */
     QUERY_SEGMENT_ORDERS, /* of the segment, by (item, id), after_item/after_id; into orders[] */
     QUERY_SEGMENT_BUYERS, /* of the segment, by (item, user), after_item/after = the last; into
                            * buyers[] */
     QUERY_KNOWN,          /* ids[limit] -> orders[i].state; ORDER_QUEUED where there is no row */
-    QUERY_TRANSFERS,      /* noted and neither done nor void, oldest first; into transfers[] */
-    QUERY_LEASES,         /* all that somebody holds now, by name; into leases[] */
+    QUERY_TRANSFERS,      /* open ones, oldest first; into transfers[] */
+    QUERY_LEASES,         /* all leases held now, by name; into leases[] */
 };
 
 struct segment_row {
@@ -281,8 +283,8 @@ struct segment_row {
     uint64_t epoch;
 };
 
-/* A segment's share of an item: share at warm-up + restocks + transfers in - out. (A write-off takes
- * nothing: the ledger never had the unit.) */
+/* A segment's share of an item: share at warm-up + restocks + transfers in - transfers out. A
+ * write-off changes nothing here: the ledger never had the unit. */
 struct allotment_row {
     uint64_t item;
     uint64_t sale;
@@ -301,18 +303,18 @@ struct buyer_row {
     bool barred;
 };
 
-/* A transfer that has not come to its end. */
+/* A transfer that is open. */
 struct transfer_row {
     char key[PAYMENT_ID_MAX_BYTES + 1];
     uint64_t item;
-    uint32_t segment; /* that the units leave */
+    uint32_t segment; /* the units leave this one */
     uint32_t to_segment;
-    uint64_t amount; /* at most */
-    uint64_t epoch;  /* of the segment they leave, at present: raising it makes the transfer void */
+    uint64_t amount; /* upper bound */
+    uint64_t epoch;  /* present epoch of the source segment; raising it voids the transfer */
     int64_t at_ms;
 };
 
-/* Who may do what only one may do: port/lease.h. */
+/* A lease (port/lease.h). */
 struct lease_row {
     char name[65];
     char holder[129];
@@ -320,7 +322,7 @@ struct lease_row {
     int64_t until_ms;
 };
 
-/* A sale as a whole: a buyer of several items, or of several orders, counts once. */
+/* Totals of a sale. A buyer of several items or orders counts once. */
 struct sale_summary {
     uint64_t participants; /* buyers with any order, FAILED ones too */
     uint64_t winners;      /* buyers with an order LOCKED or PAID */
@@ -331,15 +333,15 @@ struct sale_summary {
     uint64_t booked_p50_ms; /* from the decision to the booking */
     uint64_t booked_p99_ms;
     uint64_t booked_max_ms;
-    uint64_t previous; /* the sale, no draft, that started last before this one; 0: none */
+    uint64_t previous; /* the sale (not a draft) that started last before this one; 0: none */
 };
 
 /* What happened to the units of a sale within one step of time. */
 struct series_row {
-    uint64_t orders;   /* made, FAILED ones too */
-    uint64_t taken;    /* units of orders that got stock, when they were made */
-    uint64_t paid;     /* units, when they were paid */
-    uint64_t returned; /* units of orders that expired or were cancelled, when they ended */
+    uint64_t orders;   /* created, FAILED ones too */
+    uint64_t taken;    /* units of orders that got stock, at the time of creation */
+    uint64_t paid;     /* units, at the time of payment */
+    uint64_t returned; /* units of orders that expired or were cancelled, at the time they ended */
 };
 
 struct report_row {
@@ -360,7 +362,7 @@ struct ledger_query {
     uint64_t user;
     int state;
     struct order_id id;
-    int32_t segment; /* the caller sets it: SEGMENT_ALL or one */
+    int32_t segment; /* set by the caller: SEGMENT_ALL or one */
     const struct order_id *ids;
     uint64_t after_item;
     struct order_id after_id;
@@ -376,10 +378,9 @@ struct ledger_query {
     uint32_t count;
     char next[80]; /* QUERY_ORDERS: empty when there is no more */
     uint64_t booked_lsn;
-    uint64_t
-        last_event; /* QUERY_STATE, QUERY_CURSOR; QUERY_ALLOTMENTS, QUERY_SEGMENT_ORDERS and _BUYERS:
-                              * the last one that the segment's gate applies, in the same state */
-    int64_t highest_ms;      /* QUERY_STATE: the latest time of any event */
+    uint64_t last_event; /* QUERY_STATE, QUERY_CURSOR. QUERY_ALLOTMENTS, QUERY_SEGMENT_ORDERS and
+                     * _BUYERS: the last event for the segment's gate in the same committed state */
+    int64_t highest_ms;  /* QUERY_STATE: the latest time of any event */
     struct sale_row **sales; /* each freed by the caller with sale_row_free */
     struct order_row *orders;
     struct ledger_event *events;
@@ -399,7 +400,7 @@ struct ledger;
 struct ledger_ops {
     enum ledger_submitted (*write)(struct ledger *ledger, struct ledger_batch *batch);
     enum ledger_submitted (*read)(struct ledger *ledger, struct ledger_query *query);
-    /* Finished batches and queries that were PENDING; how many of either were found. */
+    /* One finished batch or query that was PENDING; NULL: none. */
     struct ledger_batch *(*collect_batch)(struct ledger *ledger);
     struct ledger_query *(*collect_query)(struct ledger *ledger);
 };

@@ -96,7 +96,8 @@ struct order_row ledger_order_of(const struct gate_command *command, uint64_t ls
 
 enum refusal ledger_pay_refusal(const struct order_row *order, int64_t amount_cents, int64_t now_ms)
 {
-    /* The amount first: it never changes, so the same words always get the same answer. */
+    /* The amount is checked first. It never changes, so the same request always gets the same
+     * answer. */
     if (amount_cents != order->amount_cents) {
         return REFUSAL_WRONG_AMOUNT;
     }
@@ -261,8 +262,8 @@ enum refusal ledger_sale_change_refusal(const struct sale_row *sale, uint32_t di
     return sale->ends_at_ms <= sale->starts_at_ms ? REFUSAL_BAD_REQUEST : REFUSAL_NONE;
 }
 
-/* The moves of a sale: from (row) to (column). What is open or paused has been warmed, perhaps by
- * the very request that is being repeated: a warmed sale opens by itself. */
+/* The moves of a sale, from (row) to (column). WARM of an open or paused sale is a repetition: a
+ * warmed sale opens by itself. */
 static const enum ledger_move sale_moves[SALE_STATE_COUNT][SALE_STATE_COUNT] = {
     [SALE_DRAFT] = {[SALE_WARM] = LEDGER_MOVE_LOADS, [SALE_OPEN] = LEDGER_MOVE_LOADS},
     [SALE_WARM] = {[SALE_WARM] = LEDGER_MOVE_SAME,
@@ -396,7 +397,7 @@ enum refusal ledger_transferred(const struct ledger_transfer *have, const struct
     return op->amount > have->row.amount ? REFUSAL_BAD_REQUEST : REFUSAL_NONE;
 }
 
-/* stock.locked counts the units of LOCKED orders; QUEUED ones only the caller knows. */
+/* stock.locked counts the units of LOCKED orders. Only the caller knows about QUEUED ones. */
 bool ledger_sale_has_locked(const struct sale_row *sale)
 {
     for (uint32_t i = 0; i < sale->items_count; i++) {

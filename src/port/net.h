@@ -1,8 +1,8 @@
 /*
- * The network as one event loop sees it. Nothing here blocks but net_poll, and only as long as it
- * is told. A connection is a small number that the implementation chose, below the limit it was made
- * with; it is reused after net_close. One instance per loop, used by that loop's thread only, but for
- * net_wake, which any thread may call. Implementations: backend/posix (epoll), the simulator.
+ * The network as one event loop sees it. Only net_poll blocks, up to its timeout. A connection is a
+ * small number chosen by the implementation, below the limit it was created with. The number is
+ * reused after net_close. There is one instance per loop, used by that loop's thread; only net_wake
+ * may be called by any thread. Implementations: backend/posix (epoll), the simulator.
  */
 #ifndef SLUICE_PORT_NET_H
 #define SLUICE_PORT_NET_H
@@ -13,7 +13,8 @@
 
 struct net;
 
-/* FINISHED: the peer will send no more (it may still read); told at least once, watched or not. */
+/* FINISHED: the peer will send no more (it may still read). Reported at least once, watched or
+ * not. */
 enum { NET_ACCEPTED = 1, NET_READABLE = 2, NET_WRITABLE = 4, NET_HUNG_UP = 8, NET_FINISHED = 16 };
 
 struct net_event {
@@ -40,12 +41,12 @@ struct net_ops {
     /* Bytes taken, maybe fewer than given; ERR_AGAIN; ERR_IO: gone. */
     int64_t (*write)(struct net *net, uint32_t connection, const struct net_piece *pieces,
                      size_t count);
-    /* Nothing more will be written: the peer sees the end, and what it still sends can be read. */
+    /* Ends writing. The peer sees the end; what it still sends can be read. */
     void (*finish)(struct net *net, uint32_t connection);
     /* What net_poll should report: NET_READABLE and/or NET_WRITABLE, or 0 (hang-ups only). */
     void (*watch)(struct net *net, uint32_t connection, uint32_t what);
     void (*close)(struct net *net, uint32_t connection);
-    /* On: new connections are accepted. Off: the listening socket is let go (draining). */
+    /* On: accept new connections. Off: close the listening socket (draining). */
     void (*accepting)(struct net *net, bool on);
     struct net_address (*peer)(struct net *net, uint32_t connection);
     void (*wake)(struct net *net);

@@ -1,18 +1,17 @@
 /*
- * The queue that carries decisions from the relay to the booker, at least once, in no promised
- * order. Two kinds of instance, each of one thread: a publisher and a consumer. Nothing waits longer
- * than it was told; a lost connection is made again inside, with growing pauses, and meanwhile calls
- * say ERR_AGAIN.
+ * The queue that carries decisions from the relay to the booker: at least once, in any order. An
+ * instance is a publisher or a consumer and belongs to one thread. No call blocks longer than its
+ * wait_ms. A lost connection is made again internally, with growing pauses; meanwhile calls return
+ * ERR_AGAIN.
  *
- * Happy path: publish; confirmed names it; take; the booker commits; ack.
+ * Happy path: publish; an outcome confirms it; take; the booker commits; ack.
  *
- * What can go wrong: a message that is not confirmed (connection lost, nack, returned as
- * unroutable) is the publisher's to send again: outcomes say which. A message taken and not
- * settled when the connection ends comes again. retry() gives a message back for later, each time
- * after a longer pause; after the last pause, or with park(), it lies in the parking queue, where
- * operators see it and from where it is sent again hourly or when asked. later() is retry() for a
- * message that nothing is wrong with but what it waits for: after the last pause comes that pause
- * again, and it is never parked.
+ * What can go wrong: if a message is not confirmed (connection lost, nack, returned as unroutable),
+ * the publisher must send it again; outcomes names it. A message that is taken and not settled when
+ * the connection ends comes again. retry() gives a message back for later, after a longer pause
+ * each time. After the last pause, or with park(), it goes to the parking queue, where operators
+ * see it; it is sent again hourly or on request. later() is retry() for a message that is fine but
+ * must wait: the last pause repeats, and the message is never parked.
  */
 #ifndef SLUICE_PORT_QUEUE_H
 #define SLUICE_PORT_QUEUE_H
@@ -34,13 +33,14 @@ struct queue_outcome {
 };
 
 struct queue_message {
-    uint64_t tag;      /* for ack, retry, later and park; of this connection only */
-    uint64_t session;  /* changes with each connection: settling an older one's says ERR_CLOSED */
+    uint64_t tag;      /* for ack, retry, later and park; valid on this connection only */
+    uint64_t session;  /* changes with each connection; settling a message of an older one returns
+                        * ERR_CLOSED */
     bool redelivered;  /* it may have been taken before */
     uint32_t attempts; /* how often it was given back, up to the number of pauses */
     uint32_t len;
     char body[QUEUE_BODY_MAX];
-    char reason[QUEUE_REASON_MAX + 1]; /* why it is parked; park takes it along; empty: none */
+    char reason[QUEUE_REASON_MAX + 1]; /* why it is parked; stored by park; empty: none */
 };
 
 struct queue_depths {
@@ -51,29 +51,29 @@ struct queue_depths {
 
 struct queue;
 struct queue_ops {
-    /* Publisher: 0: on its way, an outcome will name it; ERR_AGAIN: not now (window full, no
-     * connection): nothing was sent; ERR_INVALID: longer than QUEUE_BODY_MAX. */
+    /* Publisher: 0: sent, an outcome will name it; ERR_AGAIN: nothing was sent (window full, no
+     * connection); ERR_INVALID: longer than QUEUE_BODY_MAX. */
     int (*publish)(struct queue *queue, uint64_t number, struct span body);
     /* Publisher: outcomes of published messages, each once; waits up to wait_ms for the first. When
-     * the connection is lost, everything under way is UNCONFIRMED. 0 or ERR_AGAIN: none. */
+     * the connection is lost, all outstanding messages are UNCONFIRMED. 0 or ERR_AGAIN: none. */
     int (*outcomes)(struct queue *queue, struct queue_outcome *ret_outcomes, size_t max,
                     int64_t wait_ms, size_t *ret_count);
-    /* Consumer: up to max messages; waits up to wait_ms for the first. 0 or ERR_AGAIN: none. Whoever
-     * holds as many as he can asks for 0, and keeps the connection alive for wait_ms. */
+    /* Consumer: up to max messages; waits up to wait_ms for the first. 0 or ERR_AGAIN: none. With
+     * max 0, it only keeps the connection alive for wait_ms. */
     int (*take)(struct queue *queue, struct queue_message *ret_messages, size_t max,
                 int64_t wait_ms, size_t *ret_count);
-    /* Consumer: 0; ERR_CLOSED: it was of an earlier connection and comes again; ERR_IO. */
+    /* Consumer: 0; ERR_CLOSED: it belongs to an earlier connection and comes again; ERR_IO. */
     int (*settle)(struct queue *queue, const struct queue_message *message, int how);
-    /* Either. ERR_AGAIN: no connection. */
+    /* Both. ERR_AGAIN: no connection. */
     int (*depths)(struct queue *queue, struct queue_depths *ret_depths);
-    /* Consumer: up to max parked messages; peek leaves them, redrive sends them round again. 0, and
-     * a count of 0: there are none; ERR_AGAIN: no connection. */
+    /* Consumer: up to max parked messages. redrive sends them again, otherwise they stay. 0 with a
+     * count of 0: there are none; ERR_AGAIN: no connection. */
     int (*parked)(struct queue *queue, struct queue_message *ret_messages, size_t max, bool redrive,
                   size_t *ret_count);
     /* Any thread: ends a wait. */
     void (*wake)(struct queue *queue);
-    /* Publisher of events, for whoever asks for them by their keys: as publish, but that nobody may be
-     * there to take it, and that the body may have QUEUE_EVENT_MAX bytes. */
+    /* Publisher of events, routed by key. As publish, except that there may be no receiver and that
+     * the body may have QUEUE_EVENT_MAX bytes. */
     int (*announce)(struct queue *queue, uint64_t number, const char *key, struct span body);
 };
 

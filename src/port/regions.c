@@ -8,7 +8,7 @@
 #include "port/segments.h"
 
 #define WEIGHT_MAX 1000000
-/* Divided by the number of a region's segments: exact for up to 16 of them. */
+/* Divisible by every number of segments up to 16, so that shares of a region are exact. */
 #define WEIGHT_UNIT 720720U
 
 /* ---- as text ---- */
@@ -18,7 +18,7 @@ static uint32_t count_bits(uint64_t bits)
     return (uint32_t)__builtin_popcountll(bits);
 }
 
-/* Up to the separator, which is dropped; what is left stays in *rest. */
+/* The text before the separator. *rest is what follows it. */
 static struct span cut(struct span *rest, char at)
 {
     struct span piece = {rest->at, 0};
@@ -203,6 +203,6 @@ uint64_t regions_share(const struct regions *regions, uint64_t units, uint32_t h
         all += weight_of(regions, homes, i);
     }
     CHECK(segment < homes && all > 0);
-    /* Where one part ends the next begins: rounding loses nothing. */
+    /* Each part begins where the one before it ends, so rounding loses nothing. */
     return part(units, before + weight_of(regions, homes, segment), all) - part(units, before, all);
 }

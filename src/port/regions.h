@@ -1,13 +1,14 @@
 /*
- * Homes by region: buyers of a region are decided at its segments, which are near them.
+ * Homes by region: the orders of a region's buyers are decided at its segments, which are near
+ * them.
  *
- * A buyer's region follows from his id alone, by ranges of ids: a claim of his token or the front he
- * came through may differ from one request to the next, and then he would have two homes and twice
- * his limit. For the same reason a sale keeps the regions it was warmed with, in its row.
+ * A buyer's region follows from the user id alone, by ranges of ids. A claim in the token or the
+ * front in use may differ from one request to the next; the buyer would then have two homes and
+ * twice the limit. For the same reason, a sale stores the regions it was warmed with.
  *
- * As text: `NAME FIRST-LAST SEGMENTS [WEIGHT]`, several of them with `;` between. LAST may be left out;
- * SEGMENTS are numbers with commas; WEIGHT is the region's part of the stock at warm-up (as many as it
- * has segments where it is not given). Whoever is in no region has any of the segments as home.
+ * As text: `NAME FIRST-LAST SEGMENTS [WEIGHT]`, separated by `;`. LAST is optional. SEGMENTS are
+ * numbers separated by commas. WEIGHT is the region's part of the stock at warm-up (default: its
+ * number of segments). The home of a buyer in no region may be any segment.
  *
  * Pure.
  */
@@ -26,20 +27,21 @@ struct region {
     uint32_t weight;
 };
 struct regions {
-    uint32_t count; /* 0: none, all segments are one */
+    uint32_t count; /* 0: none, all segments are alike */
     struct region at[REGIONS_MAX];
 };
 
-/* ERR_INVALID: not such a text; ranges overlap; a segment is in two regions or is not among the first
- * `segments`. *ret_why (a text that stays) says which. */
+/* ERR_INVALID: malformed text, overlapping ranges, or a segment that is in two regions or not among
+ * the first `segments`. *ret_why (a static text) says which. */
 int regions_parse(const char *text, uint32_t segments, struct regions *ret_regions,
                   const char **ret_why);
 /* A buyer's home among the first `homes` segments. */
 uint32_t regions_home(const struct regions *regions, uint64_t user, uint32_t homes);
-/* The segment's part of units that are spread over the homes by weight; the parts add up. */
+/* The segment's part of units that are spread over the homes by weight. The parts add up to
+ * units. */
 uint64_t regions_share(const struct regions *regions, uint64_t units, uint32_t homes,
                        uint32_t segment);
-/* The segments of the region that this one is in; those that are in none together. */
+/* The segments of this segment's region; for a segment in no region, all that are in none. */
 uint64_t regions_around(const struct regions *regions, uint32_t segment);
 
 #endif

@@ -1,15 +1,14 @@
 /*
- * The segments of a gate on other machines, as the threads behind the fronts use them: the ledger writer
- * applies what the ledger committed, the relay empties the outbox, recovery rebuilds. Fronts ask
- * through port/gate.h instead.
+ * The segments of a distributed gate, as the threads behind the fronts use them: the ledger writer
+ * applies what the ledger committed, the relay empties the outbox, recovery rebuilds. Fronts use
+ * port/gate.h instead.
  *
- * A segment is a share of the stock with the buyers whose home it is, on one server. It remembers
- * its epoch (given by the ledger) and the server that may decide for it; whoever calls with another
- * epoch, or reaches another server, changes nothing (SEGMENT_STALE).
+ * A segment is a share of the stock with the buyers assigned to it, on one server. It stores its
+ * epoch (issued by the ledger) and the server that may decide for it. A call with another epoch, or
+ * at another server, changes nothing (SEGMENT_STALE).
  *
- * An instance belongs to one thread; every call may wait, but no longer than the instance's timeout
- * (take and news: than wait_ms). segments_wake, which any thread may call, ends the waits of take
- * and news.
+ * An instance belongs to one thread. Every call may block, up to the instance's timeout (take and
+ * news: up to wait_ms). segments_wake ends the waits of take and news; any thread may call it.
  */
 #ifndef SLUICE_PORT_SEGMENTS_H
 #define SLUICE_PORT_SEGMENTS_H
@@ -26,32 +25,32 @@ static inline uint32_t segment_home(uint64_t user, uint32_t homes)
 }
 
 enum segment_outcome {
-    SEGMENT_DONE,      /* verdict, refusal and order say what came of it */
-    SEGMENT_NOT_ASKED, /* nothing ran: the server is away or cannot serve now */
-    SEGMENT_NOT_KNOWN, /* it may have run: asking again tells */
+    SEGMENT_DONE,      /* verdict, refusal and order have the result */
+    SEGMENT_NOT_ASKED, /* nothing ran: the server is down or cannot serve now */
+    SEGMENT_NOT_KNOWN, /* it may have run; the same call again tells */
     SEGMENT_STALE,     /* nothing changed: another epoch, another server, or an emptied one */
-    SEGMENT_FENCED,    /* nothing changed: somebody holds a higher token */
+    SEGMENT_FENCED,    /* nothing changed: a higher token has been seen */
     SEGMENT_GAP,       /* nothing changed: the event before this one has not been applied */
     SEGMENT_BROKEN,    /* nothing changed: the segment contradicts itself, it needs recovery */
 };
 
 /*
- * One step at one segment. Any kind but RESERVE is a ledger event: command.event is its number, and
- * it is applied only right behind `after` (GAP otherwise; at or below the cursor: VERDICT_ALREADY_APPLIED).
- * While the segment is being rebuilt, an event needs the token that rebuilds it: STALE without.
- * A RESERVE here is a decision made again (a journal's winner after recovery, a message of an older
- * epoch): its own command.now_ms counts, not the present, and the ticket's expiry is not looked at;
- * it is taken while the segment is being rebuilt, too.
- * A REFUSE of an order that the segment does not know, with its user and qty, is noted all the same:
- * the order is FAILED for whoever looks, and one of its buyer's attempts.
- * TRANSFER_OUT is no event either: it takes at most `amount`, says in `taken` how many, and is known
- * by command.id, the transfer's own: asked again it takes nothing and says the same.
+ * One step at one segment. Every kind except RESERVE and TRANSFER_OUT is a ledger event:
+ * command.event is its number, and it is applied only directly after event `after` (else GAP; at or
+ * below the cursor: VERDICT_ALREADY_APPLIED). While the segment is being rebuilt, an event needs
+ * the token of the rebuild, else STALE. A RESERVE repeats a decision (an order from a front's
+ * journal after recovery, a message of an older epoch). It uses command.now_ms instead of the
+ * present and ignores the ticket's expiry. It is accepted during a rebuild, too. A FAIL_ORDER of an
+ * order that the segment does not know, with its user and qty, is stored: the order is FAILED from
+ * then on and counts as an attempt of its buyer. TRANSFER_OUT takes at most `amount` and returns in
+ * `taken` how many. command.id is the transfer's own id; the same call again takes nothing and
+ * returns the same.
  */
 struct segment_call {
     uint32_t segment;
     uint64_t epoch;
     uint64_t fence; /* 0: none */
-    uint64_t after; /* events: the number applied before it */
+    uint64_t after; /* events: number of the event before it */
     struct gate_command command;
     /* out */
     enum segment_outcome outcome;
@@ -62,35 +61,35 @@ struct segment_call {
     struct order_view order;
 };
 
-/* So far may a clock be from a segment's server's: a front that is further off sells nothing, and an
- * event's time counts no further ahead. */
+/* How far a clock may be from the clock of a segment's server. A front that is further off sells
+ * nothing, and the time of an event counts no further ahead. */
 #define SEGMENT_CLOCK_OFF_MS 100
 
 struct segment_state {
     enum segment_outcome outcome; /* DONE, NOT_ASKED, NOT_KNOWN; STALE: made for another server, or
-                                   * empty; epoch is 0 where there is nothing */
+                                   * empty (then epoch is 0) */
     uint64_t epoch;
-    bool open;          /* false: being rebuilt; fronts' asks are stale */
-    uint64_t event;     /* applied last */
+    bool open;          /* false: being rebuilt; requests of fronts are stale */
+    uint64_t event;     /* last one applied */
     uint64_t fence;     /* the highest token seen */
     int64_t server_ms;  /* the server's wall clock */
-    uint64_t outbox;    /* entries that have not been marked done */
+    uint64_t outbox;    /* entries that are not marked done */
     uint64_t oldest_ms; /* when the oldest of them was decided; 0: none */
-    bool broken;        /* somebody told so (NEWS_BROKEN), and it has not been rebuilt since */
+    bool broken;        /* reported as broken (NEWS_BROKEN) and not rebuilt since */
 };
 
 /*
- * Rebuilding, under a lease. BEGIN makes an empty, closed segment of a higher epoch on the server
- * that answers now; SALE, ITEM, BUYER and ORDER fill it; OPEN lets fronts in. Each is idempotent.
- * The item's numbers are written as they are given. Decisions may be made again as soon as their
- * item is there, so an item comes behind all its buyers and orders; once it has changed, steps about
- * it change nothing. Until it is there they are told NO_SUCH_ITEM, which of a segment that is not
- * open means: not yet.
+ * Rebuilding, under a lease. BEGIN creates an empty, closed segment of a higher epoch on the server
+ * that answers now. SALE, ITEM, BUYER and ORDER fill it. OPEN lets fronts in. Each step is
+ * idempotent. The numbers of an item are stored as given. Decisions can be repeated as soon as
+ * their item exists, so an item comes after all its buyers and orders. Once an item has changed,
+ * steps about it have no effect. Until it exists, calls get NO_SUCH_ITEM; from a segment that is
+ * not open, this means: not yet.
  */
 enum segment_step_kind { STEP_BEGIN, STEP_SALE, STEP_ITEM, STEP_BUYER, STEP_ORDER, STEP_OPEN };
 struct segment_step {
     enum segment_step_kind kind;
-    uint64_t event;                 /* BEGIN: applied, as what follows shows it */
+    uint64_t event;                 /* BEGIN: the last event that the following steps include */
     int64_t highest_ms;             /* BEGIN */
     struct gate_sizes sizes;        /* BEGIN */
     uint64_t sale;                  /* SALE, ITEM */
@@ -108,23 +107,23 @@ struct segment_step {
     struct order_view order;        /* ORDER */
 };
 
-/* A decision on its way: what the outbox holds of it. */
+/* A decision in an outbox. */
 struct outbox_entry {
     uint32_t segment;
     uint64_t epoch;
-    uint64_t mark[2];            /* the implementation's: which entry this is */
+    uint64_t mark[2];            /* the implementation's: identifies the entry */
     struct gate_command command; /* the RESERVE */
 };
 
-/* What fronts are told as it happens. Hints: they may be lost, doubled or late. */
+/* Messages to the fronts. They are hints: they may be lost, doubled or late. */
 enum news_kind {
     NEWS_ORDER,  /* order: its new state */
     NEWS_ITEM,   /* item: its numbers or its sale changed */
     NEWS_SALE,   /* sale: read it from the ledger again */
-    NEWS_EPOCH,  /* segment, epoch: it was rebuilt; or was lost, epoch 0 */
-    NEWS_LOST,   /* some may have been missed: look at everything */
-    NEWS_BROKEN, /* to be told, not heard: segment, epoch: it contradicts itself or the ledger. The
-                  * segment remembers it for whoever looks */
+    NEWS_EPOCH,  /* segment, epoch: it was rebuilt; epoch 0: it was lost */
+    NEWS_LOST,   /* some messages may have been missed: check everything */
+    NEWS_BROKEN, /* only sent, never received: segment, epoch: it contradicts itself or the ledger;
+                  * the segment stores this in its state */
 };
 struct segment_news {
     enum news_kind kind;
@@ -137,24 +136,24 @@ struct segment_news {
 
 struct segments;
 struct segments_ops {
-    /* All calls in the order given, in as few round trips as can be; each gets its outcome. Behind
-     * a call of a segment that was not DONE or was refused, later events of it say GAP. */
+    /* All calls in the given order, in as few round trips as possible; each gets its outcome. After
+     * a call that was not DONE or was refused, later events of that segment get GAP. */
     void (*apply)(struct segments *segments, struct segment_call *calls, size_t count);
     void (*look)(struct segments *segments, uint32_t segment, struct segment_state *ret_state);
-    /* Steps of one segment, in order: SEGMENT_DONE if all were. */
+    /* Steps of one segment, in order. SEGMENT_DONE if all were done. */
     enum segment_outcome (*rebuild)(struct segments *segments, uint32_t segment, uint64_t epoch,
                                     uint64_t fence, const struct segment_step *steps, size_t count);
-    /* Entries of the outboxes of the segments in the mask, each held by this worker until done (or
-     * until it is dead for a while: then another gets it). On start those it held before come first.
-     * 0; ERR_AGAIN: none within wait_ms; ERR_IO. */
+    /* Entries from the outboxes of the segments in the mask. This worker holds each until done; if
+     * it is dead for a while, another worker gets them. After a start, the entries it held before
+     * come first. 0; ERR_AGAIN: none within wait_ms; ERR_IO. */
     int (*take)(struct segments *segments, uint64_t mask, struct outbox_entry *ret_entries,
                 size_t max, int64_t wait_ms, size_t *ret_count);
-    /* They are safe elsewhere: forget them. ERR_IO: tell again, or they come again. */
+    /* The entries are stored elsewhere: remove them. ERR_IO: call again, or they come again. */
     int (*done)(struct segments *segments, const struct outbox_entry *entries, size_t count);
     /* 0; ERR_AGAIN: none within wait_ms. */
     int (*news)(struct segments *segments, struct segment_news *ret_news, size_t max,
                 int64_t wait_ms, size_t *ret_count);
-    /* Tells everyone; best effort. */
+    /* Publishes to all fronts, best effort. */
     void (*tell)(struct segments *segments, const struct segment_news *news);
     void (*wake)(struct segments *segments);
 };

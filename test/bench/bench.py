@@ -1,22 +1,23 @@
-"""script/bench: how fast is it, beside others on the same machine in the same minutes.
+"""script/bench: measures Sluice beside peers, on the same machine in the same minutes.
 
   script/bench                     everything, five rounds each, about a quarter of an hour
   script/bench --only embedded     one section of: embedded redis relay ledger micro
   script/bench --quick             two short rounds
   script/bench --json              the figures as JSON
+  script/bench --result NAME       writes the figures to docs/results/NAME.md, too
 
-Server on one core, load on another, and everything in turns (nginx, nginx, refusals, orders, and
-again), because absolute rates move by a quarter between minutes: only ratios inside one run mean
-something. On a machine with other work, `--nice -20` (as root) gives what is measured nearly all of
-its cores. The load comes from `sluice bench` on both sides; wrk against nginx is there to show that
-the tool itself is not what is measured. Measured are, in the section embedded
+The server runs on one core, the load on another. Both sides are measured in turns inside each round,
+because absolute rates vary by a quarter between minutes: only ratios inside one run mean something.
+On a machine with other work, `--nice -20` (as root) gives the measured processes nearly all of their
+cores. `sluice bench` makes the load on both sides; wrk against nginx shows whether that tool is the
+limit. The section embedded measures
 
   nginx      `return 200`, keep-alive, 64 connections
   refusals   buys of an item that is sold out: rate, and CPU time of the server for each
   orders     buys that are answered 202 when they are durable, 64 and 256 connections,
              each run on a fresh server and audited against its ledger afterwards
 
-and, of the distributed engine, each with its files on the disk and in memory (docs/BENCH.md)
+The sections of the distributed engine run twice, with files on disk and in memory (docs/BENCH.md):
 
   redis      buys while Redis decides, front and Redis sharing a core, beside nginx with Lua that
              runs the same script on the same Redis
@@ -25,10 +26,10 @@ and, of the distributed engine, each with its files on the disk and in memory (d
 
 micro runs the small benchmarks of the build.
 
-Installs and builds what is missing first; $SLUICE names another program to measure. Where a part
-fails, the others are still measured and printed, and its error beside them (in JSON: `failed`). Exit
-0: measured; 1: something failed, an audit too; 2: usage. Whether the aims are met is printed, not
-judged.
+Installs and builds what is missing; $SLUICE names another program to measure. If a part fails, the
+others are still measured, and its error is printed in its place (in JSON: `failed`). Exit 0:
+measured; 1: something failed, an audit included; 2: usage. A missed aim is printed and does not change
+the exit status.
 """
 import argparse
 import glob
@@ -49,6 +50,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "test/integration"))
 
+import resultlib  # noqa: E402
 import setuplib  # noqa: E402
 from setuplib import Failed, progress  # noqa: E402
 
@@ -431,6 +433,48 @@ def print_peers(told):
         print(line)
 
 
+def range_text(value, digits):
+    """A median with its spread."""
+    if value is None:
+        return ""
+    return (f"{value['median']:,.{digits}f} ({value['min']:,.{digits}f} to "
+            f"{value['max']:,.{digits}f})")
+
+
+def figures_table(figures, labels):
+    """Only the columns that have a figure."""
+    words = [word for word in (("rate", "rate/s", 0), ("cpu_us", "CPU µs", 2),
+                               ("p99_us", "p99 µs", 0), ("asked", "calls of Redis", 2))
+             if any(found.get(word[0]) for found in figures.values())]
+    return resultlib.table(("median (min to max)", *(head for _, head, _ in words)), [
+        (labels.get(name, name), *(range_text(found.get(word), digits)
+                                   for word, _, digits in words))
+        for name, found in figures.items()])
+
+
+def ratios_table(ratios):
+    return resultlib.table(("ratio in the same round", "median (min to max)", "aim"), [
+        (what, range_text(value, 2), "" if "aim" not in value else
+         f"{value['aim']}, {'met' if value['met'] else 'missed'}") for what, value in ratios])
+
+
+def markdown(told):
+    """Everything that was measured, as the body of a result page."""
+    parts = [f"**{one['what']} failed:** {one['error']}\n" for one in told["failed"]]
+    if "figures" in told:
+        parts.append(f"## Embedded engine beside nginx, {told['rounds']} rounds\n\n" +
+                     figures_table(told["figures"], LABELS) + "\n" +
+                     ratios_table(told["ratios_to_nginx"].items()))
+    for name in ("redis", "relay", "ledger"):
+        for one in told.get(name, ()):
+            parts.append(f"## {one['title']}, {one['rounds']} rounds, load average "
+                         f"{one['load_average']:.1f}\n\n" + figures_table(one["figures"], {}) +
+                         "\n" + ratios_table([(value["what"], value) for value in one["ratios"]]))
+    for name, text in told.get("micro", {}).items():
+        parts.append(f"## {name}\n\n```\n{text}\n```\n")
+    return "\n".join(parts)
+
+
 def program_path():
     return os.path.abspath(os.environ.get("SLUICE") or os.path.join(ROOT, "build/release/sluice"))
 
@@ -446,6 +490,7 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two short rounds")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--result", metavar="NAME", help="write them to docs/results/NAME.md")
     parser.add_argument("--only", type=sections_of, default=SECTIONS, metavar="SECTION,...",
                         help=f"some of {' '.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, help="how many rounds (5)")
@@ -474,6 +519,7 @@ class Report:
 
     def __init__(self, options):
         self.options = options
+        self.origin = resultlib.origin("script/bench", *sys.argv[1:])
         self.told = {"failed": []}
 
     def attempt(self, what, work, show):
@@ -524,6 +570,9 @@ class Report:
         """The exit status."""
         if self.options.json:
             print(json.dumps(self.told, indent=2))
+        if self.options.result:
+            page = resultlib.page("Benchmarks", self.origin, markdown(self.told))
+            print(f"wrote {resultlib.write(self.options.result, page)}", file=sys.stderr)
         failed = [one["what"] for one in self.told["failed"]]
         if failed:
             print(f"bench: failed: {', '.join(failed)}", file=sys.stderr)

@@ -1,18 +1,18 @@
-"""script/cluster: the distributed engine on this machine, on loopback, to be tried.
+"""script/cluster: runs the distributed engine on this machine, on loopback, to try it out.
 
   script/cluster up        starts what does not run yet: three Redis masters with replicas
                            (Cluster), RabbitMQ, MariaDB, two fronts, two relays, two bookers, two
                            keepers, nginx
   script/cluster status    each process, whether it runs and is ready
-  script/cluster down      stops them all, by pid; what they stored stays
+  script/cluster down      stops them all, by pid; their data stays
   script/cluster clean     stops them and removes the folder
 
-Everything lives in build/cluster (or --dir), with a log in each member's folder. `up` installs and
-builds what is missing, says on stderr whom it starts and waits for (RabbitMQ takes a while) and on
-stdout the addresses, and may be repeated: it starts what died, as it was started before.
---port is nginx's (8090), --demo gives the fronts the demonstration's login and pay button. Both are
-kept until the cluster has been taken down: while it runs, others are refused.
-Exit 0; 1: something does not run (status), or could not be started or stopped; 2: usage.
+Everything is in build/cluster (or --dir), with a log in each member's folder. `up` installs and
+builds what is missing. It prints on stderr what it starts and waits for (RabbitMQ takes a while),
+and on stdout the addresses. It may be repeated: it starts what died, with the same options. --port
+is nginx's (8090); --demo adds the demonstration's login and pay button to the fronts. Both stay
+until the cluster is taken down: while it runs, other values are refused. Exit 0; 1: something does
+not run (status), or could not be started or stopped; 2: usage.
 """
 import argparse
 import fcntl

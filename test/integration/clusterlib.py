@@ -1,15 +1,15 @@
-"""Whole stages to be tried: sluice processes by role, the servers they stand on, nginx in front.
+"""Complete stages for tests: sluice processes by role, their servers, nginx in front.
 
-Sluice     one `sluice serve` of some roles, with a data folder of its own.
+Sluice     one `sluice serve` with some roles and its own data folder.
 Door       one address of a stage, for the flows of sluicelib and the checkers of crashlib.
-Stage      members in the order they start in, proxies between them, one way in and the real ledger.
+Stage      members in the order they start in, proxies between them, one entrance and the ledger.
 Embedded   one server with everything in it (its ledger in SQLite, or on a MariaDB), nginx in front.
 Distributed  fronts, relays, bookers and keepers on Redis (single, Sentinel, Cluster), RabbitMQ and
-           MariaDB, nginx in front; with proxies between everyone on request.
+           MariaDB, nginx in front; with proxies between all of them on request.
 Shared     the same processes on the servers that all tests share, each reached through a proxy.
 
 Every member keeps its folder, its log and its port over restarts. All processes of a stage share
-the secrets, which are made once and copied before a first start.
+the secrets, which are created once and copied before the first start.
 """
 import base64
 import os

@@ -1,10 +1,10 @@
-"""Fixtures: a server shared by a module, servers made to order, and logs of failures.
+"""Fixtures: a server shared by a module, servers for single tests, and logs of failures.
 
-A module may say `SERVER = dict(demo=True, sets=[...])` to shape its shared server. Tests of a
-module share it, so each makes its own sale, items and users and may run in any order.
+A module may set `SERVER = dict(demo=True, sets=[...])` for its shared server. The tests of a module
+share it, so each creates its own sale, items and users, and they may run in any order.
 
-With SLUICE_TEST_RESULTS=FILE each test adds a line of JSON to it: its name, how it ended, its wall
-and CPU seconds (those of the servers it runs, too). test/suite/parts.py reads them.
+With SLUICE_TEST_RESULTS=FILE each test appends a line of JSON: its name, its status, its wall and
+CPU seconds (with those of its servers). test/suite/parts.py reads them.
 """
 import json
 import os

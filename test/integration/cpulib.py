@@ -1,4 +1,5 @@
-"""CPU time of this process and of everything it started, living and dead."""
+"""CPU time of this process and of all processes it started, running and ended.
+"""
 import os
 
 TICK = os.sysconf("SC_CLK_TCK")

@@ -1,12 +1,12 @@
-"""script/crash: the long crash loops. A rush runs, the server is killed in the middle, restarted,
-and everything anybody was told is compared with what is left; again and again on one data folder.
+"""script/crash: the long crash loops. A rush runs, the server is killed in the middle and restarted,
+and all answers are compared with what is left; again and again on one data folder.
 
   script/crash --loops 200                  kill -9, then power cuts on the disk that forgets
-  script/crash --disk forget --seed 17      only the disk that forgets, with the draws of seed 17
-  script/crash --skip-sync '*.journal'      the syncs of the journal taken out: the loop must fail
+  script/crash --disk forget --seed 17      only the disk that forgets, with seed 17
+  script/crash --skip-sync '*.journal'      without the journal's syncs: the loop must fail
 
-Exit 0: every promise held (with --skip-sync: the loss was seen); 1: not; 2: usage. Installs and
-builds what is missing first; $SLUICE names another program to be tried.
+Exit 0: every promise held (with --skip-sync: the loss was found); 1: not; 2: usage. Installs and
+builds what is missing; $SLUICE names another program to test.
 """
 import argparse
 import os

@@ -1,14 +1,14 @@
-"""What the rush and crash tests stand on: servers to be killed, and a checker with its own memory.
+"""Tools of the rush and crash tests: servers to kill, and a checker with its own records.
 
-FragileServer  a server that can be killed as the power would do it.
-Rush           `sluice bench` beside the test, with its file of what clients were told.
-Told           the checker's own memory of everything anybody was told, across all crashes.
-Ledger         the orders and stock as the ledger holds them, read without the server's help.
+FragileServer  a server that can be killed as by a power cut.
+Rush           `sluice bench` beside the test, with its file of all answers.
+Told           the checker's record of all answers, across all crashes.
+Ledger         orders and stock as in the ledger, read without the server.
 CrashLoop      rush, kill, restart, check; again and again on the same data folder.
 
-The checker believes nobody: it compares what was told, what the gate shows and what the ledger
-holds, and counts units itself. A fault that did not happen is a failure too: the loop counts the
-crashes that met a running rush and what the disk forgot.
+The checker trusts nothing: it compares the answers, what the gate shows and what the ledger has, and
+counts units itself. A fault that did not happen is also a failure: the loop counts the crashes that
+hit a running rush, and the bytes that the disk forgot.
 """
 import collections
 import json

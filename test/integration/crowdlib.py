@@ -1,13 +1,13 @@
-"""The crowd of a drill, and what it was told.
+"""The crowd of a drill, and the answers it got.
 
-Crowd      `sluice bench` with a steady stream of buyers through the front door: duplicates of one
-           ticket, dropped connections, payments, cancellations, retries until the outcome is known.
-Watchers   a few buyers of our own, who ask every front in turn and keep time: a ticket from one,
-           the buy at the next, the order at all. What one front has told, no other may take back
-           (promise 7), and every ticket and payment is sent again after the fault.
+Crowd      `sluice bench` with a steady stream of buyers through nginx: duplicates of a ticket,
+           dropped connections, payments, cancellations, retries until the outcome is known.
+Watchers   a few buyers of our own who use every front in turn: a ticket from one, the buy at the
+           next, the order at all. No front may take back what another has answered (promise 7), and
+           every ticket and payment is sent again after the fault.
 
-Both write down every answer. The crowd asks for nothing on the strength of an answer that is not in
-its file, so the file is the whole truth about what was told whenever anything dies.
+Both record every answer. The crowd sends no request that depends on an answer not yet in its file,
+so the file is complete whenever anything dies.
 """
 import collections
 import random

@@ -1,7 +1,7 @@
-"""The disk that forgets, from the side of the tests; test/disk/README.md describes it.
+"""The tests' side of the disk that forgets; test/disk/README.md describes it.
 
-Disk builds the library of test/disk, gives the environment to run a program on it, and after the
-program was killed puts into its data folder what was durable, and nothing else.
+Disk builds the library of test/disk, provides the environment to run a program on it, and after the
+program was killed leaves in its data folder only what was durable.
 """
 import atexit
 import collections

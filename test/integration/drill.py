@@ -1,17 +1,18 @@
-"""script/drill: a sale under load while a fault strikes, then the promises, checked.
+"""script/drill: a sale under load while a fault strikes; then the promises are checked.
 
   script/drill                      every drill, on real servers that it starts itself
   script/drill --short              those of script/test: shorter faults, one of each kind
   script/drill NAME...              only these (--list names them; a `*` matches anything)
-  script/drill --json               one JSON object a drill, instead of the table
-  script/drill --table FILE...      no run: puts what --json printed into docs/DRILLS.md
-  script/drill --seed 17            with the draws of seed 17
+  script/drill --json               one JSON object for each drill, instead of the table
+  script/drill --result NAME        writes the table to docs/results/NAME.md, too
+  script/drill --result NAME --table FILE...
+                                    no run: writes the table of runs that --json printed
+  script/drill --seed 17            with the random numbers of seed 17
 
-Prints for each told / booked / lost / doubled / oversold, and the proof that the fault struck.
-Exit 0: every fault struck and every promise held; 1: not; 2: usage. Installs and builds what is
-missing first; $SLUICE names another program to be tried. Where a drill fails, the logs of its stage
-are kept and their folder is named.
-What it stands on is described in docs/DRILLS.md.
+Prints the counts of each drill (told, booked, lost, doubled, oversold ...) and the proof that the
+fault struck. Exit 0: every fault struck and every promise held; 1: not; 2: usage. Installs and builds
+what is missing; $SLUICE names another program to test. If a drill fails, the logs of its stage are
+kept and their folder is printed. docs/DRILLS.md describes the drills.
 """
 import argparse
 import fnmatch
@@ -28,6 +29,7 @@ os.environ.setdefault("SLUICE_GUARD_S", "300")
 
 import drilllib  # noqa: E402
 import drills  # noqa: E402
+import resultlib  # noqa: E402
 import serverlib  # noqa: E402
 import setuplib  # noqa: E402
 from setuplib import progress  # noqa: E402
@@ -40,6 +42,7 @@ class Runner:
         self.options = options
         self.size = drilllib.Size(options.short, options.rate)
         self.rng = random.Random(options.seed)
+        self.origin = resultlib.origin("script/drill", *sys.argv[1:])
         self.stage = self.trial = None
         self.verdicts = []
 
@@ -102,16 +105,21 @@ class Runner:
             self.drop()  # nobody knows what is left of it
         return verdict
 
+    def json(self, verdict):
+        return verdict.json() | {"form": self.size.form(), "origin": self.origin}
+
     def run(self, chosen):
         try:
             for drill in chosen:
                 verdict = self.one(drill)
                 if self.options.json:
-                    print(json.dumps(verdict.json() | {"form": self.size.form()}), flush=True)
+                    print(json.dumps(self.json(verdict)), flush=True)
                 else:
                     print_verdict(verdict)
         finally:
             self.drop()
+        if self.options.result:
+            write_result(self.options.result, [self.json(verdict) for verdict in self.verdicts])
         return all(verdict.ok() for verdict in self.verdicts)
 
 
@@ -127,47 +135,46 @@ def print_verdict(verdict):
         print(f"    {problem}", flush=True)
 
 
-def table_row(run, drill):
-    counts = " | ".join(f"{run.get(word, 0):,}" for word in drilllib.Verdict.WORDS)
+HEADS = ("drill", "stage", "fault", "form", *drilllib.Verdict.WORDS, "final", "how it struck")
+
+
+def table_row(run):
     state = "" if run["ok"] else " **(failed)**"
-    return (f"| `{drill.name}`{state} | {drill.stage} | {drill.about} | {run['form']} | {counts} | "
-            f"{run['final_s']} s | {run['proof']} |")
+    return (f"`{run['drill']}`{state}", run["stage"], run["about"], run["form"],
+            *(f"{run.get(word, 0):,}" for word in drilllib.Verdict.WORDS), f"{run['final_s']} s",
+            run["proof"])
 
 
-def total_row(rows):
-    """All of them together: the counts are the fifth column and on."""
-    first = 5
-    sums = [sum(int(row.split(" | ")[first - 1 + at].replace(",", "")) for row in rows)
-            for at in range(len(drilllib.Verdict.WORDS))]
-    return f"| **{len(rows)} drills** | | | | {' | '.join(f'{one:,}' for one in sums)} | | |"
+def total_row(runs):
+    sums = (sum(run.get(word, 0) for run in runs) for word in drilllib.Verdict.WORDS)
+    return (f"**{len(runs)} drills**", "", "", "", *(f"{one:,}" for one in sums), "", "")
 
 
-def write_table(paths):
-    """The newest run of each drill, in the order of the list; what was not run keeps its row."""
-    runs = {}
+def result_page(runs):
+    """The runs of one commit, in the order of the list of drills; of each drill its newest run."""
+    newest = {run["drill"]: run for run in runs}
+    commits = {run["origin"]["commit"] for run in newest.values()}
+    if len(commits) != 1:
+        raise setuplib.Failed(f"a page needs runs of one commit, not of {len(commits)}")
+    chosen = [newest[drill.name] for drill in drills.DRILLS if drill.name in newest]
+    bad = sum(not run["ok"] for run in chosen)
+    return resultlib.page("Drills", chosen[0]["origin"], f"{bad or 'None'} of {len(chosen)} failed. "
+                          "[../DRILLS.md](../DRILLS.md#what-is-counted) explains the columns.\n\n" +
+                          resultlib.table(HEADS, [*map(table_row, chosen), total_row(chosen)],
+                                          slice(4, -1)))
+
+
+def write_result(name, runs):
+    print(f"wrote {resultlib.write(name, result_page(runs))}", file=sys.stderr)
+
+
+def read_runs(paths):
+    """What --json printed."""
+    runs = []
     for path in paths:
         with open(path, encoding="utf-8") as file:
-            for line in file:
-                run = json.loads(line)
-                runs[run["drill"]] = run
-    path = os.path.join(setuplib.ROOT, "docs/DRILLS.md")
-    with open(path, encoding="utf-8") as file:
-        before, rest = file.read().split("<!-- table: begin -->\n")
-    table, after = rest.split("<!-- table: end -->")
-    kept = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
-    words = " | ".join(drilllib.Verdict.WORDS)
-    rows = [f"| drill | stage | fault | form | {words} | final | how it struck |",
-            "| --- | --- | --- | --- " + "| ---: " * 9 + "| --- |"]
-    for drill in drills.DRILLS:
-        run = runs.get(drill.name)
-        if run:
-            rows.append(table_row(run, drill))
-        elif drill.name in kept:
-            rows.append(kept[drill.name])
-    rows.append(total_row(rows[2:]))
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(before + "<!-- table: begin -->\n" + "\n".join(rows) +
-                   "\n<!-- table: end -->" + after)
+            runs += map(json.loads, file)
+    return runs
 
 
 def chosen_drills(options, parser):
@@ -182,6 +189,15 @@ def chosen_drills(options, parser):
     return [drill for drill in drills.DRILLS if drill in found]
 
 
+def write_table(options):
+    try:
+        write_result(options.result, read_runs(options.table))
+    except setuplib.Failed as failure:
+        print(f"drill: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(prog="script/drill", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -192,12 +208,14 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--rate", type=float, help="buyers that arrive in a second (300)")
     parser.add_argument("--keep", action="store_true", help="keep the logs of those that pass, too")
+    parser.add_argument("--result", metavar="NAME", help="write the table to docs/results/NAME.md")
     parser.add_argument("--table", nargs="+", metavar="FILE",
-                        help="put the runs in these files into docs/DRILLS.md")
+                        help="with --result: no run, the table of the runs in these files")
     options = parser.parse_args()
+    if options.table and not options.result:
+        parser.error("--table needs --result")
     if options.table:
-        write_table(options.table)
-        return 0
+        return write_table(options)
     chosen = chosen_drills(options, parser)
     if options.list:
         for drill in chosen:

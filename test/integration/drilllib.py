@@ -1,13 +1,13 @@
-"""A drill: a sale under load, a fault in its middle, and afterwards the promises, checked.
+"""A drill: a sale under load with a fault in the middle; afterwards the promises are checked.
 
-Drill      one fault: what stage it needs, how it strikes, how it is proved to have struck, how it
-           ends. drills.py is the list.
-Trial      one run of a drill on a stage: open a sale, let the crowd in, strike, heal, wait until
+Drill      one fault: its stage, how it strikes, the proof that it struck, how it ends. drills.py
+           is the list.
+Trial      one run of a drill on a stage: open a sale, start the crowd, strike, heal, wait until
            everything is final, check.
 Verdict    told / booked / lost / doubled / oversold, what else is wrong, the proof of the strike.
 
-The checks read the real ledger with SQL and what every client was told; the server is asked only
-for what it shows (its counters), which must agree. A fault that did not strike is a failure.
+The checks read the real ledger with SQL, and the answers of all clients. From the server they read
+only its counters, which must agree. A fault that did not strike is a failure.
 """
 import collections
 import os

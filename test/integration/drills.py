@@ -1,6 +1,7 @@
-"""The list of drills: STAGES (name -> how to make it) and DRILLS (in the order they run in).
+"""The list of drills: STAGES (name -> how to create it) and DRILLS (in the order they run in).
 
-The strikes are in strikes.py. `away` marks where Redis forgets or is away: see drilllib.Drill.
+strikes.py has the strikes. `away` marks drills in which Redis loses data or is away: see
+drilllib.Drill.
 """
 import functools
 

@@ -1,10 +1,10 @@
-"""The servers that the distributed engine needs, for tests: Redis, MariaDB and, where it is
-installed, RabbitMQ; one of each for a whole run. Every server under test gets a database, a prefix
-and a queue of its own in them. SLUICE_TEST_SERVERS names a file that says where they are
-(test/suite/servers.py starts them once for all test processes); without it they are started here.
+"""The servers of the distributed engine for tests: Redis, MariaDB and, if it is installed, RabbitMQ;
+one of each for a whole run. Every server under test gets its own database, prefix and queue in them.
+SLUICE_TEST_SERVERS names a file with their addresses (test/suite/servers.py starts them once for all
+test processes); without it they are started here.
 
 With SLUICE_ENGINE=distributed every sluicelib.Server runs on them instead of on its own folder.
-SLUICE_SEGMENTS and SLUICE_DATABASES: of how many segments, and over how many databases.
+SLUICE_SEGMENTS and SLUICE_DATABASES set the number of segments and of databases.
 """
 import atexit
 import copy

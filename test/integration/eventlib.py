@@ -1,9 +1,10 @@
-"""Whoever listens to the exchange that events go out to, and what he may demand.
+"""A subscriber of the events exchange, and its checks.
 
-Tap        a durable queue bound to it, emptied all the time; it outlives restarts of the broker.
-expected   the ids that a ledger's events must come with, in their order.
-check      what came, against that: none missing, each first time in order, doubles byte by byte the
-           same, every one a CloudEvent as version 1.0 of the specification wants it.
+Tap        a durable queue bound to the exchange, emptied all the time; it outlives restarts of the
+           broker.
+expected   the ids that a ledger's events must have, in order.
+check      compares what arrived with that: none missing, first deliveries in order, duplicates
+           identical byte by byte, every one a CloudEvent of version 1.0.
 """
 import json
 import re

@@ -1,8 +1,8 @@
-"""As many people as one process may hold open watch an item by SSE while it sells out.
+"""As many clients as one process may hold watch an item by SSE while it sells out.
 
-One server on its embedded engine, one connection for each watcher, all in this process. When the last
-unit is bought every one of them has to be told `item.sold_out`, once. How far apart the first and the
-last were told, and how much memory a watcher takes, is printed, not judged: a busy machine is slow.
+One server with the embedded engine, one connection for each watcher, all in this process. When the
+last unit is bought, every watcher must receive `item.sold_out`, once. The time between the first and
+the last, and the memory of a watcher, are printed and are no criterion: a busy machine is slow.
 """
 import resource
 import select

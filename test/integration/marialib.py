@@ -1,10 +1,10 @@
 """A private MariaDB for tests: own folder, port and socket; stopped by its pid.
 
 MariaDB    install, start, kill -9, freeze, thaw, stop; SQL through its shell.
-Database   one of its databases, for a ledger: its URL, and snapshots of what it holds.
+Database   one of its databases, for a ledger: its URL, and snapshots of its contents.
 
-The server is as durable as a shop's (every commit synced) unless a test says otherwise; its folder is
-gone afterwards. Where its programs are missing, `missing()` says which.
+Every commit is synced, as in production, unless a test says otherwise. Its folder is removed at the
+end. If its programs are missing, `missing()` says which.
 """
 import atexit
 import functools

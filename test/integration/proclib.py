@@ -1,12 +1,12 @@
-"""Servers as processes that can be hurt: each in a folder of its own, stopped by its pid.
+"""Servers as processes that can be killed or frozen: each in its own folder, stopped by its pid.
 
-Member     one server: what it runs, whether it is ready; start, stop, kill -9, freeze, thaw.
-Nginx      nginx in front of some addresses, as deploy/nginx.conf has it.
+Member     one server: its command, its readiness; start, stop, kill -9, freeze, thaw.
+Nginx      nginx in front of some addresses, as in deploy/nginx.conf.
 MariaDB    marialib's server as a member.
 
-A member leads a process group, so that a signal reaches its children too (nginx, RabbitMQ), and
-outlives the script that started it: its pid file, with the process's start time, lets a later one
-find it again (script/cluster). Folders, ports and pid files only; nothing is found by its name.
+A member leads a process group, so that a signal also reaches its children (nginx, RabbitMQ). It
+outlives the script that started it: a later one finds it by its pid file, which has the start time
+of the process (script/cluster). No process is found by its name.
 """
 import os
 import shutil

@@ -1,17 +1,17 @@
-"""A TCP proxy between any two processes, for faults of the network between them.
+"""A TCP proxy between two processes, for network faults between them.
 
 Proxy      listens on a private port and carries bytes to its target, both ways, until told
            otherwise:
-  cut()      nothing gets through either way, not even the end of a connection
-  hold(way)  the same in one direction, UP (to the target) or DOWN (back to who connected)
-  cut_those(pattern)  a cut for the connections that began with these bytes, and not for others
+  cut()      nothing passes in either direction, not even the end of a connection
+  hold(way)  the same in one direction, UP (to the target) or DOWN (back to the client)
+  cut_those(pattern)  a cut for connections that began with these bytes, and for no others
   refuse()   every connection is reset, new ones are refused
   reset()    every connection is reset, new ones are carried
   delay(s)   each piece arrives this much later
-  trap(...)  waits for bytes on their way, and then holds one direction of that connection
-  heal()     all of that ends; what was held goes on its way, as after a real cut (TCP sends again)
+  trap(...)  waits for certain bytes, and then holds one direction of that connection
+  heal()     ends all of that; what was held is delivered, as after a real cut (TCP sends again)
 
-Nothing is ever lost, doubled or reordered inside a connection: TCP promises that to both peers. One
+Nothing is lost, doubled or reordered inside a connection: TCP guarantees that to both peers. One
 thread runs every proxy of a process.
 """
 import collections

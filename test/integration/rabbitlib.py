@@ -1,10 +1,10 @@
 """A private RabbitMQ for tests: own folder, ports and epmd; stopped by its pid.
 
 RabbitMQ   start, stop, kill -9, freeze, thaw, restart; rabbitmqctl.
-Control    a socket through which programs that are not Python do the same, and which starts the
-           broker when the first of them asks: starting takes six seconds, and few tests need it.
+Control    a socket through which other programs do the same. It starts the broker at the first
+           request: a start takes six seconds, and few tests need it.
 
-Its folder is gone afterwards. Where its programs are missing, `missing()` says which.
+Its folder is removed at the end. If its programs are missing, `missing()` says which.
 """
 import contextlib
 import os

@@ -1,11 +1,11 @@
-"""Private Redis servers for tests, as a shop may run them: one, a master that Sentinels watch, a
-Cluster. Own folders and ports; stopped by their pids.
+"""Private Redis servers for tests: one server, a master with Sentinels, a Cluster. Own folders and
+ports; stopped by their pids.
 
 Redis      one server: start, kill -9, freeze, thaw, stop, and commands to it.
 Sentinels  a master, a replica, three Sentinels.
-Cluster    three masters with a replica each; failover and resharding by hand.
+Cluster    three masters with a replica each; manual failover and resharding.
 
-Times are short where a failover waits for them (a node counts as dead after a second). Where the
+Timeouts are short (a node counts as dead after a second), so that failovers are quick. If the
 program is missing, `missing()` says so.
 """
 import contextlib

@@ -1,12 +1,13 @@
-"""The servers that the distributed engine stands on, as members: Redis, Sentinel, RabbitMQ.
+"""The servers of the distributed engine as members: Redis, Sentinel, RabbitMQ.
 
 Redis      a server with an append-only file; may be a replica or a node of a Cluster.
-Sentinel   one that watches a master.
-RabbitMQ   a broker with an epmd of its own.
-Amqp       a small client, to take messages off a queue and put them back twice and out of order.
+Sentinel   watches a master.
+RabbitMQ   a broker with its own epmd.
+Amqp       a small client that takes messages off a queue and publishes them again, several times
+           and out of order.
 
-cluster_create() makes six nodes one Cluster. (redislib and rabbitlib have servers for tests that
-need one; these keep their folder and their ports, so that a later script finds them again.)
+cluster_create() joins six nodes into a Cluster. Members keep their folders and ports, so that a
+later script finds them again; redislib and rabbitlib have servers for single tests.
 """
 import contextlib
 import os

@@ -1,7 +1,7 @@
-"""What commands share: the build before they use a program, and a line that shows progress.
+"""Shared by the commands: the build before they use a program, and a progress line.
 
-build()     script/build: installs packages, builds the release; $SLUICE is taken as it is.
-progress()  one line that is written over on a terminal, nothing where there is none.
+build()     script/build: installs packages, builds the release; $SLUICE is used as it is.
+progress()  one line that is overwritten on a terminal; nothing without a terminal.
 """
 import os
 import subprocess

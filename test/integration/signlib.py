@@ -1,7 +1,7 @@
-"""Encodings and signatures of the tests: base64url, JWT (HS256, EdDSA), Standard Webhooks.
+"""Encodings and signatures for tests: base64url, JWT (HS256, EdDSA), Standard Webhooks.
 
-Written from the definitions (RFC 7515, RFC 8032, Standard Webhooks) and not from the program under
-test, so that agreeing with it means something. Signing only; nothing here is constant-time.
+Written from the specifications (RFC 7515, RFC 8032, Standard Webhooks), not from the program under
+test, so that agreement proves something. Signing only; nothing here is constant-time.
 """
 import base64
 import hashlib

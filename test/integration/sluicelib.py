@@ -1,14 +1,14 @@
-"""What the integration tests stand on: a server of their own, and everybody who talks to it.
+"""The base of the integration tests: a server of their own, and its clients.
 
 Server     starts `sluice serve` on a private port and data folder, waits for /readyz, stops it.
 Conn       a raw socket: sends exactly the bytes given, reads exactly one answer (strictly).
 Client     a keep-alive JSON client on top of Conn.
 Events     a reader of server-sent events on top of Conn.
-Shop       the flows of API.md: create and open a sale, ticket, buy, wait, pay, cancel.
+Shop       the flows of the API: create and open a sale, ticket, buy, wait, pay, cancel.
 problem()  checks a refusal: its status, code and the whole shape of RFC 9457.
 
-Nothing here waits for time to pass: it waits for conditions, and GUARD_S only turns a hang into a
-failure. Every port is locked between test processes, so tests may run in parallel.
+Tests wait for conditions, not for time; GUARD_S only turns a hang into a failure. Every port is
+locked between test processes, so tests may run in parallel.
 """
 import copy
 import itertools

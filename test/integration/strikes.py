@@ -1,12 +1,12 @@
-"""What a drill can do to a stage. A strike does its harm, proves it, and says so in a sentence.
+"""The faults of the drills. A strike does its harm, proves it, and describes it in a sentence.
 
-To processes: kill (-9), restart (SIGTERM), freeze (SIGSTOP). Between two: cut. To Redis: forget its
-last second, be emptied, fail over. To messages: come three times and out of order. And four that
-need the right moment, for which a proxy waits: between Redis's yes and the front's journal, between
-the broker's confirm and the outbox's end, between the ledger's commit and the ack, and between a
-commit and its answer.
+To processes: kill (-9), restart (SIGTERM), freeze (SIGSTOP). Between two: cut. To Redis: lose its
+last second, be emptied, fail over. To messages: arrive three times and out of order. Four strikes
+need an exact moment, for which a proxy waits: between Redis's win and the front's journal, between
+the broker's confirm and the removal from the outbox, between the ledger's commit and the ack, and
+between a commit and its answer.
 
-Where the proof is missing, a strike raises Missed: a fault that did not strike shows nothing.
+Without proof a strike raises Missed: a fault that did not strike shows nothing.
 """
 import contextlib
 import os

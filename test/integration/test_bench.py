@@ -83,7 +83,7 @@ def test_one_half_of_a_section_fails_alone(broken, monkeypatch):
                         types.SimpleNamespace(RedisBuys=None, Relay=Relay, Ledger=None))
     monkeypatch.setattr(bench, "peer_places", lambda: [("disk", None), ("memory", None)])
     monkeypatch.setenv("SLUICE", sluicelib.BINARY)
-    report = bench.Report(types.SimpleNamespace(json=True, orders=1, rounds=1))
+    report = bench.Report(types.SimpleNamespace(json=True, result=None, orders=1, rounds=1))
     report.measure("relay", None)
     assert [one["ratios"][0]["median"] for one in report.told["relay"]] == [2.0]
     assert report.told["failed"] == [{"what": f"relay ({broken})",

@@ -1,4 +1,5 @@
-"""Waiting for conditions, never for time; and ports that no other test process takes."""
+"""Waiting for conditions instead of time, and ports that no other test process uses.
+"""
 import fcntl
 import os
 import random

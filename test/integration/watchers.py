@@ -1,18 +1,18 @@
-"""script/watchers: 100,000 buyers wait for their orders by SSE at once, and all are told.
+"""script/watchers: 100,000 buyers wait for their orders by SSE at once, and all get every event.
 
   script/watchers                   8 fronts, 100,000 watchers
   script/watchers --short           3 fronts, 6,000 watchers: as in script/test
-  script/watchers --item            one server on its embedded engine; as many as it may hold open
-                                    watch an item, and all are told that it is sold out
+  script/watchers --item            one server with the embedded engine; as many clients as it may
+                                    hold watch an item, and all must learn that it is sold out
   script/watchers --json            the figures as JSON
 
-The distributed engine on servers that it starts itself, on loopback: Redis, RabbitMQ, MariaDB. No
-process may have more than 20,000 files, so there are as many processes of watchers as fronts. Every
-order goes from QUEUED to LOCKED and on to PAID, CANCELLED or EXPIRED; one watcher in five comes back
-once with Last-Event-ID at another front. What each was told is compared with the ledger.
-Exit 0: everybody was told everything, in order and once; 1: not; 2: usage. How much memory a watcher
-takes and how late it was told is printed, not judged. Installs and builds what is missing first;
-$SLUICE names another program to be tried, and watch_crowd is expected in the folder `test` beside it.
+Runs the distributed engine on servers that it starts itself, on loopback: Redis, RabbitMQ,
+MariaDB. A process may have at most 20,000 files, so there are as many client processes as fronts.
+Every order goes from QUEUED to LOCKED and on to PAID, CANCELLED or EXPIRED; one watcher in five
+reconnects once with Last-Event-ID at another front. The events of each are compared with the
+ledger. Exit 0: all got everything, in order and once; 1: not; 2: usage. The memory of a watcher
+and the delay of its events are printed and are no criterion. Installs and builds what is missing;
+$SLUICE names another program to test, and watch_crowd is expected in the folder `test` beside it.
 """
 import argparse
 import json

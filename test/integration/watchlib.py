@@ -1,16 +1,16 @@
 """Many buyers wait for their orders by SSE, at several fronts of the distributed engine.
 
-A process may have 20,000 files, and a front keeps a quarter of its connections from watchers: so
-100,000 of them need several fronts, and several processes of their own (watch_crowd.c).
+A process may have 20,000 files, and a front reserves a quarter of its connections for short
+requests. So 100,000 watchers need several fronts, and several client processes (watch_crowd.c).
 
- 1. With the bookers away as many orders are bought as there are watchers: all QUEUED.
- 2. Each is watched at some front. One watcher in ten leaves and comes back at another front, with
-    Last-Event-ID; others do so later, when they were told of LOCKED.
- 3. The bookers come: everything is LOCKED within a short time, and everybody has to be told.
- 4. Some are paid, some cancelled, through other fronts; the deadline of the others comes.
+ 1. With the bookers stopped, as many orders are bought as there are watchers: all QUEUED.
+ 2. Each order is watched at some front. One watcher in ten disconnects and returns at another front
+    with Last-Event-ID; others do so later, after LOCKED.
+ 3. The bookers start: everything is LOCKED within a short time, and every watcher must receive it.
+ 4. Some orders are paid, some cancelled, through other fronts; the others expire.
 
-Then what each watcher was told is compared with the ledger: in order, nothing twice, the final state
-exactly once, the same as in the ledger. How late it was told is printed, not judged.
+Then the events of each watcher are compared with the ledger: in order, none twice, the final state
+exactly once and the same as in the ledger. How late they came is printed and is no criterion.
 """
 import collections
 import math

@@ -1,10 +1,10 @@
-"""What follows from the commit that is tested: which files changed lately, and a number.
+"""Values that follow from the commit under test: the files that changed lately, and a number.
 
-commit()   the commit's hash; "" where this is no git checkout.
-number()   a number that follows from it: successive commits explore different seeds, and the same
-           commit the same ones.
-changed()  the files that changed: not committed yet, or in the commits of the last day before this
-           one. Newest first. A function of the commit and the working tree, so a run can be
+commit()   the commit's hash; "" if this is not a git checkout.
+number()   a number derived from it: successive commits run different seeds, the same commit the
+           same ones.
+changed()  the changed files, newest first: not committed yet, or in the commits of the last day
+           before this one. It depends only on the commit and the working tree, so a run can be
            repeated.
 """
 

@@ -1,8 +1,8 @@
 """The parts of script/test: what each runs, and in which lengths.
 
-A part is a list of jobs for schedule.py. TABLE at the end is the one list of parts: their lengths,
-the builds they need, what they are for. What guards which promise in which length is in
-docs/TESTING.md.
+A part is a list of jobs for schedule.py. table() at the end is the only list of parts: their
+lengths, the builds they need, what they are for. docs/TESTING.md has a table of which part guards
+which promise.
 """
 
 import hashlib
@@ -38,13 +38,13 @@ TIDY_FILES_GATE = 12
 # What the gate runs in release, and --full in both: sweeps and crash enumerations take five times as
 # long under ASan, and a test that waits 90 s for RabbitMQ must begin early, when the release is built.
 RELEASED = re.compile(r"sweep_|unit_backend_amqp_test_queue_faults")
-# In --quick: neither sweeps nor what kills a broker again and again.
+# In --quick: no sweeps, and no test that kills a broker repeatedly.
 SLOWER = re.compile(r"sweep_|unit_backend_amqp_test_queue_faults|conformance_queue_test_queue_amqp")
 QUICK_FILES = ("test_contract_*.py", "test_http_*.py", "test_cli.py", "test_rush.py")
 
 
 class Suite:
-    """What the parts know: the options, the shared servers, where logs go."""
+    """Shared by the parts: the options, the shared servers, the folder of logs."""
 
     def __init__(self, options, servers, logs):
         self.options, self.servers, self.logs = options, servers, logs
@@ -196,7 +196,7 @@ class Suite:
                                    "--tb=short", "-m", " and ".join(chosen) or "slow or not slow",
                                    *words, path.relative_to(ROOT), env=env)
             tests = read_results(results)
-            # A server that a sanitizer stopped is a failure even where the test did not look.
+            # A server that a sanitizer stopped is a failure, even if the test did not notice.
             for report in sorted(self.logs.glob(reports.name + ".*")):
                 work.log.write(f"\n{report.name}:\n{report.read_text(errors='replace')}")
                 tests.append(Test(f"{path.name} sanitizer", FAILED, why=report.name))
@@ -280,7 +280,7 @@ class Suite:
     def simulate(self, preset, budgets, twice):
         """Of each engine: new seeds for so much CPU time, from a number that follows from the
         commit; seeds run twice that must be the same; and every seed that found something once."""
-        # A killed server frees nothing, the simulated one either: leaks say nothing here.
+        # A killed server frees nothing, and neither does a simulated one: ignore leaks.
         env = {"ASAN_OPTIONS": SANITIZERS["ASAN_OPTIONS"] + ":detect_leaks=0"}
         jobs = []
         for engine, program, budget, known in (
@@ -340,7 +340,7 @@ class Suite:
     # ------------------------------------------------------------ what reads the source
 
     def layers(self):
-        """The checker finds what it must, and finds nothing here."""
+        """The checker's self-test, and the checker on this source."""
         return [Job("layers", lambda work: [
             work.test("layers self-test", PYTHON, "test/layers.py", "--self-test"),
             work.test("layers", PYTHON, "test/layers.py")], COMPUTE, urgent=100)]
@@ -404,7 +404,7 @@ class Suite:
             env={"SLUICE": str(ROOT / "build/release/sluice")})], timeout_s=3 * 3600)]
 
     def commands(self):
-        """Each command as the first one on a machine that has nothing."""
+        """Each command as the first one on a bare machine."""
         def run(work):
             told = self.logs / "bare.json"
             told.unlink(missing_ok=True)
@@ -459,7 +459,7 @@ def line_test(word, name, seconds="", why=""):
 # ---------------------------------------------------------------- clang-tidy
 
 def tidy_key(entry):
-    """What a verdict of clang-tidy depends on: the settings, and the file with all its includes."""
+    """The inputs of a clang-tidy verdict: the settings, and the file with all its includes."""
     words = [word for word in entry["command"].split() if not word.endswith("ccache")]
     cut = words.index("-o")
     text = subprocess.run(words[:cut] + ["-E", "-CC", entry["file"]], cwd=entry["directory"],

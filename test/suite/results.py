@@ -1,6 +1,6 @@
-"""What a run found: tests with their times, sums of them, and the files kept of both.
+"""The results of a run: tests with their times, their sums, and the files that store them.
 
-Test       one test: its name, how it ended, wall and CPU seconds.
+Test       one test: its name, its status, wall and CPU seconds.
 Counts     how many passed, failed and were skipped.
 Record     everything of one run; writes times.json and reads the last one.
 slowest()  what --times prints.
@@ -89,7 +89,7 @@ class Record:
     def write(self, length, commit, wall_s, parts):
         ran = {part.name for part in parts}
         failed = [[part.name, job] for part in parts for job in part.failed_jobs]
-        # A run of some parts says nothing of the others.
+        # A run of some parts has no result for the others.
         failed += [list(name) for name in sorted(self.failed) if name[0] not in ran]
         told = {"length": length, "commit": commit, "wall_s": round(wall_s, 1),
                 "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -140,7 +140,7 @@ def slow_reasons():
 
 
 def slow_without_reason(told):
-    """What computes is judged by its CPU time: how long it waited for a core is the machine's."""
+    """Computing jobs are judged by CPU time: the wait for a core depends on the machine."""
     reasons = tuple(name for name, _ in slow_reasons())
     seconds = lambda test: test["cpu_s" if test.get("computes") else "wall_s"]
     return [test for test in told["tests"] if seconds(test) > SLOW_S

@@ -1,15 +1,15 @@
-"""Runs jobs side by side within what the machine has, and reports a part when its last job ends.
+"""Runs jobs in parallel within the limits of the machine, and reports a part when its last job ends.
 
-A job is a function that runs commands and returns tests. Two kinds share the machine:
+A job is a function that runs commands and returns tests. There are two kinds:
 
   compute   builds, simulators, planted bugs: as many threads as there are cores, at nice 10
-  serve     tests that start servers and wait for them: they use a part of a core each, and go
-            before the others when they want it, so that a busy machine does not make them slow
+  serve     tests that start servers and wait for them: they use a part of a core each and run at
+            normal priority, so that a busy machine does not slow them down
 
-Within a kind: what failed the last time first, then what others wait for, then the longest. A job
-holds its locks (a build folder, a server that only one may use at a time) and its memory while it
-runs. A job that raises is one failed test; the others go on. On SIGINT or SIGTERM every process
-group is ended, and nothing new begins.
+Order within a kind: what failed last time, then what other jobs wait for, then the longest. A job
+holds its locks (a build folder, a server for one user at a time) and its memory while it runs. A
+job that raises is one failed test; the others continue. On SIGINT or SIGTERM every process group is
+ended, and no new job starts.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class Part:
 
 
 class JobRun:
-    """What a job's function gets: its log, and how to run a command into it."""
+    """The argument of a job's function: its log, and how to run a command into it."""
 
     def __init__(self, scheduler, part_name, job):
         self.scheduler, self.part, self.job = scheduler, part_name, job
@@ -99,7 +99,7 @@ class JobRun:
 
 @dataclass
 class State:
-    """A part while it is worked on."""
+    """A part in progress."""
     part: Part
     left: int = -1        # jobs not yet ended; -1: not expanded
     began: float = 0.0    # 0: no job has started
@@ -167,7 +167,7 @@ class Scheduler:
         return (not failed, -job.urgent, -self.expected(state, job)[0])
 
     def free(self, job):
-        """Its locks and its memory are."""
+        """Whether its locks and its memory are free."""
         running = [one for _, one in self.running.values()]
         if any(job.locks & one.locks for one in running):
             return False

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""That script/test itself can fail: the scheduler, the counts, the slow tests, on jobs made by hand.
+"""Tests of script/test itself: that the scheduler, the counts and the list of slow tests can fail.
 
 Prints `ok NAME` or `FAILED NAME: why` for each test; exits 1 if any failed.
 """

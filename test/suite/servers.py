@@ -1,13 +1,13 @@
 """The servers that tests share: started once for a run, in the background, while the build runs.
 
-For the tests in C: a Redis and a MariaDB, and a RabbitMQ that its tests may kill. For the tests of
-the distributed engine: one of each, in which every server under test gets a prefix, a database and
-a queue of its own (enginelib.py attaches to them). What is not installed is left out, and the tests
-that need it say that they were skipped.
+For the tests in C: a Redis, a MariaDB, and a RabbitMQ that its tests may kill. For the tests of the
+distributed engine: one of each; every server under test gets its own prefix, database and queue in
+them (enginelib.py connects to them). Servers that are not installed are left out, and the tests
+that need them are skipped.
 
-They are started when the first job asks for them. Their databases are in memory where there is room:
-none of these tests is about the disk, and a sync costs nothing there. Whoever tests what a disk does
-starts servers of its own.
+They are started when the first job needs them. Their databases are in memory if there is room: no
+such test is about the disk, and a sync in memory costs nothing. Tests of the disk start their own
+servers.
 """
 
 import contextlib
@@ -56,13 +56,13 @@ class Servers:
         return server
 
     def common(self):
-        """A MariaDB as installed, made once: everybody who starts one copies it."""
+        """A freshly installed MariaDB, made once; every start copies it."""
         if self.template is None:
             self.template = "" if marialib.missing() else marialib.template()
         return {"SLUICE_MARIADB_TEMPLATE": self.template} if self.template else {}
 
     def all_of(self, *makers):
-        """Starts them side by side; what each returns, None for what is not installed."""
+        """Starts them in parallel; returns what each returns, None if it is not installed."""
         results, errors = [None] * len(makers), []
 
         def work(at, make):

@@ -1,6 +1,6 @@
 /*
- * amqp://user[:password]@host[:port]/vhost. User, password and virtual host may hold %XX; without a
- * virtual host it is "/". An IPv6 host stands in brackets.
+ * amqp://user[:password]@host[:port]/vhost. User, password and virtual host may contain %XX. The
+ * default virtual host is "/". An IPv6 host is in brackets.
  */
 #include "backend/amqp/address.h"
 
@@ -13,7 +13,7 @@
 #define SCHEME "amqp://"
 #define PORT_DEFAULT 5672
 
-/* What is wrong, or NULL. */
+/* Returns what is wrong, or NULL. */
 static const char *parse(const char *url, struct amqp_address *address)
 {
     if (strncmp(url, SCHEME, strlen(SCHEME)) != 0) {

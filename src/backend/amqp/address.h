@@ -1,4 +1,4 @@
-/* Where a broker is: the parts of its URL. */
+/* The address of a broker, from its URL. */
 #ifndef SLUICE_BACKEND_AMQP_ADDRESS_H
 #define SLUICE_BACKEND_AMQP_ADDRESS_H
 

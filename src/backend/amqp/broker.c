@@ -20,7 +20,7 @@
 #include "base/prng.h"
 #include "base/version.h"
 
-/* What librabbitmq makes of a broker's "not that version"; its header does not name it. */
+/* librabbitmq's frame type for a broker's "wrong protocol version"; its header does not name it. */
 #define PSEUDOFRAME_PROTOCOL_HEADER 'A'
 #define FRAME_MAX 131072
 #define CHANNEL_MAX 16
@@ -28,12 +28,12 @@
 #define FRAME_TAIL 1
 #define FRAME_END 0xCE
 #define METHOD_ID 4
-/* A method of ours: names of 255 bytes, and a table of eight arguments. */
+/* Size of a method: names of 255 bytes, and a table of eight arguments. */
 #define METHOD_BYTES 4096
 #define PROPERTIES_BYTES 1024
 #define INPUT_BYTES 131072
 #define READS_PER_TURN 8
-#define LOOKUP_MS 10 /* the resolver cannot wake us */
+#define LOOKUP_MS 10 /* poll interval: the resolver cannot wake us */
 
 enum broker_state {
     BROKER_DOWN,
@@ -50,7 +50,7 @@ struct broker {
     struct broker_owner owner;
     enum broker_state state;
     struct resolve *resolve;
-    const struct addrinfo *address; /* the next one to try; NULL: look up again */
+    const struct addrinfo *address; /* the next one to try; NULL: resolve again */
     int fd;
     int wake_fd;
     amqp_connection_state_t codec;
@@ -62,8 +62,8 @@ struct broker {
     char *input;
     int64_t since_ms;   /* READY */
     int64_t next_ms;    /* DOWN: when to try; until READY: when to give up */
-    int64_t beat_ms;    /* how often we say something; 0: not agreed yet */
-    int64_t silence_ms; /* how long the broker may say nothing */
+    int64_t beat_ms;    /* interval of our heartbeats; 0: not negotiated yet */
+    int64_t silence_ms; /* how long the broker may be silent */
     int64_t sent_ms;
     int64_t heard_ms;
     uint32_t failures;
@@ -87,7 +87,7 @@ int64_t broker_now_ms(void)
 
 static void say(struct broker *broker, const char *format, va_list args)
 {
-    char text[BROKER_ERROR_MAX]; /* the arguments may point into the old one */
+    char text[BROKER_ERROR_MAX]; /* the arguments may point into the old text */
     (void)vsnprintf(text, sizeof(text), format, args);
     memcpy(broker->text, text, sizeof(text));
 }
@@ -124,7 +124,7 @@ const char *broker_blocked(const struct broker *broker)
     return broker->blocked;
 }
 
-/* ---- what is sent ---- */
+/* ---- output ---- */
 
 static char *reserve(struct broker *broker, size_t bytes)
 {
@@ -164,7 +164,7 @@ static void put_u64(char *at, uint64_t v)
     memcpy(at, &v, sizeof(v));
 }
 
-/* Head and tail around a payload that lies behind the place of the head. */
+/* Writes head and tail around a payload; room for the head is in front of it. */
 static void frame_end(struct broker *broker, uint8_t type, amqp_channel_t channel, size_t payload)
 {
     char *frame = broker->out + broker->out_len;
@@ -252,7 +252,7 @@ static void drop(struct broker *broker)
     int64_t now_ms = broker_now_ms();
     bool was_open = broker->state >= BROKER_OPENED;
     if (broker->state == BROKER_READY && now_ms - broker->since_ms >= broker->config.pause_max_ms) {
-        broker->failures = 0; /* it was a good one */
+        broker->failures = 0; /* it was ready */
     }
     if (broker->fd >= 0) {
         (void)close(broker->fd);
@@ -281,7 +281,7 @@ static void drop(struct broker *broker)
         pause_ms = broker->config.pause_max_ms;
     }
     broker->failures += !more;
-    /* Between half and all of it: many servers must not come back in step. */
+    /* Between half and all of the pause, so that servers do not reconnect in step. */
     broker->next_ms =
         now_ms + (more ? 0 : (int64_t)(pause_ms / 2 + prng_below(&broker->prng, pause_ms / 2 + 1)));
     if (was_open) {
@@ -295,7 +295,7 @@ static void set_option(int fd, int level, int option)
     (void)setsockopt(fd, level, option, &one, sizeof(one));
 }
 
-/* The next address of the host. */
+/* Tries the next address of the host. */
 static void try_address(struct broker *broker)
 {
     const struct addrinfo *address = broker->address;
@@ -408,7 +408,8 @@ static void log_in(struct broker *broker, const amqp_connection_start_t *start)
     broker_method(broker, 0, AMQP_CONNECTION_START_OK_METHOD, &ok);
 }
 
-/* Both sides speak every half of the agreed time, so twice that time of silence is no accident. */
+/* Both sides send something in every half of the negotiated time, so twice that time of silence
+ * means a dead connection. */
 static void tune(struct broker *broker, const amqp_connection_tune_t *offer)
 {
     uint32_t beat_s = broker->config.silence_ms / 2000;
@@ -480,7 +481,7 @@ static void own_method(struct broker *broker, const amqp_method_t *method)
     }
 }
 
-/* ---- what is read ---- */
+/* ---- input ---- */
 
 static void take_frame(struct broker *broker, const amqp_frame_t *frame)
 {
@@ -493,7 +494,7 @@ static void take_frame(struct broker *broker, const amqp_frame_t *frame)
         }
     } else if (frame->frame_type == AMQP_FRAME_METHOD) {
         own_method(broker, &frame->payload.method);
-    } /* else: a heartbeat; that it was heard is all there is to it */
+    } /* else: a heartbeat, nothing to do */
 }
 
 static void take_bytes(struct broker *broker, size_t length)
@@ -540,7 +541,7 @@ static void receive(struct broker *broker)
 
 /* ---- a turn ---- */
 
-/* What is due: a new try, giving up, a heartbeat. */
+/* Handles what is due: a new attempt, a timeout, a heartbeat. */
 static void keep_time(struct broker *broker)
 {
     int64_t now_ms = broker_now_ms();
@@ -564,7 +565,7 @@ static void keep_time(struct broker *broker)
     }
 }
 
-/* Only after reading: we may have been the ones who slept. */
+/* Only after reading: this process may be the one that slept. */
 static void mind_silence(struct broker *broker)
 {
     int64_t quiet_ms = broker_now_ms() - broker->heard_ms;
@@ -604,7 +605,8 @@ bool broker_turn(struct broker *broker, int64_t wait_ms, bool wakeable)
         {.fd = wakeable ? broker->wake_fd : -1, .events = POLLIN},
         {.fd = broker->failing ? -1 : broker->fd, .events = writing ? POLLIN | POLLOUT : POLLIN}};
     int timeout_ms = broker->failing ? 0 : (int)wait_of(broker, wait_ms);
-    (void)poll(polled, 2, timeout_ms); /* an error shows nothing ready: the caller comes again */
+    (void)poll(polled, 2, timeout_ms); /* on an error nothing is ready, and the caller comes
+                                        * again */
     bool woken = (polled[0].revents & POLLIN) != 0;
     if (woken) {
         uint64_t count;
@@ -629,7 +631,7 @@ void broker_wake(struct broker *broker)
     (void)!write(broker->wake_fd, &one, sizeof(one));
 }
 
-/* ---- the owner's ---- */
+/* ---- for the owner ---- */
 
 void broker_ready(struct broker *broker)
 {
@@ -639,7 +641,7 @@ void broker_ready(struct broker *broker)
     broker->session++;
     broker->away = false;
     broker->error = 0;
-    resolve_end(broker->resolve); /* the next time it may be somewhere else */
+    resolve_end(broker->resolve); /* the next time it may have another address */
     broker->resolve = NULL;
     broker->address = NULL;
 }

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* RabbitMQ 4 has a limit of 20 deliveries where none is named, and throws the message away behind
- * it. Looking at a parked message counts as one; of the others, takers put aside what comes too
- * often, and know that it has arrived, which the broker does not. */
+/* RabbitMQ 4 has a default limit of 20 deliveries and drops the message after it. Reading a parked
+ * message counts as a delivery. For the other queues, consumers park what was delivered too often;
+ * unlike the broker, they make sure that it has arrived. */
 #define DELIVERY_LIMIT 1000000
 
 void layout_name(struct layout *t)
@@ -115,16 +115,16 @@ static void add_dead_letters(struct layout_step *step, const char *exchange, con
 }
 
 /*
- * The queue keeps dead letters until they have arrived. Only where it has to be: a node keeps one
- * supervisor for all queues of this kind, and when one of them is deleted before its leader has
- * settled in, that supervisor may end, and all such queues of the node with it until it restarts
- * (rabbitmq-server #16652).
+ * The queue keeps dead letters until they have arrived. Used only where it is needed: a node has
+ * one supervisor for all such queues. If one is deleted before its leader has settled, that
+ * supervisor may end, and with it all such queues of the node until it restarts (rabbitmq-server
+ * #16652).
  */
 static void add_at_least_once(const struct layout *t, struct layout_step *step)
 {
     if (!t->classic) {
         add_text(step, "x-dead-letter-strategy", "at-least-once");
-        add_text(step, "x-overflow", "reject-publish"); /* the strategy demands it */
+        add_text(step, "x-overflow", "reject-publish"); /* required by the strategy */
     }
 }
 

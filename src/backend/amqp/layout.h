@@ -1,15 +1,15 @@
 /*
- * What the queue needs at the broker, and how it is asked for: a list of requests that are sent one
- * after the other each time a connection is made. Declaring what is there already changes nothing,
- * unless it is there with other arguments; then the broker refuses.
+ * The exchanges and queues at the broker, as a list of requests that are sent one after the other
+ * on each new connection. Declaring something that exists changes nothing, unless it has other
+ * arguments; then the broker refuses.
  *
  *   exchange E (direct) --key Q--> queue Q --dead letters--> exchange Q.dead --> queue Q.parked
  *                       --key Q.retry.5s--> queue Q.retry.5s --after 5 s--> exchange E, key Q
  *
- * The broker moves on its own only what waits in a retry queue: at least once, where it is a quorum
- * queue. What is parked we send there ourselves; the dead letters of Q are a last resort.
+ * The broker itself moves only what waits in a retry queue: at least once, if it is a quorum queue.
+ * We park messages ourselves; the dead letters of Q are a last resort.
  *
- * docs/RABBITMQ.md says why each is as it is.
+ * docs/RABBITMQ.md gives the reasons.
  */
 #ifndef SLUICE_BACKEND_AMQP_LAYOUT_H
 #define SLUICE_BACKEND_AMQP_LAYOUT_H
@@ -23,19 +23,19 @@
 #define LAYOUT_RETRIES_MAX 8
 #define LAYOUT_ARGUMENTS_MAX 8
 #define LAYOUT_NAME_ROOM (LAYOUT_NAME_MAX + 24)
-/* A message that was taken so often without being settled is put aside: it may be what kills its
- * takers. */
+/* A message that was delivered this often without being settled is parked: it may kill its
+ * consumers. */
 #define LAYOUT_DELIVERIES_MAX 20
 
 enum layout_channel {
     CHANNEL_WORK = 1, /* publisher: messages; consumer: deliveries and their acks */
-    CHANNEL_ASK,      /* questions, parked messages */
-    CHANNEL_AGAIN     /* consumer: what it sends again, with confirms */
+    CHANNEL_ASK,      /* requests, parked messages */
+    CHANNEL_AGAIN     /* consumer: what it publishes again, with confirms */
 };
 
 struct layout {
     bool publisher;
-    bool events; /* a topic exchange and no queue */
+    bool events; /* a topic exchange without a queue */
     bool classic;
     uint16_t prefetch;
     uint32_t retry_count;
@@ -51,7 +51,7 @@ struct layout_step {
     uint16_t channel;
     amqp_method_number_t method;
     amqp_method_number_t answer;
-    const char *what; /* of the thing: "queue", "exchange" ... */
+    const char *what; /* kind of the object: "queue", "exchange" ... */
     const char *name;
     union {
         amqp_channel_open_t channel_open;
@@ -64,9 +64,9 @@ struct layout_step {
     amqp_table_entry_t arguments[LAYOUT_ARGUMENTS_MAX];
 };
 
-/* From exchange, queue and retry_s: the other names. One for the parking queue may be given. */
+/* Derives the other names from exchange, queue and retry_s. The parking queue's may be given. */
 void layout_name(struct layout *layout);
-/* The index-th request; false: there are no more. It points into layout and into itself. */
+/* Request number `index`; false: no more. It points into layout and into itself. */
 bool layout_step(const struct layout *layout, uint32_t index, struct layout_step *ret_step);
 
 #endif

@@ -17,16 +17,16 @@
 #define WINDOW_DEFAULT 1024
 #define WINDOW_MAX 65536
 #define PREFETCH_DEFAULT 2048
-#define PREFETCH_MAX 65535 /* what the protocol's 16 bits hold */
+#define PREFETCH_MAX 65535 /* the protocol has 16 bits */
 #define CONNECT_TIMEOUT_DEFAULT_MS 5000
 #define CONFIRM_TIMEOUT_DEFAULT_MS 30000
 #define HEARTBEAT_DEFAULT_S 20
 #define PAUSE_MIN_DEFAULT_MS 100
 #define PAUSE_MAX_DEFAULT_MS 5000
 #define RETRY_MAX_S 86400
-/* Bytes that gather before they are sent. */
+/* Output that is collected before it is sent. */
 #define GATHER_BYTES 32768
-/* The broker does not read: no more for now. */
+/* If the broker does not read, nothing more is accepted beyond this. */
 #define UNSENT_MAX (4U << 20)
 #define GOODBYE_MS 1000
 
@@ -40,7 +40,7 @@ static int refuse(const char *what)
 
 /* ---- publisher ---- */
 
-/* Something may be sent now. */
+/* Whether something may be published now. */
 static bool can_publish(struct session *s)
 {
     if (!broker_is_ready(s->broker)) {
@@ -134,7 +134,7 @@ static int amqp_take(struct queue *queue, struct queue_message *ret_messages, si
     return 0;
 }
 
-/* Publishes a copy where it waits; again_settled acks the original. */
+/* Publishes a copy to where it waits; again_settled acks the original. */
 static int send_again(struct session *s, const struct queue_message *message, int how)
 {
     const struct layout *t = &s->layout;
@@ -142,7 +142,7 @@ static int send_again(struct session *s, const struct queue_message *message, in
     bool last = message->attempts >= t->retry_count;
     uint32_t pause = last ? t->retry_count - 1 : message->attempts;
     if (!window_has_room(&s->window)) {
-        return ERR_IO; /* it was settled twice: no more than prefetch are out */
+        return ERR_IO; /* it was settled twice: no more than prefetch are unsettled */
     }
     if (how == QUEUE_PARK || (how == QUEUE_RETRY && last)) {
         session_publish(s, CHANNEL_AGAIN, t->dead, t->parked, message->tag, message->attempts,
@@ -196,7 +196,7 @@ static uint32_t or_default(uint32_t value, uint32_t standard)
     return value == 0 ? standard : value;
 }
 
-/* Copied into room for max bytes; false: longer. */
+/* Copies a name; false: longer than max. */
 static bool copy_name(const char *name, const char *standard, size_t max, char *ret_name)
 {
     const char *text = name == NULL || name[0] == '\0' ? standard : name;
@@ -301,14 +301,14 @@ static int make_broker(struct session *s, const struct queue_amqp_options *o)
         return error;
     }
     if (getrandom(&config.seed, sizeof(config.seed), GRND_NONBLOCK) < 0) {
-        config.seed = (uint64_t)getpid(); /* it only has to differ between servers */
+        config.seed = (uint64_t)getpid(); /* it only has to differ between processes */
     }
     const char *role = s->layout.events ? "events" : s->layout.publisher ? "relay" : "booker";
     (void)snprintf(s->name, sizeof(s->name), "sluice %s %ld", role, (long)getpid());
     return broker_open(&config, session_owner(s), &s->broker);
 }
 
-/* What only an operator can change is told at once; all else may pass. */
+/* Reports at once what only an operator can change. Other errors may pass. */
 static int first_connection(struct session *s)
 {
     const char *text = "";

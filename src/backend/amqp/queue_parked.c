@@ -1,8 +1,8 @@
 /*
- * Questions to the broker beside the flow of messages: how many there are, and which are parked.
+ * Requests to the broker besides the flow of messages: the depths of queues, and parked messages.
  *
- * Looking at parked messages takes them without an ack and gives them back. Redriving sends each of
- * them to the queue again, from the first attempt, and acks the parked one when the broker has
+ * Listing parked messages takes them without an ack and gives them back. A redrive publishes each
+ * to the queue again, with no attempts counted, and acks the parked one when the broker has
  * confirmed the new one.
  */
 #include "backend/amqp/session.h"
@@ -30,7 +30,7 @@ int parked_depths(struct queue *queue, struct queue_depths *ret_depths)
     const struct layout *t = &s->layout;
     struct queue_depths depths = {0};
     if (t->events) {
-        return ERR_INVALID; /* its messages are others' */
+        return ERR_INVALID; /* it belongs to somebody else */
     }
     (void)session_turn(s, 0, false);
     if (!broker_is_ready(s->broker)) {
@@ -49,7 +49,7 @@ int parked_depths(struct queue *queue, struct queue_depths *ret_depths)
     return error;
 }
 
-/* Up to max parked messages into the asker's room, behind those that are there; they are not acked. */
+/* Takes up to max parked messages into the caller's array, without acks. */
 static int get_parked(struct session *s, size_t max)
 {
     amqp_basic_get_t get = {.queue = amqp_cstring_bytes(s->layout.parked)};
@@ -86,7 +86,7 @@ static int peek(struct session *s, struct queue_message *ret_messages, size_t ma
     return error;
 }
 
-/* Waits until everything that was sent again is settled. */
+/* Waits until everything that was published again is settled. */
 static int all_settled(struct session *s)
 {
     uint64_t session = broker_session(s->broker);
@@ -104,8 +104,8 @@ static int all_settled(struct session *s)
     return ERR_AGAIN;
 }
 
-/* One batch. ret_count: of those that went; what is too long to be ours, or was not confirmed, stays
- * parked. */
+/* One batch. ret_count: messages sent. A message that is too long to be ours, or was not confirmed,
+ * stays parked. */
 static int send_batch(struct session *s, struct queue_message *ret_messages, size_t max,
                       size_t *ret_count)
 {
@@ -127,7 +127,8 @@ static int send_batch(struct session *s, struct queue_message *ret_messages, siz
                         (struct span){message->body, message->len});
     }
     error = all_settled(s);
-    error = error != 0 ? error : ask_depth(s, s->layout.parked, &depth); /* the acks are there */
+    error = error != 0 ? error : ask_depth(s, s->layout.parked, &depth); /* then the acks have
+                                                                          * arrived */
     size_t sent = 0;
     for (size_t i = 0; i < s->parked_count; i++) {
         if (s->sent_round[i]) {
@@ -149,12 +150,12 @@ static int redrive_parked(struct session *s, struct queue_message *ret_messages,
         error = send_batch(s, ret_messages + count, some, &sent);
         count += sent;
         if (sent == 0) {
-            break; /* nothing there, or nothing that can be sent */
+            break; /* none left, or none that can be sent */
         }
     } while (error == 0 && count < max && !s->parked_end);
     if (error == 0 || count > 0) {
         *ret_count = count;
-        return 0; /* what is not told of here is still parked, or comes twice */
+        return 0; /* a message missing from the result is still parked, or comes twice */
     }
     return error;
 }

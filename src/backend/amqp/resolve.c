@@ -66,7 +66,8 @@ void resolve_end(struct resolve *resolve)
         resolve->code = gai_error(&resolve->request);
     }
     if (resolve->code == EAI_INPROGRESS && gai_cancel(&resolve->request) == EAI_NOTCANCELED) {
-        return; /* glibc's thread still writes there, and nobody can be told when it stops */
+        return; /* glibc's thread still writes there, and there is no notice when it stops: leak
+                 * it */
     }
     if (resolve->code == 0) {
         freeaddrinfo(resolve->request.ar_result);

@@ -1,6 +1,6 @@
 /*
- * What a connection does as frames come in: it sets up channels and layout, one request after
- * the other; then confirms, returns, deliveries and answers go where they belong. See session.h.
+ * Handles the frames of a connection: sets up channels and layout, one request after the other;
+ * then dispatches confirms, returns, deliveries and answers. See session.h.
  */
 #include "backend/amqp/session.h"
 
@@ -14,12 +14,11 @@
 #define DELIVERY_PERSISTENT 2
 #define ATTEMPTS_HEADER "attempts"
 #define REASON_HEADER "reason"
-#define DELIVERIES_HEADER "x-delivery-count" /* a quorum queue's, on what comes again */
+#define DELIVERIES_HEADER "x-delivery-count" /* set by quorum queues on redeliveries */
 
 /* ---- time ---- */
 
-/* When the oldest message under way is late; INT64_MAX: none is under way, or the broker has said
- * that it takes none for now, and has all the time then. */
+/* When the oldest unconfirmed message is late; INT64_MAX: none, or the broker blocks publishing. */
 static int64_t confirm_due_ms(struct session *s)
 {
     int64_t oldest_ms = window_oldest_ms(&s->window);
@@ -39,13 +38,13 @@ bool session_turn(struct session *s, int64_t wait_ms, bool wakeable)
     int64_t left_ms = due_ms == INT64_MAX ? INT64_MAX : due_ms - broker_now_ms();
     left_ms = left_ms < 0 ? 0 : left_ms;
     bool woken = broker_turn(s->broker, left_ms < wait_ms ? left_ms : wait_ms, wakeable);
-    /* Only after reading: we may have been the ones who slept. */
+    /* Only after reading: this process may be the one that slept. */
     if (broker_is_ready(s->broker) && broker_now_ms() >= confirm_due_ms(s)) {
         broker_fail(s->broker, ERR_IO,
                     "the broker has not confirmed a message within %" PRId64
                     " ms: what is under way is sent again",
                     s->confirm_ms);
-        (void)broker_turn(s->broker, 0, false); /* it ends */
+        (void)broker_turn(s->broker, 0, false); /* ends the connection */
     }
     return woken;
 }
@@ -78,7 +77,7 @@ void session_publish(struct session *s, uint16_t channel, const char *exchange, 
         .delivery_mode = DELIVERY_PERSISTENT,
         .content_type = amqp_cstring_bytes(s->content_type),
         .headers = {header_count, headers}};
-    /* A returned message tells its properties, not its tag: it has to carry it. */
+    /* A returned message carries its properties, not its tag: so the tag is a property. */
     struct out out = out_over(id, sizeof(id));
     out_u64(&out, window_add(&s->window, number, broker_now_ms()));
     properties.correlation_id = (amqp_bytes_t){out.len, id};
@@ -193,7 +192,7 @@ static void set_up_answer(struct session *s, const amqp_frame_t *frame)
     }
 }
 
-/* ---- what became of messages ---- */
+/* ---- outcomes ---- */
 
 static void publisher_settled(void *context, uint64_t number, bool confirmed)
 {
@@ -204,7 +203,7 @@ static void publisher_settled(void *context, uint64_t number, bool confirmed)
         .number = number, .kind = confirmed ? QUEUE_CONFIRMED : QUEUE_UNCONFIRMED};
 }
 
-/* A copy is safe: its original may go. */
+/* The copy is safe: ack the original. */
 static void again_settled(void *context, uint64_t number, bool confirmed)
 {
     struct session *s = context;
@@ -225,7 +224,7 @@ static void again_settled(void *context, uint64_t number, bool confirmed)
     }
 }
 
-/* The connection is gone: originals come again by themselves. */
+/* The connection is lost: originals come again by themselves. */
 static void again_lost(void *context, uint64_t number, bool confirmed)
 {
     (void)context;
@@ -242,8 +241,8 @@ static void lost(void *context)
     s->answers_due = 0;
 }
 
-/* What a message could not be routed to is gone. A new connection declares it again; the other
- * messages under way are told first. */
+/* The target of an unroutable message is missing. A new connection declares it again; the other
+ * outstanding messages are settled first. */
 static void mend(struct session *s)
 {
     if (s->unroutable && s->window.waiting == 0) {
@@ -268,9 +267,9 @@ static void settled(struct session *s, uint64_t tag, bool multiple, bool confirm
     mend(s);
 }
 
-/* ---- messages that come in ---- */
+/* ---- incoming messages ---- */
 
-/* NULL: it is missing. */
+/* NULL: no such header. */
 static const amqp_field_value_t *header_of(const amqp_basic_properties_t *properties,
                                            const char *name)
 {
@@ -286,7 +285,7 @@ static const amqp_field_value_t *header_of(const amqp_basic_properties_t *proper
     return NULL;
 }
 
-/* A header that counts something; 0: it is missing. */
+/* A header with a count; 0: missing. */
 static uint32_t count_of(const amqp_basic_properties_t *properties, const char *name)
 {
     const amqp_field_value_t *value = header_of(properties, name);
@@ -307,7 +306,8 @@ static void reason_of(const amqp_basic_properties_t *properties,
     }
 }
 
-/* It came too often; nobody sees it. The original goes when the broker has confirmed the copy. */
+/* Parks a message that was delivered too often; no consumer sees it. The original is acked when the
+ * broker has confirmed the copy. */
 static void put_aside(struct session *s, const struct incoming *in)
 {
     if (!window_has_room(&s->window)) {
@@ -428,7 +428,7 @@ static void channel_closed(struct session *s, const amqp_channel_close_t *why)
                 (const char *)why->reply_text.bytes);
 }
 
-/* False: not one of those. */
+/* False: another method. */
 static bool answer(struct session *s, uint16_t channel, const amqp_method_t *method)
 {
     if (channel != CHANNEL_ASK || s->answers_due == 0) {

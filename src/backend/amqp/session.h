@@ -1,6 +1,6 @@
 /*
- * What the files of the queue on RabbitMQ share: the instance, what its connection does as frames
- * come in (session.c), and questions to the broker.
+ * Shared by the files of the queue on RabbitMQ: the instance, its handling of frames (session.c),
+ * and requests to the broker.
  */
 #ifndef SLUICE_BACKEND_AMQP_SESSION_H
 #define SLUICE_BACKEND_AMQP_SESSION_H
@@ -11,17 +11,17 @@
 #include "backend/amqp/window.h"
 
 #define NAME_ROOM 256
-/* Parked messages that are asked for, or sent round, in one go. */
+/* Parked messages that are read or sent at once. */
 #define PARKED_AT_ONCE 256
-/* Marks the index of a parked message among the numbers of what is sent again, which are tags. */
+/* Marks the index of a parked message among the numbers of republished messages, which are tags. */
 #define IS_PARKED (1ULL << 63)
 
-/* A message whose frames are coming in: a delivery, a parked one, or one that comes back. */
+/* A message whose frames are arriving: a delivery, a parked one, or a returned one. */
 struct incoming {
     amqp_method_number_t method; /* 0: none */
-    uint64_t left;               /* bytes of the body that have not come */
-    uint64_t returned;           /* its tag, when it was ours */
-    uint32_t deliveries;         /* before this one, as far as the queue counts them */
+    uint64_t left;               /* bytes of the body still to come */
+    uint64_t returned;           /* its tag, if it is a returned one */
+    uint32_t deliveries;         /* earlier deliveries, if the queue counts them */
     bool too_long;
     struct queue_message message;
 };
@@ -33,18 +33,19 @@ struct session {
     char name[NAME_ROOM];
     char routing_key[NAME_ROOM];
     char content_type[NAME_ROOM];
-    int64_t answer_ms;  /* how long an answer may take */
-    int64_t confirm_ms; /* how long a confirm may take */
-    int64_t blocked_ms; /* when the broker was last known to take no messages */
+    int64_t answer_ms;  /* timeout of an answer */
+    int64_t confirm_ms; /* timeout of a confirm */
+    int64_t blocked_ms; /* when the broker was last known to block publishing */
 
-    uint32_t step; /* OPENED: the request that waits for its answer */
+    uint32_t step; /* OPENED: the request that is being answered */
     bool consuming;
-    bool wants_messages; /* take was called: consume whenever a connection is made */
+    bool wants_messages; /* take was called: consume on every new connection */
     struct incoming incoming[CHANNEL_AGAIN + 1];
 
-    struct window window; /* publisher: messages; consumer: those sent again */
+    struct window window; /* publisher: messages; consumer: republished ones */
     uint32_t window_max;
-    bool unroutable; /* a message came back: nothing new is sent until all is declared again */
+    bool unroutable; /* a message was returned: nothing new is sent until everything is declared
+                      * again */
     struct queue_outcome *outcomes; /* publisher: window_max of them, a ring */
     uint32_t outcome_first;
     uint32_t outcome_count;
@@ -53,14 +54,14 @@ struct session {
     uint32_t taken_first;
     uint32_t taken_count;
 
-    /* One question at a time, on CHANNEL_ASK. */
+    /* One request at a time, on CHANNEL_ASK. */
     uint32_t answers_due;
     uint64_t depth;               /* the last answer's message count */
-    struct queue_message *parked; /* the asker's room, and what has come */
+    struct queue_message *parked; /* the caller's array, and what has arrived */
     size_t parked_max;
     size_t parked_count;
     bool parked_end;                 /* there are no more */
-    bool too_long[PARKED_AT_ONCE];   /* redrive: not ours to send */
+    bool too_long[PARKED_AT_ONCE];   /* redrive: too long to be ours */
     bool sent_round[PARKED_AT_ONCE]; /* redrive: confirmed */
 };
 
@@ -70,9 +71,9 @@ static inline struct session *session_of(struct queue *queue)
 }
 
 struct broker_owner session_owner(struct session *session);
-/* broker_turn; and ends a connection on which a message was not confirmed in time. */
+/* broker_turn, and ends a connection on which a message was not confirmed in time. */
 bool session_turn(struct session *session, int64_t wait_ms, bool wakeable);
-/* Starts consuming, if it is connected and does not yet. */
+/* Starts consuming, if connected and not consuming yet. */
 void session_consume(struct session *session);
 /* Publishes on a channel with confirms; the window has room. attempts 0, reason "": no header. */
 void session_publish(struct session *session, uint16_t channel, const char *exchange,
@@ -80,9 +81,9 @@ void session_publish(struct session *session, uint16_t channel, const char *exch
                      struct span body);
 void session_ack(struct session *session, uint16_t channel, uint64_t tag);
 void session_requeue(struct session *session, uint16_t channel, uint64_t tag, bool multiple);
-/* Sends a question on CHANNEL_ASK. */
+/* Sends a request on CHANNEL_ASK. */
 void session_ask(struct session *session, amqp_method_number_t method, void *decoded);
-/* Waits for the answers to all questions. ERR_AGAIN: the connection is gone. */
+/* Waits for the answers to all requests. ERR_AGAIN: the connection is lost. */
 int session_answers(struct session *session);
 
 /* queue_parked.c */

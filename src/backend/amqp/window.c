@@ -38,7 +38,7 @@ int64_t window_oldest_ms(const struct window *window)
                                 : window->entries[window->first % window->capacity].sent_ms;
 }
 
-/* NULL: not one that waits. */
+/* NULL: not outstanding. */
 static struct window_entry *waiting_entry(struct window *window, uint64_t tag)
 {
     if (tag < window->first || tag >= window->next) {
@@ -73,7 +73,7 @@ bool window_settle(struct window *window, uint64_t tag, bool multiple, bool conf
         tag = window->next - 1;
     }
     if (multiple) {
-        /* All of them may have been settled one by one before; the tag itself must exist. */
+        /* All may have been settled one by one before; the tag itself must exist. */
         if (tag >= window->next) {
             return false;
         }

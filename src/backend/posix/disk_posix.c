@@ -1,10 +1,10 @@
 /*
- * Files by pread and pwrite. A durable write is one pwritev2 with RWF_DSYNC: on a preallocated file
- * that is one flush of the data and no change of metadata, about half of what write and fdatasync
- * cost. Where the file system does not know the flag it is write and fdatasync.
+ * Files with pread and pwrite. A durable write is one pwritev2 with RWF_DSYNC: on a preallocated
+ * file it flushes the data without a change of metadata, at about half the cost of write and
+ * fdatasync. If the file system does not support the flag, write and fdatasync are used.
  *
- * What stays true: a call that returned 0 did all of it; an interrupted or short transfer is
- * continued, a failed sync is reported once and never repeated here.
+ * Invariant: a call that returns 0 did all its work. Interrupted and short transfers are continued.
+ * A failed sync is reported once and never repeated here.
  */
 #define _GNU_SOURCE /* pwritev2, scandirat */
 #include "backend/posix/disk_posix.h"
@@ -74,8 +74,8 @@ static int posix_open(struct disk *disk, const char *name, enum disk_open how,
         return error;
     }
     if (how == DISK_WRITE) {
-        /* An earlier process may have met a failed write-back: its pages then look clean and are in
-         * the cache, but not on the disk. Recovery must read what the disk has. */
+        /* A write-back may have failed under an earlier process. Its pages then look clean in the
+         * cache but are not on disk. Recovery must read what is on disk. */
         if (fdatasync(file->fd) != 0 &&
             errno != EINVAL) { /* EINVAL: nothing to sync, like a device */
             int error = error_of(errno);
@@ -110,7 +110,7 @@ static int posix_read(struct disk *disk, struct disk_file *file, uint64_t at, vo
     return 0;
 }
 
-/* The write call itself; *ret_durable tells whether what it wrote needs no sync any more. */
+/* One write call. *ret_durable: what it wrote needs no sync. */
 static ssize_t write_some(struct disk_posix *posix, int fd, const void *bytes, size_t n, off_t at,
                           bool durable, bool *ret_durable)
 {
@@ -151,7 +151,7 @@ static int posix_write(struct disk *disk, struct disk_file *file, uint64_t at, c
 static int posix_sync(struct disk *disk, struct disk_file *file)
 {
     (void)disk;
-    return fdatasync(file->fd) != 0 ? error_of(errno) : 0; /* with the size, where it changed */
+    return fdatasync(file->fd) != 0 ? error_of(errno) : 0; /* includes the size if it changed */
 }
 
 static int posix_truncate(struct disk *disk, struct disk_file *file, uint64_t size)
@@ -197,7 +197,7 @@ static int posix_list(struct disk *disk,
             if (S_ISREG(st.st_mode)) {
                 each(context, entries[i]->d_name, (uint64_t)st.st_size);
             }
-        } else if (error == 0 && errno != ENOENT) { /* removed meanwhile: not in the folder */
+        } else if (error == 0 && errno != ENOENT) { /* removed meanwhile: skip it */
             error = error_of(errno);
         }
         free(entries[i]);
@@ -276,7 +276,7 @@ int folder_make(const char *folder)
 
 int folder_lock(const char *folder, int *ret_fd)
 {
-    /* The folder itself is locked: a lock file could be removed under its owner. */
+    /* Locks the folder itself: a lock file could be removed while it is held. */
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return error_of(errno);

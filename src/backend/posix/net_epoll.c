@@ -1,19 +1,20 @@
 /*
- * epoll. Happy path of a turn: one epoll_wait, for each ready connection one recv and one send by
- * the caller; interest is changed only when it really changes, so an answered request costs no
+ * epoll. Happy path of an iteration: one epoll_wait, and for each ready connection one recv and one
+ * send by the caller. The interest set is changed only when needed, so an answered request costs no
  * epoll_ctl.
  *
- * The kernel is asked edge-triggered, which spares it one look at every socket per turn; the port's
- * level-triggered promise is kept here: a connection that was reported and not taken (slot.left) is
- * armed again, which puts it behind the others in the kernel's queue. A short read empties a
- * socket, unless its end was seen too.
+ * epoll is used edge-triggered, which saves the kernel one check of every socket per iteration. The
+ * port promises level-triggered events, so a connection that was reported and not fully read
+ * (slot.left) is armed again; that puts it behind the others in the kernel's queue. A short read
+ * empties a socket, unless the end of the stream was also seen.
  *
- * What can go wrong: no free slot, or no descriptor left. Then the listening socket is not watched
- * until a connection closes (or, without descriptors, for a moment), and newcomers wait in the
- * kernel's queue. A failed connection is ERR_IO to its user, who closes it.
+ * What can go wrong: no free slot, or no file descriptor left. Then the listening socket is not
+ * watched until a connection closes (or, without descriptors, for a short time), and new
+ * connections wait in the kernel's backlog. A failed connection is ERR_IO for its user, who closes
+ * it.
  *
- * What stays true: a number is either in use with an open descriptor or on the free list; the last
- * one freed is the first one used again, so few connections touch little memory.
+ * Invariant: a connection number is either in use with an open descriptor or on the free list. The
+ * last one freed is used again first, so few connections touch little memory.
  */
 #define _GNU_SOURCE /* accept4, epoll_pwait2 */
 #include "backend/posix/net_epoll.h"
@@ -38,17 +39,17 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-/* Events taken from the kernel at once; more wait for the next turn. */
+/* Events read from the kernel at once; more wait for the next iteration. */
 #define EVENTS_MAX 256
-/* New connections taken in one turn, so that a storm of them does not hold up those that are in. */
+/* Connections accepted per iteration, so that a storm of new ones does not delay the others. */
 #define ACCEPTS_MAX 64
-/* After the system ran out of descriptors, with no connection of ours closing. */
+/* Pause after the system ran out of descriptors and no connection of ours closes. */
 #define ACCEPT_RETRY_US 100000
 #define BACKLOG 4096
 #define PIECES_MAX 8
 
 #define SLOT_NONE UINT32_MAX
-/* Marks in epoll's data beside connection numbers. */
+/* Values in epoll's data besides connection numbers. */
 #define MARK_LISTEN (SLOT_NONE - 1)
 #define MARK_WAKE (SLOT_NONE - 2)
 #define MARK_OTHER (SLOT_NONE - 3)
@@ -62,7 +63,7 @@ struct net_listener {
 
 struct slot {
     int fd;        /* -1: free */
-    uint32_t next; /* of the free ones, or of the fresh ones */
+    uint32_t next; /* in the list of free slots, or of fresh ones */
     uint8_t watch;
     uint8_t left; /* LEFT_*: reported and not taken yet */
     struct net_address peer;
@@ -74,13 +75,13 @@ struct net_epoll {
     struct net net;
     int epoll;
     int wake;
-    int listen;     /* -1 once let go */
+    int listen;     /* -1: closed */
     bool listening; /* watched by epoll */
-    bool starved;   /* not listening for want of descriptors */
+    bool starved;   /* not listening because there are no descriptors */
     uint32_t max;
     uint32_t used; /* slots that were ever used */
     uint32_t free;
-    uint32_t fresh; /* accepted while the listening socket was let go, not reported yet */
+    uint32_t fresh; /* accepted when the listening socket was closed, not reported yet */
     struct slot *slots;
     uint32_t reported_count; /* connections reported by the last poll */
     uint32_t reported[EVENTS_MAX];
@@ -142,9 +143,9 @@ static int err_of_bind(void)
 }
 
 /*
- * What a peer who does not read may cost in the kernel, where nobody counts it: answers up to this
- * size (the kernel doubles it; by itself it would go to megabytes), and for so long, also after the
- * connection was closed here. Accepted sockets have it from the listening one.
+ * Limits the kernel memory for a peer that does not read: the send buffer (the kernel doubles it;
+ * its own limit would be megabytes) and the time it is kept, also after the connection was closed.
+ * Accepted sockets inherit both from the listening one.
  */
 #define SEND_BUFFER_BYTES (128 * 1024)
 #define UNREAD_MS 30000
@@ -157,7 +158,7 @@ static bool bound_unread(int fd)
            setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) == 0;
 }
 
-/* A socket bound to the address; with shared, others with the same setting may bind it, too. */
+/* A socket bound to the address. shared: other sockets with the same option may bind it, too. */
 static int bind_socket(const struct sockaddr_storage *address, socklen_t len, bool shared,
                        int *ret_fd)
 {
@@ -166,7 +167,7 @@ static int bind_socket(const struct sockaddr_storage *address, socklen_t len, bo
     if (fd < 0) {
         return ERR_IO;
     }
-    /* SO_REUSEADDR: connections of a server before us in TIME_WAIT do not matter. */
+    /* SO_REUSEADDR: connections of an earlier server in TIME_WAIT do not matter. */
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
         (shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) != 0) ||
         !bound_unread(fd)) {
@@ -188,15 +189,15 @@ static int port_of(int fd, struct sockaddr_storage *address, uint16_t *ret_port)
     if (getsockname(fd, (struct sockaddr *)address, &len) != 0) {
         return ERR_IO;
     }
-    /* The port is at the same place for both families. */
+    /* The port has the same offset in both families. */
     *ret_port = ntohs(((struct sockaddr_in *)address)->sin_port);
     return 0;
 }
 
 /*
- * Whoever holds this name may open sockets on the address: an abstract socket, which the kernel
- * takes back when the process ends. Binding the port once without SO_REUSEPORT finds servers of
- * other makes; two of ours that start in the same instant would both pass that.
+ * Takes an abstract socket name for the address, which the kernel frees when the process ends. Only
+ * its holder may open sockets on the address. Binding the port once without SO_REUSEPORT detects
+ * other programs; but two Sluice servers that start at the same instant would both pass that test.
  */
 static int claim(const char *address_port, int *ret_fd)
 {
@@ -222,7 +223,7 @@ static int open_sockets(struct net_listener *listener, struct sockaddr_storage *
     int probe;
     int err = bind_socket(address, len, false, &probe);
     if (err == 0) {
-        err = port_of(probe, address, &listener->port); /* from here on the port is a number */
+        err = port_of(probe, address, &listener->port); /* from here on the port is known */
         (void)close(probe);
     }
     for (uint32_t i = 0; err == 0 && i < listener->loops; i++) {
@@ -356,7 +357,7 @@ static struct net_address address_of(const struct sockaddr_storage *from)
     return address;
 }
 
-/* Takes one waiting connection; SLOT_NONE if there is none or no place for it. */
+/* Accepts one connection; SLOT_NONE: none waits, or there is no slot. */
 static uint32_t accept_one(struct net_epoll *n)
 {
     struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
@@ -425,7 +426,7 @@ static int wait_events(struct net_epoll *n, int max, int64_t timeout_us)
     return count < 0 ? 0 : count;
 }
 
-/* Connections accepted while draining began. */
+/* Connections that were accepted when draining began. */
 static size_t report_fresh(struct net_epoll *n, struct net_event *ret_events, size_t max)
 {
     size_t count = 0;
@@ -437,7 +438,7 @@ static size_t report_fresh(struct net_epoll *n, struct net_event *ret_events, si
     return count;
 }
 
-/* Arms those of the last poll's connections again that were not taken, in the end or in part. */
+/* Arms the connections of the last poll again that were not fully taken. */
 static void arm_left(struct net_epoll *n)
 {
     for (uint32_t i = 0; i < n->reported_count; i++) {
@@ -553,15 +554,15 @@ static void op_watch(struct net *net, uint32_t connection, uint32_t what)
         return;
     }
     slot->watch = (uint8_t)what;
-    /* Changing the interest makes the kernel look anew, so nothing that came meanwhile is missed.
-     */
+    /* A change of interest makes the kernel check again, so nothing that arrived meanwhile is
+     * missed. */
     CHECK(epoll_set(n, EPOLL_CTL_MOD, fd, interest(what), connection) == 0);
 }
 
 static void op_close(struct net *net, uint32_t connection)
 {
     struct net_epoll *n = self(net);
-    (void)close(fd_of(n, connection)); /* also takes it out of epoll */
+    (void)close(fd_of(n, connection)); /* also removes it from epoll */
     slot_give(n, connection);
     listen_watch(n, true);
 }
@@ -570,9 +571,9 @@ static void op_accepting(struct net *net, bool on)
 {
     struct net_epoll *n = self(net);
     if (on || n->listen < 0) {
-        return; /* accepting from the start; what was let go is another process's now */
+        return; /* it accepts from the start; a closed socket is not opened again */
     }
-    /* Closing the socket resets whoever waits in its queue: take them in first. */
+    /* Closing the socket resets connections in its backlog: accept them first. */
     uint32_t number;
     while ((number = accept_one(n)) != SLOT_NONE) {
         n->slots[number].next = n->fresh;
@@ -598,7 +599,7 @@ int net_epoll_also(struct net *net, int fd)
 static void op_wake(struct net *net)
 {
     uint64_t once = 1;
-    /* Fails only if the counter is full, and then the loop is awake anyway. */
+    /* Fails only if the counter is full; then the loop is awake anyway. */
     (void)!write(self(net)->wake, &once, sizeof(once));
 }
 
@@ -635,7 +636,7 @@ int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connect
         epoll_set(n, EPOLL_CTL_ADD, n->wake, EPOLLIN, MARK_WAKE) != 0 ||
         epoll_set(n, EPOLL_CTL_ADD, n->listen, EPOLLIN, MARK_LISTEN) != 0) {
         int err = n->slots == NULL ? ERR_NOMEM : ERR_IO;
-        n->listen = -1; /* stays the listener's */
+        n->listen = -1; /* still belongs to the listener */
         net_epoll_free(&n->net);
         return err;
     }

@@ -46,7 +46,7 @@ static const char *parse_seeds(struct span rest, uint16_t port, struct redis_add
     return NULL;
 }
 
-/* What is wrong, or NULL. */
+/* Returns what is wrong, or NULL. */
 static const char *parse(const char *url, struct redis_address *address)
 {
     size_t i = 0;

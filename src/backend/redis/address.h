@@ -1,10 +1,10 @@
 /*
- * Where Redis is, as its URL says it:
+ * The address of Redis, from its URL:
  *   redis://[user[:password]@]host[:port]                                one server
- *   sentinel://[user[:password]@]host[:port],host[:port],.../master      those who know the master
+ *   sentinel://[user[:password]@]host[:port],host[:port],.../master      Sentinels; master's name
  *   cluster://[user[:password]@]host[:port],host[:port],...              some nodes of a cluster
- * User and password are those of the servers that hold the data. Without a user the password is the
- * default user's (`:password@`). User, password and names may hold %XX; an IPv6 host stands in
+ * User and password are those of the servers with the data. Without a user, the password is the
+ * default user's (`:password@`). User, password and names may contain %XX. An IPv6 host is in
  * brackets.
  */
 #ifndef SLUICE_BACKEND_REDIS_ADDRESS_H

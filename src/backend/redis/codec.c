@@ -1,4 +1,5 @@
-/* See codec.h. Each function puts what the head of its script in lua/ lists, in that order. */
+/* See codec.h. Each function writes the arguments listed at the top of its script in lua/, in that
+ * order. */
 #include "backend/redis/codec.h"
 
 #include "backend/redis/reader.h"
@@ -50,7 +51,7 @@ static void put_named(struct redis_words *words, const struct codec_place *place
     put_key(words, &key);
 }
 
-/* What keys of a kind begin with; they live and die with the epoch. */
+/* Prefix of the keys of one kind. Keys belong to an epoch. */
 static void key_kind(struct key *key, const struct codec_place *place, const char *kind)
 {
     key_begin(key);
@@ -85,14 +86,15 @@ static void put_bucket(struct redis_words *words, const struct codec_place *plac
     put_key(words, &key);
 }
 
-/* An order's bucket follows from its id alone. The low six bits of a fresh one are its segment. */
+/* The bucket of an order follows from its id. The low six bits of an ORDER_FRESH id are its
+ * segment. */
 static uint64_t order_bucket(struct order_id id)
 {
     uint64_t spread = order_id_kind(id) == ORDER_ONCE ? order_id_user(id) : id.lo / SEGMENTS_MAX;
     return spread % REDIS_BUCKETS;
 }
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
 static void put_id(struct redis_words *words, struct order_id id, size_t len)
 {
@@ -101,7 +103,7 @@ static void put_id(struct redis_words *words, struct order_id id, size_t len)
     words_put(words, (struct span){text, len});
 }
 
-/* Epoch and run id in one word: one comparison for the script. */
+/* Epoch and run id in one word, so that the script needs one comparison. */
 static void put_place(struct redis_words *words, const struct codec_place *place)
 {
     char text[24 + REDIS_RUN_ID];
@@ -113,7 +115,7 @@ static void put_place(struct redis_words *words, const struct codec_place *place
     words_put(words, out_span(&out));
 }
 
-/* What the outbox gets of a decision; the script puts the time behind it. */
+/* The outbox entry of a decision; the script appends the time. */
 static void put_outbox_head(struct redis_words *words, const struct codec_place *place,
                             const struct gate_command *command)
 {
@@ -210,7 +212,7 @@ static enum order_move move_of(enum gate_kind kind)
     }
 }
 
-/* The six arguments every event begins with. */
+/* The six arguments that every event begins with. */
 static void put_event(struct redis_words *words, const struct codec_place *place,
                       const struct segment_call *call)
 {
@@ -362,7 +364,8 @@ void codec_restore(struct redis_words *words, const struct codec_place *place, u
     put_named(words, place, "meta");
     put_place(words, place);
     words_u64(words, fence);
-    /* An item's version grows with each change, over epochs too: each has 2^30 of them. */
+    /* The version of an item grows with each change, also across epochs: each epoch has 2^30
+     * versions. */
     words_u64(words, place->epoch % (1U << 22) << 30);
     put_kind(words, place, "");
 }

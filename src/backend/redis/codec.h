@@ -1,8 +1,8 @@
 /*
- * The gate's commands and questions as calls of the scripts, and what the scripts answer.
+ * Encodes commands and requests of the gate as calls of the scripts, and decodes their answers.
  *
- * Keys of segment 3 under the prefix "sluice" at epoch 7 (docs/REDIS.md has them all); {3} keeps
- * them in one hash slot:
+ * Keys of segment 3 under the prefix "sluice" at epoch 7 (docs/REDIS.md lists all); {3} keeps them
+ * in one hash slot:
  *   sluice{3}:meta   sluice{3}:out   sluice{3}:7:i:ITEM   sluice{3}:7:o:ITEM:BUCKET   ...
  */
 #ifndef SLUICE_BACKEND_REDIS_CODEC_H
@@ -14,7 +14,7 @@
 
 #define REDIS_PREFIX_MAX 64
 
-/* Where and for whom a call is: what every call begins with. */
+/* The segment, epoch and server of a call. Every call begins with it. */
 struct codec_place {
     const char *prefix;
     uint32_t segment;
@@ -22,14 +22,14 @@ struct codec_place {
     struct span run_id;
 };
 
-/* Room for any one call: five keys of a prefix, a tag and two ids, and fifteen numbers. */
+/* Enough for any call: five keys of a prefix, a tag and two ids, and fifteen numbers. */
 #define CODEC_CALL_MAX 2048
 
 struct codec_answer {
     enum verdict verdict;
     struct gate_effects effects; /* without slots */
-    bool has_order;              /* an order is shown; of GATE_REQUEST_TICKET: there is one */
-    struct order_view order;     /* without id and item, which the asker knows */
+    bool has_order;              /* the answer has an order; GATE_REQUEST_TICKET: there is one */
+    struct order_view order;     /* without id and item, which the caller knows */
     bool has_item;
     struct item_view view; /* without the item's id */
     uint32_t held;
@@ -40,25 +40,25 @@ struct codec_answer {
 };
 
 enum redis_script codec_script(enum gate_kind kind);
-/* A buyer asks. */
+/* A buy. */
 void codec_reserve(struct redis_words *words, const struct codec_place *place,
                    const struct gate_command *command);
-/* Any command of port/segments.h; an unknown kind is refused by the script. */
+/* Any command of port/segments.h. The script refuses an unknown kind. */
 void codec_call(struct redis_words *words, const struct codec_place *place,
                 const struct segment_call *call);
 /* GATE_REQUEST_TICKET, GATE_REQUEST_ORDER, GATE_REQUEST_ITEM. */
 void codec_look(struct redis_words *words, const struct codec_place *place,
                 const struct gate_request *request);
-/* place->epoch is the new one. outbox_max 0: no bound. */
+/* place->epoch is the new one. outbox_max 0: no limit. */
 void codec_claim(struct redis_words *words, const struct codec_place *place, uint64_t fence,
                  const struct segment_step *step, uint64_t outbox_max);
-/* Begins a call that fills; codec_row puts a step (any but BEGIN) behind it. */
+/* Begins a call that fills a segment; codec_row appends a step (any except BEGIN). */
 void codec_restore(struct redis_words *words, const struct codec_place *place, uint64_t fence);
 void codec_row(struct redis_words *words, const struct segment_step *step);
 void codec_broken(struct redis_words *words, const struct codec_place *place);
 void codec_state(struct redis_words *words, const struct codec_place *place);
 
-/* PREFIX{SEGMENT}:NAME; and what the keys of the place's epoch begin with. */
+/* PREFIX{SEGMENT}:NAME, and the prefix of the keys of the place's epoch. */
 void codec_name(struct out *out, const struct codec_place *place, const char *name);
 void codec_epoch_keys(struct out *out, const struct codec_place *place);
 

@@ -11,7 +11,7 @@
 #include "backend/redis/slot.h"
 #include "base/err.h"
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 void discover_close(struct discover_door *door)
 {
@@ -29,7 +29,8 @@ static int fail(struct discover_door *door, const char *what, char *ret_why)
     return ERR_IO;
 }
 
-/* The reply, which the caller frees; NULL: the door is closed. An error reply is an error, too. */
+/* The reply, which the caller frees; NULL: failed, and the connection is closed. An error reply is
+ * also a failure. */
 static redisReply *request(struct discover_door *door, int words, const char **text, char *ret_why)
 {
     redisReply *reply = redisCommandArgv(door->context, words, text, NULL);
@@ -121,7 +122,7 @@ static bool is_port(long long number)
 
 /* ---- Sentinel ---- */
 
-/* The value behind a name in a flat list of names and values. */
+/* The value after a name in a flat list of names and values. */
 static struct span field_of(const redisReply *reply, const char *name)
 {
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
@@ -133,9 +134,9 @@ static struct span field_of(const redisReply *reply, const char *name)
 }
 
 /*
- * Two questions: the address while a failover is under way is in the one, the epoch that tells which
- * of two Sentinels knows more is in the other. Epoch first: an address that is newer than its epoch
- * is only corrected later, never kept against better knowledge.
+ * Two requests: one returns the address, also during a failover; the other the epoch, which tells
+ * which of two Sentinels knows more. The epoch comes first: an address newer than its epoch is
+ * corrected later, but never kept against better knowledge.
  */
 int discover_sentinel(struct discover_door *door, const struct discover_login *login,
                       const char *master, struct discover_view *ret_view,
@@ -181,7 +182,7 @@ static uint64_t info_number(struct span info, const char *name)
     size_t len = strlen(name);
     for (size_t i = 0; i + len < info.len; i++) {
         if ((i == 0 || info.at[i - 1] == '\n') && memcmp(info.at + i, name, len) == 0) {
-            return strtoull(info.at + i + len, NULL, 10); /* hiredis ends texts with a zero */
+            return strtoull(info.at + i + len, NULL, 10); /* hiredis terminates texts with NUL */
         }
     }
     return 0;
@@ -197,7 +198,7 @@ static bool is_run(const redisReply *run)
            is_port(run->element[2]->element[1]->integer);
 }
 
-/* The segments whose slots are in the run, as bits. */
+/* The segments whose slots are in the range, as bits. */
 static uint64_t run_segments(const redisReply *run)
 {
     uint64_t segments = 0;
@@ -210,16 +211,16 @@ static uint64_t run_segments(const redisReply *run)
     return segments;
 }
 
-/* Puts the master of one run of slots into the view. */
+/* Adds the master of one range of slots to the view. */
 static void take_run(struct discover_view *view, const struct discover_door *door,
                      const redisReply *run, uint64_t segments)
 {
-    /* No host: the one that was asked, by the name it was asked by. */
+    /* No host: the node that answered, by the name it was reached by. */
     struct span named = text_of(run->element[2]->element[0]);
     const char *host = named.len == 0 || span_is(named, "?") ? door->seed.host : named.at;
     char numeric[REDIS_HOST_MAX];
     if (discover_resolve(host, numeric) != 0) {
-        return; /* nobody can reach it: its slots are nobody's */
+        return; /* not reachable: its slots have no owner */
     }
     uint8_t node = discover_node(view, numeric, (uint16_t)run->element[2]->element[1]->integer);
     for (uint32_t i = 0; i < SEGMENTS_MAX; i++) {
@@ -227,7 +228,8 @@ static void take_run(struct discover_view *view, const struct discover_door *doo
     }
 }
 
-/* Those of segments first: for them there is always room. False: this is no cluster's answer. */
+/* Adds nodes with segments first: there is always room for them. False: not an answer of a
+ * cluster. */
 static bool take_slots(struct discover_view *view, const struct discover_door *door,
                        const redisReply *slots)
 {

@@ -1,7 +1,7 @@
 /*
- * Asking servers where the masters are: a Sentinel for the one of a name, a node of a Cluster for
- * its slots, the resolver for a name. Everything here blocks, up to the time given; only the thread
- * of topology.c calls it.
+ * Finds the masters: asks a Sentinel for the master of a name, a node of a Cluster for its slots,
+ * and the resolver for a name. Everything here blocks, up to the given time. Only the thread of
+ * topology.c calls it.
  */
 #ifndef SLUICE_BACKEND_REDIS_DISCOVER_H
 #define SLUICE_BACKEND_REDIS_DISCOVER_H
@@ -12,30 +12,30 @@
 
 #define NO_NODE UINT8_MAX
 
-/* Who asks. Empty texts: none. */
+/* Credentials. Empty texts: none. */
 struct discover_login {
     const char *user;
     const char *password;
     uint32_t timeout_ms;
 };
 
-/* A server that is asked; its connection is kept from one question to the next. */
+/* A server to ask; its connection is kept between requests. */
 struct discover_door {
     struct redis_seed seed;
     struct redisContext *context; /* NULL: not connected */
 };
 
-/* What somebody says. */
+/* The answer of one server. */
 struct discover_view {
-    struct topology_node nodes[TOPOLOGY_NODES_MAX]; /* masters, those of segments first */
+    struct topology_node nodes[TOPOLOGY_NODES_MAX]; /* masters, those with segments first */
     uint32_t node_count;
     uint8_t owner[SEGMENTS_MAX]; /* of each segment: a node, or NO_NODE */
-    uint64_t epoch;              /* how much he knows */
-    bool sound;                  /* CLUSTER: it can serve, as he sees it */
+    uint64_t epoch;              /* the higher, the newer its knowledge */
+    bool sound;                  /* CLUSTER: the cluster can serve, as seen by this node */
 };
 
 void discover_close(struct discover_door *door);
-/* A name or a numeric address made numeric. ERR_NOTFOUND. */
+/* Resolves a name or a numeric address to a numeric one. ERR_NOTFOUND. */
 int discover_resolve(const char *host, char ret_host[REDIS_HOST_MAX]);
 /* ERR_IO, ERR_NOTFOUND (no such master, no such name) with the reason in ret_why. */
 int discover_sentinel(struct discover_door *door, const struct discover_login *login,
@@ -44,7 +44,7 @@ int discover_sentinel(struct discover_door *door, const struct discover_login *l
 int discover_cluster(struct discover_door *door, const struct discover_login *login,
                      struct discover_view *ret_view, char ret_why[TOPOLOGY_TEXT_MAX]);
 
-/* The node's number in the view; made if need be. NO_NODE: no room. */
+/* The number of a node in the view, added if needed. NO_NODE: no room. */
 uint8_t discover_node(struct discover_view *view, const char *host, uint16_t port);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "base/url.h"
 
-/* Errors that Redis gives instead of running a script. */
+/* Errors that Redis returns instead of running a script. */
 static const struct {
     const char *text;
     bool suspect;
@@ -40,8 +40,8 @@ struct redis_error error_read(struct span text)
             return (struct redis_error){REDIS_NOT_ASKED, before[i].suspect, before[i].useless};
         }
     }
-    /* The second: the slot is on its way to another node, and the script, once begun, met a key that
-     * is not here. It may have stopped halfway. */
+    /* The second: the slot is being moved, and the script met a key that is no longer here. It may
+     * have stopped halfway. */
     bool broken = error_begins(text, "BROKEN ") || holds(text, "access a non local key");
     return (struct redis_error){.outcome = broken ? REDIS_BROKEN : REDIS_NOT_KNOWN};
 }

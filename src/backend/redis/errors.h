@@ -1,6 +1,6 @@
 /*
- * What Redis's errors say of the call they answer: whether anything ran, whether another server is
- * the one to ask, and where that one is.
+ * Interprets Redis's errors: whether the call ran, whether another server should be asked, and
+ * which.
  */
 #ifndef SLUICE_BACKEND_REDIS_ERRORS_H
 #define SLUICE_BACKEND_REDIS_ERRORS_H
@@ -11,32 +11,32 @@
 
 enum redis_outcome {
     REDIS_ANSWERED,
-    REDIS_NOT_ASKED, /* nothing ran: the server is away or cannot serve now */
-    REDIS_NOT_KNOWN, /* it may have run: asking again tells */
+    REDIS_NOT_ASKED, /* nothing ran: the server is down or cannot serve now */
+    REDIS_NOT_KNOWN, /* it may have run; the same call again tells */
     REDIS_STALE,     /* nothing decided: another epoch, another server, or an emptied one */
-    REDIS_FENCED,    /* nothing decided: somebody holds a higher token */
+    REDIS_FENCED,    /* nothing decided: a higher token has been seen */
     REDIS_GAP,       /* nothing decided: the event before this one has not been applied */
-    REDIS_BROKEN,    /* the segment contradicts itself, or a call of it stopped halfway */
+    REDIS_BROKEN,    /* the segment contradicts itself, or a call stopped halfway */
 };
 
 struct redis_error {
     enum redis_outcome outcome;
-    bool suspect; /* somebody else may be the one to ask */
-    bool useless; /* whatever is asked over this connection will be answered so */
+    bool suspect; /* another server may be responsible */
+    bool useless; /* every call on this connection will get this error */
 };
 
 bool error_begins(struct span text, const char *with);
 struct redis_error error_read(struct span text);
 
-/* Where MOVED and ASK send a call. */
+/* The target of MOVED or ASK. */
 struct redis_redirect {
-    bool request;  /* this call only; else the slot has moved for good */
+    bool request;  /* ASK: for this call only; else the slot has moved */
     uint32_t slot; /* of MOVED */
     char host[REDIS_REDIRECT_HOST_MAX];
     uint16_t port;
 };
-/* own_host: of the server that said it; it may mean itself by naming none. False: another error, or
- * malformed. */
+/* own_host: the server that sent the error; it names no host if it means itself. False: another
+ * error, or malformed. */
 bool error_redirect(struct span text, const char *own_host, struct redis_redirect *ret_to);
 
 #endif

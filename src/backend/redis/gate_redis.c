@@ -1,4 +1,4 @@
-/* See gate_redis.h. A connection set has a fixed pool of ops, one for each call that may be in flight. */
+/* See gate_redis.h. A connection set has a fixed pool of ops, one per call in flight. */
 #include "backend/redis/gate_redis.h"
 
 #include <stdatomic.h>
@@ -10,11 +10,11 @@
 #include "port/segments.h"
 
 struct gate_op {
-    struct redis_op op; /* first: the link hands it back */
+    struct redis_op op; /* first: the link returns a pointer to it */
     struct gate_request *request;
 };
 
-/* One loop's connections, and what came back over them. */
+/* The connections of one loop, and the answers from them. */
 struct connection_set {
     struct redis_gate *gate;
     struct redis_links *links;
@@ -34,7 +34,7 @@ struct redis_gate {
     _Atomic uint64_t epochs[SEGMENTS_MAX];
 };
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 static void buy_command(const struct gate_request *request, struct gate_command *ret_command)
 {
@@ -60,7 +60,7 @@ static void encode(void *context, const struct redis_link *link, struct redis_op
         .epoch = atomic_load(&connection_set->gate->epochs[request->segment]),
         .run_id = link_run_id(link),
     };
-    request->epoch = place.epoch; /* under which it is decided, if it is */
+    request->epoch = place.epoch; /* the epoch it is decided in */
     if (request->kind == GATE_REQUEST_BUY) {
         struct gate_command command;
         buy_command(request, &command);
@@ -70,7 +70,7 @@ static void encode(void *context, const struct redis_link *link, struct redis_op
     }
 }
 
-/* ---- what is answered ---- */
+/* ---- answers ---- */
 
 static void answer_ask(struct gate_request *request, const struct codec_answer *answer)
 {
@@ -119,7 +119,8 @@ static void done(void *context, struct redis_op *op, enum redis_outcome outcome,
     connection_set->free = op;
 }
 
-/* What a front is about to promise. Told again, it is the same promise. */
+/* Whether the answer is a win, which must be on replicas first. A repeated win is the same
+ * promise. */
 static bool promises(void *context, const struct redis_op *op, struct span reply)
 {
     const struct gate_request *request = ((const struct gate_op *)op)->request;
@@ -129,7 +130,7 @@ static bool promises(void *context, const struct redis_op *op, struct span reply
            answer.has_order;
 }
 
-/* ---- the turn ---- */
+/* ---- the iteration ---- */
 
 static int64_t now_us(const struct redis_gate *gate)
 {
@@ -162,7 +163,7 @@ static enum refusal refusal_here(const struct redis_gate *gate, const struct gat
          (request->kind == GATE_REQUEST_BUY && order_id_item(request->id) != request->item))) {
         return REFUSAL_NO_SUCH_ITEM;
     }
-    if (request->segment >= gate->config.segments) { /* of an id that somebody made up */
+    if (request->segment >= gate->config.segments) { /* from an invented id */
         return request->kind == GATE_REQUEST_ORDER ? REFUSAL_NOT_FOUND : REFUSAL_NO_SUCH_ITEM;
     }
     return REFUSAL_NONE;

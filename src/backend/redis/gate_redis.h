@@ -1,12 +1,12 @@
 /*
- * The gate on Redis as fronts ask it: port/gate answered by the scripts of lua/. What the ledger
- * committed comes by segments_redis.h. Every loop has a connection set of its own, with one pipelined
- * connection to each server. An ask goes to ask->segment, which whoever asks has to know.
+ * The gate on Redis for fronts: port/gate.h, answered by the scripts of lua/. Ledger events go
+ * through segments_redis.h. Every loop has its own connection set, with one pipelined connection to
+ * each server. A request goes to request->segment, which the caller sets.
  *
- * A turn of a loop: gate_collect() takes what was answered; gate_submit() says GATE_PENDING and puts a
- * call into the connection set's buffer; gate_flush() sends all of them in one write for each server, before
- * the loop sleeps. It wakes when redis_gate_fd() becomes readable, or the time that gate_flush() said
- * is reached.
+ * An iteration of a loop: gate_collect() takes the answers; gate_submit() returns GATE_PENDING and
+ * puts a call into the connection set's buffer; gate_flush() sends all calls with one write per
+ * server, before the loop sleeps. The loop wakes when redis_gate_fd() is readable, or at the time
+ * that gate_flush() returned.
  *
  * What the outcome of a request means here:
  *   GATE_OUTCOME_AWAY     no Redis to ask. Mostly submit says so at once.
@@ -16,7 +16,7 @@
  *                         not known: submit says so at once.
  * Nothing here waits for a journal: lsn is 0, and whoever promises makes it durable first.
  *
- * Threads: a connection set is used by its loop only; gate_place() by anyone.
+ * Threads: a connection set is used by its loop only; gate_place() by any thread.
  */
 #ifndef SLUICE_BACKEND_REDIS_GATE_REDIS_H
 #define SLUICE_BACKEND_REDIS_GATE_REDIS_H
@@ -30,7 +30,7 @@ struct redis_gate_config {
     struct redis_topology *topology; /* where the segments are; outlives the gate */
     uint32_t segments;               /* SEGMENTS_MAX at most */
     uint32_t loops;
-    const char *prefix; /* of every key */
+    const char *prefix; /* prefix of every key */
     uint32_t connect_timeout_ms;
     uint32_t call_timeout_ms;
     uint32_t retry_min_ms;
@@ -52,13 +52,13 @@ struct redis_gate_numbers {
 
 struct redis_gate;
 
-/* Strings are borrowed. Connects when the loops collect. ERR_INVALID, ERR_NOMEM, ERR_IO. */
+/* Strings are borrowed. It connects when the loops collect. ERR_INVALID, ERR_NOMEM, ERR_IO. */
 int redis_gate_new(const struct redis_gate_config *config, struct redis_gate **ret_gate);
-/* After the loops have ended; nothing in flight is told any more. */
+/* After the loops have ended. Calls in flight are not answered. */
 void redis_gate_free(struct redis_gate *gate);
 struct gate_port *redis_gate_port(struct redis_gate *gate);
 
-/* A link to the segment's server is ready. */
+/* Whether the link to the segment's server is ready. */
 bool redis_gate_ready(const struct redis_gate *gate, uint32_t loop, uint32_t segment);
 
 /* Readable when there is something to collect. */

@@ -1,5 +1,5 @@
-/* See link.h. hiredis has the socket, the buffers and the protocol; what is in flight, and when to
- * give up, is here. */
+/* See link.h. hiredis handles the socket, the buffers and the protocol. This file keeps the calls
+ * in flight and the timeouts. */
 #include "backend/redis/link.h"
 
 #include <arpa/inet.h>
@@ -14,14 +14,14 @@
 #include "base/err.h"
 #include "base/prng.h"
 
-/* A call's words: five keys of a prefix, a tag and two ids, and fifteen numbers. */
+/* Size of a call: five keys of a prefix, a tag and two ids, and fifteen numbers. */
 #define WORDS_BYTES 2048
-/* A call whose script Redis keeps forgetting. */
+/* Attempts of a call whose script Redis does not have. */
 #define TRIES_MAX 4
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_READY };
 
-/* What the link itself asks: one op for each, numbered behind the scripts. */
+/* Requests of the link itself: one op for each, numbered after the scripts. */
 enum greeting {
     GREET_AUTH = SCRIPT_COUNT,
     GREET_INFO,
@@ -34,20 +34,20 @@ struct redis_link {
     struct link_config config;
     redisContext *context; /* NULL: down */
     enum link_state state;
-    struct redis_op *first; /* in flight, in the order of their answers */
+    struct redis_op *first; /* in flight, in order of their answers */
     struct redis_op **last;
     uint32_t in_flight;
-    struct redis_op *held; /* answered, until the WAIT under way is, oldest first */
+    struct redis_op *held; /* answered, held until the outstanding WAIT is answered; oldest first */
     struct redis_op **held_end;
-    bool waiting;    /* a WAIT is under way */
-    bool ending;     /* link_free */
-    bool unsent;     /* the output buffer has something */
-    bool wants_out;  /* epoll tells when it can be written */
+    bool waiting;    /* a WAIT is outstanding */
+    bool ending;     /* link_free was called */
+    bool unsent;     /* the output buffer is not empty */
+    bool wants_out;  /* epoll watches for writability */
     int64_t next_us; /* DOWN: when to try; CONNECTING, GREETING: when to give up */
-    int64_t now_us;  /* of the event being handled */
+    int64_t now_us;  /* time of the event that is being handled */
     uint32_t failures;
     struct prng prng;
-    bool greeted; /* INFO said what we want */
+    bool greeted; /* INFO shows that this server may decide */
     bool loading[SCRIPT_COUNT];
     char run_id[REDIS_RUN_ID];
     char sha[SCRIPT_COUNT][REDIS_SHA];
@@ -91,7 +91,7 @@ void words_i64(struct redis_words *words, int64_t value)
     words_put(words, out_span(&out));
 }
 
-/* The whole command, its count in front. */
+/* The whole command, with its count in front. */
 static struct span words_end(struct redis_words *words)
 {
     char text[REDIS_WORDS_HEAD];
@@ -144,7 +144,7 @@ static void suspect(struct redis_link *link)
     }
 }
 
-/* Lets go of the answers that waited for replicas. */
+/* Passes on the answers that waited for replicas. */
 static void release(struct redis_link *link, bool enough)
 {
     struct redis_op *op = link->held;
@@ -166,14 +166,14 @@ static void release(struct redis_link *link, bool enough)
     }
 }
 
-/* Ends the connection, if there is one, and sets the time of the next. */
+/* Ends the connection, if there is one, and schedules the next. */
 static void lose(struct redis_link *link, const char *why)
 {
     (void)snprintf(link->trouble, sizeof(link->trouble), "%s", why);
     link->numbers.losses += link->state == LINK_READY;
     link->state = LINK_DOWN;
     if (link->context != NULL) {
-        redisFree(link->context); /* closes the socket, so epoll forgets it too */
+        redisFree(link->context); /* closes the socket, which also removes it from epoll */
         link->context = NULL;
     }
     link->unsent = false;
@@ -183,7 +183,7 @@ static void lose(struct redis_link *link, const char *why)
         pause_ms = link->config.retry_max_ms;
     }
     link->failures++;
-    /* Between half and all of it: many loops must not come back in step. */
+    /* Between half and all of the pause, so that loops do not reconnect in step. */
     uint64_t pause_us = pause_ms * 500 + prng_below(&link->prng, pause_ms * 500 + 1);
     link->next_us = link->now_us + (int64_t)pause_us;
     link->waiting = false;
@@ -197,7 +197,7 @@ static void lose(struct redis_link *link, const char *why)
     suspect(link);
 }
 
-/* Into the output buffer, and behind the others in flight. False: the link was lost. */
+/* Appends to the output buffer and to the list of calls in flight. False: the link was lost. */
 static bool append(struct redis_link *link, struct redis_op *op, struct span command)
 {
     if (redisAppendFormattedCommand(link->context, command.at, command.len) != REDIS_OK) {
@@ -225,7 +225,7 @@ static bool ask_own(struct redis_link *link, enum greeting what, const char *con
         texts[i] = words[i];
         lens[i] = strlen(words[i]);
     }
-    if (what >= GREET_LOAD) { /* its text has a length of its own */
+    if (what >= GREET_LOAD) { /* its text has its own length */
         struct span text = link->config.scripts->texts[what - GREET_LOAD];
         texts[count] = text.at;
         lens[count++] = text.len;
@@ -321,7 +321,7 @@ static struct span info_value(struct span info, const char *name)
     return (struct span){NULL, 0};
 }
 
-/* NULL: this server may decide. */
+/* Why this server may not decide; NULL: it may. */
 static const char *info_trouble(struct redis_link *link, struct span info)
 {
     struct span run_id = info_value(info, "run_id:");
@@ -395,7 +395,7 @@ static bool append_call(struct redis_link *link, struct redis_op *op)
     return append(link, op, words_end(&words));
 }
 
-/* Redis forgot the script, so nothing ran: load it, and ask again behind that. */
+/* Redis does not have the script, so nothing ran: loads it and sends the call again after it. */
 static void again(struct redis_link *link, struct redis_op *op)
 {
     bool load = !link->loading[op->script];
@@ -432,7 +432,7 @@ static void error_answer(struct redis_link *link, struct redis_op *op, struct sp
     }
 }
 
-/* True: the reply is kept, until replicas have it. */
+/* Keeps the reply until replicas have it. True: kept. */
 static bool hold(struct redis_link *link, struct redis_op *op, redisReply *reply)
 {
     const struct link_owner *owner = &link->config.owner;
@@ -474,10 +474,10 @@ static bool call_answer(struct redis_link *link, struct redis_op *op, redisReply
     return false;
 }
 
-/* The answer to the first in flight. True: the reply is kept. */
+/* Handles the answer to the first call in flight. True: the reply is kept. */
 static bool take_answer(struct redis_link *link, redisReply *reply)
 {
-    if (link->first->preceded) { /* of ASKING: whatever it says, the call's own answer tells */
+    if (link->first->preceded) { /* of ASKING: ignored, the call's own answer counts */
         link->first->preceded = false;
         return false;
     }
@@ -588,7 +588,7 @@ int64_t link_next_us(const struct redis_link *link)
     if (link->first == NULL) {
         return INT64_MAX;
     }
-    /* Whatever stands behind a WAIT waits, too. */
+    /* Calls behind a WAIT wait for it, too. */
     uint64_t timeout_ms = link->config.call_timeout_ms;
     if (link->config.wait_replicas > 0) {
         timeout_ms += link->config.wait_timeout_ms;

@@ -1,20 +1,21 @@
 /*
- * One pipelined connection to one Redis server, for one loop. Whatever is sent in a turn leaves in
- * one write (link_flush); answers are handed out in the order of the questions.
+ * One pipelined connection to one Redis server, for one loop. Calls of an iteration are sent with
+ * one write (link_flush). Answers are passed on in the order of the calls.
  *
- * Happy path: connect, greet (authenticate; INFO: which server this is, and may it decide; load the
- * scripts), ready. A script Redis forgot is loaded again and its call sent again behind it.
+ * Happy path: connect, greet (authenticate; INFO: which server this is and whether it may decide;
+ * load the scripts), ready. If Redis has forgotten a script, it is loaded again and the call is
+ * sent again after it.
  *
- * WAIT: where the owner wants replicas behind a promise, its answer is held until a WAIT behind it is
- * answered. One is under way at a time: whatever is answered before it is covered by it.
+ * WAIT: if the owner wants replicas for a promise, its answer is held until a WAIT sent after it is
+ * answered. Only one WAIT is outstanding; it covers every call answered before it.
  *
- * MOVED and ASK: nothing ran. The router may send the call over another link; without one it is
- * REDIS_NOT_ASKED.
+ * MOVED and ASK: nothing ran. The router may send the call over another link; without a router it
+ * gets REDIS_NOT_ASKED.
  *
- * What can go wrong: a connection that ends, an answer that takes too long, an answer that is no
- * Redis: the link is closed, every call in flight is told REDIS_NOT_KNOWN, and a new connection is
- * tried after a growing pause. A link that is not ready takes nothing, so that a caller knows at
- * once that nothing was asked. Nothing here blocks. SIGPIPE must be ignored: hiredis writes plainly.
+ * What can go wrong: the connection ends, an answer takes too long, or the peer is not Redis. The
+ * link is closed, every call in flight gets REDIS_NOT_KNOWN, and a new connection is tried after a
+ * growing pause. A link that is not ready accepts no call, so the caller knows at once that nothing
+ * was asked. Nothing here blocks. SIGPIPE must be ignored: hiredis uses write().
  *
  * Used by one thread.
  */
@@ -28,23 +29,23 @@
 #define REDIS_SHA 40
 #define REDIS_TEXT_MAX 128
 
-/* One call; its owner keeps it until `done`. */
+/* One call. Its owner keeps it until `done`. */
 struct redis_op {
     struct redis_op *next;
     int64_t since_us;
     void *held;       /* the link's: an answer that waits for replicas */
-    uint32_t segment; /* the router's */
+    uint32_t segment; /* set by the router */
     uint8_t script;   /* enum redis_script */
     uint8_t tries;
     uint8_t hops;  /* redirections followed */
-    bool req;      /* ASKING goes before it */
-    bool preceded; /* the answer to that is still to come */
+    bool req;      /* ASKING is sent before it */
+    bool preceded; /* the answer to ASKING is still to come */
 };
 
-/* The words of one command, as the protocol wants them. */
+/* The words of one command in Redis's protocol. */
 #define REDIS_WORDS_HEAD 16
 struct redis_words {
-    struct out out; /* the first REDIS_WORDS_HEAD bytes are kept for the count */
+    struct out out; /* the first REDIS_WORDS_HEAD bytes are reserved for the count */
     uint32_t count;
 };
 void words_put(struct redis_words *words, struct span word);
@@ -54,19 +55,20 @@ void words_i64(struct redis_words *words, int64_t value);
 struct redis_link;
 struct link_owner {
     void *context;
-    /* Puts the number of keys, the keys and the arguments. Also called when a call is sent again. */
+    /* Writes the number of keys, the keys and the arguments. Called again when a call is sent
+     * again. */
     void (*encode)(void *context, const struct redis_link *link, struct redis_op *op,
                    struct redis_words *words);
-    /* The link has let go of op. REDIS_ANSWERED: reply is what the script said. */
+    /* The link no longer uses op. REDIS_ANSWERED: reply is the script's answer. */
     void (*done)(void *context, struct redis_op *op, enum redis_outcome outcome, struct span reply);
-    /* The answer is a promise that should have replicas. NULL: none is. */
+    /* Whether the answer is a promise that needs replicas. NULL: none does. */
     bool (*promises)(void *context, const struct redis_op *op, struct span reply);
 };
 
-/* Who knows the other links. Neither may free a link. */
+/* Knows the other links. Neither function may free a link. */
 struct link_router {
-    void *context; /* NULL: there is no router */
-    /* True: the call was taken over. */
+    void *context; /* NULL: no router */
+    /* True: the router has taken the call over. */
     bool (*redirect)(void *context, struct redis_link *link, struct redis_op *op,
                      const struct redis_redirect *to);
     /* The connection failed, or the server says that it cannot serve now. */
@@ -74,7 +76,7 @@ struct link_router {
 };
 
 struct link_config {
-    const char *host; /* a numeric address: looking up a name would block */
+    const char *host; /* a numeric address: resolving a name would block */
     uint16_t port;
     const char *username; /* NULL: the default user */
     const char *password; /* NULL: none */
@@ -100,33 +102,33 @@ struct link_numbers {
     uint64_t calls;
     uint64_t redirects; /* MOVED and ASK */
     uint64_t waits;
-    uint64_t waits_short; /* fewer replicas than wanted */
+    uint64_t waits_short; /* fewer replicas than required */
 };
 
 /* The strings of config are borrowed. ERR_INVALID: not a numeric address. ERR_NOMEM. */
 int link_new(const struct link_config *config, struct redis_link **ret_link);
-/* Calls in flight are told REDIS_NOT_KNOWN. */
+/* Calls in flight get REDIS_NOT_KNOWN. */
 void link_free(struct redis_link *link);
 
 bool link_ready(const struct redis_link *link);
-/* Of the server at the other end; of a ready link. REDIS_RUN_ID characters. */
+/* Run id of the server of a ready link. REDIS_RUN_ID characters. */
 struct span link_run_id(const struct redis_link *link);
 /* Why the last connection failed or ended; never NULL. */
 const char *link_trouble(const struct redis_link *link);
 void link_count(const struct redis_link *link, struct link_numbers *ret_numbers);
-/* Nothing is in flight or held. */
+/* Whether nothing is in flight or held. */
 bool link_idle(const struct redis_link *link);
 
 /* 0: sent with the next flush. ERR_CLOSED: not ready; ERR_FULL: too many in flight. */
 int link_send(struct redis_link *link, struct redis_op *op, int64_t now_us);
-/* The same for a call that another link was told to send here; asking: for this once. */
+/* The same for a call that another link redirected here; req: with ASKING. */
 int link_send_again(struct redis_link *link, struct redis_op *op, bool req, int64_t now_us);
 void link_flush(struct redis_link *link);
-/* What epoll said of the socket. */
+/* Handles epoll events of the socket. */
 void link_event(struct redis_link *link, uint32_t events, int64_t now_us);
-/* Connects, retries and gives up by time. */
+/* Connects, retries and gives up when it is time. */
 void link_tick(struct redis_link *link, int64_t now_us);
-/* When link_tick has something to do next; INT64_MAX: nothing. */
+/* When link_tick is needed next; INT64_MAX: not at all. */
 int64_t link_next_us(const struct redis_link *link);
 
 #endif

@@ -11,22 +11,22 @@
 #include "base/err.h"
 #include "port/segments.h"
 
-/* A read takes 16 KiB, some 200 answers: so many in one turn, then the loop has other work. */
+/* Reads per iteration. A read returns 16 KiB, some 200 answers; then the loop does other work. */
 #define READS_MAX 8
 #define EVENTS_MAX 16
-/* Masters, and some that are on their way in or out. */
+/* Masters, and some that are being added or removed. */
 #define LINKS_MAX (TOPOLOGY_NODES_MAX + 16)
-/* Two nodes that send each other a call, as they may while a slot is handed over. */
+/* Two nodes may redirect a call to each other while a slot is moved. */
 #define HOPS_MAX 4
-/* A link that only a redirection made, and that nobody needs, is kept for so long. */
+/* How long a link is kept that only a redirection needed. */
 #define SPARE_US 10000000
-/* The topology is another thread's: a change of it is seen after this at the latest. */
+/* Another thread changes the topology: how late a change is seen at most. */
 #define GLANCE_US 100000
 
 struct entry {
     struct topology_node node; /* the link borrows its host */
     struct redis_link *link;
-    bool wanted; /* the topology has it */
+    bool wanted; /* it is in the topology */
     int64_t used_us;
 };
 
@@ -34,12 +34,12 @@ struct redis_links {
     struct links_config config;
     int epoll;
     uint64_t generation;
-    uint64_t made; /* links, ever */
+    uint64_t made; /* links ever made */
     int64_t now_us;
     struct entry *entries[LINKS_MAX];
     uint32_t count;
-    struct entry *of[SEGMENTS_MAX]; /* NULL: nobody has said */
-    struct link_numbers gone;       /* of links closed */
+    struct entry *of[SEGMENTS_MAX]; /* NULL: not known */
+    struct link_numbers gone;       /* of closed links */
 };
 
 static void add_numbers(struct link_numbers *sum, const struct redis_link *link)
@@ -62,7 +62,7 @@ static bool redirect(void *context, struct redis_link *link, struct redis_op *op
                      const struct redis_redirect *to);
 static void suspect(void *context, struct redis_link *link);
 
-/* The entry of an address; made if need be. NULL: no room, or not numeric. */
+/* The entry of an address, created if needed. NULL: no room, or not numeric. */
 static struct entry *entry_at(struct redis_links *links, const char *host, uint16_t port)
 {
     for (uint32_t i = 0; i < links->count; i++) {
@@ -103,7 +103,7 @@ static void drop(struct redis_links *links, uint32_t i)
     links->entries[i] = links->entries[--links->count];
 }
 
-/* Closes what nobody needs. Never from inside of a link's event. */
+/* Closes links that are not needed. Never called inside an event of a link. */
 static void sweep(struct redis_links *links)
 {
     for (uint32_t i = links->count; i-- > 0;) {
@@ -115,7 +115,7 @@ static void sweep(struct redis_links *links)
     }
 }
 
-/* Takes over what the topology says, if it is new. */
+/* Follows the topology if it has changed. */
 static void follow(struct redis_links *links)
 {
     struct redis_topology *topology = links->config.topology;
@@ -124,7 +124,8 @@ static void follow(struct redis_links *links)
     if (generation == links->generation) {
         return;
     }
-    links->generation = generation; /* older than what is read below, if anything */
+    links->generation = generation; /* read first: it may be older than what is read below, not
+                                     * newer */
     for (uint32_t i = 0; i < links->count; i++) {
         if (links->entries[i]->wanted) {
             links->entries[i]->used_us = links->now_us;
@@ -141,7 +142,7 @@ static void follow(struct redis_links *links)
             links->of[segment]->wanted = true;
         }
     }
-    /* The others may be given a segment at any time: then a link is there already. */
+    /* Other masters may get a segment at any time: the link then exists already. */
     uint32_t count = topology_masters(topology, nodes, TOPOLOGY_NODES_MAX);
     for (uint32_t i = 0; i < count; i++) {
         struct entry *entry = entry_at(links, nodes[i].host, nodes[i].port);
@@ -151,7 +152,7 @@ static void follow(struct redis_links *links)
     }
 }
 
-/* ---- what links say ---- */
+/* ---- callbacks of links ---- */
 
 static bool redirect(void *context, struct redis_link *link, struct redis_op *op,
                      const struct redis_redirect *to)
@@ -181,7 +182,7 @@ static void suspect(void *context, struct redis_link *link)
     }
 }
 
-/* ---- the turn ---- */
+/* ---- the iteration ---- */
 
 int links_send(struct redis_links *links, uint32_t segment, struct redis_op *op, int64_t now_us)
 {
@@ -220,7 +221,7 @@ void links_turn(struct redis_links *links, int64_t now_us)
     for (uint32_t i = 0; i < links->count; i++) {
         link_tick(links->entries[i]->link, now_us);
     }
-    links_flush(links); /* what was redirected */
+    links_flush(links); /* sends redirected calls */
     sweep(links);
 }
 
@@ -236,7 +237,7 @@ int64_t links_next_us(const struct redis_links *links)
         int64_t link = link_next_us(links->entries[i]->link);
         next = link < next ? link : next;
     }
-    /* A segment without a link waits for the topology, whose thread cannot wake us. */
+    /* A segment without a link waits for the topology, whose thread cannot wake this one. */
     for (uint32_t i = 0; i < links->config.segments; i++) {
         bool ready = links->of[i] != NULL && link_ready(links->of[i]->link);
         if (!ready && links->now_us + GLANCE_US < next) {

@@ -1,12 +1,12 @@
 /*
- * See segments_redis.h. Here: news, by Redis's publish and subscribe.
+ * See segments_redis.h. This file: news, with Redis's publish and subscribe.
  *
- * The scripts publish on the channel PREFIX{TAG}:news of their server; tell, which may be about
- * a segment whose server is gone, on PREFIX:news of any server that takes it. Each server is heard
- * for its own segments, and for PREFIX:news.
+ * The scripts publish on the channel PREFIX{TAG}:news of their server. tell may be about a segment
+ * whose server is gone, so it publishes on PREFIX:news of any server that accepts it. Each server
+ * is subscribed to for its own segments and for PREFIX:news.
  *
- * Whatever is published while a server is not heard is lost; so when all its channels are confirmed,
- * the first time too, NEWS_LOST follows. A silent connection is asked for a sign of life.
+ * Messages published while a server is not subscribed to are lost. So NEWS_LOST follows whenever
+ * all its channels are confirmed, also the first time. A silent connection is pinged.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -18,12 +18,12 @@
 #include "base/err.h"
 
 #define SILENCE_MS 5000L
-/* How long an ear that is not connected may sleep. */
+/* Longest sleep of an ear that is not connected. */
 #define TEND_MS 20
 
 /* ---- ears ---- */
 
-/* Which segments a server has. */
+/* The segments of a server. */
 static uint64_t mask_of(struct segments_redis *s, const struct topology_node *node)
 {
     uint64_t mask = 0;
@@ -46,7 +46,7 @@ static bool has_ear(const struct segments_redis *s, const struct topology_node *
     return false;
 }
 
-/* Servers that have no ear yet get one; one that no segment needs is there for the taking. */
+/* Gives an ear to servers that have none. An ear that no segment needs may be reused. */
 static void place_ears(struct segments_redis *s)
 {
     for (uint32_t i = 0; i < s->options.segments; i++) {
@@ -74,7 +74,7 @@ static int put_channels(struct segments_redis *s, struct ear *ear, const char *v
     return error;
 }
 
-/* Connected, and subscribed to what is its server's by now. */
+/* Connects the ear and subscribes to the present channels of its server. */
 static void tend(struct segments_redis *s, struct ear *ear)
 {
     int64_t deadline_us = segments_deadline_us(s);
@@ -113,9 +113,9 @@ static void tend(struct segments_redis *s, struct ear *ear)
     }
 }
 
-/* ---- what is heard ---- */
+/* ---- received messages ---- */
 
-/* PREFIX:news or PREFIX{TAG}:news, where a tag begins with the segment's number. */
+/* PREFIX:news or PREFIX{TAG}:news; a tag begins with the segment's number. */
 static bool channel_segment(const struct segments_redis *s, struct span channel,
                             uint32_t *ret_segment)
 {
@@ -143,7 +143,7 @@ static bool channel_segment(const struct segments_redis *s, struct span channel,
     return span_is(channel, name);
 }
 
-/* True: there is something to tell. */
+/* True: *ret_news was filled. */
 static bool heard(struct segments_redis *s, struct ear *ear, const redisReply *reply,
                   struct segment_news *ret_news)
 {
@@ -190,7 +190,7 @@ static size_t listen_to(struct segments_redis *s, struct ear *ear, struct segmen
     return count;
 }
 
-/* Until something is heard, or the time; true: woken. */
+/* Waits for a message or the time; true: woken. */
 static bool wait_for_news(struct segments_redis *s, int64_t until_us)
 {
     struct pollfd fds[TOPOLOGY_NODES_MAX + 1];
@@ -243,7 +243,7 @@ int segments_news_take(struct segments *segments, struct segment_news *ret_news,
     }
 }
 
-/* ---- telling ---- */
+/* ---- publishing ---- */
 
 static bool publish(struct segments_redis *s, uint32_t segment, struct span text)
 {
@@ -276,7 +276,7 @@ static void tell_broken(struct segments_redis *s, const struct segment_news *new
     }
 }
 
-/* The segment's own server first, then any other that takes it. */
+/* At the segment's own server, or at any other that accepts it. */
 void segments_news_tell(struct segments *segments, const struct segment_news *news)
 {
     struct segments_redis *s = segments_of(segments);

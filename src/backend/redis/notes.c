@@ -8,7 +8,7 @@
 int note_entry(struct span text, struct outbox_entry *ret_entry)
 {
     struct reader reader = {.left = text};
-    bool ours = reader_u64(&reader, UINT64_MAX) == 1; /* the form */
+    bool ours = reader_u64(&reader, UINT64_MAX) == 1; /* version of the format */
     struct outbox_entry entry = {.epoch = reader_u64(&reader, UINT64_MAX)};
     entry.command.kind = GATE_RESERVE;
     entry.command.id = reader_id(&reader);

@@ -1,6 +1,6 @@
 /*
- * What Redis carries for us as lines of text besides calls and answers: decisions in the outbox, and
- * news. docs/REDIS.md lists the forms.
+ * Texts in Redis other than calls and answers: decisions in the outbox, and news. docs/REDIS.md
+ * lists their formats.
  */
 #ifndef SLUICE_BACKEND_REDIS_NOTES_H
 #define SLUICE_BACKEND_REDIS_NOTES_H
@@ -9,11 +9,11 @@
 
 #define NOTE_MAX 192
 
-/* An entry's text: 1 EPOCH ORDER USER ITEM QTY CREATED. ERR_INVALID: not of this form. */
+/* Parses an entry: 1 EPOCH ORDER USER ITEM QTY CREATED. ERR_INVALID: another format. */
 int note_entry(struct span text, struct outbox_entry *ret_entry);
-/* News that came on the channel of a segment, or on everyone's. ERR_INVALID. */
+/* Parses news from the channel of a segment, or from the common one. ERR_INVALID. */
 int note_news(struct span text, uint32_t segment, struct segment_news *ret_news);
-/* For everyone's channel. */
+/* Writes news for the common channel. */
 void note_tell(struct out *out, const struct segment_news *news);
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * See segments_redis.h. Here: the outbox, a stream PREFIX{TAG}:out for each segment.
+ * See segments_redis.h. This file: the outbox, a stream PREFIX{TAG}:out for each segment.
  *
- * An entry that XREADGROUP hands out stands in the group's list of pending entries under this
- * worker's name until it is done: deleted from the stream, then acknowledged. Deleted first: where
- * only half of it runs, an entry is left over that has no text, and is acknowledged when it comes
- * again; the other way round it would stay in the stream, unseen, for ever.
+ * An entry returned by XREADGROUP is in the group's pending list under this worker's name until it
+ * is done: deleted from the stream, then acknowledged. Deletion comes first. If only that runs, an
+ * entry without text is left, which is acknowledged when it comes again; the other way round, it
+ * would stay in the stream forever, unseen.
  *
- * What this worker held comes first, when it starts and whenever its connection was lost (answers
- * may have been lost with it); then new entries; now and then those that others hold for too long.
- * A text that is not ours is left where it is: a newer version of the program may know it.
+ * The entries this worker held come first, when it starts and whenever its connection was lost
+ * (answers may have been lost with it). Then come new entries, and now and then those that others
+ * have held too long. A text in an unknown format is left alone: a newer version of the program may
+ * know it.
  */
 #include "backend/redis/notes.h"
 #include "backend/redis/reader.h"
@@ -17,19 +18,19 @@
 #include "base/err.h"
 
 #define GROUP "relay"
-/* An idle outbox is asked again after 1, 2, 4 ... 16 ms. */
+/* An empty outbox is read again after 1, 2, 4 ... 16 ms. */
 #define POLL_MIN_MS 1
 #define POLL_MAX_MS 16
-/* Rounds of one call: a segment that had more than its share is asked again. */
+/* Rounds per call: a segment that had more than its share is read again. */
 #define ROUNDS_MAX 4
-/* Pending entries looked at in one go, and the share of claim_ms after which it is done again. */
+/* Pending entries read at once, and the share of claim_ms between two such reads. */
 #define PENDING_AT_ONCE 100
 #define CLAIM_PART 4
 /* Ids in one XDEL or XACK. */
 #define IDS_AT_ONCE 200
 #define ID_TEXT 48
 
-/* What a call has got so far, and what is asked in this round. */
+/* What a call has so far, and what this round reads. */
 struct taking {
     struct segments_redis *s;
     struct outbox_entry *entries;
@@ -65,9 +66,9 @@ static bool stream_parse(struct span text, struct stream_id *ret_id)
            span_parse_u64(seq, UINT64_MAX, &ret_id->seq) == 0;
 }
 
-/* ---- trouble ---- */
+/* ---- errors ---- */
 
-/* Told once, until it has worked again. */
+/* Reported once, until it works again. */
 static void connection_set_fails(struct segments_redis *s, uint32_t segment)
 {
     s->outbox_trouble |= !s->connection_sets[segment].away;
@@ -82,7 +83,7 @@ static void connection_set_starts_over(struct outbox_connection_set *connection_
     connection_set->pending = (struct stream_id){0, 0};
 }
 
-/* A stream without its group is that of an empty server: new to us, or emptied. */
+/* A stream without its group is on an empty server: new to us, or emptied. */
 static void make_group(struct segments_redis *s, uint32_t segment, struct wire *wire,
                        int64_t deadline_us)
 {
@@ -115,7 +116,7 @@ static void connection_set_error(struct segments_redis *s, uint32_t segment, str
     connection_set_fails(s, segment);
 }
 
-/* The wire of a segment, ready; NULL: not now. */
+/* The connection of a segment, ready; NULL: not now. */
 static struct wire *connection_set_wire(struct segments_redis *s, uint32_t segment,
                                         int64_t deadline_us)
 {
@@ -137,7 +138,7 @@ static struct wire *connection_set_wire(struct segments_redis *s, uint32_t segme
 
 /* ---- entries ---- */
 
-/* [[id, [field, text]], ...] into the result; how many rows there were. */
+/* Adds [[id, [field, text]], ...] to the result; returns the number of rows. */
 static size_t take_rows(struct taking *taking, uint32_t segment, struct wire *wire,
                         const redisReply *rows, struct stream_id *ret_last)
 {
@@ -175,7 +176,7 @@ static size_t take_rows(struct taking *taking, uint32_t segment, struct wire *wi
     return rows->elements;
 }
 
-/* Entries that others have held for too long become ours. */
+/* Takes over entries that others have held too long. */
 static void claim(struct taking *taking, uint32_t segment, struct wire *wire, redisReply *pending)
 {
     struct segments_redis *s = taking->s;
@@ -256,7 +257,7 @@ static void claim_due(struct taking *taking, uint32_t segment)
 
 /* ---- a round ---- */
 
-/* Asks each segment of the list for its share of the room. */
+/* Sends a read to each segment of the list, with its share of the room. */
 static void request(struct taking *taking, const uint32_t *segments, uint32_t count)
 {
     struct segments_redis *s = taking->s;
@@ -291,7 +292,7 @@ static void request(struct taking *taking, const uint32_t *segments, uint32_t co
     }
 }
 
-/* True: it may have more. */
+/* True: there may be more. */
 static bool read_rows(struct taking *taking, uint32_t segment, struct wire *wire,
                       const redisReply *reply, size_t share)
 {
@@ -308,14 +309,14 @@ static bool read_rows(struct taking *taking, uint32_t segment, struct wire *wire
     }
     if (connection_set->own && rows < share) {
         connection_set->own = false;
-        return true; /* the new ones */
+        return true; /* new entries come next */
     }
     return rows == share;
 }
 
 /*
- * Reads what was asked; keeps in segments those that may have more. Answers stand in the pipeline of
- * their wire, so all of them are read before anything else is asked there.
+ * Reads the answers and keeps in segments those that may have more. Answers are in the pipeline of
+ * their connection, so all are read before anything else is sent there.
  */
 static uint32_t collect(struct taking *taking, uint32_t *segments)
 {
@@ -346,7 +347,7 @@ static uint32_t collect(struct taking *taking, uint32_t *segments)
     return more;
 }
 
-/* Those of the mask, beginning with another one each time. */
+/* The segments of the mask, starting with another one each time. */
 static uint32_t in_turn(struct segments_redis *s, uint64_t mask, uint32_t *ret_segments)
 {
     uint32_t count = 0;
@@ -406,7 +407,7 @@ int segments_outbox_take(struct segments *segments, uint64_t mask, struct outbox
 
 /* ---- done ---- */
 
-/* XDEL and XACK of some entries of one segment, from index on. How many; -1: failed. */
+/* XDEL and XACK for entries of one segment, from index on. Returns how many; -1: failed. */
 static int put_done(struct segments_redis *s, struct wire *wire, const struct outbox_entry *entries,
                     size_t count, uint32_t segment, size_t *index)
 {
@@ -433,7 +434,7 @@ static int put_done(struct segments_redis *s, struct wire *wire, const struct ou
     return ids == 0 || (wire_put(wire, &del) == 0 && wire_put(wire, &ack) == 0) ? ids : -1;
 }
 
-/* All of one segment. */
+/* All entries of one segment. */
 static int done_of(struct segments_redis *s, const struct outbox_entry *entries, size_t count,
                    uint32_t segment)
 {
@@ -448,7 +449,7 @@ static int done_of(struct segments_redis *s, const struct outbox_entry *entries,
             error = wire_read(wire, deadline_us, &reply);
             if (error == 0 && reply->type == REDIS_REPLY_ERROR) {
                 (void)wire_error(wire, reply);
-                wire_close(wire, wire->trouble); /* what else it answers is nobody's */
+                wire_close(wire, wire->trouble); /* its other answers are not needed */
                 error = ERR_IO;
             }
             freeReplyObject(reply);

@@ -1,5 +1,5 @@
-/* Reads words parted by single spaces, as our scripts write them. What does not fit sets `bad`, and
- * zeros follow: a caller looks once, at the end. */
+/* Reads words separated by single spaces, as our scripts write them. A word that does not fit sets
+ * `bad`, and zeros follow, so a caller checks once at the end. */
 #ifndef SLUICE_BACKEND_REDIS_READER_H
 #define SLUICE_BACKEND_REDIS_READER_H
 
@@ -12,12 +12,12 @@ struct reader {
 
 struct span reader_word(struct reader *reader);
 uint64_t reader_u64(struct reader *reader, uint64_t max);
-/* Times are signed: nothing forbids a clock before 1970. */
+/* Times are signed: a clock may be before 1970. */
 int64_t reader_i64(struct reader *reader);
 struct order_id reader_id(struct reader *reader);
-/* USER QTY STATE REASON VERSION CREATED PAY_BY: an order as it is stored. Without id and item. */
+/* USER QTY STATE REASON VERSION CREATED PAY_BY: an order as stored, without id and item. */
 void reader_order(struct reader *reader, struct order_view *ret_order);
-/* The same, written. */
+/* Writes the same format. */
 void write_order(struct out *out, const struct order_view *order);
 
 #endif

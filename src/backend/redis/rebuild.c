@@ -1,4 +1,4 @@
-/* See segments_redis.h. Here: rebuilding a segment, and what older epochs left behind. */
+/* See segments_redis.h. This file: rebuilding a segment, and removing keys of older epochs. */
 #include <stdlib.h>
 
 #include "backend/redis/reader.h"
@@ -6,9 +6,9 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* Rows of one script call: about a third of a millisecond of the server's time. */
+/* Rows per script call: about a third of a millisecond on the server. */
 #define ROWS_AT_ONCE 100
-/* What one call of sweep does at most: so many steps of SCAN, each looking at so many keys. */
+/* The most one call of sweep does: this many steps of SCAN with this many keys each. */
 #define SWEEP_STEPS 8
 #define SWEEP_KEYS 100
 
@@ -69,7 +69,7 @@ enum segment_outcome segments_rebuild_steps(struct segments *segments, uint32_t 
         }
         struct rows rows = {.steps = &steps[i], .fence = fence};
         while (i < count && rows.count < ROWS_AT_ONCE && steps[i].kind != STEP_BEGIN) {
-            CHECK(steps[i].kind != STEP_OPEN || i == count - 1); /* nothing is filled behind it */
+            CHECK(steps[i].kind != STEP_OPEN || i == count - 1); /* OPEN is the last step */
             rows.count++;
             i++;
         }
@@ -81,9 +81,9 @@ enum segment_outcome segments_rebuild_steps(struct segments *segments, uint32_t 
     return outcome;
 }
 
-/* ---- what older epochs left ---- */
+/* ---- keys of older epochs ---- */
 
-/* The pattern of all keys of a segment; the prefix may have characters that mean something there. */
+/* The pattern of all keys of a segment. Special characters in the prefix are escaped. */
 static struct span put_pattern(struct out *out, const char *key)
 {
     for (const char *c = key; *c != '\0'; c++) {
@@ -97,7 +97,7 @@ static struct span put_pattern(struct out *out, const char *key)
     return out_span(out);
 }
 
-/* PREFIX{TAG}:7:...: of an epoch before `epoch`. */
+/* Whether PREFIX{TAG}:7:... belongs to an epoch before `epoch`. */
 static bool is_old(struct span key, size_t prefix, uint64_t epoch)
 {
     uint64_t of = 0;
@@ -109,7 +109,7 @@ static bool is_old(struct span key, size_t prefix, uint64_t epoch)
     return end < key.len && span_parse_u64(number, UINT64_MAX, &of) == 0 && of < epoch;
 }
 
-/* One step of SCAN; -1: failed, else how many were unlinked. */
+/* One step of SCAN. Returns how many keys were unlinked; -1: failed. */
 static int sweep_step(struct segments_redis *s, uint32_t segment, uint64_t epoch)
 {
     char key[SEGMENTS_KEY_MAX];

@@ -1,19 +1,19 @@
 /*
- * The scripts of lua/, as they were when this binary was built, ready to be loaded into Redis.
+ * The scripts of lua/ at build time, ready to be loaded into Redis.
  *
- * They name verdicts, refusals, states and bounds as the C code does; the names are replaced by
- * their numbers here, so that each fact has one list. A name that no list has stops the program at
- * its first use of the scripts, in any test. Scripts of ledger events have one beginning,
- * event.lua, which is put behind their first line.
+ * They use the names of verdicts, refusals, states and limits of the C code. The names are replaced
+ * by their numbers here, so each fact has one list. An unknown name stops the program at the first
+ * use of the scripts, in any test. Scripts of ledger events share event.lua, which is inserted
+ * after their first line.
  */
 #ifndef SLUICE_BACKEND_REDIS_SCRIPTS_H
 #define SLUICE_BACKEND_REDIS_SCRIPTS_H
 
 #include "base/bytes.h"
 
-/* Orders and buyers of an item are spread over so many hashes: forgetting, scanning and moving a
- * slot to another node go in smaller pieces. Not more: a hash of up to 128 entries is searched from
- * end to end. Part of the keys: changing it needs a new epoch. */
+/* Orders and buyers of an item are spread over this many hashes, so that forgetting, scanning and
+ * moving a slot work in smaller pieces. Not more: a hash of up to 128 entries is searched linearly.
+ * Part of the keys: a change needs a new epoch. */
 #define REDIS_BUCKETS 16
 
 #define REDIS_SCRIPTS(X)                                                                           \
@@ -42,8 +42,8 @@ struct redis_scripts {
 /* ERR_NOMEM. Free with scripts_free. */
 int scripts_new(struct redis_scripts **ret_scripts);
 void scripts_free(struct redis_scripts *scripts);
-/* Names replaced by numbers, comments and strings left alone. ERR_INVALID: a name no list has;
- * ERR_FULL: ret_text too small. */
+/* Replaces names by numbers; comments and strings stay. ERR_INVALID: unknown name; ERR_FULL:
+ * ret_text is too small. */
 int scripts_resolve(struct span text, struct out *ret_text);
 
 #endif

@@ -1,4 +1,5 @@
-/* What the files of port/segments.h on Redis share: segments_redis.c, rebuild.c, outbox.c, news.c. */
+/* Shared by the files of port/segments.h on Redis: segments_redis.c, rebuild.c, outbox.c,
+ * news.c. */
 #ifndef SLUICE_BACKEND_REDIS_SEGMENTS_PRIVATE_H
 #define SLUICE_BACKEND_REDIS_SEGMENTS_PRIVATE_H
 
@@ -12,27 +13,27 @@ struct stream_id {
     uint64_t seq;
 };
 
-/* How this worker stands with the outbox of one segment. */
+/* State of this worker at the outbox of one segment. */
 struct outbox_connection_set {
-    bool grouped;             /* the group was there */
-    bool away;                /* the last try failed: told already */
+    bool grouped;             /* the group exists */
+    bool away;                /* the last attempt failed; already reported */
     bool own;                 /* entries held before come first */
-    uint64_t connection;      /* over which it was asked last */
-    struct stream_id own_to;  /* those up to here have come */
-    int64_t claim_us;         /* when to look for entries of the dead next */
-    struct stream_id pending; /* the list of pending entries was read up to here */
+    uint64_t connection;      /* the connection it used last */
+    struct stream_id own_to;  /* entries up to here have come */
+    int64_t claim_us;         /* when to look for entries of dead workers */
+    struct stream_id pending; /* the pending list was read up to here */
 };
 
-/* A connection that hears news. */
+/* A connection that receives news. */
 struct ear {
     struct wire wire;
-    uint64_t connection; /* over which it subscribed */
-    uint64_t mask;       /* of segments it has subscribed to */
-    uint32_t awaited;    /* subscriptions that have not been confirmed */
-    bool missed;         /* news may have been missed: to be told once they are */
+    uint64_t connection; /* the one it subscribed on */
+    uint64_t mask;       /* segments it is subscribed to */
+    uint32_t awaited;    /* subscriptions not yet confirmed */
+    bool missed;         /* report NEWS_LOST once they are */
     bool pinged;
-    int64_t heard_us;  /* when something came last ... */
-    int64_t pinged_us; /* ... and when a sign of life was asked for */
+    int64_t heard_us;  /* last message received ... */
+    int64_t pinged_us; /* ... and last ping sent */
 };
 
 struct sweep {
@@ -41,14 +42,14 @@ struct sweep {
 };
 
 struct segments_redis {
-    struct segments port; /* first: the port is found by it */
+    struct segments port; /* first member */
     struct segments_redis_options options;
     struct wire_config wire_config;
     int wake_fd;
-    uint32_t turn;                              /* which segment of the outbox is asked first */
-    bool outbox_trouble;                        /* ERR_IO is owed */
-    uint64_t generation;                        /* of the topology, when servers was read */
-    struct topology_node servers[SEGMENTS_MAX]; /* without a host: nobody has said yet */
+    uint32_t turn;                              /* the segment of the outbox to read first */
+    bool outbox_trouble;                        /* ERR_IO is to be returned */
+    uint64_t generation;                        /* of the topology when servers was read */
+    struct topology_node servers[SEGMENTS_MAX]; /* without a host: not known yet */
     struct wire wires[TOPOLOGY_NODES_MAX];
     struct ear ears[TOPOLOGY_NODES_MAX];
     struct outbox_connection_set connection_sets[SEGMENTS_MAX];
@@ -68,11 +69,11 @@ static inline int64_t segments_deadline_us(const struct segments_redis *s)
     return segments_now_us(s) + (int64_t)s->options.timeout_ms * 1000;
 }
 
-/* Where a segment's server is now: whoever connects asks here. NULL: nobody has said yet. */
+/* The present server of a segment. NULL: not known yet. */
 const struct topology_node *segments_server(struct segments_redis *s, uint32_t segment);
-/* A connection to it that can be used; NULL: there is none now. */
+/* A usable connection to it; NULL: none now. */
 struct wire *segments_ready(struct segments_redis *s, uint32_t segment, int64_t deadline_us);
-/* PREFIX{TAG}:NAME with its end marked. */
+/* Writes PREFIX{TAG}:NAME with a NUL. */
 void segments_key(const struct segments_redis *s, uint32_t segment, const char *name,
                   char *ret_key);
 struct codec_place segments_place(const struct segments_redis *s, const struct wire *wire,
@@ -81,8 +82,8 @@ struct codec_place segments_place(const struct segments_redis *s, const struct w
 bool segments_wait(struct segments_redis *s, int64_t until_us);
 
 /*
- * One call of a script and its answer. put writes the words; it is called again where the script has
- * to be loaded first. SEGMENT_DONE: *ret_reply is a text, to be freed, that came over *ret_wire.
+ * One call of a script and its answer. put writes the words; it is called again if the script has
+ * to be loaded first. SEGMENT_DONE: *ret_reply is a text from *ret_wire; the caller frees it.
  */
 typedef void segments_put(struct redis_words *words, const struct codec_place *place,
                           const void *what);

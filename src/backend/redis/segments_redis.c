@@ -1,4 +1,4 @@
-/* See segments_redis.h. Here: an instance's life, its connections, apply and look. */
+/* See segments_redis.h. This file: creation, connections, apply and look. */
 #include "backend/redis/segments_redis.h"
 
 #include <poll.h>
@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* Calls sent before the first answer is read: some 200 KB to a server. */
+/* Calls sent before the first answer is read: some 200 KB per server. */
 #define CALLS_AT_ONCE 512
-/* A script that Redis keeps forgetting. */
+/* Attempts with a script that Redis does not have. */
 #define TRIES_MAX 4
 #define CLAIM_MS_DEFAULT 10000
 
@@ -45,7 +45,7 @@ static bool server_used(struct segments_redis *s, const struct wire *wire)
     return false;
 }
 
-/* Servers come and go; a wire that leads where no segment is any more is led anew. */
+/* Servers come and go. A connection to a server without segments is reused for another. */
 static struct wire *wire_of(struct segments_redis *s, uint32_t segment)
 {
     const struct topology_node *node = segments_server(s, segment);
@@ -62,7 +62,7 @@ static struct wire *wire_of(struct segments_redis *s, uint32_t segment)
             idle = wire;
         }
     }
-    CHECK(idle != NULL); /* as many wires as segments can have servers */
+    CHECK(idle != NULL); /* there are as many wires as segments can have servers */
     wire_lead(idle, &s->wire_config, node);
     return idle;
 }
@@ -135,7 +135,7 @@ enum segment_outcome segments_outcome(enum redis_outcome outcome)
 /* Rows of a rebuild are the longest. */
 #define EVAL_MAX (64 * 1024)
 
-/* The answer; NULL: none, and *ret_outcome says why. */
+/* The answer; NULL: none, with the reason in *ret_outcome. */
 static redisReply *eval_once(struct segments_redis *s, struct wire *wire, uint32_t segment,
                              struct redis_words *words, int64_t deadline_us,
                              enum segment_outcome *ret_outcome)
@@ -177,7 +177,8 @@ enum segment_outcome segments_eval(struct segments_redis *s, uint32_t segment, u
             *ret_wire = wire;
             return SEGMENT_DONE;
         }
-        /* Forgotten, or moved: nothing ran, and asking again may help. */
+        /* The script is missing, or the segment has moved: nothing ran, and a new attempt may
+         * help. */
         bool forgotten = wire_says(reply, "NOSCRIPT ");
         bool moved = wire_says(reply, "MOVED ");
         outcome = reply->type == REDIS_REPLY_ERROR ? segments_outcome(wire_error(wire, reply))
@@ -223,14 +224,15 @@ static void look(struct segments *segments, uint32_t segment, struct segment_sta
 
 /* ---- apply ---- */
 
-/* One call under way. */
+/* A call in progress. */
 struct sent {
     struct wire *wire;
-    uint64_t connection; /* of the wire when it was put; another one's answers are not ours */
-    bool waits;          /* to be sent, for the first time or again */
+    uint64_t connection; /* the wire's connection when it was sent; answers on another are not
+                          * ours */
+    bool waits;          /* to be sent, first or again */
     bool asked;          /* an answer is due */
-    bool forgotten;      /* Redis has not got the script: nothing ran */
-    bool moved;          /* the server has not got the segment any more: nothing ran */
+    bool forgotten;      /* Redis does not have the script: nothing ran */
+    bool moved;          /* the server no longer has the segment: nothing ran */
 };
 
 static bool is_event(const struct segment_call *call)
@@ -239,7 +241,7 @@ static bool is_event(const struct segment_call *call)
            (call->command.kind != GATE_TRANSFER_OUT || call->command.event != 0);
 }
 
-/* A RESERVE whose id is of another item is refused as the gate does, without asking. */
+/* A RESERVE whose id belongs to another item is refused here, as the gate does. */
 static bool refused_here(struct segment_call *call)
 {
     if (call->command.kind != GATE_RESERVE ||
@@ -328,7 +330,8 @@ static void round_trip(struct segments_redis *s, struct segment_call *calls, str
     }
 }
 
-/* The scripts, once for each connection that lacks them. False: nothing can be asked there. */
+/* Loads the scripts, once for each connection that lacks them. False: that connection cannot be
+ * used. */
 static bool load_again(const struct segments_redis *s, struct sent *sent, uint64_t *loaded,
                        int64_t deadline_us)
 {
@@ -342,8 +345,8 @@ static bool load_again(const struct segments_redis *s, struct sent *sent, uint64
 }
 
 /*
- * Calls whose script was forgotten, or whose segment has moved, go out again, and with them events
- * that came too early because of that, all in their order. True: there are some.
+ * Marks calls to be sent again: those whose script was missing or whose segment has moved, and
+ * later events that found a gap because of it, all in order. True: there are some.
  */
 static bool again(const struct segments_redis *s, struct segment_call *calls, struct sent *sent,
                   size_t count, int64_t deadline_us)
@@ -368,7 +371,7 @@ static bool again(const struct segments_redis *s, struct segment_call *calls, st
 }
 _Static_assert(TOPOLOGY_NODES_MAX <= 64, "a bit for each wire");
 
-/* blocked: segments in which a call came to nothing; later events of those wait for it. */
+/* blocked: segments in which a call failed; their later events must wait. */
 static void apply_some(struct segments_redis *s, struct segment_call *calls, size_t count,
                        uint64_t *blocked, int64_t deadline_us)
 {
@@ -443,7 +446,7 @@ int segments_redis_open(const struct segments_redis_options *options,
     s->port.ops = &segments_ops;
     s->options = *options;
     s->options.claim_ms = options->claim_ms != 0 ? options->claim_ms : CLAIM_MS_DEFAULT;
-    s->generation = UINT64_MAX; /* none has been read */
+    s->generation = UINT64_MAX; /* none was read */
     s->wire_config = (struct wire_config){.username = topology_user(options->topology),
                                           .password = topology_password(options->topology),
                                           .clock = options->clock,

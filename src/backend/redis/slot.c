@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "port/segments.h"
 
-/* Part of the keys: never to be changed. */
+/* Part of the keys: never change these. */
 static const char *const tags[] = {
     "0",    "1ro",  "2cq",  "3bc",  "4ea",  "5hw",  "6ds",  "7tf",  "8zd",  "9ye",  "10ga",
     "11ph", "12w",  "13fr", "14t",  "15hg", "16ou", "17is", "18l",  "19t",  "20ip", "21fm",
@@ -20,7 +20,7 @@ const char *slot_tag(uint32_t segment)
     return tags[segment];
 }
 
-/* CRC-16/XMODEM, bit by bit: tags are short and asked for once. */
+/* CRC-16/XMODEM, bit by bit: tags are short and computed once. */
 uint32_t slot_of(struct span tag)
 {
     uint32_t crc = 0;

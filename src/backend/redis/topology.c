@@ -17,14 +17,14 @@
 
 #define TIMEOUT_DEFAULT_MS 1000
 #define LOOK_DEFAULT_MS 1000
-/* A name is looked up so much less often than servers are asked. */
+/* A name is resolved this many times less often than servers are asked. */
 #define RESOLVE_LOOKS 10
-/* After a doubt: so often, for so long; links that go on failing doubt again. */
+/* After a suspicion: this often, for this long. Links that keep failing renew it. */
 #define EAGER_EVERY_MS 100
 #define EAGER_FOR_MS 3000
-/* However many doubt at once. */
+/* The shortest interval, however many suspicions there are. */
 #define LOOK_LEAST_MS 50
-/* A Sentinel that is away is asked again after so many looks, if enough others answer. */
+/* A Sentinel that is down is asked again after this many looks, if enough others answer. */
 #define AWAY_LOOKS 10
 
 struct redis_topology {
@@ -36,17 +36,17 @@ struct redis_topology {
     pthread_t thread;
     bool threaded;
     _Atomic uint64_t generation;
-    /* Of the thread alone. */
+    /* Used by the thread only. */
     struct discover_door doors[REDIS_SEEDS_MAX]; /* SENTINEL: one each; CLUSTER: the first */
-    uint64_t epoch;                              /* the most anybody knew */
+    uint64_t epoch;                              /* the highest epoch seen */
     uint64_t turn;
-    /* Behind the lock. */
+    /* Guarded by the lock. */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stop;
-    bool woken; /* look as soon as may be */
+    bool woken; /* look as soon as possible */
     int64_t eager_until_ms;
-    uint64_t patches; /* by topology_moved: a look begun before one knows less */
+    uint64_t patches; /* changes by topology_moved; a look that began before one is outdated */
     struct redis_seed hint;
     struct topology_node doubted;
     struct discover_view view;
@@ -84,9 +84,10 @@ static int look_single(struct redis_topology *topology, struct discover_view *vi
 }
 
 /*
- * Everyone who is connected is asked; those who are away only if fewer than half are left, or now
- * and then: each may cost the whole timeout. Who knows most counts; less than was known before only
- * if more than half say so (Sentinels that were set up anew begin with epoch 0).
+ * Asks every connected Sentinel. Those that are down are asked only if fewer than half are left, or
+ * now and then, since each may cost the whole timeout. The one with the highest epoch wins. A lower
+ * epoch than before counts only if more than half say so (Sentinels that were set up again begin
+ * with epoch 0).
  */
 static int look_sentinel(struct redis_topology *topology, struct discover_view *view, char *ret_why)
 {
@@ -119,8 +120,8 @@ static int look_sentinel(struct redis_topology *topology, struct discover_view *
     return 0;
 }
 
-/* Who may be asked, best first: whoever was named last, the one asked last, the masters, the seeds;
- * last the one that is doubted. */
+/* The nodes to ask, best first: the one named last, the one asked last, the masters, the seeds;
+ * last the suspected one. */
 static uint32_t candidates(struct redis_topology *topology,
                            struct redis_seed ret_seeds[TOPOLOGY_NODES_MAX + REDIS_SEEDS_MAX + 3])
 {
@@ -166,8 +167,8 @@ static uint32_t candidates(struct redis_topology *topology,
     return kept;
 }
 
-/* The first node that knows as much as anybody before and sees the cluster up; if there is none, the
- * one that knows most, unless its cluster is down and it knows less than was known. */
+/* The first node that knows as much as any before and sees the cluster up. If there is none, the
+ * one that knows most, unless its cluster is down and it knows less than before. */
 static int look_cluster(struct redis_topology *topology, struct discover_view *view, char *ret_why)
 {
     struct discover_login login = {topology->address.user, topology->address.password,
@@ -240,7 +241,7 @@ static void look(struct redis_topology *topology)
     (void)pthread_mutex_unlock(&topology->lock);
 }
 
-/* Locked. When to look next; last: when the last look began. */
+/* Locked. When to look next; last_ms: when the last look began. */
 static int64_t next_look_ms(const struct redis_topology *topology, int64_t last_ms)
 {
     int64_t pause_ms = topology->look_ms;
@@ -278,7 +279,7 @@ static void *run(void *context)
     return NULL;
 }
 
-/* ---- for everyone ---- */
+/* ---- for all threads ---- */
 
 uint32_t topology_segments(struct redis_topology *topology)
 {
@@ -445,7 +446,7 @@ int topology_open(const struct topology_options *options, struct redis_topology 
         topology->doors[i].seed = topology->address.seeds[i];
     }
     look(topology);
-    /* One server with a numeric address is where it is. */
+    /* A single server with a numeric address never moves. */
     if (topology->address.kind != REDIS_SINGLE || !is_numeric(topology->address.seeds[0].host)) {
         topology->threaded = pthread_create(&topology->thread, NULL, run, topology) == 0;
         if (!topology->threaded) {

@@ -1,4 +1,4 @@
-/* See wire.h. The socket does not block; every wait is a poll with what is left of the deadline. */
+/* See wire.h. The socket does not block; every wait is a poll until the deadline. */
 #include "backend/redis/wire.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 /* Pauses between connections: 10, 20, 40 ... 1000 ms. */
 #define PAUSE_MIN_MS 10
 #define PAUSE_MAX_MS 1000
-/* One server that does not answer must not take all the time of a call that asks several. */
+/* Share of the time for connecting: one dead server must not use up a call that asks several. */
 #define CONNECT_PART 4
 
 static int64_t now_us(const struct wire *wire)
@@ -27,7 +27,7 @@ static int left_ms(const struct wire *wire, int64_t deadline_us)
     return left <= 0 ? 0 : left > INT64_C(60000000) ? 60000 : (int)((left + 999) / 1000);
 }
 
-/* False: not by the deadline. */
+/* False: not before the deadline. */
 static bool wait_for(const struct wire *wire, short events, int64_t deadline_us)
 {
     struct pollfd fd = {.fd = wire->context->fd, .events = events};
@@ -70,7 +70,7 @@ void wire_close(struct wire *wire, const char *why)
     }
 }
 
-/* Closed, and not tried again at once. */
+/* Closes the wire and schedules the next attempt. */
 static int fail(struct wire *wire, const char *why)
 {
     uint32_t doublings = wire->failures < 16 ? wire->failures : 16;
@@ -81,7 +81,7 @@ static int fail(struct wire *wire, const char *why)
     return ERR_IO;
 }
 
-/* What hiredis says of its connection; copied, because it goes with the connection. */
+/* Copies hiredis's message first: it is freed with the connection. */
 static int fail_context(struct wire *wire)
 {
     char why[REDIS_TEXT_MAX];
@@ -128,7 +128,7 @@ static struct span info_value(struct span info, const char *name)
     return (struct span){NULL, 0};
 }
 
-/* Which server this is, and whether it may decide; the same conditions as link.c has. */
+/* Reads which server this is, and whether it may decide; the same conditions as in link.c. */
 static int read_info(struct wire *wire, struct span info)
 {
     struct span run_id = info_value(info, "run_id:");

@@ -1,13 +1,13 @@
 /*
- * One connection to one Redis server, for threads that wait. Commands are put into its buffer, sent
- * together, and their answers read one by one, each until a deadline.
+ * One connection to one Redis server, for threads that may block. Commands are put into its buffer
+ * and sent together; their answers are read one by one, each until a deadline.
  *
- * Happy path: wire_ready connects and greets (authenticates; asks which server this is and whether
+ * Happy path: wire_ready connects and greets (authenticates; reads which server this is and whether
  * it may decide; loads the scripts); wire_put, wire_put, ...; wire_flush; wire_read, wire_read, ...
  *
- * What can go wrong: a connection that ends, an answer that does not come until the deadline, an
- * answer that is no Redis: the wire is closed, what was asked may have run, and wire_ready makes a
- * new connection, after a pause that grows with each failure. SIGPIPE must be ignored.
+ * What can go wrong: the connection ends, an answer misses the deadline, or the peer is not Redis.
+ * The wire is closed, commands that were sent may have run, and wire_ready makes a new connection,
+ * after a pause that grows with each failure. SIGPIPE must be ignored.
  *
  * Used by one thread. Times are the clock's boot_us.
  */
@@ -25,13 +25,13 @@ struct wire_config {
     const char *password; /* NULL: none */
     struct redis_scripts *scripts;
     struct clock_port *clock;
-    struct redis_topology *topology; /* is told what has moved */
-    uint64_t connections;            /* numbers them, over all wires */
+    struct redis_topology *topology; /* gets reports of moved slots */
+    uint64_t connections;            /* counts them, over all wires */
 };
 
 struct wire {
     struct wire_config *config;
-    struct topology_node node; /* without a host: the wire leads nowhere */
+    struct topology_node node; /* without a host: no server assigned */
     redisContext *context;     /* NULL: not connected */
     uint64_t number;           /* of the connection */
     uint32_t failures;
@@ -41,12 +41,12 @@ struct wire {
     char trouble[REDIS_TEXT_MAX];
 };
 
-/* To another server from now on; closes what there was. */
+/* Assigns another server; closes the old connection. */
 void wire_lead(struct wire *wire, struct wire_config *config, const struct topology_node *node);
 bool wire_leads_to(const struct wire *wire, const struct topology_node *node);
 void wire_close(struct wire *wire, const char *why);
 
-/* 0, or ERR_IO: no connection, trouble says why. Scripts are loaded only where they are wanted. */
+/* 0, or ERR_IO: no connection, with the reason in trouble. Loads the scripts only if asked to. */
 int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us);
 /* After an answer NOSCRIPT. */
 int wire_load(struct wire *wire, int64_t deadline_us);
@@ -55,7 +55,7 @@ static inline struct span wire_run_id(const struct wire *wire)
     return (struct span){wire->run_id, REDIS_RUN_ID};
 }
 
-/* Into the buffer of a ready wire. Of memory the first REDIS_WORDS_HEAD bytes are the wire's. */
+/* Into the buffer of a ready wire. The first REDIS_WORDS_HEAD bytes of memory are reserved. */
 struct redis_words wire_words(char *memory, size_t cap);
 struct redis_words wire_script(const struct wire *wire, enum redis_script script, char *memory,
                                size_t cap);
@@ -65,7 +65,7 @@ int wire_format(struct wire *wire, const char *format, ...);
 int wire_flush(struct wire *wire, int64_t deadline_us);
 /* The next answer; free it with freeReplyObject. ERR_IO: the wire is closed. */
 int wire_read(struct wire *wire, int64_t deadline_us, redisReply **ret_reply);
-/* The same without waiting; ERR_AGAIN: none yet. */
+/* The same without blocking; ERR_AGAIN: none yet. */
 int wire_take(struct wire *wire, redisReply **ret_reply);
 
 struct span wire_text(const redisReply *reply);
@@ -73,8 +73,8 @@ static inline bool wire_says(const redisReply *reply, const char *error)
 {
     return reply->type == REDIS_REPLY_ERROR && error_begins(wire_text(reply), error);
 }
-/* What an error says of the call it answers. The wire is closed where it cannot serve any more; the
- * topology hears where the slot is now. */
+/* Interprets an error reply. Closes the wire if the server cannot serve any more; reports moved
+ * slots to the topology. */
 enum redis_outcome wire_error(struct wire *wire, const redisReply *reply);
 
 #endif
