@@ -1,12 +1,11 @@
 /* See cluster_status_thread.h. */
-#define _GNU_SOURCE
 #include "app/cluster_status_thread.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/worker.h"
 #include "backend/amqp/queue_amqp.h"
 #include "backend/redis/topology.h"
 #include "base/err.h"
@@ -21,9 +20,8 @@ struct cluster_status_thread {
     struct backends *backends;
     struct cluster_status cluster_status;
     struct parked_messages parked_messages;
-    _Atomic bool stopping;
-    pthread_t thread;
-    bool running;
+    int64_t look_at_ms; /* when everything is checked next */
+    struct worker worker;
 };
 
 static const char *address(void *context, uint32_t segment,
@@ -74,28 +72,30 @@ static void tell_numbers(struct cluster_status_thread *cluster_status_thread)
     }
 }
 
-static void *run(void *context)
+static bool iterate(void *context)
 {
     struct cluster_status_thread *cluster_status_thread = context;
     struct clock_port *clock = cluster_status_thread->parts->time.clock;
-    int64_t next_ms = 0;
-    (void)pthread_setname_np(pthread_self(), "status");
-    while (!atomic_load(&cluster_status_thread->stopping)) {
-        parked_messages_iterate(&cluster_status_thread->parked_messages);
-        int64_t now_ms = clock_boot_us(clock) / 1000;
-        if (now_ms >= next_ms) {
-            connect_queues(cluster_status_thread);
-            cluster_status_look(&cluster_status_thread->cluster_status,
-                                inside_time_ms(&cluster_status_thread->parts->time));
-            tell_numbers(cluster_status_thread);
-            next_ms = now_ms + CLUSTER_STATUS_EVERY_MS;
-            now_ms = clock_boot_us(clock) / 1000;
-        }
-        if (now_ms < next_ms) {
-            parked_messages_wait(&cluster_status_thread->parked_messages, next_ms - now_ms);
-        }
+    parked_messages_iterate(&cluster_status_thread->parked_messages);
+    int64_t now_ms = clock_boot_us(clock) / 1000;
+    if (now_ms >= cluster_status_thread->look_at_ms) {
+        connect_queues(cluster_status_thread);
+        cluster_status_look(&cluster_status_thread->cluster_status,
+                            inside_time_ms(&cluster_status_thread->parts->time));
+        tell_numbers(cluster_status_thread);
+        cluster_status_thread->look_at_ms = now_ms + CLUSTER_STATUS_EVERY_MS;
+        now_ms = clock_boot_us(clock) / 1000;
     }
-    return NULL;
+    if (now_ms < cluster_status_thread->look_at_ms) {
+        parked_messages_wait(&cluster_status_thread->parked_messages,
+                             cluster_status_thread->look_at_ms - now_ms);
+    }
+    return true;
+}
+
+static void wake(void *context)
+{
+    parked_messages_stop(&((struct cluster_status_thread *)context)->parked_messages);
 }
 
 static int make(struct cluster_status_thread *cluster_status_thread,
@@ -124,9 +124,9 @@ static int make(struct cluster_status_thread *cluster_status_thread,
     parked_messages->loops = parts->options.loops;
     error = parked_messages_init(parked_messages);
     if (error == 0) {
-        cluster_status_thread->running =
-            pthread_create(&cluster_status_thread->thread, NULL, run, cluster_status_thread) == 0;
-        error = cluster_status_thread->running ? 0 : ERR_NOMEM;
+        cluster_status_thread->worker = (struct worker){
+            .name = "status", .iterate = iterate, .wake = wake, .context = cluster_status_thread};
+        error = worker_start(&cluster_status_thread->worker);
     }
     return error == 0 ? 0 : assembly_fail("cannot start the thread that watches", error, "");
 }
@@ -156,11 +156,8 @@ int cluster_status_thread_start(struct assembly *parts, struct backends *backend
 
 void cluster_status_thread_stop(struct cluster_status_thread *cluster_status_thread)
 {
-    if (cluster_status_thread != NULL && cluster_status_thread->running) {
-        atomic_store(&cluster_status_thread->stopping, true);
-        parked_messages_stop(&cluster_status_thread->parked_messages);
-        (void)pthread_join(cluster_status_thread->thread, NULL);
-        cluster_status_thread->running = false;
+    if (cluster_status_thread != NULL) {
+        worker_stop(&cluster_status_thread->worker);
     }
 }
 

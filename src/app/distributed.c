@@ -302,26 +302,17 @@ void distributed_reload(struct distributed *distributed, const struct config *co
 
 void distributed_stop(struct distributed *distributed)
 {
-    struct engine *engine = &distributed->engine;
     CHECK(pthread_mutex_lock(&distributed->sleep_lock) == 0);
     atomic_store(&distributed->stopping, true);
     CHECK(pthread_cond_broadcast(&distributed->sleep_ends) == 0);
     CHECK(pthread_mutex_unlock(&distributed->sleep_lock) == 0);
     for (int i = 0; i < ENGINE_THREADS; i++) {
-        if (engine->ports.segments[i] != NULL) {
-            segments_wake(engine->ports.segments[i]);
-        }
-    }
-    if (engine->reconciler != NULL) {
-        reconciler_wake(engine->reconciler);
+        worker_ask(&distributed->threads[i].worker);
     }
     event_publisher_thread_stop(distributed->event_publisher_thread);
     cluster_status_thread_stop(distributed->cluster_status_thread);
     for (int i = 0; i < ENGINE_THREADS; i++) {
-        if (distributed->running[i]) {
-            (void)pthread_join(distributed->threads[i], NULL);
-            distributed->running[i] = false;
-        }
+        worker_stop(&distributed->threads[i].worker);
     }
 }
 

@@ -9,6 +9,8 @@
 #include "app/cluster_status_thread.h"
 #include "app/distributed.h"
 #include "app/event_publisher_thread.h"
+#include "app/outages.h"
+#include "app/worker.h"
 #include "distributed/engine.h"
 
 struct distributed {
@@ -23,11 +25,17 @@ struct distributed {
     _Atomic bool stopping;
     pthread_mutex_t sleep_lock; /* sleeps that end when it stops */
     pthread_cond_t sleep_ends;
-    pthread_t threads[ENGINE_THREADS];
-    bool running[ENGINE_THREADS];
+    struct outage segment_outages[SEGMENTS_MAX];
+    struct outage ledger_outage;
+    struct distributed_thread {
+        struct distributed *distributed;
+        enum engine_thread thread;
+        struct outage outage; /* of its queue */
+        struct worker worker;
+    } threads[ENGINE_THREADS];
 };
 
-/* Starts the thread of this kind. ERR_NOMEM. */
+/* Starts this thread. ERR_NOMEM. */
 int distributed_start_thread(struct distributed *distributed, enum engine_thread thread);
 
 /* A sleep that ends early when the server stops. */

@@ -1,13 +1,12 @@
 /* See event_publisher_thread.h. */
-#define _GNU_SOURCE
 #include "app/event_publisher_thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/exchange.h"
 #include "app/outages.h"
+#include "app/worker.h"
 #include "backend/amqp/queue_amqp.h"
 #include "base/err.h"
 #include "ledger/event_publisher.h"
@@ -27,9 +26,8 @@ struct event_publisher_thread {
     struct ledger_writer_op cursor;
     void (*seen)(void *context, bool away);
     void *seen_context;
-    _Atomic bool stopping;
-    pthread_t thread;
-    bool running;
+    struct outage link;
+    struct worker worker;
 };
 
 /* The ledger writer answers every post, also when it fails. */
@@ -52,11 +50,10 @@ static int save(void *context, uint64_t number)
 }
 
 /* For the metric. The event publisher itself logs that events wait. */
-static void look_at_link(struct event_publisher_thread *event_publisher_thread,
-                         struct outage *outage)
+static void look_at_link(struct event_publisher_thread *event_publisher_thread)
 {
     struct assembly *parts = event_publisher_thread->parts;
-    if (!outage_is_due(outage, clock_boot_us(parts->time.clock) / 1000)) {
+    if (!outage_is_due(&event_publisher_thread->link, clock_boot_us(parts->time.clock) / 1000)) {
         return;
     }
     bool away = queue_amqp_wait(event_publisher_thread->queue, 0) != 0;
@@ -68,17 +65,22 @@ static void look_at_link(struct event_publisher_thread *event_publisher_thread,
     }
 }
 
-static void *run(void *context)
+static bool iterate(void *context)
 {
     struct event_publisher_thread *event_publisher_thread = context;
-    struct outage link = {0};
-    (void)pthread_setname_np(pthread_self(), "publisher");
-    while (!atomic_load(&event_publisher_thread->stopping)) {
-        event_publisher_iterate(event_publisher_thread->event_publisher, TURN_MS);
-        look_at_link(event_publisher_thread, &link);
-    }
-    event_publisher_finish(event_publisher_thread->event_publisher);
-    return NULL;
+    event_publisher_iterate(event_publisher_thread->event_publisher, TURN_MS);
+    look_at_link(event_publisher_thread);
+    return true;
+}
+
+static void wake(void *context)
+{
+    queue_wake(((struct event_publisher_thread *)context)->queue);
+}
+
+static void end(void *context)
+{
+    event_publisher_finish(((struct event_publisher_thread *)context)->event_publisher);
 }
 
 static int make(struct event_publisher_thread *event_publisher_thread, const struct config *config,
@@ -104,9 +106,12 @@ static int make(struct event_publisher_thread *event_publisher_thread, const str
                                               .save_ms = SAVE_MS};
     error = event_publisher_new(ports, options, &event_publisher_thread->event_publisher);
     if (error == 0) {
-        event_publisher_thread->running =
-            pthread_create(&event_publisher_thread->thread, NULL, run, event_publisher_thread) == 0;
-        error = event_publisher_thread->running ? 0 : ERR_NOMEM;
+        event_publisher_thread->worker = (struct worker){.name = "publisher",
+                                                         .iterate = iterate,
+                                                         .wake = wake,
+                                                         .end = end,
+                                                         .context = event_publisher_thread};
+        error = worker_start(&event_publisher_thread->worker);
     }
     return error == 0 ? 0 : assembly_fail("cannot start the event publisher", error, "");
 }
@@ -135,11 +140,8 @@ int event_publisher_thread_start(struct assembly *parts, const struct config *co
 
 void event_publisher_thread_stop(struct event_publisher_thread *event_publisher_thread)
 {
-    if (event_publisher_thread != NULL && event_publisher_thread->running) {
-        atomic_store(&event_publisher_thread->stopping, true);
-        queue_wake(event_publisher_thread->queue);
-        (void)pthread_join(event_publisher_thread->thread, NULL);
-        event_publisher_thread->running = false;
+    if (event_publisher_thread != NULL) {
+        worker_stop(&event_publisher_thread->worker);
     }
 }
 

@@ -1,13 +1,11 @@
 /* See page_builder_thread.h. */
-#define _GNU_SOURCE
 #include "app/page_builder_thread.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "app/cdn_purger.h"
+#include "app/worker.h"
 #include "base/err.h"
 #include "base/mailbox.h"
 #include "obs/log.h"
@@ -30,9 +28,7 @@ struct page_builder_thread {
     char base_url[256];
     struct mailbox bell; /* used only to ring */
     uint64_t made_of;    /* catalog_changes at the last edition */
-    _Atomic bool stopping;
-    pthread_t thread;
-    bool running;
+    struct worker worker;
 };
 
 static void ring(void *context)
@@ -77,19 +73,15 @@ static int make(struct page_builder_thread *page_builder_thread)
     return 0;
 }
 
-static void *run(void *context)
+static bool iterate(void *context)
 {
     struct page_builder_thread *page_builder_thread = context;
-    (void)pthread_setname_np(pthread_self(), "pages");
-    (void)setpriority(PRIO_PROCESS, 0, PAGE_BUILDER_THREAD_NICE);
-    while (!atomic_load(&page_builder_thread->stopping)) {
-        mailbox_wait(&page_builder_thread->bell, LOOK_US);
-        if (!atomic_load(&page_builder_thread->stopping) &&
-            catalog_changes(page_builder_thread->parts->catalog) != page_builder_thread->made_of) {
-            (void)make(page_builder_thread);
-        }
+    mailbox_wait(&page_builder_thread->bell, LOOK_US);
+    if (!worker_is_stopping(&page_builder_thread->worker) &&
+        catalog_changes(page_builder_thread->parts->catalog) != page_builder_thread->made_of) {
+        (void)make(page_builder_thread);
     }
-    return NULL;
+    return true;
 }
 
 int page_builder_thread_new(struct assembly *parts, const struct config *config,
@@ -132,18 +124,19 @@ int page_builder_thread_start(struct page_builder_thread *page_builder_thread,
     if (error != 0) {
         return error;
     }
-    page_builder_thread->running =
-        pthread_create(&page_builder_thread->thread, NULL, run, page_builder_thread) == 0;
-    return page_builder_thread->running
-               ? 0
-               : assembly_fail("cannot start a thread", ERR_NOMEM, "pages");
+    page_builder_thread->worker = (struct worker){.name = "pages",
+                                                  .nice = PAGE_BUILDER_THREAD_NICE,
+                                                  .iterate = iterate,
+                                                  .wake = ring,
+                                                  .context = page_builder_thread};
+    error = worker_start(&page_builder_thread->worker);
+    return error == 0 ? 0 : assembly_fail("cannot start a thread", error, "pages");
 }
 
 void page_builder_thread_end(struct page_builder_thread *page_builder_thread)
 {
     if (page_builder_thread != NULL) {
-        atomic_store(&page_builder_thread->stopping, true);
-        mailbox_ring(&page_builder_thread->bell);
+        worker_ask(&page_builder_thread->worker);
         cdn_purger_end(page_builder_thread->cdn_purger);
     }
 }
@@ -151,11 +144,8 @@ void page_builder_thread_end(struct page_builder_thread *page_builder_thread)
 void page_builder_thread_stop(struct page_builder_thread *page_builder_thread)
 {
     page_builder_thread_end(page_builder_thread);
-    if (page_builder_thread != NULL && page_builder_thread->running) {
-        (void)pthread_join(page_builder_thread->thread, NULL);
-        page_builder_thread->running = false;
-    }
     if (page_builder_thread != NULL) {
+        worker_stop(&page_builder_thread->worker);
         cdn_purger_stop(page_builder_thread->cdn_purger);
         page_builder_thread->cdn_purger = NULL;
     }

@@ -1,11 +1,10 @@
 /* See reconciler_thread.h. */
-#define _GNU_SOURCE
 #include "app/reconciler_thread.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "app/worker.h"
 #include "base/err.h"
 #include "embedded/reconcile_embedded.h"
 
@@ -13,15 +12,13 @@ struct reconciler_thread {
     struct assembly *parts;
     struct reconcile_local *local;
     struct reconciler *reconciler;
-    _Atomic bool stopping;
-    pthread_t thread;
-    bool running;
+    struct worker worker;
 };
 
 static bool ending(void *context)
 {
     struct reconciler_thread *reconciler_thread = context;
-    return atomic_load(&reconciler_thread->stopping) ||
+    return worker_is_stopping(&reconciler_thread->worker) ||
            atomic_load(&reconciler_thread->parts->shared.draining);
 }
 
@@ -42,14 +39,15 @@ static int reconcile(void *context, struct reconcile_result *ret_result)
     return reconcile_local_now(((struct reconciler_thread *)context)->local, ret_result);
 }
 
-static void *run(void *context)
+static bool iterate(void *context)
 {
-    struct reconciler_thread *reconciler_thread = context;
-    (void)pthread_setname_np(pthread_self(), "reconciler");
-    while (!atomic_load(&reconciler_thread->stopping)) {
-        reconciler_iterate(reconciler_thread->reconciler);
-    }
-    return NULL;
+    reconciler_iterate(((struct reconciler_thread *)context)->reconciler);
+    return true;
+}
+
+static void wake(void *context)
+{
+    reconciler_wake(((struct reconciler_thread *)context)->reconciler);
 }
 
 static int make(struct reconciler_thread *reconciler_thread, struct ledger *ledger,
@@ -70,12 +68,9 @@ static int make(struct reconciler_thread *reconciler_thread, struct ledger *ledg
                                metrics_slot(&parts->metrics, loops + SLOT_RECONCILER), loops, 0,
                                &reconciler_thread->reconciler);
     }
-    if (error == 0) {
-        reconciler_thread->running =
-            pthread_create(&reconciler_thread->thread, NULL, run, reconciler_thread) == 0;
-        error = reconciler_thread->running ? 0 : ERR_NOMEM;
-    }
-    return error;
+    reconciler_thread->worker = (struct worker){
+        .name = "reconciler", .iterate = iterate, .wake = wake, .context = reconciler_thread};
+    return error != 0 ? error : worker_start(&reconciler_thread->worker);
 }
 
 int reconciler_thread_start(struct assembly *parts, struct ledger *ledger, int64_t bound_ms,
@@ -98,11 +93,8 @@ int reconciler_thread_start(struct assembly *parts, struct ledger *ledger, int64
 
 void reconciler_thread_stop(struct reconciler_thread *reconciler_thread)
 {
-    if (reconciler_thread != NULL && reconciler_thread->running) {
-        atomic_store(&reconciler_thread->stopping, true);
-        reconciler_wake(reconciler_thread->reconciler);
-        (void)pthread_join(reconciler_thread->thread, NULL);
-        reconciler_thread->running = false;
+    if (reconciler_thread != NULL) {
+        worker_stop(&reconciler_thread->worker);
     }
 }
 

@@ -32,6 +32,7 @@
 #include "app/secrets.h"
 #include "app/settings.h"
 #include "app/tally_thread.h"
+#include "app/worker.h"
 #include "backend/posix/clock_posix.h"
 #include "backend/posix/disk_posix.h"
 #include "backend/posix/net_epoll.h"
@@ -78,72 +79,92 @@ struct server {
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
     struct mailbox janitor; /* used only to ring, to end its wait */
-    _Atomic bool stopping;
-    pthread_t journal_thread, ledger_writer_thread, ledger_reader_thread, janitor_thread;
-    bool journal_running, ledger_writer_running, ledger_reader_running, janitor_running;
+    struct worker journal_worker, ledger_writer_worker, ledger_reader_worker, janitor_worker;
 };
 
 /* ---- threads ---- */
 
-static void *run_journal(void *context)
+static bool flush_journal(void *context)
 {
     struct server *server = context;
-    struct metrics_slot *metrics = metrics_slot(&server->parts.metrics, server->loops_count + 1);
-    bool more = true;
-    (void)pthread_setname_np(pthread_self(), "journal");
-    while (more) {
-        more = journal_wait(server->parts.journal);
-        uint64_t before = journal_durable_lsn(server->parts.journal);
-        bool wrote = false;
-        int64_t from_us = clock_boot_us(server->parts.time.clock);
-        int error = journal_flush(server->parts.journal, &wrote);
-        if (error != 0) {
-            log_event(LOG_ERROR, "journal.failed", LOG_ERR("error", error),
-                      LOG_U64("durable_lsn", before),
-                      LOG_STR("what", "no new orders; orders that are durable are still shown"),
-                      LOG_STR("do", "free disk space or replace the disk, then restart"));
-            metrics_set(metrics, METRIC_JOURNAL_FAILED, 1);
-            break;
-        }
-        if (wrote) {
-            int64_t took_us = clock_boot_us(server->parts.time.clock) - from_us;
-            metrics_observe_us(metrics, HIST_JOURNAL_SYNC, (uint64_t)took_us);
-            metrics_add(metrics, METRIC_JOURNAL_BATCHES_TOTAL, 1);
-            metrics_add(metrics, METRIC_JOURNAL_RECORDS_TOTAL,
-                        journal_durable_lsn(server->parts.journal) - before);
-        }
+    struct metrics_slot *metrics =
+        metrics_slot(&server->parts.metrics, server->loops_count + SLOT_JOURNAL);
+    bool more = journal_wait(server->parts.journal);
+    uint64_t before = journal_durable_lsn(server->parts.journal);
+    bool wrote = false;
+    int64_t from_us = clock_boot_us(server->parts.time.clock);
+    int error = journal_flush(server->parts.journal, &wrote);
+    if (error != 0) {
+        log_event(LOG_ERROR, "journal.failed", LOG_ERR("error", error),
+                  LOG_U64("durable_lsn", before),
+                  LOG_STR("what", "no new orders; orders that are durable are still shown"),
+                  LOG_STR("do", "free disk space or replace the disk, then restart"));
+        metrics_set(metrics, METRIC_JOURNAL_FAILED, 1);
+        return false;
     }
-    return NULL;
-}
-
-static void *run_ledger_writer(void *context)
-{
-    struct server *server = context;
-    (void)pthread_setname_np(pthread_self(), "ledger-writer");
-    /* If CPU is short, answers come before bookings: those are safe in the journal. */
-    (void)setpriority(PRIO_PROCESS, 0, LEDGER_WRITER_NICE);
-    ledger_writer_run(server->parts.ledger_writer);
-    return NULL;
-}
-
-static void *run_ledger_reader(void *context)
-{
-    struct server *server = context;
-    (void)pthread_setname_np(pthread_self(), "ledger-reader");
-    ledger_reader_run(server->parts.ledger_reader);
-    return NULL;
-}
-
-static void *run_janitor(void *context)
-{
-    struct server *server = context;
-    (void)pthread_setname_np(pthread_self(), "janitor");
-    (void)setpriority(PRIO_PROCESS, 0, JANITOR_NICE);
-    while (!atomic_load(&server->stopping)) {
-        janitor_iterate(&server->parts.janitor);
-        mailbox_wait(&server->janitor, JANITOR_EVERY_US);
+    if (wrote) {
+        int64_t took_us = clock_boot_us(server->parts.time.clock) - from_us;
+        metrics_observe_us(metrics, HIST_JOURNAL_SYNC, (uint64_t)took_us);
+        metrics_add(metrics, METRIC_JOURNAL_BATCHES_TOTAL, 1);
+        metrics_add(metrics, METRIC_JOURNAL_RECORDS_TOTAL,
+                    journal_durable_lsn(server->parts.journal) - before);
     }
-    return NULL;
+    return more;
+}
+
+/* It ends by journal_stop alone: what is appended must still be flushed. */
+static void end_journal(void *context)
+{
+    struct server *server = context;
+    if (!journal_failed(server->parts.journal)) {
+        (void)flush_journal(server);
+    }
+}
+
+static void stop_journal(void *context)
+{
+    journal_stop(((struct server *)context)->parts.journal);
+}
+
+static bool run_ledger_writer(void *context)
+{
+    ledger_writer_run(((struct server *)context)->parts.ledger_writer);
+    return false;
+}
+
+static void stop_ledger_writer(void *context)
+{
+    ledger_writer_stop(((struct server *)context)->parts.ledger_writer);
+}
+
+static bool run_ledger_reader(void *context)
+{
+    ledger_reader_run(((struct server *)context)->parts.ledger_reader);
+    return false;
+}
+
+static void stop_ledger_reader(void *context)
+{
+    ledger_reader_stop(((struct server *)context)->parts.ledger_reader);
+}
+
+static bool run_janitor(void *context)
+{
+    struct server *server = context;
+    janitor_iterate(&server->parts.janitor);
+    mailbox_wait(&server->janitor, JANITOR_EVERY_US);
+    return true;
+}
+
+static void wake_janitor(void *context)
+{
+    mailbox_ring(&((struct server *)context)->janitor);
+}
+
+static int start_worker(struct worker *worker)
+{
+    int error = worker_start(worker);
+    return error == 0 ? 0 : assembly_fail("cannot start a thread", error, worker->name);
 }
 
 static void *run_loop(void *context)
@@ -400,8 +421,12 @@ static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), 
 static int catch_up(struct server *server)
 {
     /* The journal thread starts first: catching up appends records. */
-    int error =
-        start_thread(&server->journal_thread, &server->journal_running, run_journal, server);
+    server->journal_worker = (struct worker){.name = "journal",
+                                             .iterate = flush_journal,
+                                             .wake = stop_journal,
+                                             .end = end_journal,
+                                             .context = server};
+    int error = start_worker(&server->journal_worker);
     if (error == 0) {
         error = assembly_catch_up(&server->parts);
         if (error != 0) {
@@ -438,16 +463,24 @@ static int make_loops(struct server *server)
 
 static int start_threads(struct server *server)
 {
-    int error = start_thread(&server->ledger_writer_thread, &server->ledger_writer_running,
-                             run_ledger_writer, server);
-    if (error == 0) {
-        error = start_thread(&server->ledger_reader_thread, &server->ledger_reader_running,
-                             run_ledger_reader, server);
-    }
-    if (error == 0) {
-        error =
-            start_thread(&server->janitor_thread, &server->janitor_running, run_janitor, server);
-    }
+    /* If CPU is short, answers come before bookings: those are safe in the journal. */
+    server->ledger_writer_worker = (struct worker){.name = "ledger-writer",
+                                                   .nice = LEDGER_WRITER_NICE,
+                                                   .iterate = run_ledger_writer,
+                                                   .wake = stop_ledger_writer,
+                                                   .context = server};
+    server->ledger_reader_worker = (struct worker){.name = "ledger-reader",
+                                                   .iterate = run_ledger_reader,
+                                                   .wake = stop_ledger_reader,
+                                                   .context = server};
+    server->janitor_worker = (struct worker){.name = "janitor",
+                                             .nice = JANITOR_NICE,
+                                             .iterate = run_janitor,
+                                             .wake = wake_janitor,
+                                             .context = server};
+    int error = start_worker(&server->ledger_writer_worker);
+    error = error != 0 ? error : start_worker(&server->ledger_reader_worker);
+    error = error != 0 ? error : start_worker(&server->janitor_worker);
     if (error == 0) {
         error = tally_thread_start(&server->parts, server->config.data_dir, &server->tally_thread);
     }
@@ -529,14 +562,6 @@ static int start_server(struct server *server)
 
 /* ---- stop ---- */
 
-static void join(pthread_t thread, bool *running)
-{
-    if (*running) {
-        (void)pthread_join(thread, NULL);
-        *running = false;
-    }
-}
-
 /* Loops end by themselves once drained; after drain_ms they are cut off. */
 static void stop_loops(struct server *server)
 {
@@ -562,7 +587,6 @@ static void stop_loops(struct server *server)
 
 static void stop_server(struct server *server)
 {
-    atomic_store(&server->stopping, true);
     stop_loops(server);
     page_builder_thread_end(server->page_builder_thread);
     tally_thread_stop(server->tally_thread);
@@ -571,20 +595,10 @@ static void stop_server(struct server *server)
     }
     reconciler_thread_stop(server->reconciler_thread);
     event_publisher_thread_stop(server->event_publisher_thread);
-    if (server->ledger_writer_running) {
-        ledger_writer_stop(server->parts.ledger_writer);
-    }
-    join(server->ledger_writer_thread, &server->ledger_writer_running);
-    if (server->ledger_reader_running) {
-        ledger_reader_stop(server->parts.ledger_reader);
-    }
-    join(server->ledger_reader_thread, &server->ledger_reader_running);
-    mailbox_ring(&server->janitor);
-    join(server->janitor_thread, &server->janitor_running);
-    if (server->journal_running) {
-        journal_stop(server->parts.journal);
-    }
-    join(server->journal_thread, &server->journal_running);
+    worker_stop(&server->ledger_writer_worker);
+    worker_stop(&server->ledger_reader_worker);
+    worker_stop(&server->janitor_worker);
+    worker_stop(&server->journal_worker);
     page_builder_thread_stop(
         server->page_builder_thread); /* last: it may wait for another server, and nothing waits for
                                        * it */

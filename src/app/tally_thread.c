@@ -1,12 +1,11 @@
 /* See tally_thread.h. */
-#define _GNU_SOURCE
 #include "app/tally_thread.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "app/tally_file.h"
+#include "app/worker.h"
 #include "base/err.h"
 #include "base/mailbox.h"
 
@@ -18,9 +17,8 @@ struct tally_thread {
     struct tally_book book;
     struct tally_file file;
     struct mailbox ends; /* used only to ring */
-    _Atomic bool stopping;
-    pthread_t thread;
-    bool running;
+    unsigned looks;
+    struct worker worker;
 };
 
 /* Starts counting sales before buyers can use them. */
@@ -52,23 +50,29 @@ static void mark(struct tally_thread *tally_thread)
     catalog_unlock(catalog);
 }
 
-static void *run(void *context)
+static bool iterate(void *context)
 {
     struct tally_thread *tally_thread = context;
-    unsigned looks = 0;
-    (void)pthread_setname_np(pthread_self(), "tally");
-    while (!atomic_load(&tally_thread->stopping)) {
-        mark(tally_thread); /* first: new sales may need room */
-        begin(tally_thread, inside_time_ms(&tally_thread->parts->time));
-        tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
-        if (++looks % SAVE_LOOKS == 0) {
-            tally_file_save(&tally_thread->file, &tally_thread->book);
-        }
-        mailbox_wait(&tally_thread->ends, LOOK_US);
+    mark(tally_thread); /* first: new sales may need room */
+    begin(tally_thread, inside_time_ms(&tally_thread->parts->time));
+    tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
+    if (++tally_thread->looks % SAVE_LOOKS == 0) {
+        tally_file_save(&tally_thread->file, &tally_thread->book);
     }
+    mailbox_wait(&tally_thread->ends, LOOK_US);
+    return true;
+}
+
+static void wake(void *context)
+{
+    mailbox_ring(&((struct tally_thread *)context)->ends);
+}
+
+static void end(void *context)
+{
+    struct tally_thread *tally_thread = context;
     tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
     tally_file_save(&tally_thread->file, &tally_thread->book);
-    return NULL;
 }
 
 static int make(struct tally_thread *tally_thread, const char *data_dir)
@@ -76,11 +80,9 @@ static int make(struct tally_thread *tally_thread, const char *data_dir)
     char path[sizeof(tally_thread->file.path)];
     (void)snprintf(path, sizeof(path), "%s/tallies", data_dir);
     int error = tally_file_open(&tally_thread->file, path, &tally_thread->book);
-    if (error == 0) {
-        tally_thread->running = pthread_create(&tally_thread->thread, NULL, run, tally_thread) == 0;
-        error = tally_thread->running ? 0 : ERR_NOMEM;
-    }
-    return error;
+    tally_thread->worker = (struct worker){
+        .name = "tally", .iterate = iterate, .wake = wake, .end = end, .context = tally_thread};
+    return error != 0 ? error : worker_start(&tally_thread->worker);
 }
 
 int tally_thread_start(struct assembly *parts, const char *data_dir,
@@ -107,11 +109,8 @@ int tally_thread_start(struct assembly *parts, const char *data_dir,
 
 void tally_thread_stop(struct tally_thread *tally_thread)
 {
-    if (tally_thread != NULL && tally_thread->running) {
-        atomic_store(&tally_thread->stopping, true);
-        mailbox_ring(&tally_thread->ends);
-        (void)pthread_join(tally_thread->thread, NULL);
-        tally_thread->running = false;
+    if (tally_thread != NULL) {
+        worker_stop(&tally_thread->worker);
     }
 }
 
