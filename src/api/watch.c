@@ -20,7 +20,7 @@
 
 static uint32_t *key_bucket(struct api_worker *worker, struct order_id key)
 {
-    uint64_t h = (key.hi ^ key.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    uint64_t h = order_id_hash(key, 0);
     return &worker->keys[(h >> 32) & worker->keys_mask];
 }
 

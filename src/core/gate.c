@@ -62,11 +62,10 @@ static void *take(char **at, size_t n)
     return taken;
 }
 
-static struct gate_pool pool_over(char **at, uint32_t capacity)
+static struct gate_table table_over(char **at, uint32_t capacity)
 {
     uint32_t buckets = bucket_count(capacity);
-    return (struct gate_pool){
-        .buckets = take(at, (size_t)buckets * 4), .bucket_mask = buckets - 1, .capacity = capacity};
+    return (struct gate_table){take(at, (size_t)buckets * 4), buckets - 1};
 }
 
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key)
@@ -74,44 +73,51 @@ void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uin
     char *at = memory;
     *ret_gate = (struct gate){.sizes = sizes, .hash_key = hash_key};
     ret_gate->orders = take(&at, (size_t)sizes.orders * sizeof(struct gate_order));
-    ret_gate->order_pool = pool_over(&at, sizes.orders);
+    ret_gate->order_table = table_over(&at, sizes.orders);
+    ret_gate->order_pool.capacity = sizes.orders;
     ret_gate->buyers = take(&at, (size_t)sizes.buyers * sizeof(struct gate_buyer));
-    ret_gate->buyer_pool = pool_over(&at, sizes.buyers);
+    ret_gate->buyer_table = table_over(&at, sizes.buyers);
+    ret_gate->buyer_pool.capacity = sizes.buyers;
     ret_gate->items = take(&at, (size_t)sizes.items * sizeof(struct gate_item));
-    ret_gate->item_pool = pool_over(&at, sizes.items);
+    ret_gate->item_table = table_over(&at, sizes.items);
+    ret_gate->item_pool.capacity = sizes.items;
     ret_gate->sales = take(&at, (size_t)sizes.sales * sizeof(struct gate_sale));
     CHECK((size_t)(at - (char *)memory) == gate_bytes(sizes));
 }
 
-static uint64_t mix(uint64_t z)
+/* The links of the hash tables' chains, and of the pools' free entries. */
+static struct index_links order_links(const struct gate *gate)
 {
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-    return z ^ z >> 31;
+    return INDEX_LINKS(gate->orders, next_hash);
 }
 
-static bool pool_full(const struct gate_pool *pool)
+static struct index_links buyer_links(const struct gate *gate)
 {
-    return pool->used == pool->capacity;
+    return INDEX_LINKS(gate->buyers, next_hash);
+}
+
+static struct index_links item_links(const struct gate *gate)
+{
+    return INDEX_LINKS(gate->items, next_hash);
 }
 
 /* ---- look-ups ---- */
 
 static uint32_t *order_bucket(const struct gate *gate, struct order_id id)
 {
-    uint64_t h = mix(mix(id.hi ^ gate->hash_key) ^ id.lo);
-    return &gate->order_pool.buckets[h & gate->order_pool.bucket_mask];
+    uint64_t h = order_id_hash(id, gate->hash_key);
+    return &gate->order_table.buckets[h & gate->order_table.mask];
 }
 
 static uint32_t *buyer_bucket(const struct gate *gate, uint32_t item_slot, uint64_t user)
 {
-    uint64_t h = mix(mix(user ^ gate->hash_key) ^ item_slot);
-    return &gate->buyer_pool.buckets[h & gate->buyer_pool.bucket_mask];
+    uint64_t h = hash_mix(hash_mix(user ^ gate->hash_key) ^ item_slot);
+    return &gate->buyer_table.buckets[h & gate->buyer_table.mask];
 }
 
 static uint32_t *item_bucket(const struct gate *gate, uint64_t item)
 {
-    return &gate->item_pool.buckets[mix(item ^ gate->hash_key) & gate->item_pool.bucket_mask];
+    return &gate->item_table.buckets[hash_mix(item ^ gate->hash_key) & gate->item_table.mask];
 }
 
 uint32_t gate_find_order(const struct gate *gate, struct order_id id)
@@ -209,83 +215,41 @@ enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms)
 
 /* ---- entries ---- */
 
-/* A slot of a pool that is known to have room: from the free list, else the next never used. */
-static uint32_t order_take(struct gate *gate)
-{
-    struct gate_pool *pool = &gate->order_pool;
-    pool->used++;
-    if (pool->free != 0) {
-        uint32_t slot = pool->free - 1;
-        pool->free = gate->orders[slot].next_hash;
-        return slot;
-    }
-    return pool->fresh++;
-}
-
-static uint32_t buyer_take(struct gate *gate)
-{
-    struct gate_pool *pool = &gate->buyer_pool;
-    pool->used++;
-    if (pool->free != 0) {
-        uint32_t slot = pool->free - 1;
-        pool->free = gate->buyers[slot].next_hash;
-        return slot;
-    }
-    return pool->fresh++;
-}
-
-static uint32_t item_take(struct gate *gate)
-{
-    struct gate_pool *pool = &gate->item_pool;
-    pool->used++;
-    if (pool->free != 0) {
-        uint32_t slot = pool->free - 1;
-        pool->free = gate->items[slot].next_hash;
-        return slot;
-    }
-    return pool->fresh++;
-}
-
 uint32_t gate_add_order(struct gate *gate, const struct gate_order *order)
 {
-    CHECK(!pool_full(&gate->order_pool));
-    uint32_t slot = order_take(gate);
+    CHECK(!index_pool_full(&gate->order_pool));
+    uint32_t slot = index_pool_take(&gate->order_pool, order_links(gate));
     struct gate_item *item = &gate->items[order->item_slot];
     uint32_t *bucket = order_bucket(gate, order->id);
     gate->orders[slot] = *order;
     gate->orders[slot].used = 1;
-    gate->orders[slot].next_hash = *bucket;
-    gate->orders[slot].next_item = item->orders;
-    *bucket = slot + 1;
-    item->orders = slot + 1;
+    index_chain_add(bucket, order_links(gate), slot);
+    index_chain_add(&item->orders, INDEX_LINKS(gate->orders, next_item), slot);
     return slot;
 }
 
 uint32_t gate_add_buyer(struct gate *gate, const struct gate_buyer *buyer)
 {
-    CHECK(!pool_full(&gate->buyer_pool));
-    uint32_t slot = buyer_take(gate);
+    CHECK(!index_pool_full(&gate->buyer_pool));
+    uint32_t slot = index_pool_take(&gate->buyer_pool, buyer_links(gate));
     struct gate_item *item = &gate->items[buyer->item_slot];
     uint32_t *bucket = buyer_bucket(gate, buyer->item_slot, buyer->user);
     gate->buyers[slot] = *buyer;
-    gate->buyers[slot].next_hash = *bucket;
-    gate->buyers[slot].next_item = item->buyers;
-    *bucket = slot + 1;
-    item->buyers = slot + 1;
+    index_chain_add(bucket, buyer_links(gate), slot);
+    index_chain_add(&item->buyers, INDEX_LINKS(gate->buyers, next_item), slot);
     return slot;
 }
 
 uint32_t gate_add_item(struct gate *gate, const struct gate_item *item)
 {
-    CHECK(!pool_full(&gate->item_pool));
-    uint32_t slot = item_take(gate);
+    CHECK(!index_pool_full(&gate->item_pool));
+    uint32_t slot = index_pool_take(&gate->item_pool, item_links(gate));
     uint32_t *bucket = item_bucket(gate, item->id);
     gate->items[slot] = *item;
     gate->items[slot].used = 1;
     gate->items[slot].orders = 0;
     gate->items[slot].buyers = 0;
-    gate->items[slot].next_hash = *bucket;
-    *bucket = slot + 1;
+    index_chain_add(bucket, item_links(gate), slot);
     gate->sales[item->sale_slot].items++;
     return slot;
 }
@@ -418,7 +382,8 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     if (command->qty > item->available) {
         return refuse(effects, REFUSAL_SOLD_OUT);
     }
-    if (pool_full(&gate->order_pool) || (buyer == NULL && pool_full(&gate->buyer_pool)) ||
+    if (index_pool_full(&gate->order_pool) ||
+        (buyer == NULL && index_pool_full(&gate->buyer_pool)) ||
         effects->held > UINT32_MAX - command->qty) {
         return refuse(effects, REFUSAL_OVERLOADED);
     }
@@ -551,7 +516,7 @@ static enum verdict step_load_item(struct gate *gate, const struct gate_command 
     if (command->amount > STOCK_MAX) {
         return refuse(effects, REFUSAL_BAD_REQUEST);
     }
-    if (pool_full(&gate->item_pool)) {
+    if (index_pool_full(&gate->item_pool)) {
         return refuse(effects, REFUSAL_OVERLOADED);
     }
     effects->item_slot = gate_add_item(gate, &(struct gate_item){.id = command->item,
@@ -610,44 +575,26 @@ static enum verdict step_sale(struct gate *gate, const struct gate_command *comm
 static void unlink_order(struct gate *gate, uint32_t slot)
 {
     struct gate_order *order = &gate->orders[slot];
-    uint32_t *link = order_bucket(gate, order->id);
-    while (*link != slot + 1) {
-        CHECK(*link != 0);
-        link = &gate->orders[*link - 1].next_hash;
-    }
-    *link = order->next_hash;
-    *order = (struct gate_order){.next_hash = gate->order_pool.free};
-    gate->order_pool.free = slot + 1;
-    gate->order_pool.used--;
+    index_chain_remove(order_bucket(gate, order->id), order_links(gate), slot);
+    *order = (struct gate_order){0};
+    index_pool_give(&gate->order_pool, order_links(gate), slot);
 }
 
 static void unlink_buyer(struct gate *gate, uint32_t slot)
 {
     struct gate_buyer *buyer = &gate->buyers[slot];
-    uint32_t *link = buyer_bucket(gate, buyer->item_slot, buyer->user);
-    while (*link != slot + 1) {
-        CHECK(*link != 0);
-        link = &gate->buyers[*link - 1].next_hash;
-    }
-    *link = buyer->next_hash;
-    *buyer = (struct gate_buyer){.next_hash = gate->buyer_pool.free};
-    gate->buyer_pool.free = slot + 1;
-    gate->buyer_pool.used--;
+    index_chain_remove(buyer_bucket(gate, buyer->item_slot, buyer->user), buyer_links(gate), slot);
+    *buyer = (struct gate_buyer){0};
+    index_pool_give(&gate->buyer_pool, buyer_links(gate), slot);
 }
 
 static void unlink_item(struct gate *gate, uint32_t slot)
 {
     struct gate_item *item = &gate->items[slot];
-    uint32_t *link = item_bucket(gate, item->id);
-    while (*link != slot + 1) {
-        CHECK(*link != 0);
-        link = &gate->items[*link - 1].next_hash;
-    }
-    *link = item->next_hash;
+    index_chain_remove(item_bucket(gate, item->id), item_links(gate), slot);
     gate->sales[item->sale_slot].items--;
-    *item = (struct gate_item){.next_hash = gate->item_pool.free};
-    gate->item_pool.free = slot + 1;
-    gate->item_pool.used--;
+    *item = (struct gate_item){0};
+    index_pool_give(&gate->item_pool, item_links(gate), slot);
 }
 
 /* Frees up to *budget entries of an item, orders first; true when nothing of it is left. */

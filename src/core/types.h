@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/limits.h"
 
 /*
@@ -45,6 +46,12 @@ int order_id_parse(struct span text, struct order_id *ret_id);
 static inline bool order_id_equal(struct order_id a, struct order_id b)
 {
     return a.hi == b.hi && a.lo == b.lo;
+}
+/* For every table of orders in memory; any of its bits will do. key: 0, or a secret that keeps
+ * others from choosing ids of one bucket. */
+static inline uint64_t order_id_hash(struct order_id id, uint64_t key)
+{
+    return hash_mix(hash_mix(id.hi ^ key) ^ id.lo);
 }
 
 #define ORDER_STATES(X)                                                                            \

@@ -53,7 +53,7 @@ static struct order_id memory_id(const struct gate_request *request)
 static struct refused *refused_of(struct gate_proxy *proxy, const struct gate_request *request)
 {
     struct order_id id = memory_id(request);
-    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    uint64_t h = order_id_hash(id, 0);
     return &proxy->refused[(size_t)request->loop * REFUSED_MAX + ((h >> 32) & (REFUSED_MAX - 1))];
 }
 

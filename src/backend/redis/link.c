@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/prng.h"
@@ -39,13 +40,13 @@ struct redis_link {
     uint32_t in_flight;
     struct redis_op *held; /* answered, until the WAIT under way is, oldest first */
     struct redis_op **held_end;
-    bool waiting;    /* a WAIT is under way */
-    bool ending;     /* link_free */
-    bool unsent;     /* the output buffer has something */
-    bool wants_out;  /* epoll tells when it can be written */
-    int64_t next_us; /* DOWN: when to try; CONNECTING, GREETING: when to give up */
-    int64_t now_us;  /* of the event being handled */
-    uint32_t failures;
+    bool waiting;     /* a WAIT is under way */
+    bool ending;      /* link_free */
+    bool unsent;      /* the output buffer has something */
+    bool wants_out;   /* epoll tells when it can be written */
+    int64_t next_us;  /* DOWN: when to try; CONNECTING, GREETING: when to give up */
+    int64_t now_us;   /* of the event being handled */
+    int64_t pause_ms; /* before the last try to connect; 0: it led to a ready link */
     struct prng prng;
     bool greeted; /* INFO said what we want */
     bool loading[SCRIPT_COUNT];
@@ -177,15 +178,9 @@ static void lose(struct redis_link *link, const char *why)
         link->context = NULL;
     }
     link->unsent = false;
-    uint32_t doublings = link->failures < 16 ? link->failures : 16;
-    uint64_t pause_ms = (uint64_t)link->config.retry_min_ms << doublings;
-    if (pause_ms > link->config.retry_max_ms) {
-        pause_ms = link->config.retry_max_ms;
-    }
-    link->failures++;
-    /* Between half and all of it: many loops must not come back in step. */
-    uint64_t pause_us = pause_ms * 500 + prng_below(&link->prng, pause_ms * 500 + 1);
-    link->next_us = link->now_us + (int64_t)pause_us;
+    link->pause_ms =
+        backoff_grow(link->pause_ms, link->config.retry_min_ms, link->config.retry_max_ms);
+    link->next_us = link->now_us + backoff_jitter(link->pause_ms * 1000, &link->prng);
     link->waiting = false;
     release(link, false);
     while (link->first != NULL) {
@@ -374,7 +369,7 @@ static void own_answer(struct redis_link *link, const struct redis_op *op, const
         link->loading[script] = false;
         if (link->state == LINK_GREETING && script == SCRIPT_COUNT - 1 && link->greeted) {
             link->state = LINK_READY;
-            link->failures = 0;
+            link->pause_ms = 0;
         }
     }
 }

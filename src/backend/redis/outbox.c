@@ -13,6 +13,7 @@
 #include "backend/redis/notes.h"
 #include "backend/redis/reader.h"
 #include "backend/redis/segments_private.h"
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/err.h"
 
@@ -400,7 +401,7 @@ int segments_outbox_take(struct segments *segments, uint64_t mask, struct outbox
         if (now >= until_us || segments_wait(s, next < until_us ? next : until_us)) {
             return ERR_AGAIN;
         }
-        pause_ms = pause_ms * 2 < POLL_MAX_MS ? pause_ms * 2 : POLL_MAX_MS;
+        pause_ms = backoff_grow(pause_ms, POLL_MIN_MS, POLL_MAX_MS);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/err.h"
 
@@ -57,8 +58,8 @@ void wire_lead(struct wire *wire, struct wire_config *config, const struct topol
     wire_close(wire, "");
     wire->config = config;
     wire->node = *node;
-    wire->failures = 0;
-    wire->pause_us = INT64_MIN;
+    wire->pause_ms = 0;
+    wire->next_us = INT64_MIN;
 }
 
 void wire_close(struct wire *wire, const char *why)
@@ -73,11 +74,9 @@ void wire_close(struct wire *wire, const char *why)
 /* Closed, and not tried again at once. */
 static int fail(struct wire *wire, const char *why)
 {
-    uint32_t doublings = wire->failures < 16 ? wire->failures : 16;
-    int64_t pause_ms = (int64_t)PAUSE_MIN_MS << doublings;
     wire_close(wire, why);
-    wire->failures++;
-    wire->pause_us = now_us(wire) + (pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS) * 1000;
+    wire->pause_ms = backoff_grow(wire->pause_ms, PAUSE_MIN_MS, PAUSE_MAX_MS);
+    wire->next_us = now_us(wire) + wire->pause_ms * 1000;
     return ERR_IO;
 }
 
@@ -210,7 +209,7 @@ int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us)
     if (wire->context != NULL) {
         return 0;
     }
-    if (wire->node.host[0] == '\0' || now < wire->pause_us || now >= deadline_us) {
+    if (wire->node.host[0] == '\0' || now < wire->next_us || now >= deadline_us) {
         return ERR_IO;
     }
     int64_t until = now + (deadline_us - now + CONNECT_PART - 1) / CONNECT_PART;
@@ -220,8 +219,8 @@ int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us)
         error = wire_load(wire, until);
     }
     if (error == 0) {
-        wire->failures = 0;
-        wire->pause_us = INT64_MIN;
+        wire->pause_ms = 0;
+        wire->next_us = INT64_MIN;
         wire->trouble[0] = '\0';
     }
     return error;

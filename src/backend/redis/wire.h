@@ -34,8 +34,8 @@ struct wire {
     struct topology_node node; /* without a host: the wire leads nowhere */
     redisContext *context;     /* NULL: not connected */
     uint64_t number;           /* of the connection */
-    uint32_t failures;
-    int64_t pause_us; /* no new connection before this */
+    int64_t pause_ms;          /* after the last failure; 0: the last connection was made */
+    int64_t next_us;           /* no new connection before this */
     char run_id[REDIS_RUN_ID];
     char sha[SCRIPT_COUNT][REDIS_SHA];
     char trouble[REDIS_TEXT_MAX];
