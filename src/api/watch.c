@@ -41,8 +41,8 @@ static bool watches_exchange(const struct watcher *watcher, struct http_exchange
 
 static uint32_t *key_bucket(struct api_worker *worker, struct order_id key)
 {
-    uint64_t h = (key.hi ^ key.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return &worker->watch.buckets[(h >> 32) & worker->watch.buckets_mask];
+    uint64_t h = order_id_hash(key, 0);
+    return &worker->keys[(h >> 32) & worker->keys_mask];
 }
 
 static void key_link(struct api_worker *worker, uint32_t connection)

@@ -11,6 +11,7 @@
 
 #include "app/assembly.h"
 #include "app/hook.h"
+#include "base/backoff.h"
 #include "base/err.h"
 #include "base/mailbox.h"
 #include "base/url.h"
@@ -211,8 +212,7 @@ static int64_t note(struct cdn_purger *cdn_purger, int error, const char *proble
     }
     log_event_limited(&limit, 60000, LOG_WARN, "pages.purge_failed", LOG_STR("why", problem),
                       LOG_STR("what", "tried again"));
-    int64_t pause = cdn_purger->pause_ms == 0 ? PAUSE_LEAST_MS : cdn_purger->pause_ms * 2;
-    cdn_purger->pause_ms = pause < PAUSE_MOST_MS ? pause : PAUSE_MOST_MS;
+    cdn_purger->pause_ms = backoff_grow(cdn_purger->pause_ms, PAUSE_LEAST_MS, PAUSE_MOST_MS);
     return cdn_purger->pause_ms;
 }
 

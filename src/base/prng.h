@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "base/hash.h"
+
 struct prng {
     uint64_t state;
 };
@@ -18,10 +20,7 @@ static inline struct prng prng_of(uint64_t seed)
 
 static inline uint64_t prng_next(struct prng *prng)
 {
-    uint64_t z = prng->state += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-    return z ^ z >> 31;
+    return hash_mix(prng->state += 0x9e3779b97f4a7c15ULL);
 }
 
 /* Uniform in [0, bound), bound > 0. The bias of the multiplication is below 2^-32 for our

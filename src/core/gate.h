@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 
+#include "base/index_pool.h"
 #include "core/types.h"
 
 /*
@@ -166,14 +167,10 @@ struct gate_sale {
     uint8_t spare[2];
 };
 
-/* A fixed table: chains by index over a pool with a free list. */
-struct gate_pool {
+/* Finds the entries of a pool by a hash: heads of chains. */
+struct gate_table {
     uint32_t *buckets;
-    uint32_t bucket_mask;
-    uint32_t capacity;
-    uint32_t used;  /* live entries */
-    uint32_t fresh; /* entries never used start here */
-    uint32_t free;  /* head of the free list */
+    uint32_t mask; /* buckets - 1 */
 };
 
 struct gate {
@@ -182,9 +179,12 @@ struct gate {
     struct gate_buyer *buyers;
     struct gate_item *items;
     struct gate_sale *sales;
-    struct gate_pool order_pool;
-    struct gate_pool buyer_pool;
-    struct gate_pool item_pool;
+    struct index_pool order_pool;
+    struct index_pool buyer_pool;
+    struct index_pool item_pool;
+    struct gate_table order_table;
+    struct gate_table buyer_table;
+    struct gate_table item_table;
     uint32_t sales_used;
     uint64_t applied_event; /* highest ledger event applied */
     int64_t highest_ms;     /* highest now_ms of any command applied */

@@ -20,22 +20,8 @@ static void turn_chains(struct gate_restore *restore)
         return;
     }
     struct gate_item *item = &gate->items[restore->item_slot];
-    uint32_t turned = 0;
-    for (uint32_t link = item->orders; link != 0;) {
-        uint32_t next = gate->orders[link - 1].next_item;
-        gate->orders[link - 1].next_item = turned;
-        turned = link;
-        link = next;
-    }
-    item->orders = turned;
-    turned = 0;
-    for (uint32_t link = item->buyers; link != 0;) {
-        uint32_t next = gate->buyers[link - 1].next_item;
-        gate->buyers[link - 1].next_item = turned;
-        turned = link;
-        link = next;
-    }
-    item->buyers = turned;
+    index_chain_reverse(&item->orders, INDEX_LINKS(gate->orders, next_item));
+    index_chain_reverse(&item->buyers, INDEX_LINKS(gate->buyers, next_item));
 }
 
 int gate_restore_sale(struct gate_restore *restore, const struct gate_sale *sale)
@@ -55,7 +41,7 @@ int gate_restore_item(struct gate_restore *restore, const struct gate_item *item
     if (entry.sale_slot == GATE_NONE || gate_find_item(gate, item->id) != GATE_NONE) {
         return ERR_CORRUPT;
     }
-    if (gate->item_pool.used == gate->item_pool.capacity) {
+    if (index_pool_full(&gate->item_pool)) {
         return ERR_FULL;
     }
     turn_chains(restore);
@@ -72,7 +58,7 @@ int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *bu
         gate_find_buyer(gate, entry.item_slot, buyer->user) != NULL) {
         return ERR_CORRUPT;
     }
-    if (gate->buyer_pool.used == gate->buyer_pool.capacity) {
+    if (index_pool_full(&gate->buyer_pool)) {
         return ERR_FULL;
     }
     (void)gate_add_buyer(gate, &entry);
@@ -88,7 +74,7 @@ int gate_restore_order(struct gate_restore *restore, const struct gate_order *or
         order->reason >= REFUSAL_COUNT || gate_find_order(gate, order->id) != GATE_NONE) {
         return ERR_CORRUPT;
     }
-    if (gate->order_pool.used == gate->order_pool.capacity) {
+    if (index_pool_full(&gate->order_pool)) {
         return ERR_FULL;
     }
     (void)gate_add_order(gate, &entry);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "distributed/order_segment.h"
 
 /* Tickets that met "sold out", and buyers without an order, that each loop
  * remembers: 1.5 MiB. A power of two. */
@@ -34,25 +35,6 @@ struct gate_proxy {
     struct proxy_request_pool pools[LOOPS_MAX];
 };
 
-static struct proxy_request_pool *pool_of(struct gate_proxy *proxy,
-                                          const struct proxy_request *record)
-{
-    return &proxy->pools[record->request->loop];
-}
-
-static void move(struct gate_proxy *proxy, struct proxy_request *record,
-                 enum proxy_request_state to)
-{
-    proxy_request_move(pool_of(proxy, record), record, to);
-}
-
-uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale)
-{
-    return order_id_kind(id) == ORDER_ONCE
-               ? regions_home(&sale->regions, order_id_user(id), sale->homes)
-               : order_id_segment(id);
-}
-
 /* A buyer who asks for a ticket is remembered under an id that no ticket has. */
 static struct order_id memory_id(const struct gate_request *request)
 {
@@ -64,7 +46,7 @@ static struct order_id memory_id(const struct gate_request *request)
 static struct refused *refused_of(struct gate_proxy *proxy, const struct gate_request *request)
 {
     struct order_id id = memory_id(request);
-    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    uint64_t h = order_id_hash(id, 0);
     return &proxy->refused[(size_t)request->loop * REFUSED_MAX + ((h >> 32) & (REFUSED_MAX - 1))];
 }
 
@@ -530,17 +512,16 @@ static bool ask_item(struct gate_proxy *proxy, struct proxy_request *record)
 /* Finds the segment to ask and the number of the sale's homes. False: no sale here has the item. */
 static bool find_home(struct gate_proxy *proxy, struct gate_request *request, uint32_t *ret_homes)
 {
-    const struct sale_row *sale = NULL;
-    uint64_t id = request->kind == GATE_REQUEST_ORDER ? order_id_item(request->id) : request->item;
-    catalog_lock(proxy->catalog);
-    bool found = catalog_item(proxy->catalog, id, &sale) != NULL && sale->homes > 0;
+    struct order_segment at;
+    uint64_t item =
+        request->kind == GATE_REQUEST_ORDER ? order_id_item(request->id) : request->item;
+    bool found = request->kind == GATE_REQUEST_TICKET
+                     ? order_segment_home(proxy->catalog, item, request->user, &at)
+                     : order_segment_find(proxy->catalog, item, request->id, &at);
     if (found) {
-        request->segment = request->kind == GATE_REQUEST_TICKET
-                               ? regions_home(&sale->regions, request->user, sale->homes)
-                               : gate_proxy_segment(request->id, sale);
-        *ret_homes = sale->homes;
+        request->segment = at.segment;
+        *ret_homes = at.homes;
     }
-    catalog_unlock(proxy->catalog);
     return found;
 }
 

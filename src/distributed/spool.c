@@ -1,5 +1,5 @@
-/* See spool.h. Entries are chained by hash, by LSN, and by the time of their last lookup; those in
- * line also in the chain of their line. Links are index + 1; 0 ends a chain. */
+/* See spool.h. Entries are chained by hash. They are in a list by LSN and in one by the time of their
+ * last lookup; those in line also in the list of their line. */
 #include "distributed/spool.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "core/record.h"
+#include "base/index_pool.h"
 
 /* Buys that may be in flight to the gate while the table still seems to have room. */
 #define SPARE 4096
@@ -18,15 +18,15 @@
 
 struct slot {
     struct spool_entry entry;
-    uint32_t next_hash; /* or of the free list */
-    uint32_t next, previous;
-    uint32_t look_next, look_previous;
+    uint32_t next_hash; /* or of the pool */
+    struct index_node by_lsn;
+    struct index_node by_look;
     uint32_t line; /* in_line: which one, and its neighbours there */
-    uint32_t line_next, line_previous;
+    struct index_node in_line;
 };
 
 struct line {
-    uint32_t first, last;
+    struct index_list list;
     _Atomic uint32_t count; /* written under the lock */
 };
 
@@ -38,14 +38,11 @@ struct spool {
     uint32_t *buckets;
     uint32_t mask;
     struct order_id *known; /* by hash, mask + 1 of them: ids with an outcome, see spool_is_known */
-    uint32_t capacity;      /* slots: more than `most` if the journal held more */
+    struct index_pool pool; /* of slots: larger than `most` if the journal held more */
     uint32_t most;          /* entries accepted */
-    uint32_t fresh;         /* index of the first slot never used */
-    uint32_t free;
-    uint32_t first, last;
-    uint32_t look_first, look_last;
+    struct index_list by_lsn;
+    struct index_list by_look;
     int64_t look_ms; /* the last time spool_stale was called */
-    uint32_t count;
     uint32_t undecided;
     bool overflowed; /* no memory while the journal was read */
     struct line lines[SEGMENTS_MAX + 1];
@@ -63,8 +60,12 @@ static void unlock(struct spool *spool)
 
 static uint32_t hash_of(const struct spool *spool, struct order_id id)
 {
-    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
-    return (uint32_t)(h >> 32) & spool->mask;
+    return (uint32_t)order_id_hash(id, 0) & spool->mask;
+}
+
+static uint32_t index_of(const struct spool *spool, const struct slot *slot)
+{
+    return (uint32_t)(slot - spool->slots);
 }
 
 static uint32_t *bucket_of(struct spool *spool, struct order_id id)
@@ -86,17 +87,14 @@ static struct slot *find(struct spool *spool, struct order_id id)
 static void join_line(struct spool *spool, struct slot *slot, uint32_t segment)
 {
     struct line *line = &spool->lines[segment];
-    uint32_t link = (uint32_t)(slot - spool->slots) + 1;
-    uint32_t before = line->last;
-    while (before != 0 && spool->slots[before - 1].entry.lsn > slot->entry.lsn) {
-        before = spool->slots[before - 1].line_previous;
+    uint32_t after = line->list.last;
+    while (after != 0 && spool->slots[after - 1].entry.lsn > slot->entry.lsn) {
+        after = spool->slots[after - 1].in_line.previous;
     }
     slot->entry.in_line = true;
     slot->line = segment;
-    slot->line_previous = before;
-    slot->line_next = before != 0 ? spool->slots[before - 1].line_next : line->first;
-    *(before != 0 ? &spool->slots[before - 1].line_next : &line->first) = link;
-    *(slot->line_next != 0 ? &spool->slots[slot->line_next - 1].line_previous : &line->last) = link;
+    index_list_insert(&line->list, INDEX_LINKS(spool->slots, in_line), index_of(spool, slot),
+                      after);
     (void)atomic_fetch_add(&line->count, 1);
 }
 
@@ -106,58 +104,34 @@ static void leave_line(struct spool *spool, struct slot *slot)
     if (!slot->entry.in_line) {
         return;
     }
-    *(slot->line_previous != 0 ? &spool->slots[slot->line_previous - 1].line_next : &line->first) =
-        slot->line_next;
-    *(slot->line_next != 0 ? &spool->slots[slot->line_next - 1].line_previous : &line->last) =
-        slot->line_previous;
+    index_list_remove(&line->list, INDEX_LINKS(spool->slots, in_line), index_of(spool, slot));
     slot->entry.in_line = false;
     (void)atomic_fetch_sub(&line->count, 1);
 }
 
-/* Appends it to the chain of lookups: it was looked up now, later than all others. */
+/* Appends it to the list of lookups: it was looked up now, later than all others. */
 static void join_looks(struct spool *spool, struct slot *slot)
 {
-    uint32_t link = (uint32_t)(slot - spool->slots) + 1;
     slot->entry.looked_at_ms = spool->look_ms;
-    slot->look_next = 0;
-    slot->look_previous = spool->look_last;
-    *(spool->look_last != 0 ? &spool->slots[spool->look_last - 1].look_next : &spool->look_first) =
-        link;
-    spool->look_last = link;
+    index_list_append(&spool->by_look, INDEX_LINKS(spool->slots, by_look), index_of(spool, slot));
 }
 
 static void leave_looks(struct spool *spool, struct slot *slot)
 {
-    *(slot->look_previous != 0 ? &spool->slots[slot->look_previous - 1].look_next
-                               : &spool->look_first) = slot->look_next;
-    *(slot->look_next != 0 ? &spool->slots[slot->look_next - 1].look_previous : &spool->look_last) =
-        slot->look_previous;
+    index_list_remove(&spool->by_look, INDEX_LINKS(spool->slots, by_look), index_of(spool, slot));
 }
 
 /* segment: the line it joins if it is undecided. */
 static struct slot *add(struct spool *spool, const struct gate_command *command, uint64_t epoch,
                         uint32_t segment, uint64_t lsn)
 {
-    uint32_t link = spool->free;
-    if (link != 0) {
-        spool->free = spool->slots[link - 1].next_hash;
-    } else {
-        link = ++spool->fresh;
-    }
-    struct slot *slot = &spool->slots[link - 1];
-    uint32_t *bucket = bucket_of(spool, command->id);
-    *slot = (struct slot){.entry = {.command = *command, .lsn = lsn, .epoch = epoch},
-                          .next_hash = *bucket,
-                          .previous = spool->last};
-    *bucket = link;
+    struct index_links links = INDEX_LINKS(spool->slots, next_hash);
+    uint32_t index = index_pool_take(&spool->pool, links);
+    struct slot *slot = &spool->slots[index];
+    *slot = (struct slot){.entry = {.command = *command, .lsn = lsn, .epoch = epoch}};
+    index_chain_add(bucket_of(spool, command->id), links, index);
+    index_list_append(&spool->by_lsn, INDEX_LINKS(spool->slots, by_lsn), index);
     join_looks(spool, slot);
-    if (spool->last != 0) {
-        spool->slots[spool->last - 1].next = link;
-    } else {
-        spool->first = link;
-    }
-    spool->last = link;
-    spool->count++;
     spool->undecided += epoch == 0;
     if (epoch == 0) {
         join_line(spool, slot, segment);
@@ -167,20 +141,14 @@ static struct slot *add(struct spool *spool, const struct gate_command *command,
 
 static void drop(struct spool *spool, struct slot *slot)
 {
-    uint32_t link = (uint32_t)(slot - spool->slots) + 1;
-    uint32_t *at = bucket_of(spool, slot->entry.command.id);
+    struct index_links links = INDEX_LINKS(spool->slots, next_hash);
+    uint32_t index = index_of(spool, slot);
     leave_line(spool, slot);
     leave_looks(spool, slot);
-    while (*at != link) {
-        at = &spool->slots[*at - 1].next_hash;
-    }
-    *at = slot->next_hash;
-    *(slot->previous != 0 ? &spool->slots[slot->previous - 1].next : &spool->first) = slot->next;
-    *(slot->next != 0 ? &spool->slots[slot->next - 1].previous : &spool->last) = slot->previous;
-    spool->count--;
+    index_list_remove(&spool->by_lsn, INDEX_LINKS(spool->slots, by_lsn), index);
+    index_chain_remove(bucket_of(spool, slot->entry.command.id), links, index);
     spool->undecided -= slot->entry.epoch == 0;
-    slot->next_hash = spool->free;
-    spool->free = link;
+    index_pool_give(&spool->pool, links, index);
 }
 
 /* ---- life ---- */
@@ -195,9 +163,9 @@ int spool_new(uint32_t capacity, struct spool **ret_spool)
     while (buckets < capacity) {
         buckets *= 2;
     }
-    spool->most = spool->capacity = capacity + SPARE;
+    spool->most = spool->pool.capacity = capacity + SPARE;
     spool->mask = buckets - 1;
-    spool->slots = calloc(spool->capacity, sizeof(*spool->slots));
+    spool->slots = calloc(spool->pool.capacity, sizeof(*spool->slots));
     spool->buckets = calloc(buckets, sizeof(*spool->buckets));
     spool->known = calloc(buckets, sizeof(*spool->known));
     CHECK(pthread_mutex_init(&spool->lock, NULL) == 0);
@@ -225,12 +193,12 @@ void spool_free(struct spool *spool)
  * entries can stand before unresolved ones. None may be left out. False: no memory. */
 static bool grow(struct spool *spool)
 {
-    uint32_t capacity = 2 * spool->capacity;
+    uint32_t capacity = 2 * spool->pool.capacity;
     struct slot *slots =
-        capacity > spool->capacity ? realloc(spool->slots, capacity * sizeof(*slots)) : NULL;
+        capacity > spool->pool.capacity ? realloc(spool->slots, capacity * sizeof(*slots)) : NULL;
     if (slots != NULL) {
         spool->slots = slots;
-        spool->capacity = capacity;
+        spool->pool.capacity = capacity;
     }
     return slots != NULL;
 }
@@ -253,7 +221,7 @@ static void note_record(struct spool *spool, uint64_t lsn, const struct gate_com
     }
     struct gate_command noted = *command;
     noted.event = 0;
-    if (spool->count == spool->capacity && !grow(spool)) {
+    if (index_pool_full(&spool->pool) && !grow(spool)) {
         spool->overflowed = true;
         return;
     }
@@ -289,7 +257,7 @@ int spool_begin(struct spool *spool, struct journal *journal)
 bool spool_has_room(struct spool *spool)
 {
     lock(spool);
-    bool room = spool->count < spool->most - SPARE;
+    bool room = spool->pool.used < spool->most - SPARE;
     unlock(spool);
     return room && journal_has_room(spool->journal, 1);
 }
@@ -326,7 +294,7 @@ static int accept(struct spool *spool, const struct gate_command *command, uint6
         note_decided(spool, slot, epoch);
         slot->entry.epoch = epoch > slot->entry.epoch ? epoch : slot->entry.epoch;
         *ret_lsn = slot->entry.lsn;
-    } else if (spool->count >= spool->most) {
+    } else if (spool->pool.used >= spool->most) {
         error = ERR_FULL;
     } else {
         uint64_t lsn = 0;
@@ -450,8 +418,8 @@ size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms,
     size_t count = 0;
     lock(spool);
     spool->look_ms = now_ms > spool->look_ms ? now_ms : spool->look_ms;
-    while (count < max && spool->look_first != 0) {
-        struct slot *slot = &spool->slots[spool->look_first - 1];
+    while (count < max && spool->by_look.first != 0) {
+        struct slot *slot = &spool->slots[spool->by_look.first - 1];
         if (slot->entry.looked_at_ms >= before_ms) {
             break; /* and all behind it later */
         }
@@ -468,8 +436,8 @@ size_t spool_list(struct spool *spool, int64_t before_ms, size_t at,
 {
     size_t count = 0;
     lock(spool);
-    for (uint32_t link = spool->first; link != 0 && count < max;
-         link = spool->slots[link - 1].next) {
+    for (uint32_t link = spool->by_lsn.first; link != 0 && count < max;
+         link = spool->slots[link - 1].by_lsn.next) {
         const struct spool_entry *entry = &spool->slots[link - 1].entry;
         if (entry->epoch == 0 || entry->command.now_ms >= before_ms) {
             continue;
@@ -496,8 +464,8 @@ size_t spool_line(struct spool *spool, uint32_t segment, struct spool_entry *ret
 {
     size_t count = 0;
     lock(spool);
-    for (uint32_t link = spool->lines[segment].first; link != 0 && count < max;
-         link = spool->slots[link - 1].line_next) {
+    for (uint32_t link = spool->lines[segment].list.first; link != 0 && count < max;
+         link = spool->slots[link - 1].in_line.next) {
         ret_entries[count++] = spool->slots[link - 1].entry;
     }
     unlock(spool);
@@ -507,8 +475,8 @@ size_t spool_line(struct spool *spool, uint32_t segment, struct spool_entry *ret
 uint64_t spool_trim_lsn(struct spool *spool)
 {
     lock(spool);
-    uint64_t lsn = spool->first != 0 ? spool->slots[spool->first - 1].entry.lsn - 1
-                                     : journal_durable_lsn(spool->journal);
+    uint64_t lsn = spool->by_lsn.first != 0 ? spool->slots[spool->by_lsn.first - 1].entry.lsn - 1
+                                            : journal_durable_lsn(spool->journal);
     unlock(spool);
     return lsn;
 }
@@ -516,6 +484,6 @@ uint64_t spool_trim_lsn(struct spool *spool)
 void spool_count(struct spool *spool, struct spool_numbers *ret_numbers)
 {
     lock(spool);
-    *ret_numbers = (struct spool_numbers){spool->count, spool->undecided};
+    *ret_numbers = (struct spool_numbers){spool->pool.used, spool->undecided};
     unlock(spool);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "ledger/event_effects.h"
@@ -230,9 +231,7 @@ static void batch_failed(struct ledger_writer *writer, int error)
         }
     }
     writer->lost_track = true;
-    writer->backoff_us = writer->backoff_us == 0                   ? BACKOFF_FIRST_US
-                         : writer->backoff_us * 2 > BACKOFF_MAX_US ? BACKOFF_MAX_US
-                                                                   : writer->backoff_us * 2;
+    writer->backoff_us = backoff_grow(writer->backoff_us, BACKOFF_FIRST_US, BACKOFF_MAX_US);
     writer->retry_at_us = inside_time_us(writer->time) + writer->backoff_us;
     writer->must_rewind = true;
     ledger_writer_answer_posted(writer, error, 0);

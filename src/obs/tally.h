@@ -23,6 +23,7 @@
 
 #include <pthread.h>
 
+#include "base/hash.h"
 #include "base/limits.h"
 #include "obs/metrics.h"
 
@@ -88,10 +89,7 @@ static inline void tally_refuse(struct tally_row *row, unsigned refusal)
 }
 static inline void tally_see(struct tally_row *row, uint64_t user)
 {
-    uint64_t mixed = user + 0x9e3779b97f4a7c15ULL;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9ULL;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebULL;
-    mixed ^= mixed >> 31;
+    uint64_t mixed = hash_mix(user + 0x9e3779b97f4a7c15ULL);
     _Atomic uint8_t *seen = &row->seen[mixed % TALLY_REGISTERS];
     uint8_t rank = (uint8_t)(1 + __builtin_ctzll(mixed >> 12 | 1ULL << 51));
     if (atomic_load_explicit(seen, memory_order_relaxed) < rank) {

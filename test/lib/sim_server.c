@@ -71,21 +71,14 @@ static void *gate_memory(struct gate_sizes sizes)
     return memory;
 }
 
-static void pool_copy(const struct gate_pool *from, struct gate_pool *to)
-{
-    to->used = from->used;
-    to->fresh = from->fresh;
-    to->free = from->free;
-}
-
 static void gate_copy(const struct gate *from, const void *memory, struct gate *ret_to,
                       void *ret_memory)
 {
     memcpy(ret_memory, memory, gate_bytes(from->sizes));
     gate_init(ret_to, from->sizes, ret_memory, from->hash_key);
-    pool_copy(&from->order_pool, &ret_to->order_pool);
-    pool_copy(&from->buyer_pool, &ret_to->buyer_pool);
-    pool_copy(&from->item_pool, &ret_to->item_pool);
+    ret_to->order_pool = from->order_pool;
+    ret_to->buyer_pool = from->buyer_pool;
+    ret_to->item_pool = from->item_pool;
     ret_to->sales_used = from->sales_used;
     ret_to->applied_event = from->applied_event;
     ret_to->highest_ms = from->highest_ms;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backend/amqp/resolve.h"
+#include "base/backoff.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/prng.h"
@@ -66,7 +67,7 @@ struct broker {
     int64_t silence_ms; /* how long the broker may be silent */
     int64_t sent_ms;
     int64_t heard_ms;
-    uint32_t failures;
+    int64_t pause_ms; /* before the last try to connect; 0: it was a good connection */
     uint64_t session;
     struct prng prng;
     bool failing;
@@ -252,7 +253,7 @@ static void drop(struct broker *broker)
     int64_t now_ms = broker_now_ms();
     bool was_open = broker->state >= BROKER_OPENED;
     if (broker->state == BROKER_READY && now_ms - broker->since_ms >= broker->config.pause_max_ms) {
-        broker->failures = 0; /* it was ready */
+        broker->pause_ms = 0; /* it was a good one */
     }
     if (broker->fd >= 0) {
         (void)close(broker->fd);
@@ -275,15 +276,12 @@ static void drop(struct broker *broker)
         broker->away = true;
     }
     broker->state = BROKER_DOWN;
-    uint32_t doublings = broker->failures < 16 ? broker->failures : 16;
-    uint64_t pause_ms = (uint64_t)broker->config.pause_min_ms << doublings;
-    if (pause_ms > broker->config.pause_max_ms) {
-        pause_ms = broker->config.pause_max_ms;
+    broker->next_ms = now_ms;
+    if (!more) {
+        broker->pause_ms = backoff_grow(broker->pause_ms, broker->config.pause_min_ms,
+                                        broker->config.pause_max_ms);
+        broker->next_ms += backoff_jitter(broker->pause_ms, &broker->prng);
     }
-    broker->failures += !more;
-    /* Between half and all of the pause, so that servers do not reconnect in step. */
-    broker->next_ms =
-        now_ms + (more ? 0 : (int64_t)(pause_ms / 2 + prng_below(&broker->prng, pause_ms / 2 + 1)));
     if (was_open) {
         broker->owner.lost(broker->owner.context);
     }

@@ -37,6 +37,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "base/index_pool.h"
 #include "base/limits.h"
 
 /* Events read from the kernel at once; more wait for the next iteration. */
@@ -63,7 +64,7 @@ struct net_listener {
 
 struct slot {
     int fd;        /* -1: free */
-    uint32_t next; /* in the list of free slots, or of fresh ones */
+    uint32_t next; /* link: of the free ones, or of the fresh ones */
     uint8_t watch;
     uint8_t left; /* LEFT_*: reported and not taken yet */
     struct net_address peer;
@@ -77,11 +78,9 @@ struct net_epoll {
     int wake;
     int listen;     /* -1: closed */
     bool listening; /* watched by epoll */
-    bool starved;   /* not listening because there are no descriptors */
-    uint32_t max;
-    uint32_t used; /* slots that were ever used */
-    uint32_t free;
-    uint32_t fresh; /* accepted when the listening socket was closed, not reported yet */
+    bool starved;   /* not listening for want of descriptors */
+    struct index_pool pool;
+    uint32_t fresh; /* chain: accepted while the listening socket was let go, not reported yet */
     struct slot *slots;
     uint32_t reported_count; /* connections reported by the last poll */
     uint32_t reported[EVENTS_MAX];
@@ -315,27 +314,10 @@ static void listen_watch(struct net_epoll *n, bool on)
     n->starved = !n->listening && on;
 }
 
-static bool have_slot(const struct net_epoll *n)
-{
-    return n->free != SLOT_NONE || n->used < n->max;
-}
-
-static uint32_t slot_take(struct net_epoll *n)
-{
-    uint32_t number = n->free;
-    if (number != SLOT_NONE) {
-        n->free = n->slots[number].next;
-    } else {
-        number = n->used++;
-    }
-    return number;
-}
-
 static void slot_give(struct net_epoll *n, uint32_t number)
 {
     n->slots[number].fd = -1;
-    n->slots[number].next = n->free;
-    n->free = number;
+    index_pool_give(&n->pool, INDEX_LINKS(n->slots, next), number);
 }
 
 static struct net_address address_of(const struct sockaddr_storage *from)
@@ -362,7 +344,7 @@ static uint32_t accept_one(struct net_epoll *n)
 {
     struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
     int one = 1;
-    if (!have_slot(n)) {
+    if (index_pool_full(&n->pool)) {
         listen_watch(n, false);
         return SLOT_NONE;
     }
@@ -378,7 +360,7 @@ static uint32_t accept_one(struct net_epoll *n)
         }
         return SLOT_NONE;
     }
-    uint32_t number = slot_take(n);
+    uint32_t number = index_pool_take(&n->pool, INDEX_LINKS(n->slots, next));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (epoll_set(n, EPOLL_CTL_ADD, fd, interest(NET_READABLE), number) != 0) {
         (void)close(fd);
@@ -387,8 +369,7 @@ static uint32_t accept_one(struct net_epoll *n)
         n->starved = true;
         return SLOT_NONE;
     }
-    n->slots[number] = (struct slot){
-        .fd = fd, .next = SLOT_NONE, .watch = NET_READABLE, .peer = address_of(&from)};
+    n->slots[number] = (struct slot){.fd = fd, .watch = NET_READABLE, .peer = address_of(&from)};
     return number;
 }
 
@@ -430,8 +411,8 @@ static int wait_events(struct net_epoll *n, int max, int64_t timeout_us)
 static size_t report_fresh(struct net_epoll *n, struct net_event *ret_events, size_t max)
 {
     size_t count = 0;
-    while (count < max && n->fresh != SLOT_NONE) {
-        uint32_t number = n->fresh;
+    while (count < max && n->fresh != 0) {
+        uint32_t number = n->fresh - 1;
         n->fresh = n->slots[number].next;
         ret_events[count++] = (struct net_event){number, NET_ACCEPTED};
     }
@@ -470,11 +451,11 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
 {
     struct net_epoll *n = self(net);
     size_t count = 0;
-    if (n->fresh != SLOT_NONE) {
+    if (n->fresh != 0) {
         return report_fresh(n, ret_events, max);
     }
     if (n->starved) {
-        listen_watch(n, have_slot(n));
+        listen_watch(n, !index_pool_full(&n->pool));
         bool longer = timeout_us < 0 || timeout_us > ACCEPT_RETRY_US;
         timeout_us = longer ? ACCEPT_RETRY_US : timeout_us;
     }
@@ -500,7 +481,7 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
 
 static int fd_of(struct net_epoll *n, uint32_t connection)
 {
-    CHECK(connection < n->used && n->slots[connection].fd >= 0);
+    CHECK(connection < n->pool.fresh && n->slots[connection].fd >= 0);
     return n->slots[connection].fd;
 }
 
@@ -576,8 +557,7 @@ static void op_accepting(struct net *net, bool on)
     /* Closing the socket resets connections in its backlog: accept them first. */
     uint32_t number;
     while ((number = accept_one(n)) != SLOT_NONE) {
-        n->slots[number].next = n->fresh;
-        n->fresh = number;
+        index_chain_add(&n->fresh, INDEX_LINKS(n->slots, next), number);
     }
     (void)close(n->listen);
     n->listen = -1;
@@ -625,9 +605,7 @@ int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connect
         return ERR_NOMEM;
     }
     *n = (struct net_epoll){.net.ops = &ops,
-                            .max = connections_max,
-                            .free = SLOT_NONE,
-                            .fresh = SLOT_NONE,
+                            .pool = {.capacity = connections_max},
                             .epoll = epoll_create1(EPOLL_CLOEXEC),
                             .wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
                             .listen = listener->sockets[loop]};
@@ -652,7 +630,7 @@ void net_epoll_free(struct net *net)
         return;
     }
     struct net_epoll *n = self(net);
-    for (uint32_t i = 0; n->slots != NULL && i < n->used; i++) {
+    for (uint32_t i = 0; n->slots != NULL && i < n->pool.fresh; i++) {
         if (n->slots[i].fd >= 0) {
             (void)close(n->slots[i].fd);
         }

@@ -2,9 +2,7 @@
  * One pipelined connection to one Redis server, for one loop. Calls of an iteration are sent with
  * one write (link_flush). Answers are passed on in the order of the calls.
  *
- * Happy path: connect, greet (authenticate; INFO: which server this is and whether it may decide;
- * load the scripts), ready. If Redis has forgotten a script, it is loaded again and the call is
- * sent again after it.
+ * Happy path: connect, greet (all steps of handshake.h at once), ready. A script Redis forgot is loaded again and its call sent again behind it.
  *
  * WAIT: if the owner wants replicas for a promise, its answer is held until a WAIT sent after it is
  * answered. Only one WAIT is outstanding; it covers every call answered before it.
@@ -23,11 +21,7 @@
 #define SLUICE_BACKEND_REDIS_LINK_H
 
 #include "backend/redis/errors.h"
-#include "backend/redis/scripts.h"
-
-#define REDIS_RUN_ID 40
-#define REDIS_SHA 40
-#define REDIS_TEXT_MAX 128
+#include "backend/redis/handshake.h"
 
 /* One call. Its owner keeps it until `done`. */
 struct redis_op {
@@ -48,9 +42,12 @@ struct redis_words {
     struct out out; /* the first REDIS_WORDS_HEAD bytes are reserved for the count */
     uint32_t count;
 };
+struct redis_words words_over(char *memory, size_t cap);
 void words_put(struct redis_words *words, struct span word);
 void words_u64(struct redis_words *words, uint64_t value);
 void words_i64(struct redis_words *words, int64_t value);
+/* The whole command, its count in front; in the memory of the words. */
+struct span words_end(struct redis_words *words);
 
 struct redis_link;
 struct link_owner {

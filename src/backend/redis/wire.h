@@ -2,8 +2,8 @@
  * One connection to one Redis server, for threads that may block. Commands are put into its buffer
  * and sent together; their answers are read one by one, each until a deadline.
  *
- * Happy path: wire_ready connects and greets (authenticates; reads which server this is and whether
- * it may decide; loads the scripts); wire_put, wire_put, ...; wire_flush; wire_read, wire_read, ...
+ * Happy path: wire_ready connects and greets (handshake.h); wire_put, wire_put, ...; wire_flush;
+ * wire_read, wire_read, ...
  *
  * What can go wrong: the connection ends, an answer misses the deadline, or the peer is not Redis.
  * The wire is closed, commands that were sent may have run, and wire_ready makes a new connection,
@@ -14,9 +14,8 @@
 #ifndef SLUICE_BACKEND_REDIS_WIRE_H
 #define SLUICE_BACKEND_REDIS_WIRE_H
 
-#include <hiredis/hiredis.h>
-
 #include "backend/redis/codec.h"
+#include "backend/redis/handshake.h"
 #include "backend/redis/topology.h"
 #include "port/clock.h"
 
@@ -34,10 +33,9 @@ struct wire {
     struct topology_node node; /* without a host: no server assigned */
     redisContext *context;     /* NULL: not connected */
     uint64_t number;           /* of the connection */
-    uint32_t failures;
-    int64_t pause_us; /* no new connection before this */
-    char run_id[REDIS_RUN_ID];
-    char sha[SCRIPT_COUNT][REDIS_SHA];
+    int64_t pause_ms;          /* after the last failure; 0: the last connection was made */
+    int64_t next_us;           /* no new connection before this */
+    struct handshake_server server;
     char trouble[REDIS_TEXT_MAX];
 };
 
@@ -52,11 +50,10 @@ int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us);
 int wire_load(struct wire *wire, int64_t deadline_us);
 static inline struct span wire_run_id(const struct wire *wire)
 {
-    return (struct span){wire->run_id, REDIS_RUN_ID};
+    return (struct span){wire->server.run_id, REDIS_RUN_ID};
 }
 
-/* Into the buffer of a ready wire. The first REDIS_WORDS_HEAD bytes of memory are reserved. */
-struct redis_words wire_words(char *memory, size_t cap);
+/* Into the buffer of a ready wire. Of memory the first REDIS_WORDS_HEAD bytes are the wire's. */
 struct redis_words wire_script(const struct wire *wire, enum redis_script script, char *memory,
                                size_t cap);
 int wire_put(struct wire *wire, struct redis_words *words);
@@ -68,10 +65,9 @@ int wire_read(struct wire *wire, int64_t deadline_us, redisReply **ret_reply);
 /* The same without blocking; ERR_AGAIN: none yet. */
 int wire_take(struct wire *wire, redisReply **ret_reply);
 
-struct span wire_text(const redisReply *reply);
 static inline bool wire_says(const redisReply *reply, const char *error)
 {
-    return reply->type == REDIS_REPLY_ERROR && error_begins(wire_text(reply), error);
+    return reply->type == REDIS_REPLY_ERROR && error_begins(reply_text(reply), error);
 }
 /* Interprets an error reply. Closes the wire if the server cannot serve any more; reports moved
  * slots to the topology. */
