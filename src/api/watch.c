@@ -42,7 +42,7 @@ static bool watches_exchange(const struct watcher *watcher, struct http_exchange
 static uint32_t *key_bucket(struct api_worker *worker, struct order_id key)
 {
     uint64_t h = order_id_hash(key, 0);
-    return &worker->keys[(h >> 32) & worker->keys_mask];
+    return &worker->watch.buckets[(h >> 32) & worker->watch.buckets_mask];
 }
 
 static void key_link(struct api_worker *worker, uint32_t connection)

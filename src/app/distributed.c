@@ -12,7 +12,6 @@
 #include "backend/redis/segments_redis.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "distributed/order_segment.h"
 
 #define RECOVER_LEASE_MS 20000
 /* Waits of the reconciler look up so often whether the server ends. */
@@ -200,30 +199,30 @@ static int open_queues(struct distributed *distributed)
 
 static int open_ports(struct distributed *distributed, uint32_t threads)
 {
-    return atomic_load(&((struct distributed *)context)->keeps);
-}
-
-static size_t reconcile_promised(void *context, int64_t before_ms, size_t at,
-                                 struct decision *ret_decisions, size_t max)
-{
-    struct distributed *distributed = context;
-    struct spool_entry entries[PROMISES_A_LOOK];
-    size_t count = 0;
-    size_t listed = PROMISES_A_LOOK;
-    distributed->promises_skipped = at == 0 ? 0 : distributed->promises_skipped;
-    while (count < max && listed == PROMISES_A_LOOK) {
-        listed = spool_list(distributed->spool, before_ms,
-                            at + count + distributed->promises_skipped, entries, PROMISES_A_LOOK);
-        for (size_t i = 0; i < listed && count < max; i++) {
-            struct order_segment found;
-            struct decision *decision = &ret_decisions[count];
-            *decision = (struct decision){.epoch = entries[i].epoch, .command = entries[i].command};
-            bool known = order_segment_find(distributed->parts->catalog, entries[i].command.item,
-                                            entries[i].command.id, &found) &&
-                         found.segment < distributed->segment_table.count;
-            decision->segment = known ? found.segment : 0;
-            count += known;
-            distributed->promises_skipped += !known;
+    static const struct {
+        const char *name; /* NULL: it uses no segments */
+        int metrics;      /* -1: it counts nothing */
+    } rows[ENGINE_THREADS] = {
+        [ENGINE_PROMISE_RESOLVER] = {"promise resolver", SLOT_PROMISE_RESOLVER},
+        [ENGINE_GATE_SUBSCRIBER] = {"gate subscriber", -1},
+        [ENGINE_RELAY] = {"relay", SLOT_RELAY},
+        [ENGINE_ORDER_CONSUMER] = {"order consumer", SLOT_ORDER_CONSUMER},
+        [ENGINE_PAYMENT_CONSUMER] = {NULL, SLOT_PAYMENT_CONSUMER},
+        [ENGINE_LEASE] = {NULL, -1},
+        [ENGINE_KEEPER] = {"keeper", -1},
+        [ENGINE_RECONCILER] = {"reconciler", SLOT_RECONCILER},
+    };
+    struct engine_ports *ports = &distributed->engine.ports;
+    struct backends *backends = &distributed->backends;
+    struct assembly *parts = distributed->parts;
+    int error = 0;
+    for (int i = 0; error == 0 && i < ENGINE_THREADS; i++) {
+        if (rows[i].metrics >= 0) {
+            ports->metrics[i] =
+                metrics_slot(&parts->metrics, parts->options.loops + (uint32_t)rows[i].metrics);
+        }
+        if ((threads >> i & 1) != 0 && rows[i].name != NULL) {
+            error = backends_new_segments(backends, rows[i].name, &ports->segments[i]);
         }
     }
     error = error != 0 ? error : backends_new_reader(backends, &ports->promise_ledger);

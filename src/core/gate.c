@@ -230,7 +230,6 @@ static uint32_t add_order(struct gate *gate, uint32_t *bucket, const struct gate
     CHECK(!index_pool_full(&gate->order_pool));
     uint32_t slot = index_pool_take(&gate->order_pool, order_links(gate));
     struct gate_item *item = &gate->items[order->item_slot];
-    CHECK(!gate->orders[slot].used);
     gate->orders[slot] = *order;
     gate->orders[slot].used = 1;
     index_chain_add(bucket, order_links(gate), slot);
@@ -248,7 +247,6 @@ static uint32_t add_buyer(struct gate *gate, uint32_t *bucket, const struct gate
     CHECK(!index_pool_full(&gate->buyer_pool));
     uint32_t slot = index_pool_take(&gate->buyer_pool, buyer_links(gate));
     struct gate_item *item = &gate->items[buyer->item_slot];
-    CHECK(gate->buyers[slot].held == 0);
     gate->buyers[slot] = *buyer;
     index_chain_add(bucket, buyer_links(gate), slot);
     index_chain_add(&item->buyers, INDEX_LINKS(gate->buyers, next_item), slot);

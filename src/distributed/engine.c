@@ -2,6 +2,7 @@
 #include "distributed/engine.h"
 
 #include "base/err.h"
+#include "distributed/order_segment.h"
 #include "obs/log.h"
 
 #define REFILL_MS 1500
@@ -95,15 +96,13 @@ static size_t reconcile_promised(void *context, int64_t before_ms, size_t at,
         listed = spool_list(engine->spool, before_ms, at + count + engine->promises_skipped,
                             entries, PROMISES_A_LOOK);
         for (size_t i = 0; i < listed && count < max; i++) {
-            const struct sale_row *sale = NULL;
+            struct order_segment found;
             struct decision *decision = &ret_decisions[count];
             *decision = (struct decision){.epoch = entries[i].epoch, .command = entries[i].command};
-            catalog_lock(engine->catalog);
-            bool known = catalog_item(engine->catalog, entries[i].command.item, &sale) != NULL &&
-                         sale->homes > 0;
-            decision->segment = known ? gate_proxy_segment(entries[i].command.id, sale) : 0;
-            catalog_unlock(engine->catalog);
-            known = known && decision->segment < engine->segment_table.count;
+            bool known = order_segment_find(engine->catalog, entries[i].command.item,
+                                            entries[i].command.id, &found) &&
+                         found.segment < engine->segment_table.count;
+            decision->segment = known ? found.segment : 0;
             count += known;
             engine->promises_skipped += !known;
         }

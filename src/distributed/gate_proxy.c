@@ -35,6 +35,18 @@ struct gate_proxy {
     struct proxy_request_pool pools[LOOPS_MAX];
 };
 
+static struct proxy_request_pool *pool_of(struct gate_proxy *proxy,
+                                          const struct proxy_request *record)
+{
+    return &proxy->pools[record->request->loop];
+}
+
+static void move(struct gate_proxy *proxy, struct proxy_request *record,
+                 enum proxy_request_state to)
+{
+    proxy_request_move(pool_of(proxy, record), record, to);
+}
+
 /* A buyer who asks for a ticket is remembered under an id that no ticket has. */
 static struct order_id memory_id(const struct gate_request *request)
 {

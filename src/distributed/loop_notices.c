@@ -43,7 +43,7 @@ static void unlock(struct loop *loop)
 
 static uint32_t watched_bucket(struct order_id id)
 {
-    uint64_t h = (id.hi ^ id.lo * 0x9e3779b97f4a7c15ULL) * 0xbf58476d1ce4e5b9ULL;
+    uint64_t h = order_id_hash(id, 0);
     return (uint32_t)(h >> 32) % WATCHED_BUCKETS;
 }
 

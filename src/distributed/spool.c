@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/index_pool.h"
+#include "core/record.h"
 
 /* Buys that may be in flight to the gate while the table still seems to have room. */
 #define SPARE 4096

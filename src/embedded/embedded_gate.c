@@ -324,59 +324,7 @@ static struct embedded_gate *engine_of(struct order_notices *notices)
 static size_t embedded_gate_take(struct order_notices *notices, uint32_t loop,
                                  struct order_view *ret_views, size_t max, bool *ret_all)
 {
-    uint64_t h = order_id_hash(id, 0);
-    return (uint32_t)(h >> 32) % WATCHED_BUCKETS;
-}
-
-void embedded_gate_watch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
-{
-    if (engine->gate == NULL) {
-        (void)atomic_fetch_add(&engine->notices[loop].watched[watched_bucket(id)], 1);
-    }
-}
-
-void embedded_gate_unwatch(struct embedded_gate *engine, uint32_t loop, struct order_id id)
-{
-    if (engine->gate == NULL) {
-        CHECK(atomic_fetch_sub(&engine->notices[loop].watched[watched_bucket(id)], 1) > 0);
-    }
-}
-
-void embedded_gate_tell(struct embedded_gate *engine, const struct order_view *view)
-{
-    uint32_t place = watched_bucket(view->id);
-    for (uint32_t i = 0; i < engine->loops; i++) {
-        struct notices *notices = &engine->notices[i];
-        if (atomic_load(&notices->watched[place]) == 0) {
-            continue; /* whoever watches it from now on looks it up, and sees this */
-        }
-        lock(&notices->lock);
-        if (notices->count < NOTICES_MAX) {
-            notices->views[notices->count++] = *view;
-        } else {
-            notices->all = true;
-        }
-        unlock(&notices->lock);
-        waker_wake(&engine->wakers[i]);
-    }
-}
-
-void embedded_gate_tell_all(struct embedded_gate *engine)
-{
-    for (uint32_t i = 0; i < engine->loops; i++) {
-        lock(&engine->notices[i].lock);
-        engine->notices[i].all = true;
-        unlock(&engine->notices[i].lock);
-        waker_wake(&engine->wakers[i]);
-    }
-}
-
-size_t embedded_gate_notices(struct embedded_gate *engine, uint32_t loop,
-                             struct order_view *ret_views, size_t max, bool *ret_all)
-{
-    if (engine->gate == NULL) {
-        return remote_notices(&engine->notices[loop], ret_views, max, ret_all);
-    }
+    struct embedded_gate *engine = engine_of(notices);
     struct order_id ids[NOTICES_A_LOCK];
     size_t count = 0;
     size_t n = 0;

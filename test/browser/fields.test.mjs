@@ -100,7 +100,7 @@ test('a backlog grows where it does so for a minute, not where it goes up and do
 
 test('every difference that the server may tell of has its words', async () => {
     const { default: en } = await import(new URL('en.js', folder));
-    const header = readFileSync(new URL('../../src/distributed/reconcile.h', import.meta.url), 'utf8');
+    const header = readFileSync(new URL('../../src/ledger/difference.h', import.meta.url), 'utf8');
     const kinds = [...header.matchAll(/X\(DIFFERENCE_\w+, "(\w+)"\)/g)].map((found) => found[1]);
     assert.ok(kinds.length >= 16);
     for (const kind of kinds) assert.ok(`d_${kind}` in en, kind);

@@ -229,10 +229,13 @@ static void a_step_checks_what_it_touches(void **state)
     assert_true(ends_the_process(commands[1]));
     limited->available += 100;
     limited->sold -= 100;
-    /* A slot that is in use, taken again. */
-    gate.order_pool.fresh--;
+    /* A free slot outside of the pool, and a pool that says it has room and has none. */
+    gate.order_pool.free = sizes.orders + 1;
     assert_true(ends_the_process(buy));
-    gate.order_pool.fresh++;
+    gate.order_pool.free = 0;
+    gate.order_pool.fresh = sizes.orders;
+    assert_true(ends_the_process(buy));
+    gate.order_pool.fresh = gate.order_pool.used;
     gate.sales[0].items++;
     assert_true(ends_the_process((struct gate_command){.kind = GATE_PAUSE, .sale = 1}));
 }
