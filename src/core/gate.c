@@ -5,15 +5,18 @@
  * buyer is below his limit: units move from available to locked, the buyer's record and the order
  * are written. Later commands move the order on; step_order() is the only place that does.
  *
- * What can go wrong: nothing but a refusal. A refused command has changed nothing: every check,
- * room in both pools included, comes before the first write.
+ * What can go wrong: nothing but a refusal. A refused command has changed nothing: every condition,
+ * room in both pools included, is looked at before the first write. "From here on it succeeds" marks
+ * that place in each step.
  *
  * What stays true after every step: available + locked + sold == total for every item, a buyer's
- * held is the sum of his orders alive, every chain ends. gate_audit() checks all of it.
+ * held is the sum of his orders alive, every chain ends. Each step checks this for the entries it
+ * touched (gate_check.h); gate_audit() checks all of it.
  */
 #include "core/gate.h"
 
 #include "base/check.h"
+#include "core/gate_check.h"
 
 const char *gate_kind_text(enum gate_kind kind)
 {
@@ -103,7 +106,7 @@ static struct index_links item_links(const struct gate *gate)
 
 /* ---- look-ups ---- */
 
-static uint32_t *order_bucket(const struct gate *gate, struct order_id id)
+static inline uint32_t *order_bucket(const struct gate *gate, struct order_id id)
 {
     uint64_t h = order_id_hash(id, gate->hash_key);
     return &gate->order_table.buckets[h & gate->order_table.mask];
@@ -120,13 +123,19 @@ static uint32_t *item_bucket(const struct gate *gate, uint64_t item)
     return &gate->item_table.buckets[hash_mix(item ^ gate->hash_key) & gate->item_table.mask];
 }
 
-uint32_t gate_find_order(const struct gate *gate, struct order_id id)
+static inline uint32_t find_order(const struct gate *gate, const uint32_t *bucket,
+                                  struct order_id id)
 {
-    uint32_t link = *order_bucket(gate, id);
+    uint32_t link = *bucket;
     while (link != 0 && !order_id_equal(gate->orders[link - 1].id, id)) {
         link = gate->orders[link - 1].next_hash;
     }
     return link - 1; /* 0 - 1 is GATE_NONE */
+}
+
+uint32_t gate_find_order(const struct gate *gate, struct order_id id)
+{
+    return find_order(gate, order_bucket(gate, id), id);
 }
 
 uint32_t gate_find_item(const struct gate *gate, uint64_t item)
@@ -148,9 +157,10 @@ uint32_t gate_find_sale(const struct gate *gate, uint64_t sale)
     return GATE_NONE;
 }
 
-static struct gate_buyer *find_buyer(const struct gate *gate, uint32_t item_slot, uint64_t user)
+static struct gate_buyer *find_buyer(const struct gate *gate, const uint32_t *bucket,
+                                     uint32_t item_slot, uint64_t user)
 {
-    uint32_t link = *buyer_bucket(gate, item_slot, user);
+    uint32_t link = *bucket;
     while (link != 0) {
         struct gate_buyer *buyer = &gate->buyers[link - 1];
         if (buyer->user == user && buyer->item_slot == item_slot) {
@@ -163,7 +173,7 @@ static struct gate_buyer *find_buyer(const struct gate *gate, uint32_t item_slot
 
 const struct gate_buyer *gate_find_buyer(const struct gate *gate, uint32_t item_slot, uint64_t user)
 {
-    return find_buyer(gate, item_slot, user);
+    return find_buyer(gate, buyer_bucket(gate, item_slot, user), item_slot, user);
 }
 
 void gate_view_order(const struct gate *gate, uint32_t slot, struct order_view *ret_view)
@@ -215,12 +225,11 @@ enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms)
 
 /* ---- entries ---- */
 
-uint32_t gate_add_order(struct gate *gate, const struct gate_order *order)
+static uint32_t add_order(struct gate *gate, uint32_t *bucket, const struct gate_order *order)
 {
     CHECK(!index_pool_full(&gate->order_pool));
     uint32_t slot = index_pool_take(&gate->order_pool, order_links(gate));
     struct gate_item *item = &gate->items[order->item_slot];
-    uint32_t *bucket = order_bucket(gate, order->id);
     gate->orders[slot] = *order;
     gate->orders[slot].used = 1;
     index_chain_add(bucket, order_links(gate), slot);
@@ -228,16 +237,25 @@ uint32_t gate_add_order(struct gate *gate, const struct gate_order *order)
     return slot;
 }
 
-uint32_t gate_add_buyer(struct gate *gate, const struct gate_buyer *buyer)
+uint32_t gate_add_order(struct gate *gate, const struct gate_order *order)
+{
+    return add_order(gate, order_bucket(gate, order->id), order);
+}
+
+static uint32_t add_buyer(struct gate *gate, uint32_t *bucket, const struct gate_buyer *buyer)
 {
     CHECK(!index_pool_full(&gate->buyer_pool));
     uint32_t slot = index_pool_take(&gate->buyer_pool, buyer_links(gate));
     struct gate_item *item = &gate->items[buyer->item_slot];
-    uint32_t *bucket = buyer_bucket(gate, buyer->item_slot, buyer->user);
     gate->buyers[slot] = *buyer;
     index_chain_add(bucket, buyer_links(gate), slot);
     index_chain_add(&item->buyers, INDEX_LINKS(gate->buyers, next_item), slot);
     return slot;
+}
+
+uint32_t gate_add_buyer(struct gate *gate, const struct gate_buyer *buyer)
+{
+    return add_buyer(gate, buyer_bucket(gate, buyer->item_slot, buyer->user), buyer);
 }
 
 uint32_t gate_add_item(struct gate *gate, const struct gate_item *item)
@@ -245,6 +263,7 @@ uint32_t gate_add_item(struct gate *gate, const struct gate_item *item)
     CHECK(!index_pool_full(&gate->item_pool));
     uint32_t slot = index_pool_take(&gate->item_pool, item_links(gate));
     uint32_t *bucket = item_bucket(gate, item->id);
+    CHECK(!gate->items[slot].used);
     gate->items[slot] = *item;
     gate->items[slot].used = 1;
     gate->items[slot].orders = 0;
@@ -272,6 +291,7 @@ uint32_t gate_add_sale(struct gate *gate, const struct gate_sale *sale)
 
 static enum verdict refuse(struct gate_effects *effects, enum refusal refusal)
 {
+    CHECK(refusal != REFUSAL_NONE);
     effects->refusal = refusal;
     return VERDICT_REFUSED;
 }
@@ -317,22 +337,33 @@ static bool id_fits(const struct gate_command *command, const struct gate_item *
     return item->limit != 1;
 }
 
-static void reserve_units(struct gate *gate, const struct gate_command *command, uint32_t item_slot,
-                          struct gate_buyer *buyer, struct gate_effects *effects)
+/* Where a RESERVE's order and buyer are, or belong. */
+struct reserve_places {
+    uint32_t *order_bucket;
+    uint32_t *buyer_bucket;
+    struct gate_buyer *buyer; /* NULL: he never won a unit of the item */
+};
+
+/* Effects: the item, and its numbers and the buyer's before the step. Nothing here is refused. */
+static void reserve_units(struct gate *gate, const struct gate_command *command,
+                          const struct reserve_places *places, struct gate_effects *effects)
 {
-    struct gate_item *item = &gate->items[item_slot];
+    uint32_t held = effects->held;
+    uint64_t locked = effects->locked;
+    struct gate_item *item = &gate->items[effects->item_slot];
+    struct gate_buyer *buyer = places->buyer;
     if (buyer == NULL) {
-        uint32_t slot = gate_add_buyer(
-            gate, &(struct gate_buyer){.user = command->user, .item_slot = item_slot});
-        buyer = &gate->buyers[slot];
+        struct gate_buyer entry = {.user = command->user, .item_slot = effects->item_slot};
+        buyer = &gate->buyers[add_buyer(gate, places->buyer_bucket, &entry)];
     }
-    effects->slot = gate_add_order(gate, &(struct gate_order){.id = command->id,
-                                                              .user = command->user,
-                                                              .created_at_ms = command->now_ms,
-                                                              .qty = command->qty,
-                                                              .item_slot = item_slot,
-                                                              .version = 1,
-                                                              .state = ORDER_QUEUED});
+    struct gate_order entry = {.id = command->id,
+                               .user = command->user,
+                               .created_at_ms = command->now_ms,
+                               .qty = command->qty,
+                               .item_slot = effects->item_slot,
+                               .version = 1,
+                               .state = ORDER_QUEUED};
+    effects->slot = add_order(gate, places->order_bucket, &entry);
     buyer->held += command->qty;
     item->available -= command->qty;
     item->locked += command->qty;
@@ -340,6 +371,7 @@ static void reserve_units(struct gate *gate, const struct gate_command *command,
     effects->held = buyer->held;
     effects->available = item->available;
     effects->locked = item->locked;
+    gate_check_reserved(&gate->orders[effects->slot], buyer, item, held, locked);
 }
 
 static enum verdict step_reserve(struct gate *gate, const struct gate_command *command,
@@ -350,13 +382,15 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
         return refuse(effects, REFUSAL_NO_SUCH_ITEM);
     }
     const struct gate_item *item = &gate->items[item_slot];
-    struct gate_buyer *buyer = find_buyer(gate, item_slot, command->user);
+    uint32_t *bucket = buyer_bucket(gate, item_slot, command->user);
+    struct gate_buyer *buyer = find_buyer(gate, bucket, item_slot, command->user);
+    struct reserve_places places = {order_bucket(gate, command->id), bucket, buyer};
     effects->item_slot = item_slot;
     effects->held = buyer != NULL ? buyer->held : 0;
     effects->limit = item->limit;
     effects->available = item->available;
     effects->locked = item->locked;
-    uint32_t slot = gate_find_order(gate, command->id);
+    uint32_t slot = find_order(gate, places.order_bucket, command->id);
     if (slot != GATE_NONE) {
         return existing_order(gate, command, slot, effects);
     }
@@ -387,7 +421,8 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
         effects->held > UINT32_MAX - command->qty) {
         return refuse(effects, REFUSAL_OVERLOADED);
     }
-    reserve_units(gate, command, item_slot, buyer, effects);
+    /* From here on it succeeds. */
+    reserve_units(gate, command, &places, effects);
     return VERDICT_DONE;
 }
 
@@ -395,14 +430,18 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
  * he is barred. */
 static void buyer_lets_go(struct gate *gate, const struct gate_order *order, bool bar)
 {
-    struct gate_buyer *buyer = find_buyer(gate, order->item_slot, order->user);
+    uint32_t *bucket = buyer_bucket(gate, order->item_slot, order->user);
+    struct gate_buyer *buyer = find_buyer(gate, bucket, order->item_slot, order->user);
     CHECK(buyer != NULL && buyer->held >= order->qty);
+    CHECK(gate_buyer_in_limit(buyer, &gate->items[order->item_slot]));
+    uint32_t held = buyer->held;
     buyer->held -= order->qty;
     if (bar) {
         buyer->barred = 1;
     } else {
         buyer->failed_attempts++;
     }
+    CHECK(buyer->held == held - order->qty);
 }
 
 static void move_units(struct gate *gate, const struct gate_order *order, enum order_move move,
@@ -436,15 +475,20 @@ static enum verdict step_order(struct gate *gate, const struct gate_command *com
         return refuse(effects, REFUSAL_NOT_FOUND);
     }
     struct gate_order *order = &gate->orders[slot];
+    enum order_state to = order_move_to(move);
     effects->slot = slot;
     effects->item_slot = order->item_slot;
-    if (order->state == order_move_to(move)) {
+    if (order->state == to) {
         return VERDICT_ALREADY_APPLIED;
     }
     if (order->state != order_move_from(move)) {
         return refuse(effects, REFUSAL_BAD_STATE);
     }
-    order->state = (uint8_t)order_move_to(move);
+    /* From here on it succeeds. */
+    struct gate_item *item = &gate->items[order->item_slot];
+    uint64_t locked = item->locked;
+    uint64_t sold = item->sold;
+    order->state = (uint8_t)to;
     order->version++;
     if (move == MOVE_CONFIRM) {
         order->pay_by_ms = (int64_t)command->time_ms;
@@ -452,8 +496,9 @@ static enum verdict step_order(struct gate *gate, const struct gate_command *com
         order->reason = (uint8_t)command->reason;
     }
     move_units(gate, order, move, (enum refusal)command->reason);
-    effects->available = gate->items[order->item_slot].available;
-    effects->locked = gate->items[order->item_slot].locked;
+    effects->available = item->available;
+    effects->locked = item->locked;
+    gate_check_moved(order, item, locked, sold);
     return VERDICT_DONE;
 }
 
@@ -465,24 +510,28 @@ static enum verdict step_stock(struct gate *gate, const struct gate_command *com
         return refuse(effects, REFUSAL_NO_SUCH_ITEM);
     }
     struct gate_item *item = &gate->items[slot];
+    const struct gate_item before = *item;
+    bool out = command->kind == GATE_TRANSFER_OUT;
     effects->item_slot = slot;
     effects->available = item->available;
-    if (command->kind == GATE_TRANSFER_OUT) {
-        if (item->available < command->amount) {
-            return refuse(effects, REFUSAL_SOLD_OUT);
-        }
+    if (out && item->available < command->amount) {
+        return refuse(effects, REFUSAL_SOLD_OUT);
+    }
+    if (!out && (command->amount > STOCK_MAX || item->total + command->amount > STOCK_MAX)) {
+        return refuse(effects, REFUSAL_BAD_REQUEST);
+    }
+    /* From here on it succeeds. */
+    if (out) {
         item->available -= command->amount;
         item->total -= command->amount;
     } else {
-        if (command->amount > STOCK_MAX || item->total + command->amount > STOCK_MAX) {
-            return refuse(effects, REFUSAL_BAD_REQUEST);
-        }
         item->available += command->amount;
         item->total += command->amount;
     }
     item->version++;
     effects->available = item->available;
     effects->locked = item->locked;
+    gate_check_stock(item, &before, command);
     return VERDICT_DONE;
 }
 
@@ -495,11 +544,14 @@ static enum verdict step_load_sale(struct gate *gate, const struct gate_command 
     if (gate->sales_used == gate->sizes.sales) {
         return refuse(effects, REFUSAL_OVERLOADED);
     }
-    gate_add_sale(gate, &(struct gate_sale){.id = command->sale,
-                                            .starts_at_ms = (int64_t)command->starts_at_ms,
-                                            .ends_at_ms = (int64_t)command->ends_at_ms,
-                                            .bar_unpaid = command->bar_unpaid,
-                                            .state = SALE_WARM});
+    /* From here on it succeeds. */
+    uint32_t slot =
+        gate_add_sale(gate, &(struct gate_sale){.id = command->sale,
+                                                .starts_at_ms = (int64_t)command->starts_at_ms,
+                                                .ends_at_ms = (int64_t)command->ends_at_ms,
+                                                .bar_unpaid = command->bar_unpaid,
+                                                .state = SALE_WARM});
+    CHECK(slot == gate_find_sale(gate, command->sale) && gate->sales_used <= gate->sizes.sales);
     return VERDICT_DONE;
 }
 
@@ -519,6 +571,7 @@ static enum verdict step_load_item(struct gate *gate, const struct gate_command 
     if (index_pool_full(&gate->item_pool)) {
         return refuse(effects, REFUSAL_OVERLOADED);
     }
+    /* From here on it succeeds. */
     effects->item_slot = gate_add_item(gate, &(struct gate_item){.id = command->item,
                                                                  .total = command->amount,
                                                                  .available = command->amount,
@@ -526,17 +579,22 @@ static enum verdict step_load_item(struct gate *gate, const struct gate_command 
                                                                  .sale_slot = sale_slot,
                                                                  .limit = command->limit});
     effects->available = command->amount;
+    CHECK(effects->item_slot == gate_find_item(gate, command->item));
+    CHECK(gate_item_adds_up(&gate->items[effects->item_slot]));
     return VERDICT_DONE;
 }
 
-/* Items show their sale's state, so their versions move with it. */
-static void touch_items(struct gate *gate, uint32_t sale_slot)
+/* Items show their sale's state, so their versions move with it. Returns how many there are. */
+static uint32_t touch_items(struct gate *gate, uint32_t sale_slot)
 {
+    uint32_t count = 0;
     for (uint32_t i = 0; i < gate->item_pool.fresh; i++) {
         if (gate->items[i].used && gate->items[i].sale_slot == sale_slot) {
             gate->items[i].version++;
+            count++;
         }
     }
+    return count;
 }
 
 static enum verdict step_sale(struct gate *gate, const struct gate_command *command,
@@ -551,6 +609,7 @@ static enum verdict step_sale(struct gate *gate, const struct gate_command *comm
     if (sale->state == SALE_CLOSED && command->kind != GATE_CLOSE && command->kind != GATE_RETIME) {
         return refuse(effects, REFUSAL_BAD_STATE);
     }
+    /* From here on it succeeds. */
     switch (command->kind) {
     case GATE_OPEN:
         sale->state = SALE_OPEN;
@@ -566,7 +625,8 @@ static enum verdict step_sale(struct gate *gate, const struct gate_command *comm
         sale->ends_at_ms = (int64_t)command->ends_at_ms;
         break;
     }
-    touch_items(gate, slot);
+    uint32_t touched = touch_items(gate, slot);
+    CHECK(touched == sale->items);
     return VERDICT_DONE;
 }
 
@@ -575,6 +635,7 @@ static enum verdict step_sale(struct gate *gate, const struct gate_command *comm
 static void unlink_order(struct gate *gate, uint32_t slot)
 {
     struct gate_order *order = &gate->orders[slot];
+    CHECK(order->used);
     index_chain_remove(order_bucket(gate, order->id), order_links(gate), slot);
     *order = (struct gate_order){0};
     index_pool_give(&gate->order_pool, order_links(gate), slot);
@@ -591,6 +652,8 @@ static void unlink_buyer(struct gate *gate, uint32_t slot)
 static void unlink_item(struct gate *gate, uint32_t slot)
 {
     struct gate_item *item = &gate->items[slot];
+    CHECK(item->used && gate->sales[item->sale_slot].items > 0);
+    CHECK(item->orders == 0 && item->buyers == 0);
     index_chain_remove(item_bucket(gate, item->id), item_links(gate), slot);
     gate->sales[item->sale_slot].items--;
     *item = (struct gate_item){0};
@@ -626,6 +689,7 @@ static enum verdict step_forget(struct gate *gate, const struct gate_command *co
     if (gate->sales[sale_slot].state != SALE_CLOSED || command->qty == 0) {
         return refuse(effects, REFUSAL_BAD_STATE);
     }
+    /* From here on it succeeds. */
     uint32_t budget = command->qty;
     gate->sales[sale_slot].forgetting = 1;
     for (uint32_t i = 0; i < gate->item_pool.fresh; i++) {
@@ -633,10 +697,12 @@ static enum verdict step_forget(struct gate *gate, const struct gate_command *co
             continue;
         }
         if (!forget_item(gate, i, &budget)) {
+            CHECK(budget == 0);
             return VERDICT_MORE;
         }
         unlink_item(gate, i);
     }
+    CHECK(gate->sales[sale_slot].items == 0 && gate->sales_used > 0);
     gate->sales[sale_slot] = (struct gate_sale){0};
     gate->sales_used--;
     return VERDICT_DONE;
@@ -691,6 +757,7 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
     }
     enum verdict verdict = dispatch(gate, command, ret_effects);
     if (verdict == VERDICT_DONE || verdict == VERDICT_MORE) {
+        CHECK(ret_effects->refusal == REFUSAL_NONE);
         if (command->now_ms > gate->highest_ms) {
             gate->highest_ms = command->now_ms;
         }

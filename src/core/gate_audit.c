@@ -3,7 +3,7 @@
  * freshly loaded snapshot and for the simulator; it walks everything.
  */
 #include "base/check.h"
-#include "core/gate.h"
+#include "core/gate_check.h"
 
 struct sums {
     uint64_t orders;
@@ -41,7 +41,7 @@ static bool buyers_fit(const struct gate *gate, uint32_t slot, struct sums *sums
     for (uint32_t link = item->buyers; link != 0; link = gate->buyers[link - 1].next_item) {
         const struct gate_buyer *buyer = &gate->buyers[link - 1];
         if (gate_find_buyer(gate, slot, buyer->user) != buyer ||
-            (item->limit != 0 && buyer->held > item->limit)) {
+            !gate_buyer_in_limit(buyer, item)) {
             return false;
         }
         *ret_held += buyer->held;
@@ -58,7 +58,7 @@ static bool item_fits(const struct gate *gate, uint32_t slot, struct sums *sums)
     uint64_t held = 0;
     sums->items++;
     if (!orders_fit(gate, slot, sums, &locked, &sold) || !buyers_fit(gate, slot, sums, &held) ||
-        item->available + item->locked + item->sold != item->total) {
+        !gate_item_adds_up(item)) {
         return false;
     }
     /* A sale on its way out has lost some of its orders already. */

@@ -89,26 +89,11 @@ int order_id_parse(struct span text, struct order_id *ret_id)
     return 0;
 }
 
-static const struct {
-    enum order_state from;
-    enum order_state to;
-} moves[] = {
+const uint8_t order_moves[ORDER_MOVE_COUNT][2] = {
 #define X(name, text, from, to) {from, to},
     ORDER_MOVES(X)
 #undef X
 };
-
-enum order_state order_move_from(enum order_move move)
-{
-    CHECK((unsigned)move < ORDER_MOVE_COUNT);
-    return moves[move].from;
-}
-
-enum order_state order_move_to(enum order_move move)
-{
-    CHECK((unsigned)move < ORDER_MOVE_COUNT);
-    return moves[move].to;
-}
 
 static const char *const order_state_texts[] = {
 #define X(name, text) text,

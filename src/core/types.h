@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/limits.h"
 
@@ -84,8 +85,18 @@ enum order_move {
         ORDER_MOVE_COUNT
 };
 
-enum order_state order_move_from(enum order_move move);
-enum order_state order_move_to(enum order_move move);
+/* The table as rows: move -> {from, to}. */
+extern const uint8_t order_moves[ORDER_MOVE_COUNT][2];
+static inline enum order_state order_move_from(enum order_move move)
+{
+    CHECK((unsigned)move < ORDER_MOVE_COUNT);
+    return (enum order_state)order_moves[move][0];
+}
+static inline enum order_state order_move_to(enum order_move move)
+{
+    CHECK((unsigned)move < ORDER_MOVE_COUNT);
+    return (enum order_state)order_moves[move][1];
+}
 const char *order_state_text(enum order_state state);
 int order_state_parse(struct span text, enum order_state *ret_state);
 static inline bool order_state_final(enum order_state s)

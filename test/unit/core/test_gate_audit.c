@@ -1,10 +1,15 @@
-/* The audit sees each single number, link and count that is not what it should be. */
+/* The audit sees each single number, link and count that is not what it should be, and a step sees
+ * those of the entries it touches. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -171,6 +176,70 @@ static void a_sale_half_forgotten_need_not_add_up(void **state)
     assert_false(gate_consistent(&gate));
 }
 
+/* In a process of its own, which the gate's CHECK ends. */
+static bool ends_the_process(struct gate_command command)
+{
+    int status = 0;
+    command.now_ms = 2000;
+    command.event = command.kind == GATE_RESERVE ? 0 : event + 1;
+    command.ticket_expires_ms = 9000;
+    pid_t child = fork();
+    if (child == 0) {
+        struct gate_effects effects;
+        struct rlimit no_core = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &no_core);
+        (void)close(STDERR_FILENO);
+        _exit((int)gate_step(&gate, &command, &effects));
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+/* Each command with the gate as it is, and with numbers that are one off. */
+static void a_step_checks_what_it_touches(void **state)
+{
+    (void)state;
+    struct order_id locked = order_id_fresh(LIMITED, 2000, 1);
+    struct gate_command buy = {.kind = GATE_RESERVE,
+                               .id = order_id_fresh(LIMITED, 2000, 9),
+                               .user = 9,
+                               .item = LIMITED,
+                               .qty = 1};
+    const struct gate_command commands[] = {
+        buy,
+        {.kind = GATE_PAY, .id = locked},
+        {.kind = GATE_CANCEL, .id = locked},
+        {.kind = GATE_RESTOCK, .item = LIMITED, .amount = 1},
+        {.kind = GATE_TRANSFER_OUT, .item = LIMITED, .amount = 1},
+    };
+    uint64_t *const numbers[] = {&limited->total, &limited->available, &limited->locked,
+                                 &limited->sold};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        assert_false(ends_the_process(commands[i]));
+        for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
+            (*numbers[k])++;
+            assert_true(ends_the_process(commands[i]));
+            (*numbers[k])--;
+        }
+    }
+    /* More sold than there are, although the sum is right. */
+    limited->available -= 100;
+    limited->sold += 100;
+    assert_true(ends_the_process(commands[1]));
+    limited->available += 100;
+    limited->sold -= 100;
+    /* A free slot outside of the pool, and a pool that says it has room and has none. */
+    gate.order_pool.free = sizes.orders + 1;
+    assert_true(ends_the_process(buy));
+    gate.order_pool.free = 0;
+    gate.order_pool.fresh = sizes.orders;
+    assert_true(ends_the_process(buy));
+    gate.order_pool.fresh = gate.order_pool.used;
+    gate.sales[0].items++;
+    assert_true(ends_the_process((struct gate_command){.kind = GATE_PAUSE, .sale = 1}));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -180,6 +249,7 @@ int main(void)
         TEST(units_that_do_not_add_up),
         TEST(counts_of_the_tables),
         TEST(a_sale_half_forgotten_need_not_add_up),
+        TEST(a_step_checks_what_it_touches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
