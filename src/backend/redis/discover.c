@@ -2,12 +2,11 @@
 #include "backend/redis/discover.h"
 
 #include <arpa/inet.h>
-#include <hiredis/hiredis.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
+#include "backend/redis/handshake.h"
 #include "backend/redis/slot.h"
 #include "base/err.h"
 
@@ -57,13 +56,13 @@ static int enter(struct discover_door *door, const struct discover_login *login,
     if (door->context->err != 0 || redisSetTimeout(door->context, timeout) != REDIS_OK) {
         return fail(door, door->context->errstr, ret_why);
     }
-    if (login->password[0] == '\0') {
+    struct handshake_login auth = {login->user[0] != '\0' ? login->user : NULL,
+                                   login->password[0] != '\0' ? login->password : NULL};
+    struct handshake_command command;
+    if (!handshake_command(HANDSHAKE_AUTH, &auth, NULL, &command)) {
         return 0;
     }
-    const char *words[] = {"AUTH", login->user, login->password};
-    bool named = login->user[0] != '\0';
-    words[1] = named ? login->user : login->password;
-    redisReply *reply = request(door, named ? 3 : 2, words, ret_why);
+    redisReply *reply = request(door, command.count, command.words, ret_why);
     if (reply == NULL) {
         return ERR_IO;
     }
@@ -107,13 +106,6 @@ uint8_t discover_node(struct discover_view *view, const char *host, uint16_t por
     return (uint8_t)view->node_count++;
 }
 
-static struct span text_of(const redisReply *reply)
-{
-    bool text = reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS;
-    return text && reply->str != NULL ? (struct span){reply->str, reply->len}
-                                      : (struct span){"", 0};
-}
-
 static bool is_port(long long number)
 {
     return number > 0 && number <= UINT16_MAX;
@@ -125,8 +117,8 @@ static bool is_port(long long number)
 static struct span field_of(const redisReply *reply, const char *name)
 {
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
-        if (span_is(text_of(reply->element[i]), name)) {
-            return text_of(reply->element[i + 1]);
+        if (span_is(reply_text(reply->element[i]), name)) {
+            return reply_text(reply->element[i + 1]);
         }
     }
     return (struct span){"", 0};
@@ -161,8 +153,8 @@ int discover_sentinel(struct discover_door *door, const struct discover_login *l
         return told ? ERR_IO : fail(door, "not the answer of a Sentinel", ret_why);
     }
     told = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-           span_parse_u64(text_of(reply->element[1]), UINT16_MAX, &port) == 0 && port > 0 &&
-           discover_resolve(text_of(reply->element[0]).at, host) == 0;
+           span_parse_u64(reply_text(reply->element[1]), UINT16_MAX, &port) == 0 && port > 0 &&
+           discover_resolve(reply_text(reply->element[0]).at, host) == 0;
     freeReplyObject(reply);
     if (!told) {
         return fail(door, "the Sentinel names no master that can be found", ret_why);
@@ -174,18 +166,6 @@ int discover_sentinel(struct discover_door *door, const struct discover_login *l
 }
 
 /* ---- Cluster ---- */
-
-/* "name:NUMBER" in a line of CLUSTER INFO. */
-static uint64_t info_number(struct span info, const char *name)
-{
-    size_t len = strlen(name);
-    for (size_t i = 0; i + len < info.len; i++) {
-        if ((i == 0 || info.at[i - 1] == '\n') && memcmp(info.at + i, name, len) == 0) {
-            return strtoull(info.at + i + len, NULL, 10); /* hiredis ends texts with a zero */
-        }
-    }
-    return 0;
-}
 
 static bool is_run(const redisReply *run)
 {
@@ -215,7 +195,7 @@ static void take_run(struct discover_view *view, const struct discover_door *doo
                      const redisReply *run, uint64_t segments)
 {
     /* No host: the one that was asked, by the name it was asked by. */
-    struct span named = text_of(run->element[2]->element[0]);
+    struct span named = reply_text(run->element[2]->element[0]);
     const char *host = named.len == 0 || span_is(named, "?") ? door->seed.host : named.at;
     char numeric[REDIS_HOST_MAX];
     if (discover_resolve(host, numeric) != 0) {
@@ -263,8 +243,9 @@ int discover_cluster(struct discover_door *door, const struct discover_login *lo
     if (reply == NULL) {
         return ERR_IO;
     }
-    view.epoch = info_number(text_of(reply), "cluster_current_epoch:");
-    view.sound = strstr(text_of(reply).at, "cluster_state:ok") != NULL;
+    (void)span_parse_u64(info_value(reply_text(reply), "cluster_current_epoch:"), UINT64_MAX,
+                         &view.epoch);
+    view.sound = strstr(reply_text(reply).at, "cluster_state:ok") != NULL;
     freeReplyObject(reply);
     reply = request(door, 2, slots, ret_why);
     if (reply == NULL) {

@@ -4,11 +4,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include "base/backoff.h"
 #include "base/check.h"
@@ -22,14 +20,8 @@
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_READY };
 
-/* What the link itself asks: one op for each, numbered behind the scripts. */
-enum greeting {
-    GREET_AUTH = SCRIPT_COUNT,
-    GREET_INFO,
-    GREET_WAIT,
-    GREET_LOAD, /* and one for each script */
-    GREET_END = GREET_LOAD + SCRIPT_COUNT
-};
+/* What the link itself asks: the steps of the handshake, and WAIT. One op for each. */
+enum { OWN_WAIT = HANDSHAKE_END, OWN_COUNT };
 
 struct redis_link {
     struct link_config config;
@@ -48,18 +40,16 @@ struct redis_link {
     int64_t now_us;   /* of the event being handled */
     int64_t pause_ms; /* before the last try to connect; 0: it led to a ready link */
     struct prng prng;
-    bool greeted; /* INFO said what we want */
     bool loading[SCRIPT_COUNT];
-    char run_id[REDIS_RUN_ID];
-    char sha[SCRIPT_COUNT][REDIS_SHA];
-    struct redis_op own[GREET_END - GREET_AUTH];
+    struct handshake_server server;
+    struct redis_op own[OWN_COUNT];
     char trouble[REDIS_TEXT_MAX];
     struct link_numbers numbers;
 };
 
 /* ---- words ---- */
 
-static struct redis_words words_over(char *memory, size_t cap)
+struct redis_words words_over(char *memory, size_t cap)
 {
     struct redis_words words = {.out = out_over(memory, cap)};
     words.out.len = REDIS_WORDS_HEAD;
@@ -92,8 +82,7 @@ void words_i64(struct redis_words *words, int64_t value)
     words_put(words, out_span(&out));
 }
 
-/* The whole command, its count in front. */
-static struct span words_end(struct redis_words *words)
+struct span words_end(struct redis_words *words)
 {
     char text[REDIS_WORDS_HEAD];
     struct out head = out_over(text, sizeof(text));
@@ -130,7 +119,7 @@ static struct redis_op *pop(struct redis_link *link)
 
 static bool is_own(const struct redis_link *link, const struct redis_op *op)
 {
-    return op >= link->own && op < link->own + (GREET_END - GREET_AUTH);
+    return op >= link->own && op < link->own + OWN_COUNT;
 }
 
 static void tell(struct redis_link *link, struct redis_op *op, enum redis_outcome outcome)
@@ -208,58 +197,41 @@ static bool append(struct redis_link *link, struct redis_op *op, struct span com
     return true;
 }
 
-static bool ask_own(struct redis_link *link, enum greeting what, const char *const *words,
-                    size_t count)
+static bool ask_own(struct redis_link *link, int what, const struct handshake_command *words)
 {
-    struct redis_op *op = &link->own[what - GREET_AUTH];
     char *command = NULL;
-    const char *texts[4];
-    size_t lens[4];
-    CHECK(count <= 4);
-    for (size_t i = 0; i < count; i++) {
-        texts[i] = words[i];
-        lens[i] = strlen(words[i]);
-    }
-    if (what >= GREET_LOAD) { /* its text has a length of its own */
-        struct span text = link->config.scripts->texts[what - GREET_LOAD];
-        texts[count] = text.at;
-        lens[count++] = text.len;
-        link->loading[what - GREET_LOAD] = true;
-    }
-    op->script = (uint8_t)what;
-    int len = redisFormatCommandArgv(&command, (int)count, texts, lens);
+    int len =
+        redisFormatCommandArgv(&command, words->count, (const char **)words->words, words->lens);
     if (len < 0) {
         lose(link, "out of memory");
         return false;
     }
-    bool done = append(link, op, (struct span){command, (size_t)len});
+    bool done = append(link, &link->own[what], (struct span){command, (size_t)len});
     redisFreeCommand(command);
     return done;
 }
 
-static bool ask_load(struct redis_link *link, size_t script)
+/* True also if the step is not needed. */
+static bool ask_step(struct redis_link *link, enum handshake_step step)
 {
-    static const char *const words[] = {"SCRIPT", "LOAD"};
-    return ask_own(link, (enum greeting)(GREET_LOAD + script), words, 2);
+    struct handshake_login login = {link->config.username, link->config.password};
+    struct handshake_command command;
+    if (!handshake_command(step, &login, link->config.scripts, &command)) {
+        return true;
+    }
+    if (step >= HANDSHAKE_LOAD) {
+        link->loading[step - HANDSHAKE_LOAD] = true;
+    }
+    return ask_own(link, (int)step, &command);
 }
 
 static void greet(struct redis_link *link)
 {
+    bool done = true;
     link->state = LINK_GREETING;
-    link->greeted = false;
     memset(link->loading, 0, sizeof(link->loading));
-    if (link->config.password != NULL) {
-        const char *words[] = {"AUTH", link->config.username, link->config.password};
-        bool named = link->config.username != NULL;
-        words[1] = named ? words[1] : link->config.password;
-        if (!ask_own(link, GREET_AUTH, words, named ? 3 : 2)) {
-            return;
-        }
-    }
-    static const char *const info[] = {"INFO"};
-    bool done = ask_own(link, GREET_INFO, info, 1);
-    for (size_t i = 0; done && i < SCRIPT_COUNT; i++) {
-        done = ask_load(link, i);
+    for (int step = 0; done && step < HANDSHAKE_END; step++) {
+        done = ask_step(link, (enum handshake_step)step);
     }
     if (done) {
         link_flush(link);
@@ -268,15 +240,10 @@ static void greet(struct redis_link *link)
 
 static void start(struct redis_link *link)
 {
+    char why[REDIS_TEXT_MAX];
     link->numbers.connects++;
-    link->context = redisConnectNonBlock(link->config.host, link->config.port);
+    link->context = handshake_connect(link->config.host, link->config.port, why);
     if (link->context == NULL) {
-        lose(link, "out of memory");
-        return;
-    }
-    if (link->context->err != 0) {
-        char why[REDIS_TEXT_MAX];
-        (void)snprintf(why, sizeof(why), "%s", link->context->errstr);
         lose(link, why);
         return;
     }
@@ -287,90 +254,43 @@ static void start(struct redis_link *link)
 
 static void connected(struct redis_link *link)
 {
-    int error = 0;
-    socklen_t len = sizeof(error);
-    if (getsockopt(link->context->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0 || error != 0) {
-        char why[REDIS_TEXT_MAX];
-        lose(link, strerror_r(error, why, sizeof(why)) == 0 ? why : "cannot connect");
-        return;
+    char why[REDIS_TEXT_MAX];
+    if (handshake_connected(link->context, why)) {
+        greet(link);
+    } else {
+        lose(link, why);
     }
-    greet(link);
 }
 
 /* ---- answers ---- */
 
-/* The value of a line "name:value" of INFO; empty: none. */
-static struct span info_value(struct span info, const char *name)
+static void wait_answer(struct redis_link *link, const redisReply *reply)
 {
-    size_t len = strlen(name);
-    for (size_t i = 0; i + len < info.len; i++) {
-        if ((i == 0 || info.at[i - 1] == '\n') && memcmp(info.at + i, name, len) == 0) {
-            size_t from = i + len;
-            size_t to = from;
-            while (to < info.len && info.at[to] != '\r' && info.at[to] != '\n') {
-                to++;
-            }
-            return (struct span){info.at + from, to - from};
-        }
-    }
-    return (struct span){NULL, 0};
-}
-
-/* NULL: this server may decide. */
-static const char *info_trouble(struct redis_link *link, struct span info)
-{
-    struct span run_id = info_value(info, "run_id:");
-    if (run_id.len != REDIS_RUN_ID) {
-        return "the server tells no run id";
-    }
-    memcpy(link->run_id, run_id.at, REDIS_RUN_ID);
-    if (!span_is(info_value(info, "role:"), "master")) {
-        return "the server is a replica";
-    }
-    if (!span_is(info_value(info, "maxmemory:"), "0") &&
-        !span_is(info_value(info, "maxmemory_policy:"), "noeviction")) {
-        return "the server may evict keys (maxmemory-policy is not noeviction)";
-    }
-    return NULL;
-}
-
-static struct span reply_text(const redisReply *reply)
-{
-    bool text = reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS ||
-                reply->type == REDIS_REPLY_ERROR;
-    return text && reply->str != NULL ? (struct span){reply->str, reply->len}
-                                      : (struct span){"", 0};
+    bool enough = reply->type == REDIS_REPLY_INTEGER &&
+                  reply->integer >= (long long)link->config.wait_replicas;
+    link->numbers.waits_short += !enough;
+    link->waiting = false;
+    release(link, enough);
 }
 
 static void own_answer(struct redis_link *link, const struct redis_op *op, const redisReply *reply)
 {
-    struct span text = reply_text(reply);
-    if (op->script == GREET_WAIT) {
-        bool enough = reply->type == REDIS_REPLY_INTEGER &&
-                      reply->integer >= (long long)link->config.wait_replicas;
-        link->numbers.waits_short += !enough;
-        link->waiting = false;
-        release(link, enough);
-    } else if (reply->type == REDIS_REPLY_ERROR) {
-        lose(link, reply->str);
-    } else if (op->script == GREET_INFO) {
-        const char *trouble = info_trouble(link, text);
-        if (trouble != NULL) {
-            lose(link, trouble);
-        }
-        link->greeted = trouble == NULL;
-    } else if (op->script >= GREET_LOAD) {
-        if (text.len != REDIS_SHA) {
-            lose(link, "not the answer of a Redis server");
-            return;
-        }
-        size_t script = (size_t)op->script - GREET_LOAD;
-        memcpy(link->sha[script], text.at, REDIS_SHA);
-        link->loading[script] = false;
-        if (link->state == LINK_GREETING && script == SCRIPT_COUNT - 1 && link->greeted) {
-            link->state = LINK_READY;
-            link->pause_ms = 0;
-        }
+    int what = (int)(op - link->own);
+    if (what == OWN_WAIT) {
+        wait_answer(link, reply);
+        return;
+    }
+    const char *trouble = handshake_answer((enum handshake_step)what, reply, &link->server);
+    if (trouble != NULL) {
+        lose(link, trouble);
+        return;
+    }
+    if (what >= HANDSHAKE_LOAD) {
+        link->loading[what - HANDSHAKE_LOAD] = false;
+    }
+    if (link->state == LINK_GREETING && what == HANDSHAKE_END - 1) {
+        link->state = LINK_READY;
+        link->pause_ms = 0;
     }
 }
 
@@ -385,7 +305,7 @@ static bool append_call(struct redis_link *link, struct redis_op *op)
     char memory[WORDS_BYTES];
     struct redis_words words = words_over(memory, sizeof(memory));
     words_put(&words, (struct span){"EVALSHA", 7});
-    words_put(&words, (struct span){link->sha[op->script], REDIS_SHA});
+    words_put(&words, (struct span){link->server.sha[op->script], REDIS_SHA});
     link->config.owner.encode(link->config.owner.context, link, op, &words);
     return append(link, op, words_end(&words));
 }
@@ -399,7 +319,7 @@ static void again(struct redis_link *link, struct redis_op *op)
         return;
     }
     link->numbers.reloads += load;
-    if ((load && !ask_load(link, op->script)) || !append_call(link, op)) {
+    if ((load && !ask_step(link, HANDSHAKE_LOAD + op->script)) || !append_call(link, op)) {
         tell(link, op, REDIS_NOT_ASKED);
     }
 }
@@ -445,11 +365,12 @@ static void ask_wait(struct redis_link *link)
 {
     char replicas[16];
     char timeout[16];
-    const char *words[] = {"WAIT", replicas, timeout};
     (void)snprintf(replicas, sizeof(replicas), "%u", link->config.wait_replicas);
     (void)snprintf(timeout, sizeof(timeout), "%u", link->config.wait_timeout_ms);
     link->numbers.waits++;
-    link->waiting = ask_own(link, GREET_WAIT, words, 3);
+    struct handshake_command command = {
+        3, {"WAIT", replicas, timeout}, {4, strlen(replicas), strlen(timeout)}};
+    link->waiting = ask_own(link, OWN_WAIT, &command);
 }
 
 /* True: the reply is kept. */
@@ -616,7 +537,7 @@ bool link_ready(const struct redis_link *link)
 
 struct span link_run_id(const struct redis_link *link)
 {
-    return (struct span){link->run_id, REDIS_RUN_ID};
+    return (struct span){link->server.run_id, REDIS_RUN_ID};
 }
 
 const char *link_trouble(const struct redis_link *link)

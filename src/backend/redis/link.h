@@ -2,8 +2,7 @@
  * One pipelined connection to one Redis server, for one loop. Whatever is sent in a turn leaves in
  * one write (link_flush); answers are handed out in the order of the questions.
  *
- * Happy path: connect, greet (authenticate; INFO: which server this is, and may it decide; load the
- * scripts), ready. A script Redis forgot is loaded again and its call sent again behind it.
+ * Happy path: connect, greet (all steps of handshake.h at once), ready. A script Redis forgot is loaded again and its call sent again behind it.
  *
  * WAIT: where the owner wants replicas behind a promise, its answer is held until a WAIT behind it is
  * answered. One is under way at a time: whatever is answered before it is covered by it.
@@ -22,11 +21,7 @@
 #define SLUICE_BACKEND_REDIS_LINK_H
 
 #include "backend/redis/errors.h"
-#include "backend/redis/scripts.h"
-
-#define REDIS_RUN_ID 40
-#define REDIS_SHA 40
-#define REDIS_TEXT_MAX 128
+#include "backend/redis/handshake.h"
 
 /* One call; its owner keeps it until `done`. */
 struct redis_op {
@@ -47,9 +42,12 @@ struct redis_words {
     struct out out; /* the first REDIS_WORDS_HEAD bytes are kept for the count */
     uint32_t count;
 };
+struct redis_words words_over(char *memory, size_t cap);
 void words_put(struct redis_words *words, struct span word);
 void words_u64(struct redis_words *words, uint64_t value);
 void words_i64(struct redis_words *words, int64_t value);
+/* The whole command, its count in front; in the memory of the words. */
+struct span words_end(struct redis_words *words);
 
 struct redis_link;
 struct link_owner {

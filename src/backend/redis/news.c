@@ -156,10 +156,10 @@ static bool heard(struct segments_redis *s, struct ear *ear, const redisReply *r
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2) {
         return false;
     }
-    struct span what = wire_text(reply->element[0]);
+    struct span what = reply_text(reply->element[0]);
     if (span_is(what, "message") && reply->elements == 3) {
-        return channel_segment(s, wire_text(reply->element[1]), &segment) &&
-               note_news(wire_text(reply->element[2]), segment, ret_news) == 0;
+        return channel_segment(s, reply_text(reply->element[1]), &segment) &&
+               note_news(reply_text(reply->element[2]), segment, ret_news) == 0;
     }
     if ((span_is(what, "subscribe") || span_is(what, "unsubscribe")) && ear->awaited > 0) {
         ear->awaited--;

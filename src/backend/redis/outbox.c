@@ -96,7 +96,7 @@ static void make_group(struct segments_redis *s, uint32_t segment, struct wire *
         connection_set_fails(s, segment);
         return;
     }
-    bool made = reply->type == REDIS_REPLY_STATUS || error_begins(wire_text(reply), "BUSYGROUP ");
+    bool made = reply->type == REDIS_REPLY_STATUS || error_begins(reply_text(reply), "BUSYGROUP ");
     freeReplyObject(reply);
     if (!made || connection_set->grouped) {
         connection_set_fails(s, segment);
@@ -108,7 +108,7 @@ static void make_group(struct segments_redis *s, uint32_t segment, struct wire *
 static void connection_set_error(struct segments_redis *s, uint32_t segment, struct wire *wire,
                                  const redisReply *reply, int64_t deadline_us)
 {
-    if (error_begins(wire_text(reply), "NOGROUP ")) {
+    if (error_begins(reply_text(reply), "NOGROUP ")) {
         make_group(s, segment, wire, deadline_us);
         return;
     }
@@ -148,13 +148,13 @@ static size_t take_rows(struct taking *taking, uint32_t segment, struct wire *wi
         const redisReply *row = rows->element[i];
         struct stream_id id;
         if (row->type != REDIS_REPLY_ARRAY || row->elements != 2 ||
-            !stream_parse(wire_text(row->element[0]), &id)) {
+            !stream_parse(reply_text(row->element[0]), &id)) {
             continue;
         }
         *ret_last = id;
         const redisReply *fields = row->element[1];
         if (fields->type != REDIS_REPLY_ARRAY) { /* deleted, not acknowledged */
-            struct span text = wire_text(row->element[0]);
+            struct span text = reply_text(row->element[0]);
             redisReply *acked = NULL;
             if (wire_format(wire, "XACK %s " GROUP " %b", key, text.at, text.len) != 0 ||
                 wire_flush(wire, taking->deadline_us) != 0 ||
@@ -165,8 +165,9 @@ static size_t take_rows(struct taking *taking, uint32_t segment, struct wire *wi
             continue;
         }
         struct outbox_entry entry;
-        if (fields->elements == 2 && span_is(wire_text(fields->element[0]), "reserve") &&
-            note_entry(wire_text(fields->element[1]), &entry) == 0 && taking->count < taking->max) {
+        if (fields->elements == 2 && span_is(reply_text(fields->element[0]), "reserve") &&
+            note_entry(reply_text(fields->element[1]), &entry) == 0 &&
+            taking->count < taking->max) {
             entry.segment = segment;
             entry.mark[0] = id.ms;
             entry.mark[1] = id.seq;
@@ -183,7 +184,7 @@ static void claim(struct taking *taking, uint32_t segment, struct wire *wire, re
     char key[SEGMENTS_KEY_MAX];
     char claim_ms[24];
     char memory[(PENDING_AT_ONCE + 5) * (ID_TEXT + 8) + SEGMENTS_KEY_MAX + REDIS_WORKER_MAX];
-    struct redis_words words = wire_words(memory, sizeof(memory));
+    struct redis_words words = words_over(memory, sizeof(memory));
     struct out out = out_over(claim_ms, sizeof(claim_ms));
     size_t ids = 0;
     segments_key(s, segment, "out", key);
@@ -196,9 +197,9 @@ static void claim(struct taking *taking, uint32_t segment, struct wire *wire, re
     for (size_t i = 0; i < pending->elements && taking->count + ids < taking->max; i++) {
         const redisReply *row = pending->element[i];
         if (row->type == REDIS_REPLY_ARRAY && row->elements >= 2 &&
-            stream_parse(wire_text(row->element[0]), &s->connection_sets[segment].pending) &&
-            !span_is(wire_text(row->element[1]), s->options.worker)) {
-            words_put(&words, wire_text(row->element[0]));
+            stream_parse(reply_text(row->element[0]), &s->connection_sets[segment].pending) &&
+            !span_is(reply_text(row->element[1]), s->options.worker)) {
+            words_put(&words, reply_text(row->element[0]));
             ids++;
         }
     }
@@ -412,8 +413,8 @@ static int put_done(struct segments_redis *s, struct wire *wire, const struct ou
                     size_t count, uint32_t segment, size_t *index)
 {
     char memory[2][(IDS_AT_ONCE + 5) * (ID_TEXT + 8) + SEGMENTS_KEY_MAX];
-    struct redis_words del = wire_words(memory[0], sizeof(memory[0]));
-    struct redis_words ack = wire_words(memory[1], sizeof(memory[1]));
+    struct redis_words del = words_over(memory[0], sizeof(memory[0]));
+    struct redis_words ack = words_over(memory[1], sizeof(memory[1]));
     char key[SEGMENTS_KEY_MAX];
     char id[ID_TEXT];
     int ids = 0;

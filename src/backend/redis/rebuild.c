@@ -48,7 +48,7 @@ static enum segment_outcome run(struct segments_redis *s, uint32_t segment, uint
     enum segment_outcome outcome =
         segments_eval(s, segment, epoch, script, put, what, &wire, &reply);
     if (outcome == SEGMENT_DONE) {
-        outcome = segments_outcome(codec_read(wire_text(reply), &answer));
+        outcome = segments_outcome(codec_read(reply_text(reply), &answer));
         freeReplyObject(reply);
     }
     return outcome;
@@ -129,9 +129,9 @@ static int sweep_step(struct segments_redis *s, uint32_t segment, uint64_t epoch
         return -1;
     }
     bool good = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-                span_parse_u64(wire_text(reply->element[0]), UINT64_MAX, &sweep->cursor) == 0;
+                span_parse_u64(reply_text(reply->element[0]), UINT64_MAX, &sweep->cursor) == 0;
     for (size_t i = 0; good && i < reply->element[1]->elements; i++) {
-        struct span found = wire_text(reply->element[1]->element[i]);
+        struct span found = reply_text(reply->element[1]->element[i]);
         if (is_old(found, strlen(key), epoch)) {
             good = wire_format(wire, "UNLINK %b", found.at, found.len) == 0;
             unlinked += good;

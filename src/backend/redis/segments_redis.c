@@ -207,7 +207,7 @@ void segments_state(struct segments_redis *s, uint32_t segment, struct segment_s
             .outcome = outcome == SEGMENT_NOT_ASKED ? outcome : SEGMENT_NOT_KNOWN};
         return;
     }
-    codec_read_state(wire_text(reply), wire_run_id(wire), ret_state);
+    codec_read_state(reply_text(reply), wire_run_id(wire), ret_state);
     freeReplyObject(reply);
 }
 
@@ -300,7 +300,7 @@ static void read_call(struct segments_redis *s, struct segment_call *call, struc
     sent->forgotten = wire_says(reply, "NOSCRIPT ");
     sent->moved = wire_says(reply, "MOVED ");
     if (reply->type == REDIS_REPLY_STRING) {
-        read_answer(call, wire_text(reply));
+        read_answer(call, reply_text(reply));
     } else if (reply->type == REDIS_REPLY_ERROR) {
         call->outcome = segments_outcome(wire_error(sent->wire, reply));
     }

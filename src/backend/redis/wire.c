@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 #include "base/backoff.h"
 #include "base/check.h"
@@ -91,89 +90,43 @@ static int fail_context(struct wire *wire)
 
 static int connect_now(struct wire *wire, int64_t deadline_us)
 {
+    char why[REDIS_TEXT_MAX];
     wire->number = ++wire->config->connections;
-    wire->context = redisConnectNonBlock(wire->node.host, wire->node.port);
+    wire->context = handshake_connect(wire->node.host, wire->node.port, why);
     if (wire->context == NULL) {
-        return fail(wire, "out of memory");
+        return fail(wire, why);
     }
-    if (wire->context->err != 0) {
-        return fail_context(wire);
-    }
-    int error = 0;
-    socklen_t len = sizeof(error);
     if (!wait_for(wire, POLLOUT, deadline_us)) {
         return fail(wire, "no connection in time");
     }
-    if (getsockopt(wire->context->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0 || error != 0) {
-        char why[REDIS_TEXT_MAX];
-        return fail(wire, strerror_r(error, why, sizeof(why)) == 0 ? why : "cannot connect");
-    }
-    return 0;
+    return handshake_connected(wire->context, why) ? 0 : fail(wire, why);
 }
 
-/* The value of a line "name:value" of INFO; empty: none. */
-static struct span info_value(struct span info, const char *name)
+/* Steps of the handshake from `from` on, before `end`; all are sent before the first answer. */
+static int greet(struct wire *wire, enum handshake_step from, enum handshake_step end,
+                 int64_t deadline_us)
 {
-    size_t len = strlen(name);
-    for (size_t i = 0; i + len < info.len; i++) {
-        if ((i == 0 || info.at[i - 1] == '\n') && memcmp(info.at + i, name, len) == 0) {
-            size_t to = i + len;
-            while (to < info.len && info.at[to] != '\r' && info.at[to] != '\n') {
-                to++;
-            }
-            return (struct span){info.at + i + len, to - i - len};
+    struct handshake_login login = {wire->config->username, wire->config->password};
+    struct handshake_command command;
+    bool sent[HANDSHAKE_END] = {false};
+    for (int step = (int)from; step < (int)end; step++) {
+        sent[step] =
+            handshake_command((enum handshake_step)step, &login, wire->config->scripts, &command);
+        if (sent[step] && redisAppendCommandArgv(wire->context, command.count, command.words,
+                                                 command.lens) != REDIS_OK) {
+            return fail(wire, "out of memory");
         }
     }
-    return (struct span){NULL, 0};
-}
-
-/* Which server this is, and whether it may decide; the same conditions as link.c has. */
-static int read_info(struct wire *wire, struct span info)
-{
-    struct span run_id = info_value(info, "run_id:");
-    if (run_id.len != REDIS_RUN_ID) {
-        return fail(wire, "the server tells no run id");
-    }
-    memcpy(wire->run_id, run_id.at, REDIS_RUN_ID);
-    if (!span_is(info_value(info, "role:"), "master")) {
-        return fail(wire, "the server is a replica");
-    }
-    if (!span_is(info_value(info, "maxmemory:"), "0") &&
-        !span_is(info_value(info, "maxmemory_policy:"), "noeviction")) {
-        return fail(wire, "the server may evict keys (maxmemory-policy is not noeviction)");
-    }
-    return 0;
-}
-
-static int put_greeting(struct wire *wire)
-{
-    const struct wire_config *config = wire->config;
-    int error = 0;
-    if (config->password != NULL && config->username != NULL) {
-        error = wire_format(wire, "AUTH %s %s", config->username, config->password);
-    } else if (config->password != NULL) {
-        error = wire_format(wire, "AUTH %s", config->password);
-    }
-    return error != 0 ? error : wire_format(wire, "INFO");
-}
-
-static int greet(struct wire *wire, int64_t deadline_us)
-{
-    int answers = wire->config->password != NULL ? 2 : 1;
-    int error = put_greeting(wire);
-    if (error == 0) {
-        error = wire_flush(wire, deadline_us);
-    }
-    while (error == 0 && answers-- > 0) {
+    int error = wire_flush(wire, deadline_us);
+    for (int step = (int)from; error == 0 && step < (int)end; step++) {
         redisReply *reply = NULL;
-        error = wire_read(wire, deadline_us, &reply);
-        if (error != 0 || reply == NULL) {
-            return ERR_IO;
+        if (!sent[step]) {
+            continue;
         }
-        if (reply->type == REDIS_REPLY_ERROR) {
-            error = fail(wire, reply->str);
-        } else if (answers == 0) {
-            error = read_info(wire, wire_text(reply));
+        error = wire_read(wire, deadline_us, &reply);
+        if (error == 0) {
+            const char *trouble = handshake_answer((enum handshake_step)step, reply, &wire->server);
+            error = trouble == NULL ? 0 : fail(wire, trouble);
         }
         freeReplyObject(reply);
     }
@@ -182,25 +135,7 @@ static int greet(struct wire *wire, int64_t deadline_us)
 
 int wire_load(struct wire *wire, int64_t deadline_us)
 {
-    int error = 0;
-    for (size_t i = 0; error == 0 && i < SCRIPT_COUNT; i++) {
-        struct span text = wire->config->scripts->texts[i];
-        error = wire_format(wire, "SCRIPT LOAD %b", text.at, text.len);
-    }
-    error = error != 0 ? error : wire_flush(wire, deadline_us);
-    for (size_t i = 0; error == 0 && i < SCRIPT_COUNT; i++) {
-        redisReply *reply = NULL;
-        error = wire_read(wire, deadline_us, &reply);
-        if (error == 0 && wire_text(reply).len == REDIS_SHA && reply->type == REDIS_REPLY_STRING) {
-            memcpy(wire->sha[i], reply->str, REDIS_SHA);
-        } else if (error == 0) {
-            error =
-                fail(wire, reply->type == REDIS_REPLY_ERROR ? reply->str
-                                                            : "not the answer of a Redis server");
-        }
-        freeReplyObject(reply);
-    }
-    return error;
+    return greet(wire, HANDSHAKE_LOAD, HANDSHAKE_END, deadline_us);
 }
 
 int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us)
@@ -214,9 +149,8 @@ int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us)
     }
     int64_t until = now + (deadline_us - now + CONNECT_PART - 1) / CONNECT_PART;
     int error = connect_now(wire, until);
-    error = error != 0 ? error : greet(wire, until);
-    if (error == 0 && scripts) {
-        error = wire_load(wire, until);
+    if (error == 0) {
+        error = greet(wire, HANDSHAKE_AUTH, scripts ? HANDSHAKE_END : HANDSHAKE_LOAD, until);
     }
     if (error == 0) {
         wire->pause_ms = 0;
@@ -228,35 +162,20 @@ int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us)
 
 /* ---- commands ---- */
 
-struct redis_words wire_words(char *memory, size_t cap)
-{
-    struct redis_words words = {.out = out_over(memory, cap)};
-    words.out.len = REDIS_WORDS_HEAD;
-    return words;
-}
-
 struct redis_words wire_script(const struct wire *wire, enum redis_script script, char *memory,
                                size_t cap)
 {
-    struct redis_words words = wire_words(memory, cap);
+    struct redis_words words = words_over(memory, cap);
     words_put(&words, (struct span){"EVALSHA", 7});
-    words_put(&words, (struct span){wire->sha[script], REDIS_SHA});
+    words_put(&words, (struct span){wire->server.sha[script], REDIS_SHA});
     return words;
 }
 
 int wire_put(struct wire *wire, struct redis_words *words)
 {
-    char text[REDIS_WORDS_HEAD];
-    struct out head = out_over(text, sizeof(text));
-    CHECK(!words->out.overflow && wire->context != NULL);
-    out_char(&head, '*');
-    out_u64(&head, words->count);
-    out_lit(&head, "\r\n");
-    CHECK(!head.overflow);
-    char *from = words->out.at + REDIS_WORDS_HEAD - head.len;
-    memcpy(from, text, head.len);
-    size_t len = words->out.len - REDIS_WORDS_HEAD + head.len;
-    return redisAppendFormattedCommand(wire->context, from, len) == REDIS_OK
+    CHECK(wire->context != NULL);
+    struct span command = words_end(words);
+    return redisAppendFormattedCommand(wire->context, command.at, command.len) == REDIS_OK
                ? 0
                : fail(wire, "out of memory");
 }
@@ -326,17 +245,9 @@ int wire_read(struct wire *wire, int64_t deadline_us, redisReply **ret_reply)
     }
 }
 
-struct span wire_text(const redisReply *reply)
-{
-    bool text = reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS ||
-                reply->type == REDIS_REPLY_ERROR;
-    return text && reply->str != NULL ? (struct span){reply->str, reply->len}
-                                      : (struct span){"", 0};
-}
-
 enum redis_outcome wire_error(struct wire *wire, const redisReply *reply)
 {
-    struct span text = wire_text(reply);
+    struct span text = reply_text(reply);
     struct redis_error error = error_read(text);
     struct redis_redirect to;
     if (error_redirect(text, wire->node.host, &to) && !to.request) {

@@ -2,8 +2,8 @@
  * One connection to one Redis server, for threads that wait. Commands are put into its buffer, sent
  * together, and their answers read one by one, each until a deadline.
  *
- * Happy path: wire_ready connects and greets (authenticates; asks which server this is and whether
- * it may decide; loads the scripts); wire_put, wire_put, ...; wire_flush; wire_read, wire_read, ...
+ * Happy path: wire_ready connects and greets (handshake.h); wire_put, wire_put, ...; wire_flush;
+ * wire_read, wire_read, ...
  *
  * What can go wrong: a connection that ends, an answer that does not come until the deadline, an
  * answer that is no Redis: the wire is closed, what was asked may have run, and wire_ready makes a
@@ -14,9 +14,8 @@
 #ifndef SLUICE_BACKEND_REDIS_WIRE_H
 #define SLUICE_BACKEND_REDIS_WIRE_H
 
-#include <hiredis/hiredis.h>
-
 #include "backend/redis/codec.h"
+#include "backend/redis/handshake.h"
 #include "backend/redis/topology.h"
 #include "port/clock.h"
 
@@ -36,8 +35,7 @@ struct wire {
     uint64_t number;           /* of the connection */
     int64_t pause_ms;          /* after the last failure; 0: the last connection was made */
     int64_t next_us;           /* no new connection before this */
-    char run_id[REDIS_RUN_ID];
-    char sha[SCRIPT_COUNT][REDIS_SHA];
+    struct handshake_server server;
     char trouble[REDIS_TEXT_MAX];
 };
 
@@ -52,11 +50,10 @@ int wire_ready(struct wire *wire, bool scripts, int64_t deadline_us);
 int wire_load(struct wire *wire, int64_t deadline_us);
 static inline struct span wire_run_id(const struct wire *wire)
 {
-    return (struct span){wire->run_id, REDIS_RUN_ID};
+    return (struct span){wire->server.run_id, REDIS_RUN_ID};
 }
 
 /* Into the buffer of a ready wire. Of memory the first REDIS_WORDS_HEAD bytes are the wire's. */
-struct redis_words wire_words(char *memory, size_t cap);
 struct redis_words wire_script(const struct wire *wire, enum redis_script script, char *memory,
                                size_t cap);
 int wire_put(struct wire *wire, struct redis_words *words);
@@ -68,10 +65,9 @@ int wire_read(struct wire *wire, int64_t deadline_us, redisReply **ret_reply);
 /* The same without waiting; ERR_AGAIN: none yet. */
 int wire_take(struct wire *wire, redisReply **ret_reply);
 
-struct span wire_text(const redisReply *reply);
 static inline bool wire_says(const redisReply *reply, const char *error)
 {
-    return reply->type == REDIS_REPLY_ERROR && error_begins(wire_text(reply), error);
+    return reply->type == REDIS_REPLY_ERROR && error_begins(reply_text(reply), error);
 }
 /* What an error says of the call it answers. The wire is closed where it cannot serve any more; the
  * topology hears where the slot is now. */
