@@ -11,6 +11,7 @@
 #include "backend/redis/segments_redis.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "distributed/order_segment.h"
 
 #define REFILL_MS 1500
 #define RECONCILE_POLL_MS 50
@@ -347,16 +348,13 @@ static size_t reconcile_promised(void *context, int64_t before_ms, size_t at,
         listed = spool_list(distributed->spool, before_ms,
                             at + count + distributed->promises_skipped, entries, PROMISES_A_LOOK);
         for (size_t i = 0; i < listed && count < max; i++) {
-            const struct sale_row *sale = NULL;
+            struct order_segment found;
             struct decision *decision = &ret_decisions[count];
             *decision = (struct decision){.epoch = entries[i].epoch, .command = entries[i].command};
-            catalog_lock(distributed->parts->catalog);
-            bool known =
-                catalog_item(distributed->parts->catalog, entries[i].command.item, &sale) != NULL &&
-                sale->homes > 0;
-            decision->segment = known ? gate_proxy_segment(entries[i].command.id, sale) : 0;
-            catalog_unlock(distributed->parts->catalog);
-            known = known && decision->segment < distributed->segment_table.count;
+            bool known = order_segment_find(distributed->parts->catalog, entries[i].command.item,
+                                            entries[i].command.id, &found) &&
+                         found.segment < distributed->segment_table.count;
+            decision->segment = known ? found.segment : 0;
             count += known;
             distributed->promises_skipped += !known;
         }

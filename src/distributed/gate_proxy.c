@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "distributed/order_segment.h"
 
 /* Tickets that met "sold out", and buyers without an order, that each loop
  * remembers: 1.5 MiB. A power of two. */
@@ -34,13 +35,6 @@ struct gate_proxy {
     struct gate_request *waiting[LOOPS_MAX]; /* for a refill or a reading, to be retried */
     uint32_t readers[LOOPS_MAX];             /* how many of them wait for a reading */
 };
-
-uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale)
-{
-    return order_id_kind(id) == ORDER_ONCE
-               ? regions_home(&sale->regions, order_id_user(id), sale->homes)
-               : order_id_segment(id);
-}
 
 /* A buyer who asks for a ticket is remembered under an id that no ticket has. */
 static struct order_id memory_id(const struct gate_request *request)
@@ -465,17 +459,16 @@ static enum gate_submitted ask_item(struct gate_proxy *proxy, struct gate_reques
 /* Finds the segment to ask and the number of the sale's homes. False: no sale here has the item. */
 static bool find_home(struct gate_proxy *proxy, struct gate_request *request, uint32_t *ret_homes)
 {
-    const struct sale_row *sale = NULL;
-    uint64_t id = request->kind == GATE_REQUEST_ORDER ? order_id_item(request->id) : request->item;
-    catalog_lock(proxy->catalog);
-    bool found = catalog_item(proxy->catalog, id, &sale) != NULL && sale->homes > 0;
+    struct order_segment at;
+    uint64_t item =
+        request->kind == GATE_REQUEST_ORDER ? order_id_item(request->id) : request->item;
+    bool found = request->kind == GATE_REQUEST_TICKET
+                     ? order_segment_home(proxy->catalog, item, request->user, &at)
+                     : order_segment_find(proxy->catalog, item, request->id, &at);
     if (found) {
-        request->segment = request->kind == GATE_REQUEST_TICKET
-                               ? regions_home(&sale->regions, request->user, sale->homes)
-                               : gate_proxy_segment(request->id, sale);
-        *ret_homes = sale->homes;
+        request->segment = at.segment;
+        *ret_homes = at.homes;
     }
-    catalog_unlock(proxy->catalog);
     return found;
 }
 

@@ -60,7 +60,4 @@ int gate_proxy_new(struct gate_port *gate, struct segment_table *segment_table,
 void gate_proxy_free(struct gate_proxy *proxy);
 struct gate_port *gate_proxy_port(struct gate_proxy *proxy);
 
-/* The segment of an order, from its id and its sale's homes. */
-uint32_t gate_proxy_segment(struct order_id id, const struct sale_row *sale);
-
 #endif

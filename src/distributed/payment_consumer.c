@@ -8,7 +8,7 @@
 #include "base/backoff.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "distributed/gate_proxy.h"
+#include "distributed/order_segment.h"
 #include "ledger/payment.h"
 #include "obs/log.h"
 
@@ -147,22 +147,17 @@ static void post_due(struct payment_consumer *payment_consumer)
 static bool is_on_its_way(struct payment_consumer *payment_consumer, struct order_id id)
 {
     const struct payment_consumer_parts *parts = &payment_consumer->parts;
-    const struct sale_row *sale = NULL;
+    struct order_segment at;
     struct gate_request request = {
         .kind = GATE_REQUEST_ORDER, .loop = parts->connection_set, .id = id};
-    catalog_lock(parts->catalog);
-    bool known = catalog_item(parts->catalog, order_id_item(id), &sale) != NULL && sale->homes > 0;
-    uint32_t homes = known ? sale->homes : 0;
-    uint32_t segment = known ? gate_proxy_segment(id, sale) : 0;
-    catalog_unlock(parts->catalog);
-    if (!known) {
+    if (!order_segment_find(parts->catalog, order_id_item(id), id, &at)) {
         return false;
     }
-    if (segment >= parts->segment_table->count) {
-        return segment < homes; /* added since this process began; else made up */
+    if (at.segment >= parts->segment_table->count) {
+        return at.segment < at.homes; /* added since this process began; else made up */
     }
-    request.segment = segment;
-    request.epoch = segment_table_epoch(parts->segment_table, segment);
+    request.segment = at.segment;
+    request.epoch = segment_table_epoch(parts->segment_table, at.segment);
     blocking_gate_requests(&parts->blocking, parts->gate, &request, 1);
     return request.refusal != REFUSAL_NOT_FOUND;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "distributed/gate_proxy.h"
+#include "distributed/order_segment.h"
 #include "obs/log.h"
 
 #define LOOK_EVERY_MS 1000
@@ -256,23 +256,6 @@ static int drop_known(struct promise_resolver *promise_resolver, size_t *count)
     return 0;
 }
 
-/* The segment of a promise. False: its sale is not known here. */
-static bool segment_of(struct promise_resolver *promise_resolver,
-                       const struct gate_command *command, uint32_t *ret_segment,
-                       int64_t *ret_ends_ms)
-{
-    const struct sale_row *sale = NULL;
-    catalog_lock(promise_resolver->parts.catalog);
-    bool known = catalog_item(promise_resolver->parts.catalog, command->item, &sale) != NULL &&
-                 sale->homes > 0;
-    if (known) {
-        *ret_segment = gate_proxy_segment(command->id, sale);
-        *ret_ends_ms = sale->state == SALE_CLOSED ? INT64_MIN : sale->ends_at_ms;
-    }
-    catalog_unlock(promise_resolver->parts.catalog);
-    return known;
-}
-
 /* What to do about a promise that the ledger does not have. */
 enum deed { DEED_NOTHING, DEED_AGAIN, DEED_FAIL };
 
@@ -280,14 +263,13 @@ static enum deed deed_of(struct promise_resolver *promise_resolver, const struct
                          int64_t now_ms, struct decision *ret_decision)
 {
     struct promise_resolver_parts *parts = &promise_resolver->parts;
-    int64_t ends_ms = 0;
-    *ret_decision = (struct decision){.command = entry->command};
-    bool known = segment_of(promise_resolver, &entry->command, &ret_decision->segment, &ends_ms);
+    struct order_segment at = {0};
+    bool known = order_segment_find(parts->catalog, entry->command.item, entry->command.id, &at);
+    *ret_decision = (struct decision){.command = entry->command, .segment = at.segment};
     bool forgotten = !known && ledger_writer_forgot(parts->booking_channel->ledger_writer,
                                                     entry->command.item, entry->command.now_ms);
     if (forgotten) { /* how many homes it had nobody knows any more, nor does it matter */
-        struct sale_row sale = {.homes = parts->segment_table->count};
-        ret_decision->segment = gate_proxy_segment(entry->command.id, &sale);
+        ret_decision->segment = order_segment_of(entry->command.id, parts->segment_table->count);
     }
     if ((!known && !forgotten) || ret_decision->segment >= parts->segment_table->count) {
         return DEED_NOTHING;
@@ -306,8 +288,8 @@ static enum deed deed_of(struct promise_resolver *promise_resolver, const struct
         return DEED_NOTHING; /* on its way, as it was promised */
     }
     bool too_old = now_ms - entry->command.now_ms > atomic_load(&parts->runtime_limits->line_ms);
-    if (entry->epoch == 0 && (too_old || now_ms >= ends_ms)) {
-        ret_decision->reason = now_ms >= ends_ms ? REFUSAL_ENDED : REFUSAL_DEGRADED;
+    if (entry->epoch == 0 && (too_old || now_ms >= at.ends_at_ms)) {
+        ret_decision->reason = now_ms >= at.ends_at_ms ? REFUSAL_ENDED : REFUSAL_DEGRADED;
         return DEED_FAIL;
     }
     ret_decision->epoch = epoch;
@@ -388,11 +370,10 @@ static bool place_in_line(struct promise_resolver *promise_resolver,
                           const struct gate_command *command)
 {
     struct promise_resolver_parts *parts = &promise_resolver->parts;
-    uint32_t segment = 0;
-    int64_t ends_ms = 0;
-    bool known = segment_of(promise_resolver, command, &segment, &ends_ms);
-    if (known && segment < parts->segment_table->count) {
-        spool_place(parts->spool, command->id, segment);
+    struct order_segment at;
+    bool known = order_segment_find(parts->catalog, command->item, command->id, &at);
+    if (known && at.segment < parts->segment_table->count) {
+        spool_place(parts->spool, command->id, at.segment);
     } else if (known || inside_time_ms(parts->time) - command->now_ms >
                             atomic_load(&parts->runtime_limits->line_ms)) {
         spool_served(parts->spool, command->id); /* there is no gate to ask for it */

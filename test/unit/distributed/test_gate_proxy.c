@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "distributed/order_segment.h"
 #include "gate_proxy_front.h"
 
 static struct segments_world world;
@@ -70,11 +71,10 @@ static void a_buy_goes_to_its_segment(void **state)
 {
     (void)state;
     uint32_t met[3] = {0};
-    const struct sale_row sale = {.homes = 3};
     for (uint64_t user = 1; user <= 30; user++) {
         uint32_t home = segment_home(user, 3);
         struct order_id once = order_id_once(WIDE_ONCE, user, 0);
-        assert_int_equal(gate_proxy_segment(once, &sale), home);
+        assert_int_equal(order_segment_of(once, 3), home);
         struct gate_request request =
             gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, WIDE_ONCE, once, user, 1));
         assert_int_equal(request.refusal, REFUSAL_NONE);
@@ -83,7 +83,7 @@ static void a_buy_goes_to_its_segment(void **state)
         met[home]++;
         uint32_t other = (home + 1) % 3; /* his fresh id says another: it counts */
         struct order_id fresh = segments_world_id(&world, WIDE_FREE, other);
-        assert_int_equal(gate_proxy_segment(fresh, &sale), other);
+        assert_int_equal(order_segment_of(fresh, 3), other);
         request = buy_free(&worker, fresh, user);
         assert_int_equal(request.refusal, REFUSAL_NONE);
         for (uint32_t s = 0; s < 3; s++) {
