@@ -54,14 +54,10 @@ struct promise_resolver {
 
 static int read_now(struct promise_resolver *promise_resolver, struct ledger_query *query)
 {
-    struct ledger *ledger = promise_resolver->parts.ledger;
-    if (ledger_read(ledger, query) == LEDGER_PENDING) {
-        while (ledger->ops->collect_query(ledger) != query) {
-        }
-    }
-    promise_resolver->ledger_away = query->error != 0;
+    int error = ledger_read(promise_resolver->parts.ledger, query);
+    promise_resolver->ledger_away = error != 0;
     promise_resolver->ledger_asked = true;
-    return query->error;
+    return error;
 }
 
 /* ---- segments ---- */

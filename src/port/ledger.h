@@ -7,8 +7,7 @@
  *          idempotent, so a batch whose answer was lost is simply sent again.
  *   read:  one query, answered from a committed state; never blocks the writer.
  *
- * submit says LEDGER_DONE (the caller's thread did the work) or LEDGER_PENDING (it comes back from
- * collect, on the same thread). Whatever happens to orders, stock or sales is also an event row,
+ * Both run on the caller's thread and return when the answer is there. Whatever happens to orders, stock or sales is also an event row,
  * committed with it and numbered without gaps in commit order; the gate applies events in order.
  */
 #ifndef SLUICE_PORT_LEDGER_H
@@ -243,7 +242,7 @@ struct ledger_batch {
     uint64_t token;      /* ... and refused whole (ERR_BUSY) if a higher token was given out */
     /* out */
     int error;                   /* 0: committed. Otherwise nothing is known to be committed */
-    struct ledger_event *events; /* of this batch, in order; valid until the next submit */
+    struct ledger_event *events; /* of this batch, in order; valid until the next write */
     size_t events_count;
 };
 
@@ -393,26 +392,25 @@ struct ledger_query {
     struct series_row *series;
 };
 
-enum ledger_submitted { LEDGER_DONE, LEDGER_PENDING };
-
 struct ledger;
 struct ledger_ops {
-    enum ledger_submitted (*write)(struct ledger *ledger, struct ledger_batch *batch);
-    enum ledger_submitted (*read)(struct ledger *ledger, struct ledger_query *query);
-    /* Finished batches and queries that were PENDING; how many of either were found. */
-    struct ledger_batch *(*collect_batch)(struct ledger *ledger);
-    struct ledger_query *(*collect_query)(struct ledger *ledger);
+    void (*write)(struct ledger *ledger, struct ledger_batch *batch);
+    void (*read)(struct ledger *ledger, struct ledger_query *query);
 };
 struct ledger {
     const struct ledger_ops *ops;
 };
-static inline enum ledger_submitted ledger_write(struct ledger *l, struct ledger_batch *batch)
+/* Writes the batch; its error. */
+static inline int ledger_write(struct ledger *l, struct ledger_batch *batch)
 {
-    return l->ops->write(l, batch);
+    l->ops->write(l, batch);
+    return batch->error;
 }
-static inline enum ledger_submitted ledger_read(struct ledger *l, struct ledger_query *query)
+/* Answers the query; its error. */
+static inline int ledger_read(struct ledger *l, struct ledger_query *query)
 {
-    return l->ops->read(l, query);
+    l->ops->read(l, query);
+    return query->error;
 }
 
 #endif

@@ -447,23 +447,9 @@ int maria_ready(struct maria *s)
 
 /* ---- life ---- */
 
-static struct ledger_batch *collect_batch(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
-static struct ledger_query *collect_query(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
 static const struct ledger_ops maria_ops = {
     .write = maria_write,
     .read = maria_read,
-    .collect_batch = collect_batch,
-    .collect_query = collect_query,
 };
 
 /* The owner stands in SQL as it is: letters, digits and a few marks. */

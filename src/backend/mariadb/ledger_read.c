@@ -532,7 +532,7 @@ static int read_once(struct maria *s, struct ledger_query *query)
     return err > 0 ? ERR_BUSY : err;
 }
 
-enum ledger_submitted maria_read(struct ledger *ledger, struct ledger_query *query)
+void maria_read(struct ledger *ledger, struct ledger_query *query)
 {
     struct maria *s = maria_of(ledger);
     CHECK((size_t)query->kind < sizeof(query_table) / sizeof(query_table[0]));
@@ -543,5 +543,4 @@ enum ledger_submitted maria_read(struct ledger *ledger, struct ledger_query *que
     if (query->error == ERR_IO && s->lost && was_connected && maria_ready(s) == 0) {
         query->error = read_once(s, query);
     }
-    return LEDGER_DONE;
 }

@@ -400,7 +400,7 @@ static void answer_epochs(struct ledger_batch *batch)
     }
 }
 
-enum ledger_submitted maria_write(struct ledger *ledger, struct ledger_batch *batch)
+void maria_write(struct ledger *ledger, struct ledger_batch *batch)
 {
     struct maria *s = maria_of(ledger);
     CHECK(!s->read_only);
@@ -423,5 +423,4 @@ enum ledger_submitted maria_write(struct ledger *ledger, struct ledger_batch *ba
     batch->error = err;
     batch->events = s->events;
     batch->events_count = s->events_count;
-    return LEDGER_DONE;
 }

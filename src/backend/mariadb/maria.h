@@ -240,7 +240,7 @@ int maria_sale_load(struct maria *s, uint64_t id, struct sale_row **ret_sale);
 int maria_read_to(struct maria *s, const char *name, uint64_t *ret_number);
 /* All of a merge into the query's answer, as far as there is room; whether there is more of it. */
 int maria_orders_take(struct maria_merge *merge, struct ledger_query *q, bool *ret_more);
-enum ledger_submitted maria_read(struct ledger *ledger, struct ledger_query *query);
+void maria_read(struct ledger *ledger, struct ledger_query *query);
 
 /* ledger_write.c: the transaction. */
 /* How a batch is written: its bookings without a look at what is there; after a look; each op so
@@ -257,7 +257,7 @@ struct maria_write {
     bool epochs_known;
     uint64_t epochs[SEGMENTS_MAX]; /* 0: the segment has none yet */
 };
-enum ledger_submitted maria_write(struct ledger *ledger, struct ledger_batch *batch);
+void maria_write(struct ledger *ledger, struct ledger_batch *batch);
 /* Numbers and keeps an event, for the table too; at_ms and number are filled in here, and in a
  * ledger without segments that it is for all. */
 int maria_event(struct maria_write *w, struct ledger_event event);

@@ -416,7 +416,7 @@ static int (*const query_table[])(struct store *s, struct ledger_query *q) = {
     [QUERY_ORDERS_BY_ID] = query_orders_by_id,
 };
 
-enum ledger_submitted store_read(struct ledger *ledger, struct ledger_query *query)
+void store_read(struct ledger *ledger, struct ledger_query *query)
 {
     struct store *s = store_of(ledger);
     CHECK((size_t)query->kind < sizeof(query_table) / sizeof(query_table[0]));
@@ -431,5 +431,4 @@ enum ledger_submitted store_read(struct ledger *ledger, struct ledger_query *que
         query->count = 0;
     }
     query->error = err;
-    return LEDGER_DONE;
 }

@@ -350,23 +350,9 @@ static int store_set_up(struct store *s)
     return err;
 }
 
-static struct ledger_batch *store_collect_batch(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
-static struct ledger_query *store_collect_query(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
 static const struct ledger_ops store_ops = {
     .write = store_write,
     .read = store_read,
-    .collect_batch = store_collect_batch,
-    .collect_query = store_collect_query,
 };
 
 static int store_open_file(struct store *s, const char *path, const struct schema_step *steps,

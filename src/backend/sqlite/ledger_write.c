@@ -356,7 +356,7 @@ static void wal_fold(struct store *s)
     }
 }
 
-enum ledger_submitted store_write(struct ledger *ledger, struct ledger_batch *batch)
+void store_write(struct ledger *ledger, struct ledger_batch *batch)
 {
     struct store *s = store_of(ledger);
     CHECK(!s->read_only);
@@ -381,5 +381,4 @@ enum ledger_submitted store_write(struct ledger *ledger, struct ledger_batch *ba
     batch->error = err;
     batch->events = s->events;
     batch->events_count = s->events_count;
-    return LEDGER_DONE;
 }

@@ -152,7 +152,7 @@ int store_read_to(struct store *s, const char *name, uint64_t *ret_number);
 /* ledger_report.c */
 int store_query_summary(struct store *s, struct ledger_query *q);
 int store_query_series(struct store *s, struct ledger_query *q);
-enum ledger_submitted store_read(struct ledger *ledger, struct ledger_query *query);
+void store_read(struct ledger *ledger, struct ledger_query *query);
 
 /*
  * ledger_write.c: the transaction. The op functions (ledger_orders.c, ledger_sales.c) fill the op's
@@ -164,7 +164,7 @@ struct write {
     bool careful;       /* one by one: each op checks first and stands in its own savepoint */
     enum refusal guard; /* what a constraint's refusal means at this point of the op */
 };
-enum ledger_submitted store_write(struct ledger *ledger, struct ledger_batch *batch);
+void store_write(struct ledger *ledger, struct ledger_batch *batch);
 /* Numbers, keeps and stores an event; at_ms and number are filled in here. */
 int write_event(struct write *w, struct ledger_event event);
 /* ERR_NOTFOUND: no such item. The pointer is good until the next write_item. */

@@ -396,7 +396,7 @@ static void run_start(void *context)
     process->stock_cache = stock_cache_new();
     open_journal(process);
     struct ledger_query state = {.kind = QUERY_STATE};
-    while (ledger_read(&process->writer.ledger, &state) != LEDGER_DONE || state.error != 0) {
+    while (ledger_read(&process->writer.ledger, &state) != 0) {
         (void)fiber_sleep(200000); /* who runs it starts it again */
     }
     make_front(process);
