@@ -170,7 +170,7 @@ static int finish_open(struct balance *balance, struct balance_round *round)
                                  .segment = SEGMENT_ALL,
                                  .transfers = balance->open,
                                  .limit = OPEN_MAX};
-    int error = blocking_read(&balance->ports.blocking, balance->ports.ledger, &query);
+    int error = ledger_read(balance->ports.ledger, &query);
     uint32_t left = 0;
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         struct transfer_row row = balance->open[i];
@@ -414,7 +414,7 @@ static int place_epochs(struct balance *balance)
     struct segment_row rows[SEGMENTS_MAX];
     struct ledger_query query = {
         .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .segments = rows, .limit = SEGMENTS_MAX};
-    int error = blocking_read(&balance->ports.blocking, balance->ports.ledger, &query);
+    int error = ledger_read(balance->ports.ledger, &query);
     balance->outgrown = false;
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         balance->outgrown = balance->outgrown || rows[i].segment >= balance->options.segments;
@@ -460,7 +460,7 @@ static int balance_sales(struct balance *balance, struct balance_round *round)
     int error;
     do {
         uint64_t last = query.after;
-        error = blocking_read(&balance->ports.blocking, balance->ports.ledger, &query);
+        error = ledger_read(balance->ports.ledger, &query);
         if (error != 0) {
             return error;
         }

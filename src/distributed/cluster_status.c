@@ -85,13 +85,10 @@ static void look_at_leases(struct cluster_status *cluster_status, int64_t now_ms
                                  .segment = SEGMENT_ALL,
                                  .limit = CLUSTER_STATUS_LEASES_MAX,
                                  .leases = rows};
-    if (ledger_read(cluster_status->ledger, &query) == LEDGER_PENDING) {
-        while (cluster_status->ledger->ops->collect_query(cluster_status->ledger) != &query) {
-        }
-    }
+    int error = ledger_read(cluster_status->ledger, &query);
     CHECK(pthread_mutex_lock(&cluster_status->lock) == 0);
-    cluster_status->sample.ledger_away = query.error != 0;
-    if (query.error == 0) {
+    cluster_status->sample.ledger_away = error != 0;
+    if (error == 0) {
         memcpy(cluster_status->sample.leases, rows, query.count * sizeof(rows[0]));
         cluster_status->sample.leases_count = query.count;
         cluster_status->sample.leases_at_ms = now_ms;

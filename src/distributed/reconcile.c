@@ -69,8 +69,7 @@ bool reconcile_ends(struct reconcile *reconcile)
 bool reconcile_read(struct reconcile *reconcile, struct ledger_query *query)
 {
     if (!reconcile_ends(reconcile)) {
-        reconcile->error =
-            blocking_read(&reconcile->ports.blocking, reconcile->ports.ledger, query);
+        reconcile->error = ledger_read(reconcile->ports.ledger, query);
     }
     return reconcile->error == 0;
 }

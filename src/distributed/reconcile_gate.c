@@ -350,8 +350,7 @@ void reconcile_segment(struct reconcile *reconcile, uint32_t segment)
     bool transfers_known = mark_transfers(&looking);
     bool asked = transfers_known && ask_all(&looking);
     reconcile->error = reconcile->error != 0 ? reconcile->error
-                                             : segment_snapshot_read(&reconcile->ports.blocking,
-                                                                     reconcile->ports.ledger,
+                                             : segment_snapshot_read(reconcile->ports.ledger,
                                                                      segment, NULL, &snapshot);
     if (reconcile->error != 0) {
         free(looking.numbers);

@@ -103,7 +103,7 @@ static int read_epochs(struct recover *recover, uint64_t *ret_epochs)
     struct segment_row rows[SEGMENTS_MAX];
     struct ledger_query query = {
         .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .segments = rows, .limit = SEGMENTS_MAX};
-    int error = blocking_read(&recover->ports.blocking, recover->ports.ledger, &query);
+    int error = ledger_read(recover->ports.ledger, &query);
     if (error != 0) {
         return error;
     }
@@ -378,8 +378,8 @@ static void make_anew(struct recover *recover, struct job *job)
         return;
     }
     int error = segment_snapshot_read(
-        &ports->blocking, ports->ledger, job->segment,
-        &(struct segment_snapshot_heartbeat){read_goes_on, &heartbeat}, &snapshot);
+        ports->ledger, job->segment, &(struct segment_snapshot_heartbeat){read_goes_on, &heartbeat},
+        &snapshot);
     if (error != 0 && !job->failed) {
         fail(recover, job, "read", err_text(error));
     }

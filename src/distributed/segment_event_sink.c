@@ -37,16 +37,6 @@ struct segment_event_sink {
     struct ledger_event *events; /* PAGE */
 };
 
-static int read_now(struct segment_event_sink *segment_event_sink, struct ledger_query *query)
-{
-    if (ledger_read(segment_event_sink->ledger, query) == LEDGER_PENDING) {
-        while (segment_event_sink->ledger->ops->collect_query(segment_event_sink->ledger) !=
-               query) {
-        }
-    }
-    return query->error;
-}
-
 static void fall_behind(struct segment_event_sink *segment_event_sink, uint32_t segment,
                         int64_t now_ms, bool at_once)
 {
@@ -192,7 +182,7 @@ static bool catch_up(struct segment_event_sink *segment_event_sink, uint32_t seg
     bool usable = state.outcome == SEGMENT_DONE &&
                   state.epoch == segment_table_epoch(segment_event_sink->segment_table, segment) &&
                   state.epoch != 0;
-    if (!usable || read_now(segment_event_sink, &total) != 0) {
+    if (!usable || ledger_read(segment_event_sink->ledger, &total) != 0) {
         if (state.outcome != SEGMENT_NOT_ASKED) {
             segment_table_doubt(segment_event_sink->segment_table, segment);
         }
@@ -208,7 +198,7 @@ static bool catch_up(struct segment_event_sink *segment_event_sink, uint32_t seg
                                  .after = state.event,
                                  .limit = PAGE,
                                  .events = segment_event_sink->events};
-    if (read_now(segment_event_sink, &query) != 0) {
+    if (ledger_read(segment_event_sink->ledger, &query) != 0) {
         fall_behind(segment_event_sink, segment, now_ms, false);
         return false;
     }
@@ -237,7 +227,7 @@ static void check(struct segment_event_sink *segment_event_sink, int64_t now_ms,
         return;
     }
     segment_event_sink->check_ms = now_ms + CHECK_EVERY_MS;
-    if (read_now(segment_event_sink, &total) != 0) {
+    if (ledger_read(segment_event_sink->ledger, &total) != 0) {
         return;
     }
     for (uint32_t s = 0; s < segment_event_sink->segment_table->count; s++) {
@@ -362,7 +352,7 @@ static bool is_outgrown(struct segment_event_sink *segment_event_sink)
     struct segment_row rows[SEGMENTS_MAX];
     struct ledger_query query = {
         .kind = QUERY_SEGMENTS, .segment = SEGMENT_ALL, .segments = rows, .limit = SEGMENTS_MAX};
-    bool known = read_now(segment_event_sink, &query) == 0;
+    bool known = ledger_read(segment_event_sink->ledger, &query) == 0;
     for (uint32_t i = 0; known && i < query.count; i++) {
         known = rows[i].segment < segment_event_sink->segment_table->count;
     }

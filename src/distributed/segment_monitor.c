@@ -46,14 +46,10 @@ struct segment_monitor {
 
 int segment_monitor_read(struct segment_monitor *monitor, struct ledger_query *query)
 {
-    struct ledger *ledger = monitor->parts.ledger;
-    if (ledger_read(ledger, query) == LEDGER_PENDING) {
-        while (ledger->ops->collect_query(ledger) != query) {
-        }
-    }
-    monitor->ledger_away = query->error != 0;
+    int error = ledger_read(monitor->parts.ledger, query);
+    monitor->ledger_away = error != 0;
     monitor->ledger_asked = true;
-    return query->error;
+    return error;
 }
 
 /* ---- a segment ---- */

@@ -12,7 +12,6 @@
 
 /* State of one reading. */
 struct reading {
-    const struct blocking *blocking;
     struct ledger *ledger;
     const struct segment_snapshot_heartbeat *heartbeat;
     struct segment_snapshot *snapshot;
@@ -37,7 +36,7 @@ static int read_page(struct reading *reading, struct ledger_query *query)
         query->count = 0;
         return ERR_CLOSED;
     }
-    return blocking_read(reading->blocking, reading->ledger, query);
+    return ledger_read(reading->ledger, query);
 }
 
 static int read_last_event(struct reading *reading, uint64_t *ret_event)
@@ -451,7 +450,7 @@ static int read_all(struct reading *reading)
     return error != 0 ? error : ERR_AGAIN;
 }
 
-int segment_snapshot_read(const struct blocking *blocking, struct ledger *ledger, uint32_t segment,
+int segment_snapshot_read(struct ledger *ledger, uint32_t segment,
                           const struct segment_snapshot_heartbeat *heartbeat,
                           struct segment_snapshot *ret_snapshot)
 {
@@ -460,7 +459,6 @@ int segment_snapshot_read(const struct blocking *blocking, struct ledger *ledger
         return ERR_NOMEM;
     }
     *ret_snapshot = (struct segment_snapshot){.segment = segment};
-    reading->blocking = blocking;
     reading->ledger = ledger;
     reading->heartbeat = heartbeat;
     reading->snapshot = ret_snapshot;

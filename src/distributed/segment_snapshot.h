@@ -23,7 +23,7 @@
 #ifndef SLUICE_DISTRIBUTED_SEGMENT_SNAPSHOT_H
 #define SLUICE_DISTRIBUTED_SEGMENT_SNAPSHOT_H
 
-#include "port/blocking.h"
+#include "port/ledger.h"
 
 struct segment_snapshot_sale {
     uint64_t id;
@@ -83,7 +83,7 @@ struct segment_snapshot_heartbeat {
 };
 
 /* ERR_AGAIN: sales and shares kept changing. heartbeat: NULL for none. */
-int segment_snapshot_read(const struct blocking *blocking, struct ledger *ledger, uint32_t segment,
+int segment_snapshot_read(struct ledger *ledger, uint32_t segment,
                           const struct segment_snapshot_heartbeat *heartbeat,
                           struct segment_snapshot *ret_snapshot);
 void segment_snapshot_done(struct segment_snapshot *snapshot);

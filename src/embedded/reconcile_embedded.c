@@ -86,7 +86,7 @@ static int compare_sales(struct reconcile_local *local)
         .kind = QUERY_SALES, .segment = SEGMENT_ALL, .sales = local->sales, .limit = PAGE};
     bool more = true;
     while (more) {
-        int error = blocking_read(&local->parts.blocking, local->parts.ledger, &query);
+        int error = ledger_read(local->parts.ledger, &query);
         if (error != 0) {
             return error == ERR_NOTFOUND ? 0 : error;
         }
@@ -116,7 +116,7 @@ static int look(struct reconcile_local *local, bool *ret_sure)
     bool quiet = is_quiet(local, &before);
     int error = compare_sales(local);
     error = error != 0 ? error : local->error;
-    error = error != 0 ? error : blocking_read(&local->parts.blocking, local->parts.ledger, &state);
+    error = error != 0 ? error : ledger_read(local->parts.ledger, &state);
     if (error != 0) {
         return error;
     }

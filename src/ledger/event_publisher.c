@@ -72,12 +72,7 @@ struct event_publisher {
 
 static int read_ledger(struct event_publisher *event_publisher, struct ledger_query *query)
 {
-    struct ledger *ledger = event_publisher->ports.ledger;
-    if (ledger_read(ledger, query) == LEDGER_PENDING) {
-        while (ledger->ops->collect_query(ledger) != query) {
-        }
-    }
-    if (query->error != 0) {
+    if (ledger_read(event_publisher->ports.ledger, query) != 0) {
         static struct log_limit limit;
         log_event_limited(&limit, 10000, LOG_WARN, "events.cannot_read",
                           LOG_ERR("error", query->error));
@@ -87,7 +82,6 @@ static int read_ledger(struct event_publisher *event_publisher, struct ledger_qu
 
 static int write_cursor(struct event_publisher *event_publisher)
 {
-    struct ledger *ledger = event_publisher->ports.ledger;
     struct ledger_op op = {
         .kind = LEDGER_CURSOR, .key = EVENT_PUBLISHER_LEASE, .amount = event_publisher->confirmed};
     struct ledger_op *ops[] = {&op};
@@ -96,11 +90,8 @@ static int write_cursor(struct event_publisher *event_publisher)
                                  .now_ms = clock_wall_ms(event_publisher->ports.clock),
                                  .lease = EVENT_PUBLISHER_LEASE,
                                  .token = event_publisher->token};
-    if (ledger_write(ledger, &batch) == LEDGER_PENDING) {
-        while (ledger->ops->collect_batch(ledger) != &batch) {
-        }
-    }
-    return batch.error != 0 || op.refusal == REFUSAL_NONE ? batch.error : ERR_INVALID;
+    int error = ledger_write(event_publisher->ports.ledger, &batch);
+    return error != 0 || op.refusal == REFUSAL_NONE ? error : ERR_INVALID;
 }
 
 /* Saves the cursor for the next publisher. */

@@ -75,7 +75,7 @@ static int catch_up(struct ledger_writer *writer, uint64_t *ret_applied)
                                      .after = writer->event_sink->ops->applied(writer->event_sink),
                                      .limit = LEDGER_WRITER_PAGE,
                                      .events = events};
-        error = ledger_writer_read_now(writer, &query);
+        error = ledger_read(writer->ledger, &query);
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             if (event_effects_catalog(events[i].kind)) {
                 error = ledger_writer_reload_sale(writer, events[i].sale);
@@ -285,7 +285,6 @@ static void keep_again(struct ledger_writer *writer)
 static void batch_finished(struct ledger_writer *writer)
 {
     struct ledger_batch *batch = &writer->batch;
-    writer->in_flight = false;
     if (batch->error == ERR_BUSY && ledger_writer_is_shared(writer) && writer->kept_last) {
         lease_lost(writer);
         return;
@@ -532,14 +531,6 @@ static void slew(struct ledger_writer *writer)
 void ledger_writer_iterate(struct ledger_writer *writer, int64_t *ret_sleep_us)
 {
     *ret_sleep_us = 0;
-    if (writer->in_flight) {
-        if (writer->ledger->ops->collect_batch(writer->ledger) == NULL) {
-            *ret_sleep_us = 1000;
-            return;
-        }
-        batch_finished(writer);
-        return;
-    }
     slew(writer);
     take_posts(writer);
     ledger_writer_answer_held(writer, inside_time_ms(writer->time));
@@ -558,14 +549,11 @@ void ledger_writer_iterate(struct ledger_writer *writer, int64_t *ret_sleep_us)
         }
         return;
     }
-    writer->in_flight = true;
     int64_t from_us = inside_time_us(writer->time);
-    if (ledger_write(writer->ledger, &writer->batch) == LEDGER_DONE) {
-        int64_t took_us = inside_time_us(writer->time) - from_us;
-        metrics_observe_us(writer->metrics, HIST_LEDGER_COMMIT,
-                           took_us > 0 ? (uint64_t)took_us : 0);
-        batch_finished(writer);
-    }
+    (void)ledger_write(writer->ledger, &writer->batch); /* batch_finished() looks at the error */
+    int64_t took_us = inside_time_us(writer->time) - from_us;
+    metrics_observe_us(writer->metrics, HIST_LEDGER_COMMIT, took_us > 0 ? (uint64_t)took_us : 0);
+    batch_finished(writer);
 }
 
 void ledger_writer_run(struct ledger_writer *writer)
@@ -648,7 +636,7 @@ uint64_t ledger_writer_pending_deadlines(const struct ledger_writer *writer)
 int ledger_writer_start(struct ledger_writer *writer)
 {
     struct ledger_query state = {.kind = QUERY_STATE};
-    int error = ledger_writer_read_now(writer, &state);
+    int error = ledger_read(writer->ledger, &state);
     if (error != 0) {
         return error;
     }

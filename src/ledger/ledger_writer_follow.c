@@ -33,21 +33,11 @@ void ledger_writer_keep_event(struct ledger_writer *writer, const struct ledger_
     }
 }
 
-/* Synchronous read: at start, after an error, and to follow the ledger. */
-int ledger_writer_read_now(struct ledger_writer *writer, struct ledger_query *query)
-{
-    if (ledger_read(writer->ledger, query) == LEDGER_PENDING) {
-        while (writer->ledger->ops->collect_query(writer->ledger) != query) {
-        }
-    }
-    return query->error;
-}
-
 int ledger_writer_reload_sale(struct ledger_writer *writer, uint64_t sale)
 {
     struct sale_row *row = NULL;
     struct ledger_query query = {.kind = QUERY_SALES, .sale = sale, .limit = 1, .sales = &row};
-    int error = ledger_writer_read_now(writer, &query);
+    int error = ledger_read(writer->ledger, &query);
     if (error == ERR_NOTFOUND || (error == 0 && query.count == 0)) {
         catalog_remove(writer->catalog, sale); /* changed and deleted in one batch */
         return 0;
@@ -71,7 +61,7 @@ int ledger_writer_load_sales(struct ledger_writer *writer, size_t *ret_count)
     size_t count = 0;
     do {
         query.count = 0;
-        int error = ledger_writer_read_now(writer, &query);
+        int error = ledger_read(writer->ledger, &query);
         for (uint32_t i = 0; i < query.count; i++) {
             query.after = rows[i]->id;
             if (rows[i]->forgotten) {
@@ -135,7 +125,7 @@ static int load_deadlines(struct ledger_writer *writer)
     int error;
     do {
         query.count = 0;
-        error = ledger_writer_read_now(writer, &query);
+        error = ledger_read(writer->ledger, &query);
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             error = deadline_scheduler_add(writer->deadlines, rows[i].sale, rows[i].id,
                                            rows[i].pay_by_ms);
@@ -167,7 +157,7 @@ static int follow_page(struct ledger_writer *writer, struct ledger_event *events
                                  .after = writer->followed_event,
                                  .limit = LEDGER_WRITER_PAGE,
                                  .events = events};
-    int error = ledger_writer_read_now(writer, &query);
+    int error = ledger_read(writer->ledger, &query);
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         if (event_effects_catalog(events[i].kind)) {
             error = ledger_writer_reload_sale(writer, events[i].sale);
@@ -212,7 +202,7 @@ int ledger_writer_follow_lease(struct ledger_writer *writer)
     }
     struct ledger_query state = {.kind = QUERY_STATE};
     size_t sales = 0;
-    int error = ledger_writer_read_now(writer, &state);
+    int error = ledger_read(writer->ledger, &state);
     error = error != 0 ? error : ledger_writer_load_sales(writer, &sales);
     error = error != 0 ? error : ledger_writer_reload_deadlines(writer);
     if (error == 0) {

@@ -31,7 +31,6 @@ struct ledger_writer {
     struct post *held;     /* shared: committed ops, answered when their segments have caught up */
     size_t own_count;
     struct ledger_batch batch;
-    bool in_flight;
     bool lost_track;     /* a batch failed: read the ledger's events before the next one */
     bool must_rewind;    /* the booking reader has read records that were not booked */
     bool deadlines_lost; /* a deadline could not be added: load them all again */
@@ -63,8 +62,6 @@ static inline bool ledger_writer_is_shared(const struct ledger_writer *writer)
 }
 /* Passes an event on to the deadline scheduler and the catalog. */
 void ledger_writer_keep_event(struct ledger_writer *writer, const struct ledger_event *event);
-/* Synchronous read: at start, after an error, and to follow the ledger. */
-int ledger_writer_read_now(struct ledger_writer *writer, struct ledger_query *query);
 int ledger_writer_reload_sale(struct ledger_writer *writer, uint64_t sale);
 int ledger_writer_load_sales(struct ledger_writer *writer, size_t *ret_count);
 /* Answers the posted ops of the batch (ledger_writer_answer.c). */

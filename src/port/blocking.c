@@ -6,28 +6,12 @@
 /* Between two checks of a pending call. Small compared with a round trip that waits for a disk. */
 #define POLL_MS 1
 
-int blocking_read(const struct blocking *blocking, struct ledger *ledger,
-                  struct ledger_query *query)
-{
-    if (ledger_read(ledger, query) == LEDGER_PENDING) {
-        while (ledger->ops->collect_query(ledger) != query) {
-            blocking_sleep(blocking, POLL_MS);
-        }
-    }
-    return query->error;
-}
-
 int blocking_write(const struct blocking *blocking, struct ledger *ledger, struct ledger_op *op,
                    const char *lease, uint64_t token)
 {
     struct ledger_batch batch = {
         .ops = &op, .count = 1, .now_ms = blocking_now(blocking), .lease = lease, .token = token};
-    if (ledger_write(ledger, &batch) == LEDGER_PENDING) {
-        while (ledger->ops->collect_batch(ledger) != &batch) {
-            blocking_sleep(blocking, POLL_MS);
-        }
-    }
-    return batch.error;
+    return ledger_write(ledger, &batch);
 }
 
 void blocking_gate_requests(const struct blocking *blocking, struct gate_port *gate,

@@ -25,9 +25,6 @@ static inline int64_t blocking_now(const struct blocking *blocking)
     return blocking->now_ms(blocking->context);
 }
 
-/* Runs the query and waits for its answer. Returns the query's error. */
-int blocking_read(const struct blocking *blocking, struct ledger *ledger,
-                  struct ledger_query *query);
 /* Runs one op in its own transaction, under a lease (NULL: none). Returns the batch's error. */
 int blocking_write(const struct blocking *blocking, struct ledger *ledger, struct ledger_op *op,
                    const char *lease, uint64_t token);

@@ -7,10 +7,9 @@
  *          batch whose answer was lost is sent again.
  *   read:  one query, answered from a committed state. It never blocks the writer.
  *
- * Both return LEDGER_DONE (the calling thread did the work) or LEDGER_PENDING (it comes back from
- * collect, on the same thread). Every change of orders, stock or sales is also an event row,
- * committed with the change and numbered without gaps in commit order. The gate applies events in
- * that order.
+ * Both run on the caller's thread and return when the answer is there. Every change of orders, stock
+ * or sales is also an event row, committed with the change and numbered without gaps in commit order.
+ * The gate applies events in that order.
  */
 #ifndef SLUICE_PORT_LEDGER_H
 #define SLUICE_PORT_LEDGER_H
@@ -245,7 +244,7 @@ struct ledger_batch {
     uint64_t token;      /* ... and refused whole (ERR_BUSY) if a higher token was given out */
     /* out */
     int error;                   /* 0: committed. Otherwise nothing is known to be committed */
-    struct ledger_event *events; /* of this batch, in order; valid until the next submit */
+    struct ledger_event *events; /* of this batch, in order; valid until the next write */
     size_t events_count;
 };
 
@@ -394,26 +393,25 @@ struct ledger_query {
     struct series_row *series;
 };
 
-enum ledger_submitted { LEDGER_DONE, LEDGER_PENDING };
-
 struct ledger;
 struct ledger_ops {
-    enum ledger_submitted (*write)(struct ledger *ledger, struct ledger_batch *batch);
-    enum ledger_submitted (*read)(struct ledger *ledger, struct ledger_query *query);
-    /* One finished batch or query that was PENDING; NULL: none. */
-    struct ledger_batch *(*collect_batch)(struct ledger *ledger);
-    struct ledger_query *(*collect_query)(struct ledger *ledger);
+    void (*write)(struct ledger *ledger, struct ledger_batch *batch);
+    void (*read)(struct ledger *ledger, struct ledger_query *query);
 };
 struct ledger {
     const struct ledger_ops *ops;
 };
-static inline enum ledger_submitted ledger_write(struct ledger *l, struct ledger_batch *batch)
+/* Writes the batch; its error. */
+static inline int ledger_write(struct ledger *l, struct ledger_batch *batch)
 {
-    return l->ops->write(l, batch);
+    l->ops->write(l, batch);
+    return batch->error;
 }
-static inline enum ledger_submitted ledger_read(struct ledger *l, struct ledger_query *query)
+/* Answers the query; its error. */
+static inline int ledger_read(struct ledger *l, struct ledger_query *query)
 {
-    return l->ops->read(l, query);
+    l->ops->read(l, query);
+    return query->error;
 }
 
 #endif

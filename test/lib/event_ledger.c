@@ -7,8 +7,10 @@
 #include "base/err.h"
 #include "segments_world.h"
 
-static void run_query(struct event_ledger *ledger, struct ledger_query *query)
+static void read_events(struct ledger *port, struct ledger_query *query)
 {
+    struct event_ledger *ledger = (struct event_ledger *)port;
+    ledger->reads++;
     query->error = ledger->fail;
     query->count = 0;
     if (query->kind == QUERY_STATE) {
@@ -36,29 +38,7 @@ static void run_query(struct event_ledger *ledger, struct ledger_query *query)
     }
 }
 
-static enum ledger_submitted read_events(struct ledger *port, struct ledger_query *query)
-{
-    struct event_ledger *ledger = (struct event_ledger *)port;
-    ledger->reads++;
-    ledger->pending = ledger->is_slow ? query : NULL;
-    if (!ledger->is_slow) {
-        run_query(ledger, query);
-    }
-    return ledger->is_slow ? LEDGER_PENDING : LEDGER_DONE;
-}
-
-static struct ledger_query *collect_query(struct ledger *port)
-{
-    struct event_ledger *ledger = (struct event_ledger *)port;
-    struct ledger_query *query = ledger->pending;
-    ledger->pending = NULL;
-    if (query != NULL) {
-        run_query(ledger, query);
-    }
-    return query;
-}
-
-static const struct ledger_ops ops = {.read = read_events, .collect_query = collect_query};
+static const struct ledger_ops ops = {.read = read_events};
 
 void event_ledger_init(struct event_ledger *ret_ledger)
 {

@@ -12,10 +12,8 @@ struct event_ledger {
     size_t count;
     int fail;          /* reads say this */
     bool fail_events;  /* the next read of events fails */
-    bool is_slow;      /* reads are pending at first */
     uint32_t segments; /* that have an epoch */
     uint64_t reads;
-    struct ledger_query *pending;
 };
 
 void event_ledger_init(struct event_ledger *ret_ledger);

@@ -83,7 +83,6 @@ void ledger_writer_world_down(struct ledger_writer_world *world)
     journal_free(world->journal);
     gate_box_done(&world->box);
     world->ledger_writer = NULL;
-    world->ledger.port.pending = NULL; /* nobody will collect it */
 }
 
 void ledger_writer_world_crash(struct ledger_writer_world *world)
@@ -119,7 +118,7 @@ int64_t ledger_writer_world_settle(struct ledger_writer_world *world)
         int64_t sleep_us = ledger_writer_world_turn(world);
         bool durable = journal_failed(world->journal) ||
                        journal_durable_lsn(world->journal) == journal_last_lsn(world->journal);
-        if (sleep_us > 0 && durable && world->ledger.port.pending == NULL) {
+        if (sleep_us > 0 && durable) {
             return sleep_us;
         }
     }

@@ -397,66 +397,27 @@ static void unlock_port(struct memory_port *port)
     CHECK(pthread_mutex_unlock(&port->to->lock) == 0);
 }
 
-static enum ledger_submitted memory_write(struct ledger *ledger, struct ledger_batch *batch)
+static void memory_write(struct ledger *ledger, struct ledger_batch *batch)
 {
-    struct memory_port *port = lock_port(ledger);
-    bool slow = port->to->slow_polls > 0;
-    CHECK(port->pending == NULL);
-    if (slow) {
-        port->pending = batch;
-        port->polls = port->to->slow_polls;
-    } else {
-        run_batch(port, batch);
+    const struct memory_ledger *to = ((struct memory_port *)ledger)->to;
+    if (to->meanwhile != NULL) {
+        to->meanwhile(to->meanwhile_context);
     }
+    struct memory_port *port = lock_port(ledger);
+    run_batch(port, batch);
     unlock_port(port);
-    return slow ? LEDGER_PENDING : LEDGER_DONE;
 }
 
-static enum ledger_submitted memory_read(struct ledger *ledger, struct ledger_query *query)
+static void memory_read(struct ledger *ledger, struct ledger_query *query)
 {
     struct memory_port *port = lock_port(ledger);
-    bool slow = port->to->slow_polls > 0;
-    CHECK(port->pending_query == NULL);
-    if (slow) {
-        port->pending_query = query;
-        port->polls = port->to->slow_polls;
-    } else {
-        run_query(port->to, query);
-    }
+    run_query(port->to, query);
     unlock_port(port);
-    return slow ? LEDGER_PENDING : LEDGER_DONE;
-}
-
-static struct ledger_batch *memory_collect_batch(struct ledger *ledger)
-{
-    struct memory_port *port = lock_port(ledger);
-    struct ledger_batch *batch = NULL;
-    if (port->pending != NULL && --port->polls == 0) {
-        batch = port->pending;
-        port->pending = NULL;
-        run_batch(port, batch);
-    }
-    unlock_port(port);
-    return batch;
-}
-
-static struct ledger_query *memory_collect_query(struct ledger *ledger)
-{
-    struct memory_port *port = lock_port(ledger);
-    struct ledger_query *query = NULL;
-    if (port->pending_query != NULL && --port->polls == 0) {
-        query = port->pending_query;
-        port->pending_query = NULL;
-        run_query(port->to, query);
-    }
-    unlock_port(port);
-    return query;
 }
 
 void memory_port_init(struct memory_port *ret_port, struct memory_ledger *ledger)
 {
-    static const struct ledger_ops ops = {memory_write, memory_read, memory_collect_batch,
-                                          memory_collect_query};
+    static const struct ledger_ops ops = {memory_write, memory_read};
     *ret_port = (struct memory_port){.ledger = {&ops}, .to = ledger};
 }
 

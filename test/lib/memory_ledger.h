@@ -1,7 +1,8 @@
 /*
  * A ledger in memory, for tests of whoever uses one, and for the simulator: it keeps the contract of
- * port/ledger.h, and can be told to fail, to commit and lose the answer, or to be slow. Every op is
- * idempotent. A lock around each call lets a writer and a reader share it.
+ * port/ledger.h, and can be told to fail, to commit and lose the answer, or to let something happen
+ * while a batch is under way. Every op is idempotent. A lock around each call lets a writer and a
+ * reader share it.
  *
  * With segments it is a ledger of a gate that has several: any number of ports write to it, each with
  * answers of its own, and it keeps leases. The contract suite runs on it then (test/conformance).
@@ -29,9 +30,6 @@ struct memory_port {
     struct ledger ledger;
     struct memory_ledger *to;
     struct ledger_event *batch_events; /* handed out with the last batch */
-    struct ledger_batch *pending;
-    struct ledger_query *pending_query;
-    uint32_t polls;
 };
 
 struct memory_ledger {
@@ -67,10 +65,12 @@ struct memory_ledger {
     void *clock_context;
 
     /* what is to go wrong */
-    int fail_next;       /* the next batch is not committed and says this */
-    int lose_next;       /* the next batch is committed and says this all the same */
-    int fail_read;       /* all reads say this until it is 0 again */
-    uint32_t slow_polls; /* batches and queries are PENDING for so many collects; 0: DONE at once */
+    int fail_next; /* the next batch is not committed and says this */
+    int lose_next; /* the next batch is committed and says this all the same */
+    int fail_read; /* all reads say this until it is 0 again */
+    /* What other threads do between the call of a write and its commit. NULL: nothing. */
+    void (*meanwhile)(void *context);
+    void *meanwhile_context;
 
     /* what was seen, committed or not */
     uint64_t batches;                /* asked for */

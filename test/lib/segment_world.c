@@ -70,7 +70,7 @@ static int64_t database_ms(void *context)
 enum refusal seg_run(struct segment_world *world, struct ledger_op *op)
 {
     struct ledger_batch batch = {.ops = &op, .count = 1, .now_ms = now_ms(world)};
-    CHECK(ledger_write(&world->ledger.ledger, &batch) == LEDGER_DONE && batch.error == 0);
+    CHECK(ledger_write(&world->ledger.ledger, &batch) == 0);
     sale_row_free(op->sale);
     op->sale = NULL;
     return op->refusal;
@@ -298,7 +298,7 @@ static void apply_to(struct segment_world *world, uint32_t segment)
                                  .after = state.event,
                                  .events = events,
                                  .limit = BATCH};
-    CHECK(ledger_read(&world->ledger.ledger, &query) == LEDGER_DONE && query.error == 0);
+    CHECK(ledger_read(&world->ledger.ledger, &query) == 0);
     uint64_t after = state.event;
     for (uint32_t i = 0; i < query.count; i++) {
         calls[i] = (struct segment_call){.segment = segment, .epoch = state.epoch, .after = after};
@@ -539,7 +539,7 @@ static void agree_on_buyers(const struct segment_world *world, uint32_t segment)
                                  .segment = (int32_t)segment,
                                  .buyers = rows,
                                  .limit = BATCH * 32};
-    CHECK(ledger_read((struct ledger *)&world->ledger.ledger, &query) == LEDGER_DONE);
+    (void)ledger_read((struct ledger *)&world->ledger.ledger, &query);
     CHECK(query.error == 0 && query.count < query.limit);
     for (uint32_t i = 0; i < query.count; i++) {
         const struct gate_buyer *buyer =
@@ -662,37 +662,35 @@ static void process_place(struct gate_port *port, uint32_t segment, uint64_t epo
 
 static const struct gate_ops process_gate_ops = {.submit = process_submit, .place = process_place};
 
-static enum ledger_submitted process_write(struct ledger *port, struct ledger_batch *batch)
+static void process_write(struct ledger *port, struct ledger_batch *batch)
 {
     struct process_ledger *ledger = (struct process_ledger *)port;
     struct process *process = ledger->process;
     batch->error = ERR_IO;
     if (!lives(process)) {
-        return LEDGER_DONE;
+        return;
     }
-    CHECK(ledger_write(&ledger->to.ledger, batch) == LEDGER_DONE);
+    (void)ledger_write(&ledger->to.ledger, batch);
     process->unleased += batch->lease == NULL;
     process->fenced += batch->error == ERR_BUSY;
     if (batch->error == 0) {
         batch->error = process->lose_next;
     }
     process->lose_next = 0;
-    return LEDGER_DONE;
 }
 
-static enum ledger_submitted process_read(struct ledger *port, struct ledger_query *query)
+static void process_read(struct ledger *port, struct ledger_query *query)
 {
     struct process_ledger *ledger = (struct process_ledger *)port;
     struct process *process = ledger->process;
     query->count = 0;
     query->error = lives(process) ? process->fail_reads : ERR_IO;
     if (query->error == 0) {
-        CHECK(ledger_read(&ledger->to.ledger, query) == LEDGER_DONE);
+        (void)ledger_read(&ledger->to.ledger, query);
     }
     if (query->error == 0 && process->spoil != NULL) {
         process->spoil(process, query);
     }
-    return LEDGER_DONE;
 }
 
 static const struct ledger_ops process_ledger_ops = {.write = process_write, .read = process_read};

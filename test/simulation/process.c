@@ -1,7 +1,8 @@
 /*
  * The server under test: the parts of app/assembly.h on the simulated ports, its threads as events
  * on the heap. Each thread's turn is the real one; what a thread would sleep is time on the heap,
- * and what would wake it brings its event forward.
+ * and what would wake it brings its event forward. The ledger writer's turns run on a fiber, which
+ * sleeps inside a slow write.
  *
  * A kill frees the parts and nothing else: what calls were under way is lost with the process (a
  * worker of the driver lives for a limited number of seeds, so that this does not add up).
@@ -18,6 +19,8 @@
 
 #define LOOP_SLEEP_US 1000000
 #define DRAIN_US 5000000
+/* Between two looks whether a slow write has its answer. */
+#define SLOW_LOOK_US 1000
 
 enum { PAUSED_LOOPS, PAUSED_JOURNAL, PAUSED_LEDGER_WRITER, PAUSED_LEDGER_READER, PAUSED_JANITOR };
 
@@ -95,7 +98,7 @@ static void step_done(struct sim *sim)
         paused = paused || process->paused_until_us[i] > sim->now_us;
     }
     bool disturbed = paused || sim->now_us < sim->disturbed_until_us || sim->writer.down ||
-                     sim->writer.pending != NULL || (up && view.failed) ||
+                     sim->writer.waiting || (up && view.failed) ||
                      process->state == PROCESS_DRAINING;
     referee_step(sim->referee, up ? &view : NULL, sim_clock_boot_us(sim), disturbed);
 }
@@ -234,14 +237,54 @@ static void run_flush(struct sim *sim, uint32_t unused, uint64_t generation)
     step_done(sim);
 }
 
+static void writer_iterate(void *context)
+{
+    struct process *process = context;
+    process->ledger_writer_sleep_us = 0;
+    ledger_writer_iterate(process->parts->ledger_writer, &process->ledger_writer_sleep_us);
+    process->ledger_writer = NULL;
+}
+
+static void writer_finish(void *context)
+{
+    struct process *process = context;
+    ledger_writer_run(process->parts->ledger_writer);
+    process->ledger_writer = NULL;
+}
+
+/* Runs the ledger writer's fiber until it has come to its end, or to a slow write. False: such a
+ * write goes on. */
+static bool writer_step(struct sim *sim, void (*run)(void *context))
+{
+    struct process *process = &sim->process;
+    if (process->ledger_writer == NULL) {
+        process->ledger_writer = fiber_start(sim->fibers, 0, run, process);
+    } else if (sim->now_us < sim->writer.due_us) {
+        return false;
+    } else {
+        fiber_wake(process->ledger_writer, 0);
+    }
+    process->ledger_writer_inside = true;
+    CHECK(fibers_step(sim->fibers));
+    process->ledger_writer_inside = false;
+    return process->ledger_writer == NULL;
+}
+
+/* The process has ended: nobody waits for the answer any more. */
+static void writer_give_up(struct sim *sim)
+{
+    fibers_kill(sim->fibers, 0);
+    sim->process.ledger_writer = NULL;
+    sim->writer.waiting = false;
+}
+
 static void take_ledger_writer_iterate(struct sim *sim)
 {
     struct process *process = &sim->process;
-    int64_t sleep_us = 0;
+    bool was_waiting = sim->writer.waiting;
     process->ledger_writer_at_us = INT64_MAX;
-    process->ledger_writer_inside = true;
-    ledger_writer_iterate(process->parts->ledger_writer, &sleep_us);
-    process->ledger_writer_inside = false;
+    bool done = writer_step(sim, writer_iterate);
+    int64_t sleep_us = done ? process->ledger_writer_sleep_us : was_waiting ? SLOW_LOOK_US : 0;
     if (!process->dead) {
         flush_soon(sim);
         ledger_writer_soon(sim,
@@ -514,7 +557,7 @@ void process_free(struct sim *sim)
     process->generation++;
     process->dead = process->busy = process->nested = process->ledger_writer_inside = false;
     running = NULL;
-    sim_ledger_forget(sim);
+    writer_give_up(sim);
     sim_gate_forget(sim);
 }
 
@@ -580,10 +623,10 @@ static void stopped(struct sim *sim)
 {
     struct process *process = &sim->process;
     bool wrote = false;
-    process->ledger_writer_inside = true;
     ledger_writer_stop(process->parts->ledger_writer);
-    ledger_writer_run(process->parts->ledger_writer);
-    process->ledger_writer_inside = false;
+    if (process->ledger_writer == NULL || writer_step(sim, writer_iterate)) {
+        (void)writer_step(sim, writer_finish); /* a slow write is lost with the process */
+    }
     journal_stop(process->parts->journal);
     (void)journal_wait(process->parts->journal);
     (void)journal_flush(process->parts->journal, &wrote);

@@ -328,6 +328,7 @@ void sim_run(const struct sim_options *options, struct sim_result *ret_result, v
     log_set_level(getenv("SIM_LOG") != NULL ? LOG_INFO : (enum log_level)(LOG_ERROR + 1));
     plan_draw(sim);
     sim->referee = referee_new(sim);
+    sim->fibers = fibers_new();
     sim_clock_init(sim);
     sim_disk_init(sim);
     sim_ledger_init(sim);
@@ -350,6 +351,7 @@ void sim_run(const struct sim_options *options, struct sim_result *ret_result, v
     sim_gate_done(sim);
     sim->disk.hook = NULL;
     ram_disk_done(&sim->disk);
+    fibers_free(sim->fibers);
     referee_free(sim->referee);
     free(sim->heap);
     *ret_result = sim->result;

@@ -19,8 +19,7 @@ static struct sim_ledger *self(struct ledger *ledger)
 
 static void commit(struct sim_ledger *ledger, struct ledger_batch *batch)
 {
-    CHECK(ledger_write(ledger->inner, batch) == LEDGER_DONE);
-    CHECK(batch->error == 0);
+    CHECK(ledger_write(ledger->inner, batch) == 0);
     sim_note(ledger->sim, "ledger commits", batch->count, batch->events_count, batch->booked_lsn);
     referee_committed(ledger->sim->referee, batch);
 }
@@ -41,77 +40,66 @@ static void fail(struct ledger_batch *batch)
     batch->error = ERR_IO;
 }
 
-static enum ledger_submitted op_write(struct ledger *port, struct ledger_batch *batch)
+/* The batch is committed before the wait or after it. The ledger writer's fiber waits; process.c
+ * lets it go on when the time has come. */
+static void write_slowly(struct sim_ledger *ledger, struct ledger_batch *batch)
+{
+    struct sim *sim = ledger->sim;
+    ledger->due_us = sim->now_us + sim_about(sim, 20000);
+    bool early = sim_chance(sim, 500);
+    if (early) {
+        commit(ledger, batch);
+    }
+    ledger->waiting = true;
+    (void)fiber_sleep(INT64_MAX);
+    ledger->waiting = false;
+    if (!early && (ledger->down || sim->process.dead)) {
+        fail(batch);
+    } else if (!early) {
+        commit(ledger, batch);
+    } else if (ledger->down || sim_chance(sim, ledger->lose)) {
+        fail(batch); /* it was committed, and the answer lost on its long way */
+        sim_fault_happened(sim, FAULT_LEDGER_LOST);
+    }
+}
+
+static void op_write(struct ledger *port, struct ledger_batch *batch)
 {
     struct sim_ledger *ledger = self(port);
     struct sim *sim = ledger->sim;
-    CHECK(ledger->pending == NULL);
+    CHECK(!ledger->waiting);
     if (sim->process.dead || ledger->down) {
         sim_note(sim, "ledger refuses a batch", batch->count, 0, 0);
         if (ledger->down) {
             sim_fault_happened(sim, FAULT_LEDGER_DOWN);
         }
         fail(batch);
-        return LEDGER_DONE;
+        return;
     }
     if (sim_chance(sim, ledger->lose)) {
         commit(ledger, batch);
         sim_fault_happened(sim, FAULT_LEDGER_LOST);
         fail(batch);
-        return LEDGER_DONE;
+        return;
     }
     if (sim_chance(sim, ledger->delay)) {
         sim_fault_happened(sim, FAULT_LEDGER_SLOW);
-        ledger->pending = batch;
-        ledger->due_us = sim->now_us + sim_about(sim, 20000);
-        ledger->pending_done = sim_chance(sim, 500);
-        if (ledger->pending_done) {
-            commit(ledger, batch);
-        }
-        return LEDGER_PENDING;
+        write_slowly(ledger, batch);
+        return;
     }
     commit(ledger, batch);
-    return LEDGER_DONE;
 }
 
-static struct ledger_batch *op_collect_batch(struct ledger *port)
-{
-    struct sim_ledger *ledger = self(port);
-    struct sim *sim = ledger->sim;
-    if (ledger->pending == NULL || sim->now_us < ledger->due_us) {
-        return NULL;
-    }
-    struct ledger_batch *batch = ledger->pending;
-    ledger->pending = NULL;
-    if (!ledger->pending_done && (ledger->down || sim->process.dead)) {
-        fail(batch);
-    } else if (!ledger->pending_done) {
-        commit(ledger, batch);
-    } else if (ledger->down || sim_chance(sim, ledger->lose)) {
-        fail(batch); /* it was committed, and the answer lost on its long way */
-        sim_fault_happened(sim, FAULT_LEDGER_LOST);
-    }
-    return batch;
-}
-
-static enum ledger_submitted op_read(struct ledger *port, struct ledger_query *query)
+static void op_read(struct ledger *port, struct ledger_query *query)
 {
     struct sim_ledger *ledger = self(port);
     if (ledger->down || sim_chance(ledger->sim, ledger->lose / 8)) {
         sim_fault_happened(ledger->sim, FAULT_LEDGER_DOWN);
         query->count = 0;
         query->error = ERR_IO;
-        return LEDGER_DONE;
+        return;
     }
-    enum ledger_submitted done = ledger_read(ledger->inner, query);
-    CHECK(done == LEDGER_DONE);
-    return done;
-}
-
-static struct ledger_query *op_collect_query(struct ledger *port)
-{
-    (void)port;
-    return NULL;
+    (void)ledger_read(ledger->inner, query);
 }
 
 #define SQLITE_PATH_MAX 64
@@ -133,7 +121,7 @@ void sim_ledger_clean(pid_t pid)
 
 void sim_ledger_init(struct sim *sim)
 {
-    static const struct ledger_ops ops = {op_write, op_read, op_collect_batch, op_collect_query};
+    static const struct ledger_ops ops = {op_write, op_read};
     memory_ledger_init(&sim->memory);
     struct ledger *inner = &sim->memory.ledger;
     if (sim->plan.sqlite) {
@@ -144,11 +132,6 @@ void sim_ledger_init(struct sim *sim)
     }
     sim->writer = (struct sim_ledger){.port = {&ops}, .sim = sim, .inner = inner};
     sim->reader = sim->writer;
-}
-
-void sim_ledger_forget(struct sim *sim)
-{
-    sim->writer.pending = NULL;
 }
 
 void sim_ledger_done(struct sim *sim)

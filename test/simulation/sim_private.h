@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "app/assembly.h"
+#include "fiber.h"
 #include "late_gate.h"
 #include "memory_ledger.h"
 #include "ram_disk.h"
@@ -138,9 +139,8 @@ struct sim_ledger {
     bool down;
     uint32_t lose;  /* of 1,000 batches */
     uint32_t delay; /* of 1,000 batches */
-    struct ledger_batch *pending;
-    bool pending_done; /* committed when it was sent */
-    int64_t due_us;
+    bool waiting;   /* the ledger writer's fiber sleeps inside a slow write ... */
+    int64_t due_us; /* ... until then */
 };
 
 struct sim_clock {
@@ -163,11 +163,13 @@ struct process {
     bool busy; /* inside journal_flush or the janitor: the disk may run other threads */
     bool nested;
     bool ledger_writer_inside;
+    struct fiber *ledger_writer; /* inside an iteration; NULL: between two */
     uint64_t generation;
     struct assembly *parts;
     struct api_settings *settings;
     uint64_t flush_event, ledger_reader_event; /* under way; 0: none */
     int64_t ledger_writer_at_us;
+    int64_t ledger_writer_sleep_us; /* as its last iteration says */
     int64_t paused_until_us[5]; /* loops together, journal, ledger writer, ledger reader, janitor */
     bool was_latched;
     uint64_t starts;
@@ -201,6 +203,7 @@ struct sim {
     struct late_gate gate; /* between the fronts and the engine, where a fault puts it */
     uint64_t gate_lost;    /* of its made_lost that were counted */
     struct process process;
+    struct fibers *fibers; /* the ledger writer's alone */
     struct sim_loop loops[SIM_LOOPS_MAX];
     struct client *clients;
     struct api_settings settings; /* keys: the crowd signs with them */
@@ -230,7 +233,6 @@ void sim_disk_calm(struct sim *sim);
 /* sim_ledger.c */
 void sim_ledger_init(struct sim *sim);
 void sim_ledger_done(struct sim *sim);
-void sim_ledger_forget(struct sim *sim); /* the process died: nobody waits for an answer */
 
 /* sim_gate.c */
 void sim_gate_init(struct sim *sim);

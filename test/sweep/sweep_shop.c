@@ -25,40 +25,25 @@ static void keep_ledger(struct shop *shop)
     tap_disk_mark(&shop->tap, shop->promised, shop->ledger_backends_count - 1);
 }
 
-static enum ledger_submitted shop_write(struct ledger *ledger, struct ledger_batch *batch)
+static void shop_write(struct ledger *ledger, struct ledger_batch *batch)
 {
     struct shop *shop = shop_of(ledger);
     bool inside = fault_leave();
-    enum ledger_submitted submitted = ledger_write(&shop->world.ledger.ledger, batch);
-    if (shop->keep_ledger_backends && batch->error == 0) {
+    int error = ledger_write(&shop->world.ledger.ledger, batch);
+    if (shop->keep_ledger_backends && error == 0) {
         keep_ledger(shop);
     }
     fault_back(inside);
-    return submitted;
 }
 
-static enum ledger_submitted shop_read(struct ledger *ledger, struct ledger_query *query)
+static void shop_read(struct ledger *ledger, struct ledger_query *query)
 {
     bool inside = fault_leave();
-    enum ledger_submitted submitted = ledger_read(&shop_of(ledger)->world.ledger.ledger, query);
+    (void)ledger_read(&shop_of(ledger)->world.ledger.ledger, query);
     fault_back(inside);
-    return submitted;
 }
 
-static struct ledger_batch *shop_collect_batch(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
-static struct ledger_query *shop_collect_query(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
-static const struct ledger_ops shop_ops = {shop_write, shop_read, shop_collect_batch,
-                                           shop_collect_query};
+static const struct ledger_ops shop_ops = {shop_write, shop_read};
 
 /* ---- life ---- */
 

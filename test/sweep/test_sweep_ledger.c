@@ -90,7 +90,7 @@ static uint64_t digest_after;  /* and at which all was */
 static int send_batch(struct ledger *ledger)
 {
     scenario->batch(&batch);
-    CHECK(PRODUCT(ledger_write(ledger, &batch.batch)) == LEDGER_DONE);
+    (void)PRODUCT(ledger_write(ledger, &batch.batch));
     int error = batch.batch.error;
     if (error != 0) {
         assert_int_equal(batch.batch.events_count, 0);

@@ -202,7 +202,7 @@ static int take_over(struct maria *s)
     }
     if (err == 0) {
         err = maria_number(s, "SELECT ifnull(max(number), 0) FROM events", &last_event);
-        s->last_event = (uint64_t)last_event;
+        s->base.last_event = (uint64_t)last_event;
     }
     return err == ERR_NOTFOUND ? maria_say(s, ERR_CORRUPT, "meta has no row") : err;
 }
@@ -447,23 +447,9 @@ int maria_ready(struct maria *s)
 
 /* ---- life ---- */
 
-static struct ledger_batch *collect_batch(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
-static struct ledger_query *collect_query(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
 static const struct ledger_ops maria_ops = {
     .write = maria_write,
     .read = maria_read,
-    .collect_batch = collect_batch,
-    .collect_query = collect_query,
 };
 
 /* The owner stands in SQL as it is: letters, digits and a few marks. */
@@ -493,6 +479,7 @@ static int open_with(struct maria *s, const struct ledger_mariadb_options *optio
         err = maria_say(s, ERR_INVALID, "a gate has at most %d segments", SEGMENTS_MAX);
     }
     if (err == 0) {
+        s->base.places = s->address.databases;
         s->statements = calloc(MARIA_IN(s->address.databases, 0), sizeof(*s->statements));
         err = s->statements == NULL ? maria_say(s, ERR_NOMEM, "%s", err_text(ERR_NOMEM)) : 0;
     }
@@ -511,17 +498,17 @@ int maria_open(const struct ledger_mariadb_options *options, enum ledger_mariadb
         (void)snprintf(open_error, sizeof(open_error), "%s", err_text(ERR_NOMEM));
         return ERR_NOMEM;
     }
-    s->base.ops = &maria_ops;
+    s->base = (struct db){.ledger = {&maria_ops}, .ops = &maria_db_ops};
     s->read_only = mode == MARIADB_READER;
     s->steps = steps;
     s->steps_count = steps_count;
     int err = open_with(s, options);
     if (err != 0) {
         memcpy(open_error, s->error, sizeof(open_error));
-        ledger_mariadb_close(&s->base);
+        ledger_mariadb_close(&s->base.ledger);
         return err;
     }
-    *ret_ledger = &s->base;
+    *ret_ledger = &s->base.ledger;
     return 0;
 }
 
@@ -539,7 +526,7 @@ void ledger_mariadb_close(struct ledger *ledger)
     struct maria *s = maria_of(ledger);
     maria_disconnect(s);
     plan_free(&s->plan);
-    free(s->events);
+    free(s->base.events);
     free(s->scratch);
     free(s->statements);
     memset(&s->address, 0, sizeof(s->address));

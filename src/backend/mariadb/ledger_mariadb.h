@@ -3,8 +3,7 @@
  * guarantees as the one on SQLite, in a database of its own on the shop's server. docs/LEDGER.md
  * shows the tables.
  *
- * An instance has one connection, belongs to one thread at a time and does the work in the call:
- * write and read always say LEDGER_DONE.
+ * An instance has one connection and belongs to one thread at a time.
  *
  * A ledger is written to by one, or shared (options.segments). The one writer holds a named lock of
  * the server and the newest fence number in `meta`: a second writer is refused, and one that was

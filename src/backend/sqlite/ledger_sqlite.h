@@ -2,8 +2,7 @@
  * The ledger on SQLite: one file (DATA/ledger.db, in WAL mode, every commit synced), behind the
  * interface of port/ledger.h. docs/LEDGER.md shows the tables.
  *
- * An instance belongs to one thread at a time and does the work in the call: write and read always
- * say LEDGER_DONE, there is nothing to collect. The writer has a READ_WRITE instance, a reader its
+ * An instance belongs to one thread at a time. The writer has a READ_WRITE instance, a reader its
  * own READ_ONLY one on the same file; reading never makes the writer wait, but for the bounded
  * pause in which an overlong WAL is cut (ledger_write.c).
  *

@@ -68,7 +68,7 @@ static void ledger_way(struct world *world)
     }
 }
 
-static enum ledger_submitted world_write(struct ledger *ledger, struct ledger_batch *batch)
+static void world_write(struct ledger *ledger, struct ledger_batch *batch)
 {
     struct world_ledger *own = (struct world_ledger *)ledger;
     struct world *world = own->world;
@@ -80,41 +80,27 @@ static enum ledger_submitted world_write(struct ledger *ledger, struct ledger_ba
         memory->lose_next = ERR_IO;
         world_struck(world, FAULT_LEDGER_LOST, own->process);
     }
-    CHECK(ledger_write(&own->inner.ledger, batch) == LEDGER_DONE);
+    (void)ledger_write(&own->inner.ledger, batch);
     memory->fail_next = memory->lose_next = 0;
     world_note(world, "ledger wrote", batch->count, (uint64_t)batch->error, memory->events_count);
     model_commit(world, batch, memory->commits > commits);
     ledger_way(world);
-    return LEDGER_DONE;
 }
 
-static enum ledger_submitted world_read(struct ledger *ledger, struct ledger_query *query)
+static void world_read(struct ledger *ledger, struct ledger_query *query)
 {
     struct world_ledger *own = (struct world_ledger *)ledger;
     struct world *world = own->world;
     ledger_way(world);
     world->ledger.fail_read = is_down(world) ? ERR_IO : 0;
-    CHECK(ledger_read(&own->inner.ledger, query) == LEDGER_DONE);
+    (void)ledger_read(&own->inner.ledger, query);
     world->ledger.fail_read = 0;
     pass(world);
-    return LEDGER_DONE;
-}
-
-static struct ledger_batch *no_batch(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
-static struct ledger_query *no_query(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
 }
 
 void world_ledger_init(struct world_ledger *ret_ledger, struct world *world, uint32_t process)
 {
-    static const struct ledger_ops ops = {world_write, world_read, no_batch, no_query};
+    static const struct ledger_ops ops = {world_write, world_read};
     *ret_ledger = (struct world_ledger){.ledger = {&ops}, .world = world, .process = process};
     memory_port_init(&ret_ledger->inner, &world->ledger);
 }

@@ -12,11 +12,12 @@
 
 /* ---- the reader ---- */
 
-static enum ledger_submitted reader_read(struct ledger *ledger, struct ledger_query *query)
+static void reader_read(struct ledger *ledger, struct ledger_query *query)
 {
     struct memory_ledger *inner = ((struct api_reader *)ledger)->inner;
     if (query->kind != QUERY_ORDERS) {
-        return ledger_read(&inner->ledger, query);
+        (void)ledger_read(&inner->ledger, query);
+        return;
     }
     query->error = 0;
     query->count = 0;
@@ -25,27 +26,13 @@ static enum ledger_submitted reader_read(struct ledger *ledger, struct ledger_qu
             query->orders[query->count++] = inner->orders[i - 1];
         }
     }
-    return LEDGER_DONE;
 }
 
-static enum ledger_submitted reader_write(struct ledger *ledger, struct ledger_batch *batch)
+static void reader_write(struct ledger *ledger, struct ledger_batch *batch)
 {
     (void)ledger;
     (void)batch;
     CHECK(!"the ledger reader only reads");
-    return LEDGER_DONE;
-}
-
-static struct ledger_batch *reader_collect_batch(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
-}
-
-static struct ledger_query *reader_collect_query(struct ledger *ledger)
-{
-    (void)ledger;
-    return NULL;
 }
 
 /* ---- life ---- */
@@ -74,8 +61,7 @@ static void make_settings(struct api_settings *settings)
 
 void api_world_up(struct api_world *ret_world, uint64_t seed)
 {
-    static const struct ledger_ops reader_ops = {reader_write, reader_read, reader_collect_batch,
-                                                 reader_collect_query};
+    static const struct ledger_ops reader_ops = {reader_write, reader_read};
     struct api_world *world = ret_world;
     memset(world, 0, sizeof(*world));
     CHECK(crypt_start() == 0);

@@ -262,28 +262,6 @@ static void a_segment_that_is_away_is_tried_in_growing_pauses(void **state)
                      ORDER_LOCKED);
 }
 
-/* A database on another machine: answers come later. */
-static void a_slow_ledger_is_waited_for(void **state)
-{
-    (void)state;
-    struct decision decision = wide_decide(&world, 0, 7);
-    struct ledger_writer_op op = {
-        .op = {.kind = LEDGER_BOOK, .command = decision.command, .segment = 0, .epoch = 1},
-        .loop = WIDE_LOOPS};
-    world.ledger.slow_polls = 3;
-    ledger_writer_post(first->ledger_writer, &op);
-    int turns = 0;
-    while (ledger_writer_collect(first->ledger_writer, WIDE_LOOPS) == NULL) {
-        (void)wide_turn(first);
-        assert_true(++turns < 20);
-    }
-    assert_true(turns > 3);
-    assert_int_equal(op.error, 0);
-    world.ledger.slow_polls = 0;
-    wide_settle(first);
-    assert_int_equal(gate_state(&decision), ORDER_LOCKED);
-}
-
 static void a_sale_that_the_segments_have_no_room_for_is_refused(void **state)
 {
     (void)state;
@@ -679,7 +657,6 @@ int main(void)
         TEST(a_sales_change_is_answered_when_the_segments_have_followed),
         TEST(a_cancellation_is_answered_when_its_segment_shows_it),
         TEST(a_segment_that_is_away_is_tried_in_growing_pauses),
-        TEST(a_slow_ledger_is_waited_for),
         TEST(a_sale_that_the_segments_have_no_room_for_is_refused),
         TEST(in_a_hurry_events_reach_the_segments_at_once),
         TEST(only_the_leases_holder_expires),

@@ -103,7 +103,6 @@ static void many_events_go_in_pages(void **state)
         commit(event_restock(1, 1));
     }
     assert_int_equal(total(1), 10);
-    ledger.is_slow = true;
     assert_false(turn(1)); /* it sees how far the segments are */
     fake_clock_pass_ms(&world.clock, 1000);
     assert_true(turn(1)); /* one page, and there is more */
@@ -408,7 +407,6 @@ static void run_seed(uint64_t seed)
         sim_segments_away(world.sim, segment, prng_below(&prng, 20) == 0);
         sim_segments_lose(world.sim, segment, prng_below(&prng, 20) == 0 ? 2 : 0);
         ledger.fail = prng_below(&prng, 20) == 0 ? ERR_IO : 0;
-        ledger.is_slow = prng_below(&prng, 2) == 0;
         const struct gate *gate = sim_segments_gate(world.sim, segment);
         uint32_t sale = gate_find_sale(gate, WIDE_SALE);
         if (count < 64 && sale != GATE_NONE && gate->sales[sale].state == SALE_OPEN) {

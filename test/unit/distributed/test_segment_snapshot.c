@@ -210,8 +210,7 @@ static void test_pictures_are_exact(void **state)
         process.meanwhile = others_write;
         process.context = &reader;
         uint64_t before = reader.world.ledger.events_count;
-        assert_int_equal(0, segment_snapshot_read(&process.blocking, &process.ledger.port, SEGMENT,
-                                                  NULL, &snapshot));
+        assert_int_equal(0, segment_snapshot_read(&process.ledger.port, SEGMENT, NULL, &snapshot));
         moved += reader.world.ledger.events_count - before;
         others_write(&process); /* and behind it */
         check_orders(&reader.world.ledger, &snapshot);
@@ -238,8 +237,7 @@ static void test_every_read_may_fail(void **state)
     for (;; reads++) {
         process.calls = 0;
         process.dies_at = reads;
-        int error = segment_snapshot_read(&process.blocking, &process.ledger.port, SEGMENT, NULL,
-                                          &snapshot);
+        int error = segment_snapshot_read(&process.ledger.port, SEGMENT, NULL, &snapshot);
         if (error == 0) {
             break;
         }

@@ -660,9 +660,6 @@ static void test_a_ledger_that_is_away(void **state)
     world.ledger.lose_next = ERR_IO;
     run(&world, &a, NULL, 1000);
     assert_int_equal(cursor(&world), world.ledger.events_count);
-    world.ledger.slow_polls = 3;
-    run(&world, &a, NULL, 200);
-    world.ledger.slow_polls = 0;
     buy_some(&world, 5);
     run(&world, &a, NULL, 1000);
     (void)assert_told(&world, true);

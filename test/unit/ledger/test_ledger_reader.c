@@ -112,17 +112,6 @@ static void questions_are_answered_in_order_and_once(void **state)
     }
 }
 
-static void a_slow_ledger_is_waited_for(void **state)
-{
-    (void)state;
-    world.ledger.slow_polls = 50;
-    struct ledger_reader_query query = {.query = {.kind = QUERY_STATE}};
-    ledger_reader_post(ledger_reader, &query);
-    assert_ptr_equal(wait_for_answer(0), &query);
-    assert_int_equal(query.query.error, 0);
-    assert_int_equal(query.query.last_event, world.ledger.events_count);
-}
-
 static void errors_are_the_askers(void **state)
 {
     (void)state;
@@ -145,7 +134,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(an_answer_comes_back_to_the_loop_that_asked),
         TEST(questions_are_answered_in_order_and_once),
-        TEST(a_slow_ledger_is_waited_for),
         TEST(errors_are_the_askers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

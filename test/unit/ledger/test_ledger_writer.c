@@ -526,54 +526,39 @@ static void an_impossible_event_is_skipped(void **state)
     assert_int_equal(embedded_gate_applied_event(world.engine), world.ledger.events_count);
 }
 
-/* ---- the ledger is slow ---- */
+/* ---- while a batch is under way ---- */
 
-static void a_slow_batch_is_collected_and_others_wait(void **state)
+static struct ledger_writer_op *late;
+
+static void post_late(void *context)
+{
+    (void)context;
+    ledger_writer_post(world.ledger_writer, late);
+    assert_null(ledger_writer_collect(world.ledger_writer, 0));
+    assert_state(late->op.id, ORDER_LOCKED);
+    world.ledger.meanwhile = NULL;
+}
+
+static void what_comes_during_a_write_waits_for_the_next(void **state)
 {
     (void)state;
     struct order_id id = locked(1);
     struct ledger_writer_op *pay = ledger_writer_op_order(&world, LEDGER_PAY, id);
-    struct ledger_writer_op *again = ledger_writer_op_order(&world, LEDGER_CANCEL, id);
-    world.ledger.slow_polls = 3;
+    late = ledger_writer_op_order(&world, LEDGER_CANCEL, id);
+    world.ledger.meanwhile = post_late;
     uint64_t batches = world.ledger.batches;
     ledger_writer_post(world.ledger_writer, pay);
     (void)ledger_writer_world_turn(&world);
-    ledger_writer_post(world.ledger_writer, again); /* while the first is on its way */
-    for (int i = 0; i < 2; i++) {
-        assert_true(ledger_writer_world_turn(&world) > 0);
-        assert_null(ledger_writer_collect(world.ledger_writer, 0));
-        assert_state(id, ORDER_LOCKED);
-    }
-    assert_int_equal(ledger_writer_world_turn(&world), 0);
     assert_int_equal(world.ledger.batches, batches + 1);
     assert_ptr_equal(ledger_writer_collect(world.ledger_writer, 0), pay);
     assert_int_equal(pay->error, 0);
     assert_null(pay->post.next);
     assert_state(id, ORDER_PAID);
     (void)ledger_writer_world_settle(&world);
-    assert_ptr_equal(ledger_writer_collect(world.ledger_writer, 0), again);
-    assert_int_equal(again->op.refusal, REFUSAL_ALREADY_PAID);
+    assert_ptr_equal(ledger_writer_collect(world.ledger_writer, 0), late);
+    assert_int_equal(late->op.refusal, REFUSAL_ALREADY_PAID);
     ledger_writer_op_free(pay);
-    ledger_writer_op_free(again);
-    ledger_writer_world_agree(&world);
-}
-
-static void a_slow_ledger_can_fail_and_lose_answers_too(void **state)
-{
-    (void)state;
-    world.ledger.slow_polls = 2;
-    struct order_id first = ledger_writer_world_bought(&world, 1);
-    world.ledger.fail_next = ERR_IO;
-    (void)ledger_writer_world_settle(&world);
-    ledger_writer_world_pass_ms(&world, 50);
-    assert_state(first, ORDER_LOCKED);
-    struct order_id second = ledger_writer_world_bought(&world, 2);
-    world.ledger.lose_next = ERR_UNKNOWN;
-    (void)ledger_writer_world_settle(&world);
-    ledger_writer_world_pass_ms(&world, 50);
-    assert_state(second, ORDER_LOCKED);
-    ledger_writer_world_pass_ms(&world, LEDGER_WRITER_PAY_MS);
-    assert_free_item(100, 0, 0);
+    ledger_writer_op_free(late);
     ledger_writer_world_agree(&world);
 }
 
@@ -623,8 +608,7 @@ int main(void)
         TEST(nothing_is_written_before_the_lost_events_are_known),
         TEST(a_catalog_that_cannot_be_read_is_caught_up_with),
         TEST(an_impossible_event_is_skipped),
-        TEST(a_slow_batch_is_collected_and_others_wait),
-        TEST(a_slow_ledger_can_fail_and_lose_answers_too),
+        TEST(what_comes_during_a_write_waits_for_the_next),
         TEST(an_end_that_is_moved_as_it_comes_does_not_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,19 +89,23 @@ static void after_a_latch_ops_are_turned_away_and_reads_go_on(void **state)
     world.ram.dead_at = 0;
 }
 
+static void break_the_journal(void *context)
+{
+    (void)context;
+    bool wrote;
+    (void)ledger_writer_world_bought(&world, 2);
+    world.ram.dead_at = world.ram.ops + 1;
+    assert_int_equal(journal_flush(world.journal, &wrote), ERR_IO);
+}
+
 /* Committed, but the gate can no longer follow: the loop must not tell that it happened. */
 static void a_commit_the_gate_cannot_follow_is_not_told(void **state)
 {
     (void)state;
     struct order_id id = locked(1);
     struct ledger_writer_op *op = ledger_writer_op_order(&world, LEDGER_PAY, id);
-    world.ledger.slow_polls = 1;
+    world.ledger.meanwhile = break_the_journal;
     ledger_writer_post(world.ledger_writer, op);
-    (void)ledger_writer_world_turn(&world);
-    (void)ledger_writer_world_bought(&world, 2);
-    bool wrote;
-    world.ram.dead_at = world.ram.ops + 1;
-    assert_int_equal(journal_flush(world.journal, &wrote), ERR_IO);
     (void)ledger_writer_world_turn(&world);
     assert_ptr_equal(ledger_writer_collect(world.ledger_writer, 0), op);
     assert_int_equal(op->error, ERR_JOURNAL_FAILED);
@@ -109,7 +113,7 @@ static void a_commit_the_gate_cannot_follow_is_not_told(void **state)
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_PAID), 1);
     assert_state(id, ORDER_LOCKED);
     world.ram.dead_at = 0;
-    world.ledger.slow_polls = 0;
+    world.ledger.meanwhile = NULL;
     ledger_writer_world_crash(&world); /* a restart heals */
     assert_int_equal(ledger_writer_world_up(&world), 0);
     (void)ledger_writer_world_settle(&world);
@@ -496,6 +500,14 @@ static void buy_something(struct prng *prng, uint64_t user)
     }
 }
 
+/* A buyer who comes while a batch is under way. */
+static void buy_meanwhile(void *context)
+{
+    static uint64_t user = 1000000;
+    buy_something(context, user++);
+    world.ledger.meanwhile = NULL;
+}
+
 static void something_happens(struct prng *prng, uint64_t user)
 {
     uint64_t luck = prng_below(prng, 100);
@@ -510,7 +522,8 @@ static void something_happens(struct prng *prng, uint64_t user)
     } else if (luck < 78) {
         world.ledger.lose_next = ERR_UNKNOWN;
     } else if (luck < 82) {
-        world.ledger.slow_polls = (uint32_t)prng_below(prng, 3);
+        world.ledger.meanwhile = buy_meanwhile;
+        world.ledger.meanwhile_context = prng;
     } else if (luck < 84) { /* the disk dies somewhere in what follows */
         world.ram.dead_at = world.ram.ops + 1 + prng_below(prng, 8);
     } else if (luck < 88 || journal_failed(world.journal)) {
@@ -539,6 +552,7 @@ static void whatever_happens_nothing_is_lost_or_doubled(void **state)
     }
     world.ledger.fail_next = 0;
     world.ledger.lose_next = 0;
+    world.ledger.meanwhile = NULL;
     crash_and_restart(); /* on a disk that works */
     ledger_writer_world_pass_ms(&world, 20000);
     ledger_writer_world_agree(&world);
