@@ -95,11 +95,8 @@ static int merge_take(struct merge *merge, uint32_t place, struct order_row *ret
 int db_orders_values(struct db *db, unsigned which, enum db_order order, struct ledger_query *q,
                      bool *ret_more, const struct value *values, size_t count)
 {
-    struct merge merge;
-    merge.places = db->places;
-    merge.order = order;
+    struct merge merge = {.places = db->places, .order = order};
     CHECK(merge.places <= DB_PLACES_MAX);
-    memset(merge.rows, 0, sizeof(merge.rows));
     int err = merge_open(&merge, db, which, values, count);
     uint32_t place = err != 0 ? DB_PLACES_MAX : merge_first(&merge);
     while (err == 0 && q->count < q->limit && place != DB_PLACES_MAX) {
