@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "test/unreached.txt"
 FOLDERS = ["base", "core", "obs", "port", "journal", "ledger",
            "embedded", "distributed", "http", "pages", "api", "backend/posix",
-           "backend/sqlite", "app", "cli", "bench"]
+           "backend/sql", "backend/sqlite", "app", "cli", "bench"]
 STRICT = ["src/core/*.c", "src/core/*.h", "src/journal/*.c", "src/journal/*.h"]
 ENTRY = re.compile(r"^(src/\S+) (\w+), (\d+) (?:branch|branches|calls)$")
 

@@ -25,7 +25,7 @@
 
 static const char *const statement_texts[] = {
 #define X(name, sql) sql,
-    MARIA_STATEMENTS(X)
+    SQL_STATEMENTS(X) MARIA_STATEMENTS(X)
 #undef X
 };
 
@@ -363,6 +363,7 @@ static int prepared(struct maria *s, unsigned which, struct maria_row **ret_row)
     if (row->handle != NULL) {
         return 0;
     }
+    row->base.db = &s->base;
     row->sql = maria_sql(s, which);
     row->handle = row->sql == NULL ? NULL : mysql_stmt_init(s->db);
     if (row->handle == NULL) {
@@ -403,6 +404,7 @@ static enum enum_field_types column_type(const struct value *values, size_t coun
         case VALUE_TEXT:
             return MYSQL_TYPE_STRING;
         case VALUE_BLOB:
+        case VALUE_KEY:
             return MYSQL_TYPE_BLOB;
         case VALUE_NULL:
             break;
@@ -494,35 +496,42 @@ static int execute(struct maria *s, unsigned which, const struct value *values, 
     return err;
 }
 
-int maria_next(struct maria *s, struct maria_row *row)
+static struct maria_row *maria_row_of(struct db_row *row)
 {
-    int code = mysql_stmt_fetch(row->handle);
+    return (struct maria_row *)row;
+}
+
+static void row_done(struct db_row *row)
+{
+    (void)mysql_stmt_free_result(maria_row_of(row)->handle);
+}
+
+static int row_next(struct db_row *row)
+{
+    int code = mysql_stmt_fetch(maria_row_of(row)->handle);
     if (code == 0 || code == MYSQL_DATA_TRUNCATED) {
         return 0;
     }
-    int err = code == MYSQL_NO_DATA ? ERR_NOTFOUND : statement_failed(s, row);
-    maria_done(row);
+    int err = code == MYSQL_NO_DATA ? ERR_NOTFOUND
+                                    : statement_failed((struct maria *)row->db, maria_row_of(row));
+    row_done(row);
     return err;
 }
 
-void maria_done(struct maria_row *row)
-{
-    (void)mysql_stmt_free_result(row->handle);
-}
-
-int maria_get_values(struct maria *s, unsigned which, struct maria_row **ret_row,
+static int maria_get(struct db *db, uint32_t place, unsigned which, struct db_row **ret_row,
                      const struct value *values, size_t count)
 {
+    struct maria *s = (struct maria *)db;
     struct maria_row *row = NULL;
-    int err = execute(s, which, values, count, 1, &row);
+    int err = execute(s, MARIA_IN(place, which), values, count, 1, &row);
     if (err == 0 && mysql_stmt_store_result(row->handle) != 0) {
         err = statement_failed(s, row);
     }
     if (err == 0) {
-        err = maria_next(s, row);
+        err = row_next(&row->base);
     }
     if (err == 0) {
-        *ret_row = row;
+        *ret_row = &row->base;
     }
     return err;
 }
@@ -547,38 +556,43 @@ int maria_run_rows(struct maria *s, unsigned which, const struct value *values, 
     return 0;
 }
 
-int maria_run_values(struct maria *s, unsigned which, const struct value *values, size_t count)
+static int maria_run(struct db *db, unsigned which, const struct value *values, size_t count,
+                     size_t rows)
 {
-    return maria_run_rows(s, which, values, count, 1, NULL);
+    return maria_run_rows((struct maria *)db, which, values, count, rows, NULL);
 }
 
-/* ---- cells ---- */
+/* ---- columns ---- */
 
-struct span cell_span(const struct maria_row *row, unsigned column)
+static const struct maria_cell *cell_of(const struct db_row *row, unsigned column)
 {
-    const struct maria_cell *cell = &row->cells[column];
+    return &((const struct maria_row *)row)->cells[column];
+}
+
+static int64_t row_number(const struct db_row *row, unsigned column)
+{
+    const struct maria_cell *cell = cell_of(row, column);
+    return cell->null ? 0 : cell->number;
+}
+
+static struct span row_span(const struct db_row *row, unsigned column)
+{
+    const struct maria_cell *cell = cell_of(row, column);
     if (cell->null) {
         return (struct span){NULL, 0};
     }
     return (struct span){cell->text, cell->length < CELL_TEXT_MAX ? cell->length : CELL_TEXT_MAX};
 }
 
-void cell_text(const struct maria_row *row, unsigned column, char *ret_text, size_t capacity)
+static uint32_t row_place(const struct db *db, struct order_id id)
 {
-    struct span text = cell_span(row, column);
-    size_t length = text.len < capacity ? text.len : capacity - 1;
-    if (text.at != NULL) {
-        memcpy(ret_text, text.at, length);
-    }
-    ret_text[length] = '\0';
+    return maria_place((const struct maria *)db, id);
 }
 
-int cell_refusal(const struct maria_row *row, unsigned column, enum refusal *ret_refusal)
-{
-    struct span name = cell_span(row, column);
-    if (name.at == NULL) {
-        *ret_refusal = REFUSAL_NONE;
-        return 0;
-    }
-    return ledger_refusal_parse(name, ret_refusal);
-}
+const struct db_ops maria_db_ops = {.get = maria_get,
+                                    .run = maria_run,
+                                    .next = row_next,
+                                    .done = row_done,
+                                    .number = row_number,
+                                    .span = row_span,
+                                    .place = row_place};

@@ -38,21 +38,21 @@ static int take_once(struct lease_maria *lease, const char *name, int64_t ttl_ms
 {
     struct maria *s = maria_of(lease->ledger);
     struct value holder = v_key(lease->holder);
-    struct maria_row *row;
+    struct db_row *row;
     int err = maria_ready(s);
     if (err == 0) {
-        err = maria_run(s, MARIA_LEASE_TAKE, v_key(name), holder, v_int(ttl_ms), holder, holder,
-                        holder, v_int(ttl_ms));
+        err = db_run(&s->base, MARIA_LEASE_TAKE, v_key(name), holder, v_int(ttl_ms), holder, holder,
+                     holder, v_int(ttl_ms));
     }
     if (err == 0) {
-        err = maria_get(s, MARIA_LEASE, &row, holder, v_key(name));
+        err = db_get(&s->base, MARIA_LEASE, &row, holder, v_key(name));
     }
     if (err != 0) {
         return ERR_IO;
     }
-    bool ours = cell_int(row, 0) != 0;
-    uint64_t token = (uint64_t)cell_int(row, 1);
-    maria_done(row);
+    bool ours = db_int(row, 0) != 0;
+    uint64_t token = db_u64(row, 1);
+    db_done(row);
     if (!ours) {
         return ERR_BUSY;
     }
@@ -82,7 +82,7 @@ static void lease_op_drop(struct lease_port *port, const char *name)
     struct lease_maria *lease = lease_of(port);
     struct maria *s = maria_of(lease->ledger);
     if (maria_ready(s) == 0) {
-        (void)maria_run(s, MARIA_LEASE_DROP, v_key(name), v_key(lease->holder));
+        (void)db_run(&s->base, MARIA_LEASE_DROP, v_key(name), v_key(lease->holder));
     }
 }
 

@@ -479,6 +479,7 @@ static int open_with(struct maria *s, const struct ledger_mariadb_options *optio
         err = maria_say(s, ERR_INVALID, "a gate has at most %d segments", SEGMENTS_MAX);
     }
     if (err == 0) {
+        s->base.places = s->address.databases;
         s->statements = calloc(MARIA_IN(s->address.databases, 0), sizeof(*s->statements));
         err = s->statements == NULL ? maria_say(s, ERR_NOMEM, "%s", err_text(ERR_NOMEM)) : 0;
     }
@@ -497,17 +498,17 @@ int maria_open(const struct ledger_mariadb_options *options, enum ledger_mariadb
         (void)snprintf(open_error, sizeof(open_error), "%s", err_text(ERR_NOMEM));
         return ERR_NOMEM;
     }
-    s->base.ops = &maria_ops;
+    s->base = (struct db){.ledger = {&maria_ops}, .ops = &maria_db_ops};
     s->read_only = mode == MARIADB_READER;
     s->steps = steps;
     s->steps_count = steps_count;
     int err = open_with(s, options);
     if (err != 0) {
         memcpy(open_error, s->error, sizeof(open_error));
-        ledger_mariadb_close(&s->base);
+        ledger_mariadb_close(&s->base.ledger);
         return err;
     }
-    *ret_ledger = &s->base;
+    *ret_ledger = &s->base.ledger;
     return 0;
 }
 

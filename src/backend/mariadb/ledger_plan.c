@@ -26,8 +26,9 @@ struct keys {
     char *memory;
     struct out out;
     size_t count;
+    uint32_t place;
     unsigned which;
-    int (*found)(struct maria *s, const struct maria_row *row);
+    int (*found)(struct maria *s, const struct db_row *row);
 };
 
 static int keys_send(struct keys *keys)
@@ -37,15 +38,16 @@ static int keys_send(struct keys *keys)
     }
     out_char(&keys->out, ']');
     CHECK(!keys->out.overflow);
-    struct maria_row *row;
-    int err = maria_get(keys->maria, keys->which, &row, v_bytes(keys->out.at, keys->out.len));
+    struct db_row *row;
+    int err = db_get_in(&keys->maria->base, keys->place, keys->which, &row,
+                        v_bytes(keys->out.at, keys->out.len));
     while (err == 0) {
         err = keys->found(keys->maria, row);
         if (err != 0) {
-            maria_done(row);
+            db_done(row);
             return err;
         }
-        err = maria_next(keys->maria, row);
+        err = db_next(row);
     }
     keys->out.len = 0;
     keys->count = 0;
@@ -61,10 +63,10 @@ static int keys_next(struct keys *keys)
     return err;
 }
 
-static int order_found(struct maria *s, const struct maria_row *row)
+static int order_found(struct maria *s, const struct db_row *row)
 {
     struct order_row order;
-    int err = maria_order_read(row, &order);
+    int err = db_order_read(row, &order);
     struct plan_order *known = err == 0 ? plan_order(&s->plan, order.id) : NULL;
     if (known == NULL) {
         return err != 0 ? err : ERR_CORRUPT;
@@ -74,21 +76,20 @@ static int order_found(struct maria *s, const struct maria_row *row)
     return 0;
 }
 
-static int holding_found(struct maria *s, const struct maria_row *row)
+static int holding_found(struct maria *s, const struct db_row *row)
 {
-    struct plan_holding *known =
-        plan_holding(&s->plan, (uint64_t)cell_int(row, 0), (uint64_t)cell_int(row, 1));
+    struct plan_holding *known = plan_holding(&s->plan, db_u64(row, 0), db_u64(row, 1));
     if (known == NULL) {
         return ERR_CORRUPT;
     }
-    known->held = cell_int(row, 2);
+    known->held = db_int(row, 2);
     return 0;
 }
 
-static int payment_found(struct maria *s, const struct maria_row *row)
+static int payment_found(struct maria *s, const struct db_row *row)
 {
-    struct plan_payment *known = plan_payment(&s->plan, cell_span(row, 0));
-    struct span fingerprint = cell_span(row, 1);
+    struct plan_payment *known = plan_payment(&s->plan, db_span(row, 0));
+    struct span fingerprint = db_span(row, 1);
     if (known == NULL || fingerprint.len != sizeof(known->fingerprint)) {
         return ERR_CORRUPT;
     }
@@ -113,7 +114,7 @@ static bool names_order(const struct ledger_op *op, struct order_id *ret_id)
 static int load_orders_in(struct keys *keys, struct ledger_op **ops, size_t count, uint32_t place)
 {
     struct plan *plan = &keys->maria->plan;
-    keys->which = MARIA_IN(place, MARIA_ORDERS_FIND);
+    keys->place = place;
     for (size_t i = 0; i < count; i++) {
         struct order_id id;
         if (!names_order(ops[i], &id) || maria_place(keys->maria, id) != place ||
@@ -193,8 +194,8 @@ static int load_payments(struct keys *keys, struct ledger_op **ops, size_t count
 int maria_plan_load(struct maria_write *w, struct ledger_op **ops, size_t count)
 {
     static const struct {
-        enum maria_statement which;
-        int (*found)(struct maria *s, const struct maria_row *row);
+        unsigned which;
+        int (*found)(struct maria *s, const struct db_row *row);
         int (*load)(struct keys *keys, struct ledger_op **ops, size_t count);
     } kinds[] = {
         {MARIA_ORDERS_FIND, order_found, load_orders},
@@ -228,39 +229,37 @@ int maria_plan_expect_new(struct maria_write *w, struct ledger_op **ops, size_t 
 
 static int item_read(struct maria *s, struct plan_item *item)
 {
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_ITEM, &row, v_int((int64_t)item->id));
+    struct db_row *row;
+    int err = db_get(&s->base, MARIA_ITEM, &row, v_int((int64_t)item->id));
     if (err != 0) {
         return err;
     }
-    item->terms = (struct order_terms){.sale = (uint64_t)cell_int(row, 0),
-                                       .price_cents = (uint32_t)cell_int(row, 1),
-                                       .pay_within_s = (uint32_t)cell_int(row, 3)};
-    item->limit_per_user = (uint32_t)cell_int(row, 2);
-    item->bar_unpaid = cell_int(row, 4) != 0;
-    cell_text(row, 6, item->terms.currency, sizeof(item->terms.currency));
-    item->total = (uint64_t)cell_int(row, 7);
-    item->available = cell_int(row, 8);
-    item->homes = (uint32_t)cell_int(row, 9);
-    err = sale_state_parse(cell_span(row, 5), &item->sale_state) == 0 ? 0 : ERR_CORRUPT;
-    maria_done(row);
+    item->terms = (struct order_terms){
+        .sale = db_u64(row, 0), .price_cents = db_u32(row, 1), .pay_within_s = db_u32(row, 3)};
+    item->limit_per_user = db_u32(row, 2);
+    item->bar_unpaid = db_int(row, 4) != 0;
+    db_text(row, 6, item->terms.currency, sizeof(item->terms.currency));
+    item->total = db_u64(row, 7);
+    item->available = db_int(row, 8);
+    item->homes = db_u32(row, 9);
+    err = sale_state_parse(db_span(row, 5), &item->sale_state) == 0 ? 0 : ERR_CORRUPT;
+    db_done(row);
     return err;
 }
 
 /* All segments' shares of an item. */
 static int allotments_read(struct maria *s, uint64_t item)
 {
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_ITEM_ALLOTMENTS, &row, v_int((int64_t)item));
+    struct db_row *row;
+    int err = db_get(&s->base, MARIA_ITEM_ALLOTMENTS, &row, v_int((int64_t)item));
     while (err == 0) {
-        struct plan_allotment *allotment =
-            plan_allotment_add(&s->plan, item, (uint32_t)cell_int(row, 0));
+        struct plan_allotment *allotment = plan_allotment_add(&s->plan, item, db_u32(row, 0));
         if (allotment == NULL) {
-            maria_done(row);
+            db_done(row);
             return ERR_NOMEM;
         }
-        allotment->room = cell_int(row, 1);
-        err = maria_next(s, row);
+        allotment->room = db_int(row, 1);
+        err = db_next(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }
@@ -316,7 +315,7 @@ static void rows_add(struct rows *rows, const struct value *values, size_t count
     memcpy(rows->values + rows->count * count, values, count * sizeof(*values));
     rows->count++;
 }
-#define rows_put(rows, ...) rows_add((rows), MARIA_VALUES(__VA_ARGS__))
+#define rows_put(rows, ...) rows_add((rows), DB_VALUES(__VA_ARGS__))
 
 /* The place for the next row's id text. */
 static struct value rows_id(struct rows *rows, struct order_id id)
@@ -411,7 +410,7 @@ static void put_order(const struct maria *s, struct rows *rows, const struct ord
              v_int(o->qty), v_text(order_state_text(o->state)),
              v_text(ledger_refusal_name(o->reason)), v_int(o->amount_cents),
              v_int(o->created_at_ms), v_nonzero(o->locked_at_ms), v_nonzero(o->pay_by_ms),
-             v_nonzero(o->ended_at_ms), v_int((int64_t)o->lsn), v_key(o->payment_id),
+             v_nonzero(o->ended_at_ms), v_int((int64_t)o->lsn), v_nonempty_key(o->payment_id),
              v_segment(s, o->segment));
 }
 
@@ -420,7 +419,7 @@ static int run_moves(struct maria *s, struct rows *moved, uint32_t place)
 {
     bool timed = s->segments > 0;
     uint64_t changed = 0;
-    enum maria_statement which = timed ? MARIA_ORDERS_MOVE_TIMED : MARIA_ORDERS_MOVE;
+    unsigned which = timed ? MARIA_ORDERS_MOVE_TIMED : MARIA_ORDERS_MOVE;
     int err = rows_run(s, moved, MARIA_IN(place, which), &changed);
     if (err == 0 && changed != moved->count) {
         (void)maria_say(s, ERR_BUSY, "somebody else has moved an order meanwhile");
@@ -434,7 +433,7 @@ static void put_move(struct rows *rows, const struct order_row *o)
     struct value status = v_text(order_state_text(o->state));
     const struct value row[] = {status,
                                 v_int(o->ended_at_ms),
-                                v_key(o->payment_id),
+                                v_nonempty_key(o->payment_id),
                                 v_int((int64_t)o->item),
                                 rows_id(rows, o->id),
                                 status};
@@ -573,7 +572,7 @@ static int store_payments(struct maria *s, int64_t now_ms)
     for (size_t i = 0; i < s->plan.payments.count && err == 0; i++) {
         const struct plan_payment *p = &s->plan.payments.rows[i];
         if (p->fresh) {
-            rows_put(&rows, v_key(p->key), v_int((int64_t)order_id_item(p->id)),
+            rows_put(&rows, v_nonempty_key(p->key), v_int((int64_t)order_id_item(p->id)),
                      rows_id(&rows, p->id), v_int(p->amount_cents),
                      v_blob(p->fingerprint, sizeof(p->fingerprint)), v_int(now_ms));
         }

@@ -17,86 +17,85 @@
 
 int maria_query_segments(struct maria *s, struct ledger_query *q)
 {
-    struct maria_row *row;
-    int err = maria_get_values(s, MARIA_SEGMENTS, &row, NULL, 0);
+    struct db_row *row;
+    int err = db_get_plain(&s->base, MARIA_SEGMENTS, &row);
     while (err == 0 && q->count < q->limit) {
-        q->segments[q->count++] = (struct segment_row){.segment = (uint32_t)cell_int(row, 0),
-                                                       .epoch = (uint64_t)cell_int(row, 1)};
-        err = maria_next(s, row);
+        q->segments[q->count++] =
+            (struct segment_row){.segment = db_u32(row, 0), .epoch = db_u64(row, 1)};
+        err = db_next(row);
     }
     if (err == 0) {
-        maria_done(row);
+        db_done(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
 int maria_query_leases(struct maria *s, struct ledger_query *q)
 {
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_LEASES, &row, v_int(q->limit));
+    struct db_row *row;
+    int err = db_get(&s->base, MARIA_LEASES, &row, v_int(q->limit));
     while (err == 0) {
         struct lease_row *lease = &q->leases[q->count++];
-        cell_text(row, 0, lease->name, sizeof(lease->name));
-        cell_text(row, 1, lease->holder, sizeof(lease->holder));
-        lease->token = (uint64_t)cell_int(row, 2);
-        lease->until_ms = cell_int(row, 3);
-        err = maria_next(s, row);
+        db_text(row, 0, lease->name, sizeof(lease->name));
+        db_text(row, 1, lease->holder, sizeof(lease->holder));
+        lease->token = db_u64(row, 2);
+        lease->until_ms = db_int(row, 3);
+        err = db_next(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
 static int last_event(struct maria *s, struct ledger_query *q)
 {
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_SEGMENT_LAST, &row, v_int(q->segment));
+    struct db_row *row;
+    int err = db_get(&s->base, MARIA_SEGMENT_LAST, &row, v_int(q->segment));
     if (err == 0) {
-        q->last_event = (uint64_t)cell_int(row, 0);
-        maria_done(row);
+        q->last_event = db_u64(row, 0);
+        db_done(row);
     }
     return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
 }
 
 int maria_query_allotments(struct maria *s, struct ledger_query *q)
 {
-    struct maria_row *row;
+    struct db_row *row;
     int err = last_event(s, q);
     if (err != 0) {
         return err;
     }
-    err = maria_get(s, MARIA_ALLOTMENTS, &row, v_int(q->segment), v_int((int64_t)q->after),
-                    v_int(q->limit));
+    err = db_get(&s->base, MARIA_ALLOTMENTS, &row, v_int(q->segment), v_int((int64_t)q->after),
+                 v_int(q->limit));
     while (err == 0) {
-        q->allotments[q->count++] =
-            (struct allotment_row){.item = (uint64_t)cell_int(row, 0),
-                                   .sale = (uint64_t)cell_int(row, 1),
-                                   .segment = (uint32_t)q->segment,
-                                   .limit_per_user = (uint32_t)cell_int(row, 2),
-                                   .amount = (uint64_t)cell_int(row, 3),
-                                   .locked = (uint64_t)cell_int(row, 4),
-                                   .sold = (uint64_t)cell_int(row, 5)};
-        err = maria_next(s, row);
+        q->allotments[q->count++] = (struct allotment_row){.item = db_u64(row, 0),
+                                                           .sale = db_u64(row, 1),
+                                                           .segment = (uint32_t)q->segment,
+                                                           .limit_per_user = db_u32(row, 2),
+                                                           .amount = db_u64(row, 3),
+                                                           .locked = db_u64(row, 4),
+                                                           .sold = db_u64(row, 5)};
+        err = db_next(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
-void maria_transfer_read(const struct maria_row *row, struct transfer_row *ret_transfer)
+void maria_transfer_read(const struct db_row *row, struct transfer_row *ret_transfer)
 {
-    *ret_transfer = (struct transfer_row){.item = (uint64_t)cell_int(row, 1),
-                                          .segment = (uint32_t)cell_int(row, 2),
-                                          .to_segment = (uint32_t)cell_int(row, 3),
-                                          .amount = (uint64_t)cell_int(row, 4),
-                                          .at_ms = cell_int(row, 5),
-                                          .epoch = (uint64_t)cell_int(row, 6)};
-    cell_text(row, 0, ret_transfer->key, sizeof(ret_transfer->key));
+    *ret_transfer = (struct transfer_row){.item = db_u64(row, 1),
+                                          .segment = db_u32(row, 2),
+                                          .to_segment = db_u32(row, 3),
+                                          .amount = db_u64(row, 4),
+                                          .at_ms = db_int(row, 5),
+                                          .epoch = db_u64(row, 6)};
+    db_text(row, 0, ret_transfer->key, sizeof(ret_transfer->key));
 }
 
 int maria_query_transfers(struct maria *s, struct ledger_query *q)
 {
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_TRANSFERS_OPEN, &row, v_int(q->limit));
+    struct db_row *row;
+    int err = db_get(&s->base, MARIA_TRANSFERS_OPEN, &row, v_int(q->limit));
     while (err == 0) {
         maria_transfer_read(row, &q->transfers[q->count++]);
-        err = maria_next(s, row);
+        err = db_next(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }
@@ -105,27 +104,25 @@ int maria_query_transfers(struct maria *s, struct ledger_query *q)
 
 static int take_orders(struct maria *s, struct ledger_query *q, uint64_t item, bool continues)
 {
-    struct maria_merge merge;
     struct id_text after = id_text_of(q->after_id);
     bool more = false;
-    int err = maria_merge(s, MARIA_SEGMENT_ORDERS, MERGE_UP, &merge, v_int(q->segment),
-                          v_int((int64_t)item), v_bytes(after.text, continues ? ORDER_ID_TEXT : 0),
-                          v_int(q->limit - q->count));
-    return err != 0 ? err : maria_orders_take(&merge, q, &more);
+    return db_orders(&s->base, MARIA_SEGMENT_ORDERS, MERGE_UP, q, &more, v_int(q->segment),
+                     v_int((int64_t)item), v_bytes(after.text, continues ? ORDER_ID_TEXT : 0),
+                     v_int(q->limit - q->count));
 }
 
 static int take_buyers(struct maria *s, struct ledger_query *q, uint64_t item, bool continues)
 {
-    struct maria_row *row;
-    int err = maria_get(s, MARIA_SEGMENT_BUYERS, &row, v_int(q->segment), v_int((int64_t)item),
-                        v_int(continues ? (int64_t)q->after : 0), v_int(q->limit - q->count));
+    struct db_row *row;
+    int err = db_get(&s->base, MARIA_SEGMENT_BUYERS, &row, v_int(q->segment), v_int((int64_t)item),
+                     v_int(continues ? (int64_t)q->after : 0), v_int(q->limit - q->count));
     while (err == 0) {
         q->buyers[q->count++] = (struct buyer_row){.item = item,
-                                                   .user = (uint64_t)cell_int(row, 0),
-                                                   .held = (uint32_t)cell_int(row, 1),
-                                                   .failed_attempts = (uint32_t)cell_int(row, 2),
-                                                   .barred = cell_int(row, 3) != 0};
-        err = maria_next(s, row);
+                                                   .user = db_u64(row, 0),
+                                                   .held = db_u32(row, 1),
+                                                   .failed_attempts = db_u32(row, 2),
+                                                   .barred = db_int(row, 3) != 0};
+        err = db_next(row);
     }
     return err;
 }
@@ -137,11 +134,11 @@ static int by_item(struct maria *s, struct ledger_query *q,
     uint64_t item = q->after_item;
     int err = last_event(s, q);
     while (err == 0 && q->count < q->limit) {
-        struct maria_row *row;
-        err = maria_get(s, MARIA_SEGMENT_ITEM, &row, v_int(q->segment), v_int((int64_t)item));
+        struct db_row *row;
+        err = db_get(&s->base, MARIA_SEGMENT_ITEM, &row, v_int(q->segment), v_int((int64_t)item));
         if (err == 0) {
-            item = (uint64_t)cell_int(row, 0);
-            maria_done(row);
+            item = db_u64(row, 0);
+            db_done(row);
             err = take(s, q, item, item == q->after_item);
             err = err == ERR_NOTFOUND ? 0 : err;
             item++;
@@ -183,36 +180,34 @@ static void known_add(struct known *known, struct order_id id, uint32_t at)
 }
 
 /* A row of MARIA_ORDERS_BY_ID (the whole order), or of MARIA_KNOWN, into its place: from 1 on. */
-static int known_read(const struct maria_row *row, struct ledger_query *q,
-                      const struct known *known)
+static int known_read(const struct db_row *row, struct ledger_query *q, const struct known *known)
 {
     bool whole = q->kind == QUERY_ORDERS_BY_ID;
-    uint64_t n = (uint64_t)cell_int(row, whole ? 16 : 0);
+    uint64_t n = db_u64(row, whole ? 16 : 0);
     if (n == 0 || n > known->count) {
         return ERR_CORRUPT;
     }
     struct order_row *order = &q->orders[known->at[n - 1]];
     if (whole) {
-        return maria_order_read(row, order);
+        return db_order_read(row, order);
     }
-    return order_state_parse(cell_span(row, 1), &order->state) == 0 ? 0 : ERR_CORRUPT;
+    return order_state_parse(db_span(row, 1), &order->state) == 0 ? 0 : ERR_CORRUPT;
 }
 
 static int known_ask(struct maria *s, struct ledger_query *q, struct known *known, uint32_t place)
 {
     unsigned statement = q->kind == QUERY_ORDERS_BY_ID ? MARIA_ORDERS_BY_ID : MARIA_KNOWN;
-    struct maria_row *row;
+    struct db_row *row;
     out_char(&known->out, ']');
     CHECK(!known->out.overflow);
-    int err =
-        maria_get(s, MARIA_IN(place, statement), &row, v_bytes(known->out.at, known->out.len));
+    int err = db_get_in(&s->base, place, statement, &row, v_bytes(known->out.at, known->out.len));
     while (err == 0) {
         err = known_read(row, q, known);
         if (err != 0) {
-            maria_done(row);
+            db_done(row);
             return err;
         }
-        err = maria_next(s, row);
+        err = db_next(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }

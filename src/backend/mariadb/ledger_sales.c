@@ -22,20 +22,20 @@ struct next_ids {
 
 static int next_ids_read(struct maria *s, struct next_ids *ret_next)
 {
-    struct maria_row *row;
-    int err = maria_get_values(s, MARIA_IDS, &row, NULL, 0);
+    struct db_row *row;
+    int err = db_get_plain(&s->base, MARIA_IDS, &row);
     if (err != 0) {
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
     }
-    ret_next->sale = (uint64_t)cell_int(row, 0);
-    ret_next->item = (uint64_t)cell_int(row, 1);
-    maria_done(row);
+    ret_next->sale = db_u64(row, 0);
+    ret_next->item = db_u64(row, 1);
+    db_done(row);
     return 0;
 }
 
 static int next_ids_write(struct maria *s, const struct next_ids *next)
 {
-    return maria_run(s, MARIA_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
+    return db_run(&s->base, MARIA_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
 }
 
 /* Whether every given item id is free, or belongs to the sale whose items are replaced. */
@@ -48,11 +48,11 @@ static int item_ids_check(struct maria *s, const struct sale_row *sale, uint64_t
             continue;
         }
         uint64_t found = owner;
-        struct maria_row *row;
-        int err = maria_get(s, MARIA_ITEM_OWNER, &row, v_int((int64_t)sale->items[i].id));
+        struct db_row *row;
+        int err = db_get(&s->base, MARIA_ITEM_OWNER, &row, v_int((int64_t)sale->items[i].id));
         if (err == 0) {
-            found = (uint64_t)cell_int(row, 0);
-            maria_done(row);
+            found = db_u64(row, 0);
+            db_done(row);
         } else if (err != ERR_NOTFOUND) {
             return err;
         }
@@ -90,10 +90,10 @@ static int items_insert(struct maria *s, uint64_t id, const struct sale_row *hav
         memcpy(stock + (size_t)i * STOCK_VALUES, units, sizeof(units));
     }
     if (err == 0) {
-        err = maria_run_rows(s, MARIA_ITEMS_ADD, items, ITEM_VALUES, count, NULL);
+        err = db_run_rows(&s->base, MARIA_ITEMS_ADD, items, ITEM_VALUES, count);
     }
     if (err == 0) {
-        err = maria_run_rows(s, MARIA_STOCK_ADD, stock, STOCK_VALUES, count, NULL);
+        err = db_run_rows(&s->base, MARIA_STOCK_ADD, stock, STOCK_VALUES, count);
     }
     free(items);
     free(stock);
@@ -102,11 +102,11 @@ static int items_insert(struct maria *s, uint64_t id, const struct sale_row *hav
 
 static int items_delete(struct maria *s, uint64_t sale)
 {
-    int err = maria_run(s, MARIA_RESTOCKS_DROP, v_int((int64_t)sale));
+    int err = db_run(&s->base, MARIA_RESTOCKS_DROP, v_int((int64_t)sale));
     if (err == 0) {
-        err = maria_run(s, MARIA_STOCK_DROP, v_int((int64_t)sale));
+        err = db_run(&s->base, MARIA_STOCK_DROP, v_int((int64_t)sale));
     }
-    return err != 0 ? err : maria_run(s, MARIA_ITEMS_DROP, v_int((int64_t)sale));
+    return err != 0 ? err : db_run(&s->base, MARIA_ITEMS_DROP, v_int((int64_t)sale));
 }
 
 /* The row into *ret_sale; where there is none the op is refused and 0 comes with NULL. */
@@ -114,7 +114,7 @@ static int sale_find(struct maria_write *w, struct ledger_op *op, uint64_t id,
                      struct sale_row **ret_sale)
 {
     *ret_sale = NULL;
-    int err = maria_sale_load(w->maria, id, ret_sale);
+    int err = db_sale_load(&w->maria->base, id, ret_sale);
     if (err == ERR_NOTFOUND) {
         op->refusal = REFUSAL_NOT_FOUND;
         return 0;
@@ -133,7 +133,7 @@ int maria_op_sale_create(struct maria_write *w, struct ledger_op *op)
     }
     if (in->id != 0) {
         struct sale_row *existing = NULL;
-        err = maria_sale_load(s, in->id, &existing);
+        err = db_sale_load(&s->base, in->id, &existing);
         sale_row_free(existing);
         if (err == 0) {
             op->refusal = REFUSAL_EXISTS;
@@ -148,24 +148,24 @@ int maria_op_sale_create(struct maria_write *w, struct ledger_op *op)
     }
     ledger_id_pass(&next.sale, in->id);
     uint64_t id = in->id != 0 ? in->id : next.sale++;
-    err = maria_run(s, MARIA_SALE_ADD, v_int((int64_t)id), v_text(in->name),
-                    v_text(sale_state_text(SALE_DRAFT)), v_int(in->bar_unpaid),
-                    v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
-                    v_int(w->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
+    err = db_run(&s->base, MARIA_SALE_ADD, v_int((int64_t)id), v_text(in->name),
+                 v_text(sale_state_text(SALE_DRAFT)), v_int(in->bar_unpaid),
+                 v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
+                 v_int(w->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
     if (err == 0) {
         err = items_insert(s, id, NULL, in, &next);
     }
     if (err == 0) {
         err = next_ids_write(s, &next);
     }
-    return err != 0 ? err : maria_sale_load(s, id, &op->sale);
+    return err != 0 ? err : db_sale_load(&s->base, id, &op->sale);
 }
 
 static int sale_update(struct maria *s, const struct sale_row *sale)
 {
-    return maria_run(s, MARIA_SALE_SET, v_text(sale->name), v_int(sale->bar_unpaid),
-                     v_int(sale->pay_within_s), v_int(sale->starts_at_ms), v_int(sale->ends_at_ms),
-                     v_text(sale->currency), v_nonempty(sale->pay_url), v_int((int64_t)sale->id));
+    return db_run(&s->base, MARIA_SALE_SET, v_text(sale->name), v_int(sale->bar_unpaid),
+                  v_int(sale->pay_within_s), v_int(sale->starts_at_ms), v_int(sale->ends_at_ms),
+                  v_text(sale->currency), v_nonempty(sale->pay_url), v_int((int64_t)sale->id));
 }
 
 static int items_replace(struct maria *s, const struct sale_row *sale, const struct sale_row *given)
@@ -218,7 +218,7 @@ static int sale_change(struct maria_write *w, struct ledger_op *op, struct sale_
     if (err == 0 && differs != 0 && sale->state != SALE_DRAFT) {
         err = sale_event(w, EVENT_SALE_CHANGED, sale->id, sale->ends_at_ms);
     }
-    return err != 0 ? err : maria_sale_load(w->maria, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(&w->maria->base, sale->id, &op->sale);
 }
 
 int maria_op_sale_change(struct maria_write *w, struct ledger_op *op)
@@ -246,7 +246,7 @@ int maria_op_sale_delete(struct maria_write *w, struct ledger_op *op)
     }
     op->sale = sale; /* as it was */
     err = items_delete(w->maria, sale->id);
-    return err != 0 ? err : maria_run(w->maria, MARIA_SALE_DROP, v_int((int64_t)sale->id));
+    return err != 0 ? err : db_run(&w->maria->base, MARIA_SALE_DROP, v_int((int64_t)sale->id));
 }
 
 /* What the gate has to know: the sale, then its items, each segment its share of them. */
@@ -283,8 +283,8 @@ static int sale_fix_homes(struct maria_write *w, struct sale_row *sale)
     if (w->segments == 0 || regions_parse(regions, w->segments, &sale->regions, &why) != 0) {
         regions = "";
     }
-    return maria_run(w->maria, MARIA_SALE_HOMES, v_int(sale->homes), v_text(regions),
-                     v_int((int64_t)sale->id));
+    return db_run(&w->maria->base, MARIA_SALE_HOMES, v_int(sale->homes), v_text(regions),
+                  v_int((int64_t)sale->id));
 }
 
 static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_row *sale)
@@ -306,13 +306,13 @@ static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_ro
         if (target == SALE_OPEN && starts_at_ms > w->now_ms) {
             starts_at_ms = w->now_ms;
         }
-        err = maria_run(w->maria, MARIA_SALE_MOVE, v_text(sale_state_text(target)),
-                        v_int(starts_at_ms), v_int((int64_t)sale->id));
+        err = db_run(&w->maria->base, MARIA_SALE_MOVE, v_text(sale_state_text(target)),
+                     v_int(starts_at_ms), v_int((int64_t)sale->id));
         if (err == 0) {
             err = sale_move_event(w, sale, target, starts_at_ms);
         }
     }
-    return err != 0 ? err : maria_sale_load(w->maria, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(&w->maria->base, sale->id, &op->sale);
 }
 
 int maria_op_sale_move(struct maria_write *w, struct ledger_op *op)
@@ -336,12 +336,12 @@ static int sale_forget(struct maria_write *w, struct ledger_op *op, const struct
     }
     op->repeated = sale->forgotten;
     if (!sale->forgotten) {
-        err = maria_run(w->maria, MARIA_SALE_FORGET, v_int((int64_t)sale->id));
+        err = db_run(&w->maria->base, MARIA_SALE_FORGET, v_int((int64_t)sale->id));
         if (err == 0) {
             err = sale_event(w, EVENT_SALE_FORGOTTEN, sale->id, 0);
         }
     }
-    return err != 0 ? err : maria_sale_load(w->maria, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(&w->maria->base, sale->id, &op->sale);
 }
 
 int maria_op_sale_forget(struct maria_write *w, struct ledger_op *op)
@@ -358,15 +358,15 @@ int maria_op_sale_forget(struct maria_write *w, struct ledger_op *op)
 /* An earlier restock under this key. ERR_NOTFOUND: there is none. */
 static int restock_answer_existing(struct maria_write *w, struct ledger_op *op)
 {
-    struct maria_row *row;
-    int err = maria_get(w->maria, MARIA_RESTOCKED, &row, v_int((int64_t)op->item),
-                        v_blob(op->key, strlen(op->key)));
+    struct db_row *row;
+    int err =
+        db_get(&w->maria->base, MARIA_RESTOCKED, &row, v_int((int64_t)op->item), v_key(op->key));
     if (err != 0) {
         return err;
     }
-    op->repeated = (uint64_t)cell_int(row, 0) == op->amount;
+    op->repeated = db_u64(row, 0) == op->amount;
     op->refusal = op->repeated ? REFUSAL_NONE : REFUSAL_DIFFERENT_REQUEST;
-    maria_done(row);
+    db_done(row);
     return 0;
 }
 
@@ -374,10 +374,11 @@ static int restock(struct maria_write *w, struct ledger_op *op, const struct pla
 {
     struct maria *s = w->maria;
     int64_t amount = (int64_t)op->amount;
-    int err = maria_run(s, MARIA_RESTOCK, v_int(amount), v_int(amount), v_int((int64_t)item->id));
+    int err =
+        db_run(&s->base, MARIA_RESTOCK, v_int(amount), v_int(amount), v_int((int64_t)item->id));
     if (err == 0) {
-        err = maria_run(s, MARIA_RESTOCK_ADD, v_int((int64_t)item->id),
-                        v_blob(op->key, strlen(op->key)), v_int(amount), v_int(w->now_ms));
+        err = db_run(&s->base, MARIA_RESTOCK_ADD, v_int((int64_t)item->id), v_key(op->key),
+                     v_int(amount), v_int(w->now_ms));
     }
     /* The gate loads a draft's item with its total when it is warmed. */
     if (err == 0 && item->homes > 0) {
@@ -388,7 +389,7 @@ static int restock(struct maria_write *w, struct ledger_op *op, const struct pla
                                                    .item = item->id,
                                                    .a = amount});
     }
-    return err != 0 ? err : maria_sale_load(s, item->terms.sale, &op->sale);
+    return err != 0 ? err : db_sale_load(&s->base, item->terms.sale, &op->sale);
 }
 
 int maria_op_restock(struct maria_write *w, struct ledger_op *op)
@@ -403,7 +404,7 @@ int maria_op_restock(struct maria_write *w, struct ledger_op *op)
         err = restock_answer_existing(w, op);
     }
     if (err == 0 && op->repeated) {
-        return maria_sale_load(w->maria, item->terms.sale, &op->sale);
+        return db_sale_load(&w->maria->base, item->terms.sale, &op->sale);
     }
     if (err != ERR_NOTFOUND) {
         return err;

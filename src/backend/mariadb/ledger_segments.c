@@ -23,16 +23,16 @@
 
 int maria_epoch(struct maria_write *w, uint32_t segment, uint64_t *ret_epoch)
 {
-    struct maria_row *row;
+    struct db_row *row;
     if (!w->epochs_known) {
         memset(w->epochs, 0, sizeof(w->epochs));
-        int err = maria_get_values(w->maria, MARIA_SEGMENTS, &row, NULL, 0);
+        int err = db_get_plain(&w->maria->base, MARIA_SEGMENTS, &row);
         while (err == 0) {
-            uint64_t at = (uint64_t)cell_int(row, 0);
+            uint64_t at = db_u64(row, 0);
             if (at < SEGMENTS_MAX) {
-                w->epochs[at] = (uint64_t)cell_int(row, 1);
+                w->epochs[at] = db_u64(row, 1);
             }
-            err = maria_next(w->maria, row);
+            err = db_next(row);
         }
         if (err != ERR_NOTFOUND) {
             return err;
@@ -62,14 +62,15 @@ int maria_op_epoch(struct maria_write *w, struct ledger_op *op)
     }
     w->epochs_known = false;
     op->order.lsn = epoch + 1;
-    err = maria_run(w->maria, MARIA_EPOCH_ADD, v_int(op->segment), v_int((int64_t)epoch + 1));
+    err = db_run(&w->maria->base, MARIA_EPOCH_ADD, v_int(op->segment), v_int((int64_t)epoch + 1));
     if (err == 0) {
-        err = maria_run(w->maria, MARIA_ALLOTMENTS_FILL, v_int(op->segment), v_int(op->segment));
+        err =
+            db_run(&w->maria->base, MARIA_ALLOTMENTS_FILL, v_int(op->segment), v_int(op->segment));
     }
     /* What may have left the segment's last life is counted to its new one. */
-    return err != 0
-               ? err
-               : maria_run(w->maria, MARIA_TRANSFERS_VOID, v_int(w->now_ms), v_int(op->segment));
+    return err != 0 ? err
+                    : db_run(&w->maria->base, MARIA_TRANSFERS_VOID, v_int(w->now_ms),
+                             v_int(op->segment));
 }
 
 int maria_allot(struct maria_write *w, const struct sale_row *sale)
@@ -90,7 +91,7 @@ int maria_allot(struct maria_write *w, const struct sale_row *sale)
             w, ledger_share_loaded(sale, (uint32_t)(n / sale->homes), (uint32_t)(n % sale->homes)));
     }
     if (err == 0 && count > 0) {
-        err = maria_run_rows(w->maria, MARIA_ALLOTMENTS_ADD, values, VALUES, count, NULL);
+        err = db_run_rows(&w->maria->base, MARIA_ALLOTMENTS_ADD, values, VALUES, count);
     }
     free(values);
     return err;
@@ -113,7 +114,8 @@ int maria_allot_more(struct maria_write *w, const struct plan_item *item, uint64
         if (share == 0) {
             break; /* the lowest have got all */
         }
-        err = maria_run(w->maria, MARIA_ALLOT, v_int(share), v_int(i), v_int((int64_t)item->id));
+        err =
+            db_run(&w->maria->base, MARIA_ALLOT, v_int(share), v_int(i), v_int((int64_t)item->id));
         if (err == 0) {
             err = maria_event(w, (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
                                                        .segment = (int32_t)i,
@@ -131,16 +133,16 @@ int maria_allot_more(struct maria_write *w, const struct plan_item *item, uint64
 static int transfer_read(struct maria_write *w, const char *key,
                          struct ledger_transfer *ret_transfer)
 {
-    struct maria_row *row;
+    struct db_row *row;
     struct ledger_transfer transfer = {.state = TRANSFER_OPEN};
-    int err = maria_get(w->maria, MARIA_TRANSFER, &row, v_key(key));
+    int err = db_get(&w->maria->base, MARIA_TRANSFER, &row, v_nonempty_key(key));
     if (err != 0) {
         return err;
     }
     maria_transfer_read(row, &transfer.row);
-    transfer.moved = (uint64_t)cell_int(row, 7);
-    err = ledger_transfer_parse(cell_span(row, 8), &transfer.state);
-    maria_done(row);
+    transfer.moved = db_u64(row, 7);
+    err = ledger_transfer_parse(db_span(row, 8), &transfer.state);
+    db_done(row);
     *ret_transfer = transfer;
     return err;
 }
@@ -187,9 +189,9 @@ int maria_op_transfer(struct maria_write *w, struct ledger_op *op)
         op->refusal = err == 0 ? REFUSAL_STALE_EPOCH : REFUSAL_NONE;
         return err;
     }
-    return maria_run(w->maria, MARIA_TRANSFER_ADD, v_key(op->key), v_int((int64_t)op->item),
-                     v_int(op->segment), v_int(op->to_segment), v_int((int64_t)op->amount),
-                     v_int(w->now_ms));
+    return db_run(&w->maria->base, MARIA_TRANSFER_ADD, v_nonempty_key(op->key),
+                  v_int((int64_t)op->item), v_int(op->segment), v_int(op->to_segment),
+                  v_int((int64_t)op->amount), v_int(w->now_ms));
 }
 
 /* The shares change, if the ledger can spare the units where they leave: more alive than is left
@@ -208,15 +210,16 @@ static int move_share(struct maria_write *w, struct ledger_op *op, const struct 
         op->refusal = REFUSAL_NO_STOCK;
         return 0;
     }
-    err = maria_run(w->maria, MARIA_TRANSFER_DONE, v_int(amount), v_int(w->now_ms), v_key(op->key));
+    err = db_run(&w->maria->base, MARIA_TRANSFER_DONE, v_int(amount), v_int(w->now_ms),
+                 v_nonempty_key(op->key));
     if (err != 0 || amount == 0) {
         return err;
     }
-    err = maria_run(w->maria, MARIA_ALLOT, v_int(-amount), v_int(have->segment),
-                    v_int((int64_t)have->item));
+    err = db_run(&w->maria->base, MARIA_ALLOT, v_int(-amount), v_int(have->segment),
+                 v_int((int64_t)have->item));
     if (err == 0) {
-        err = maria_run(w->maria, MARIA_ALLOT, v_int(amount), v_int(have->to_segment),
-                        v_int((int64_t)have->item));
+        err = db_run(&w->maria->base, MARIA_ALLOT, v_int(amount), v_int(have->to_segment),
+                     v_int((int64_t)have->item));
     }
     return err != 0 ? err
                     : maria_event(w, (struct ledger_event){.kind = EVENT_ITEM_TRANSFERRED,

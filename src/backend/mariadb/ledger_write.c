@@ -40,13 +40,13 @@ static int op_cursor(struct maria_write *w, struct ledger_op *op)
         op->refusal = REFUSAL_BAD_REQUEST;
         return 0;
     }
-    int err = maria_read_to(w->maria, op->key, &number);
+    int err = db_read_to(&w->maria->base, op->key, &number);
     if (err != 0 || op->amount <= number) {
         op->repeated = err == 0;
         return err;
     }
-    return maria_run(w->maria, MARIA_READ_TO_SET, v_key(op->key), v_int((int64_t)op->amount),
-                     v_int(w->now_ms));
+    return db_run(&w->maria->base, MARIA_READ_TO_SET, v_key(op->key), v_int((int64_t)op->amount),
+                  v_int(w->now_ms));
 }
 
 static const struct {
@@ -236,14 +236,14 @@ static int check_alone(struct maria *s, uint64_t fence, uint32_t segments)
 static int look_afresh(struct maria_write *w)
 {
     struct maria *s = w->maria;
-    struct maria_row *row;
-    int err = maria_get_values(s, MARIA_FRESH, &row, NULL, 0);
+    struct db_row *row;
+    int err = db_get_plain(&s->base, MARIA_FRESH, &row);
     if (err != 0) {
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
     }
-    s->last_event = (uint64_t)cell_int(row, 0);
-    w->now_ms = cell_int(row, 1);
-    maria_done(row);
+    s->last_event = db_u64(row, 0);
+    w->now_ms = db_int(row, 1);
+    db_done(row);
     return 0;
 }
 
@@ -251,17 +251,17 @@ static int look_afresh(struct maria_write *w)
  * commit none can be. */
 static int check_lease(struct maria_write *w)
 {
-    struct maria_row *row;
+    struct db_row *row;
     const char *name = w->batch->lease;
     if (name == NULL) {
         return 0;
     }
-    int err = maria_get(w->maria, MARIA_LEASE_TOKEN, &row, v_key(name));
+    int err = db_get(&w->maria->base, MARIA_LEASE_TOKEN, &row, v_key(name));
     if (err != 0) {
         return err == ERR_NOTFOUND ? 0 : err; /* nobody ever had it */
     }
-    uint64_t token = (uint64_t)cell_int(row, 0);
-    maria_done(row);
+    uint64_t token = db_u64(row, 0);
+    db_done(row);
     return token <= w->batch->token
                ? 0
                : maria_say(w->maria, ERR_BUSY, "somebody else has the lease %s now", name);
@@ -270,17 +270,17 @@ static int check_lease(struct maria_write *w)
 static int begin(struct maria_write *w)
 {
     struct maria *s = w->maria;
-    struct maria_row *row;
+    struct db_row *row;
     int err = maria_do(s, "START TRANSACTION");
     if (err == 0) {
-        err = maria_get_values(s, MARIA_META_LOCK, &row, NULL, 0);
+        err = db_get_plain(&s->base, MARIA_META_LOCK, &row);
     }
     if (err != 0) {
         return err == ERR_NOTFOUND ? maria_say(s, ERR_CORRUPT, "meta has no row") : err;
     }
-    uint64_t fence = (uint64_t)cell_int(row, 0);
-    w->segments = (uint32_t)cell_int(row, 1);
-    maria_done(row);
+    uint64_t fence = db_u64(row, 0);
+    w->segments = db_u32(row, 1);
+    db_done(row);
     w->now_ms = w->batch->now_ms;
     if (s->segments == 0) {
         err = check_alone(s, fence, w->segments);
@@ -328,8 +328,8 @@ static int write_transaction(struct maria_write *w)
         err = maria_events_store(w);
     }
     if (err == 0) {
-        err = maria_run(s, MARIA_CURSOR_SET, v_int((int64_t)batch->booked_lsn),
-                        v_int((int64_t)batch->booked_lsn));
+        err = db_run(&s->base, MARIA_CURSOR_SET, v_int((int64_t)batch->booked_lsn),
+                     v_int((int64_t)batch->booked_lsn));
     }
     if (err == 0) {
         err = maria_do(s, "COMMIT");

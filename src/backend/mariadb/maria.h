@@ -1,6 +1,5 @@
 /*
- * What the files of the MariaDB ledger share: the instance, and short words for running its
- * statements.
+ * What the files of the MariaDB ledger share: the instance, and its side of backend/sql/db.h.
  *
  * A call that may fail returns 0 or a code of base/err.h, and leaves the words in maria->error. Two
  * outcomes are neither: MARIA_REFUSED (a constraint refused the statement) and MARIA_AGAIN (the
@@ -19,7 +18,7 @@
 #include "backend/mariadb/plan.h"
 #include "backend/mariadb/split.h"
 #include "backend/mariadb/statements.h"
-#include "port/ledger_rules.h"
+#include "backend/sql/db.h"
 #include "port/segments.h"
 
 enum { MARIA_REFUSED = 1, MARIA_AGAIN = 2 };
@@ -39,6 +38,7 @@ struct maria_cell {
 
 /* A prepared statement; as a result, its present row. */
 struct maria_row {
+    struct db_row base; /* first: a struct db_row * is a struct maria_row * */
     MYSQL_STMT *handle; /* NULL: not prepared on this connection */
     char *sql;
     unsigned columns;
@@ -47,7 +47,7 @@ struct maria_row {
 };
 
 struct maria {
-    struct ledger base; /* first: a struct ledger * is a struct maria * */
+    struct db base; /* first: a struct ledger * is a struct maria * */
     struct maria_address address;
     uint32_t timeout_s;
     uint32_t segments;                  /* as opened with; 0: the only writer */
@@ -84,80 +84,15 @@ static inline struct maria *maria_of(struct ledger *ledger)
     return (struct maria *)ledger;
 }
 
-/* A value to bind. */
-struct value {
-    enum { VALUE_NULL, VALUE_NUMBER, VALUE_TEXT, VALUE_BLOB } type;
-    unsigned long length;
-    int64_t number;
-    const void *bytes; /* until the statement has run */
-};
-static inline struct value v_int(int64_t number)
-{
-    return (struct value){VALUE_NUMBER, 0, number, NULL};
-}
-static inline struct value v_nonzero(int64_t number) /* 0 is NULL */
-{
-    return (struct value){number == 0 ? VALUE_NULL : VALUE_NUMBER, 0, number, NULL};
-}
-static inline struct value v_bytes(const char *text, size_t length)
-{
-    return (struct value){VALUE_TEXT, length, 0, text};
-}
-static inline struct value v_text(const char *text) /* NULL is NULL */
-{
-    return text == NULL ? (struct value){VALUE_NULL, 0, 0, NULL} : v_bytes(text, strlen(text));
-}
-static inline struct value v_nonempty(const char *text) /* "" is NULL */
-{
-    return text[0] == '\0' ? (struct value){VALUE_NULL, 0, 0, NULL} : v_text(text);
-}
-static inline struct value v_blob(const void *bytes, size_t length)
-{
-    return (struct value){VALUE_BLOB, length, 0, bytes};
-}
-static inline struct value v_key(const char *key) /* bytes of a caller's own; "" is NULL */
-{
-    return key[0] == '\0' ? (struct value){VALUE_NULL, 0, 0, NULL} : v_blob(key, strlen(key));
-}
+_Static_assert(SPLIT_MAX <= DB_PLACES_MAX, "a database without a place");
 
-/* An order id as the tables hold it. */
-struct id_text {
-    char text[ORDER_ID_TEXT];
-};
-static inline struct id_text id_text_of(struct order_id id)
-{
-    struct id_text t;
-    order_id_text(id, t.text);
-    return t;
-}
-static inline struct value v_id(const struct id_text *id)
-{
-    return v_bytes(id->text, ORDER_ID_TEXT);
-}
-
-#define MARIA_VALUES(...)                                                                          \
-    (const struct value[]){__VA_ARGS__},                                                           \
-        sizeof((struct value[]){__VA_ARGS__}) / sizeof(struct value)
-/* Runs a statement that gives no rows: 0, MARIA_REFUSED, MARIA_AGAIN or an error. */
-#define maria_run(s, which, ...) maria_run_values((s), (which), MARIA_VALUES(__VA_ARGS__))
-/* Runs it to its first row: 0 and the row in *ret (maria_done when read), ERR_NOTFOUND, or as
- * above. */
-#define maria_get(s, which, ret, ...)                                                              \
-    maria_get_values((s), (which), (ret), MARIA_VALUES(__VA_ARGS__))
-
-/* `which`: an enum maria_statement, or MARIA_IN(place, one). */
-int maria_run_values(struct maria *s, unsigned which, const struct value *values, size_t count);
-int maria_get_values(struct maria *s, unsigned which, struct maria_row **ret_row,
-                     const struct value *values, size_t count);
-/* The same statement for `rows` rows of `count` values each, in one packet (or a few). How many
- * rows it changed goes to *ret_changed, which may be NULL. */
+/* As db_run_rows(), in one packet (or a few), on the orders of one place. How many rows it changed
+ * goes to *ret_changed, which may be NULL. */
 int maria_run_rows(struct maria *s, unsigned which, const struct value *values, size_t count,
                    size_t rows, uint64_t *ret_changed);
-/* A statement's text, for the caller to free; NULL: out of memory. */
+/* A statement's text, for the caller to free; NULL: out of memory. `which`: with its place, as
+ * MARIA_IN says. */
 char *maria_sql(const struct maria *s, unsigned which);
-/* The next row: 0, ERR_NOTFOUND when there are no more, an error. Only after 0 is maria_done due. */
-int maria_next(struct maria *s, struct maria_row *row);
-void maria_done(struct maria_row *row);
 /* Text without values: BEGIN and its kin, and the set-up. */
 int maria_do(struct maria *s, const char *sql);
 /* One number by a text; ERR_NOTFOUND: no row, or NULL. */
@@ -165,14 +100,7 @@ int maria_number(struct maria *s, const char *sql, int64_t *ret_number);
 /* Ends a transaction; keeps the words of what went wrong. */
 void maria_rollback(struct maria *s);
 
-static inline int64_t cell_int(const struct maria_row *row, unsigned column) /* NULL is 0 */
-{
-    return row->cells[column].null ? 0 : row->cells[column].number;
-}
-struct span cell_span(const struct maria_row *row, unsigned column); /* NULL: at is NULL */
-/* Cut to fit; NULL reads as "". */
-void cell_text(const struct maria_row *row, unsigned column, char *ret_text, size_t capacity);
-int cell_refusal(const struct maria_row *row, unsigned column, enum refusal *ret_refusal);
+extern const struct db_ops maria_db_ops;
 
 /* connection.c. Makes the connection if there is none. */
 int maria_connect(struct maria *s);
@@ -208,38 +136,6 @@ static inline uint32_t maria_place(const struct maria *s, struct order_id id)
     return s->address.databases == 1 ? 0 : split_place(id, s->address.databases);
 }
 
-/*
- * ledger_merge.c: what a statement on orders gives in all databases, as one list in its order. Each
- * database gives at most as many as the statement's LIMIT.
- *
- *   MERGE_NEWEST  newest first, then by item and id downwards
- *   MERGE_DOWN    by item and id downwards
- *   MERGE_UP      by item and id
- */
-enum maria_order { MERGE_NEWEST, MERGE_DOWN, MERGE_UP };
-struct maria_merge {
-    struct maria *maria;
-    enum maria_order order;
-    struct maria_row *rows[SPLIT_MAX]; /* NULL: through */
-    struct order_row heads[SPLIT_MAX]; /* the present row of each */
-};
-#define maria_merge(s, which, order, ret_merge, ...)                                               \
-    maria_merge_values((s), (which), (order), (ret_merge), MARIA_VALUES(__VA_ARGS__))
-int maria_merge_values(struct maria *s, enum maria_statement which, enum maria_order order,
-                       struct maria_merge *ret_merge, const struct value *values, size_t count);
-/* Whether there is a next one. */
-bool maria_merge_more(const struct maria_merge *merge);
-/* The next one, of which there is one. After an error the merge is closed. */
-int maria_merge_take(struct maria_merge *merge, struct order_row *ret_order);
-void maria_merge_close(struct maria_merge *merge);
-
-/* ledger_read.c: rows, for the write side too. ERR_NOTFOUND where there is none. */
-int maria_order_read(const struct maria_row *row, struct order_row *ret_order);
-int maria_sale_load(struct maria *s, uint64_t id, struct sale_row **ret_sale);
-/* How far a reader of events has come; 0: it has not begun. */
-int maria_read_to(struct maria *s, const char *name, uint64_t *ret_number);
-/* All of a merge into the query's answer, as far as there is room; whether there is more of it. */
-int maria_orders_take(struct maria_merge *merge, struct ledger_query *q, bool *ret_more);
 void maria_read(struct ledger *ledger, struct ledger_query *query);
 
 /* ledger_write.c: the transaction. */
@@ -311,7 +207,7 @@ int maria_query_segment_orders(struct maria *s, struct ledger_query *q);
 int maria_query_segment_buyers(struct maria *s, struct ledger_query *q);
 int maria_query_known(struct maria *s, struct ledger_query *q); /* and ORDERS_BY_ID */
 int maria_query_transfers(struct maria *s, struct ledger_query *q);
-void maria_transfer_read(const struct maria_row *row, struct transfer_row *ret_transfer);
+void maria_transfer_read(const struct db_row *row, struct transfer_row *ret_transfer);
 
 /* Opens with a way of one's own instead of maria_steps: for tests of migrations. */
 struct maria_step;

@@ -1,7 +1,6 @@
 /*
- * Every statement the ledger runs, each prepared once per connection at its first use. X(name,
- * SQL). Zero and the empty text are stored as NULL where a column may be NULL, and read back as
- * zero and the empty text.
+ * The statements of backend/sql/statements.h in the dialect of MariaDB, and those that this ledger
+ * runs besides. X(name, SQL).
  *
  * {orders} stands for the table of orders in one of the databases that the ledger is split over
  * (MARIA_IN says which), {all} for the orders of all of them. Other tables are in the first.
@@ -12,23 +11,20 @@
 #ifndef SLUICE_BACKEND_MARIADB_STATEMENTS_H
 #define SLUICE_BACKEND_MARIADB_STATEMENTS_H
 
-/* What maria_order_read() expects. */
-#define ORDER_COLUMNS                                                                              \
-    "o.item_id, o.id, o.user_id, i.sale_id, o.qty, o.status, o.reason, o.amount_cents,"            \
-    " o.created_at_ms, o.locked_at_ms, o.pay_by_ms, o.ended_at_ms, o.lsn, o.payment_id,"           \
-    " s.currency, o.segment"
-/* By key however few sales there are, or the orders would be sorted again behind a join buffer. */
-#define ORDER_JOINS                                                                                \
-    " STRAIGHT_JOIN items i FORCE INDEX(PRIMARY) ON i.id = o.item_id"                              \
-    " STRAIGHT_JOIN sales s FORCE INDEX(PRIMARY) ON s.id = i.sale_id"
+#include "backend/sql/statements.h"
+
+#define SQL_ORDERS "{orders}"
+#define SQL_ALL_ORDERS "{all}"
+#define SQL_JOIN " STRAIGHT_JOIN "
+#define SQL_BY_KEY " FORCE INDEX(PRIMARY)"
+#define SQL_BY_INDEX(name) " FORCE INDEX(" name ")"
+#define SQL_ORDER_SEGMENT "o.segment"
+#define SQL_EVENT_SEGMENT "ifnull(segment, -1)" /* SEGMENT_ALL */
+#define SQL_SALE_HOMES "homes, regions"
 
 #define KEYS(columns) " FROM JSON_TABLE(?, '$[*]' COLUMNS(" columns ")) k STRAIGHT_JOIN "
 #define KEY_ITEM "item_id BIGINT PATH '$[0]', "
 #define KEY_ORDER "id CHAR(26) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]'"
-
-/* What event_read() of ledger_read.c expects. */
-#define EVENT_COLUMNS                                                                              \
-    "number, kind, at_ms, sale_id, item_id, user_id, order_id, qty, reason, a, b, c, d, segment"
 
 /* What maria_transfer_read() expects, with the epoch as it is now. */
 #define TRANSFER_COLUMNS                                                                           \
@@ -43,26 +39,6 @@
     " STRAIGHT_JOIN sales s FORCE INDEX(PRIMARY) ON s.id = i.sale_id"                              \
     " WHERE a.segment = ? AND s.forgotten = 0"
 
-/*
- * A page of orders that come after one place, downwards: one buyer's newest first, by their index;
- * an item's, or all items', by the table's own key. The comparison of the place is spelled out, with its first
- * column once more in front: so the index is read from that place on.
- */
-#define ORDERS_OF_USER                                                                             \
-    "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(orders_by_user)" ORDER_JOINS             \
-    " WHERE o.user_id = ? AND o.created_at_ms <= ? AND (o.created_at_ms < ?"                       \
-    "  OR (o.item_id < ? OR (o.item_id = ? AND o.id < ?)))"                                        \
-    " AND (? = 0 OR o.item_id = ?) AND (? = 0 OR i.sale_id = ?) AND (? IS NULL OR o.status = ?)"   \
-    " ORDER BY o.user_id DESC, o.created_at_ms DESC, o.item_id DESC, o.id DESC LIMIT ?"
-#define ORDERS_OF_ITEM                                                                             \
-    "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(PRIMARY)" ORDER_JOINS                    \
-    " WHERE o.item_id = ? AND o.id < ? AND (? = 0 OR i.sale_id = ?)"                               \
-    " AND (? IS NULL OR o.status = ?) ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
-#define ORDERS_BELOW                                                                               \
-    "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(PRIMARY)" ORDER_JOINS                    \
-    " WHERE o.item_id < ? AND (? IS NULL OR o.status = ?)"                                         \
-    " ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
-
 /* The database's time, when the statement began. */
 #define NOW_MS "CAST(unix_timestamp(now(3)) * 1000 AS SIGNED)"
 
@@ -74,10 +50,7 @@
 #define MARIA_STATEMENTS(X)                                                                        \
     X(MARIA_META_LOCK, "SELECT fence, segments FROM meta WHERE id = 1 FOR UPDATE")                 \
     X(MARIA_FRESH, "SELECT ifnull(max(number), 0), " NOW_MS " FROM events")                        \
-    X(MARIA_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"               \
-                   " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")           \
     X(MARIA_CURSOR_SET, "UPDATE meta SET booked_lsn = ? WHERE id = 1 AND booked_lsn < ?")          \
-    X(MARIA_READ_TO, "SELECT number FROM cursors WHERE name = ?")                                  \
     X(MARIA_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?, ?, ?)"                \
                          " ON DUPLICATE KEY UPDATE number = VALUE(number), at_ms = VALUE(at_ms)")  \
     X(MARIA_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                    \
@@ -85,8 +58,6 @@
     X(MARIA_EVENTS_ADD, "INSERT INTO events(number, kind, at_ms, sale_id, item_id, user_id,"       \
                         " order_id, qty, reason, a, b, c, d, segment)"                             \
                         " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                       \
-    X(MARIA_EVENTS, "SELECT " EVENT_COLUMNS " FROM events WHERE number > ?"                        \
-                    " ORDER BY number LIMIT ?")                                                    \
     X(MARIA_SEGMENT_EVENTS,                                                                        \
       "(SELECT " EVENT_COLUMNS " FROM events FORCE INDEX(events_by_segment) WHERE segment = ?"     \
       "  AND number > ? ORDER BY segment, number LIMIT ?) UNION ALL"                               \
@@ -173,8 +144,6 @@
       "SELECT " ORDER_COLUMNS KEYS(                                                                \
           KEY_ITEM KEY_ORDER) "{orders} o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id"           \
                               " AND o.id = k.id" ORDER_JOINS)                                      \
-    X(MARIA_ORDER,                                                                                 \
-      "SELECT " ORDER_COLUMNS " FROM {orders} o" ORDER_JOINS " WHERE o.item_id = ? AND o.id = ?")  \
     X(MARIA_ORDERS_MOVE, "UPDATE {orders} SET status = ?, ended_at_ms = ?, payment_id = ?"         \
                          " WHERE item_id = ? AND id = ? AND status = 'LOCKED'")                    \
     /* By the database's clock. It may have gone on since the batch decided. */                    \
@@ -203,15 +172,6 @@
     X(MARIA_RESTOCKED, "SELECT amount FROM restocks WHERE item_id = ? AND request_id = ?")         \
     X(MARIA_RESTOCK_ADD, "INSERT INTO restocks(item_id, request_id, amount, at_ms)"                \
                          " VALUES(?, ?, ?, ?)")                                                    \
-    X(MARIA_SALE, "SELECT id, state, forgotten, bar_unpaid, pay_within_s, starts_at_ms,"           \
-                  " ends_at_ms, created_at_ms, name, currency, pay_url,"                           \
-                  " (SELECT count(*) FROM items WHERE sale_id = sales.id), homes, regions"         \
-                  " FROM sales WHERE id = ?")                                                      \
-    X(MARIA_SALE_NEXT, "SELECT id FROM sales WHERE id > ? ORDER BY id LIMIT 1")                    \
-    X(MARIA_SALE_ITEMS, "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"      \
-                        " k.available, k.locked, k.sold, i.name, i.sku, i.image_url FROM items i"  \
-                        " STRAIGHT_JOIN stock k ON k.item_id = i.id"                               \
-                        " WHERE i.sale_id = ? ORDER BY i.position")                                \
     X(MARIA_SALE_ADD, "INSERT INTO sales(id, name, state, bar_unpaid, pay_within_s,"               \
                       " starts_at_ms, ends_at_ms, created_at_ms, currency, pay_url)"               \
                       " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                     \
@@ -233,16 +193,6 @@
     X(MARIA_STOCK_DROP, "DELETE FROM stock WHERE item_id"                                          \
                         " IN (SELECT id FROM items WHERE sale_id = ?)")                            \
     X(MARIA_ITEMS_DROP, "DELETE FROM items WHERE sale_id = ?")                                     \
-    X(MARIA_ORDERS_OF_USER, ORDERS_OF_USER)                                                        \
-    X(MARIA_ORDERS_OF_ITEM, ORDERS_OF_ITEM)                                                        \
-    X(MARIA_ORDERS_BELOW, ORDERS_BELOW)                                                            \
-    X(MARIA_SALE_ITEM_BELOW, "SELECT id FROM items WHERE sale_id = ? AND id <= ?"                  \
-                             " ORDER BY id DESC LIMIT 1")                                          \
-    X(MARIA_LOCKED_ITEM, "SELECT item_id FROM stock WHERE item_id >= ? AND locked > 0"             \
-                         " ORDER BY item_id LIMIT 1")                                              \
-    X(MARIA_LOCKED, "SELECT " ORDER_COLUMNS " FROM {orders} o FORCE INDEX(PRIMARY)" ORDER_JOINS    \
-                    " WHERE o.item_id = ? AND o.id > ? AND o.status = 'LOCKED'"                    \
-                    " ORDER BY o.item_id, o.id LIMIT ?")                                           \
     X(MARIA_REPORT_STATES, "SELECT status, count(*), sum(qty), sum(amount_cents),"                 \
                            " min(created_at_ms), max(created_at_ms)"                               \
                            " FROM {orders} WHERE item_id = ? GROUP BY status")                     \
@@ -275,6 +225,7 @@
                          "AND " MARIA_OF_SALE " GROUP BY b")
 
 enum maria_statement {
+    MARIA_STATEMENTS_SHARED = SQL_STATEMENT_COUNT - 1,
 #define X(name, sql) name,
     MARIA_STATEMENTS(X)
 #undef X

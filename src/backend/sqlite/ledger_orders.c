@@ -16,7 +16,7 @@
 
 static int order_answer_existing(struct write *w, struct ledger_op *op)
 {
-    int err = order_row_load(w->store, op->command.id, &op->order);
+    int err = db_order_load(&w->store->base, op->command.id, &op->order);
     op->repeated = true;
     return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
 }
@@ -25,8 +25,8 @@ static int order_insert(struct write *w, const struct order_row *order)
 {
     struct id_text id = id_text_of(order->id);
     w->guard = REFUSAL_NONE; /* a row that cannot be stored at all */
-    return store_run(
-        w->store, SQL_ORDER_ADD, v_int((int64_t)order->item), v_id(&id),
+    return db_run(
+        &w->store->base, SQL_ORDER_ADD, v_int((int64_t)order->item), v_id(&id),
         v_int((int64_t)order->user), v_int(order->qty), v_text(order_state_text(order->state)),
         v_text(ledger_refusal_name(order->reason)), v_int(order->amount_cents),
         v_int(order->created_at_ms), v_nonzero(order->locked_at_ms), v_nonzero(order->pay_by_ms),
@@ -37,9 +37,9 @@ static int order_hold(struct write *w, const struct order_row *order, const stru
 {
     bool alive = order_state_alive(order->state);
     w->guard = REFUSAL_LIMIT_REACHED;
-    return store_run(w->store, SQL_HOLD, v_int((int64_t)order->item), v_int((int64_t)order->user),
-                     v_int(alive ? order->qty : 0), v_int(item->limit_per_user),
-                     v_int(alive ? 0 : 1));
+    return db_run(&w->store->base, SQL_HOLD, v_int((int64_t)order->item),
+                  v_int((int64_t)order->user), v_int(alive ? order->qty : 0),
+                  v_int(item->limit_per_user), v_int(alive ? 0 : 1));
 }
 
 static int order_event(struct write *w, enum ledger_event_kind kind, const struct order_row *order)
@@ -79,18 +79,18 @@ static int book_reason(struct write *w, const struct ledger_op *op, const struct
 {
     const struct gate_command *command = &op->command;
     struct order_row existing;
-    int err = order_row_load(w->store, command->id, &existing);
+    int err = db_order_load(&w->store->base, command->id, &existing);
     if (err != ERR_NOTFOUND) {
         *ret_reason = REFUSAL_NONE;
         return err;
     }
     uint64_t held = 0;
-    sqlite3_stmt *row;
-    err = store_get(w->store, SQL_HELD, &row, v_int((int64_t)item->id),
-                    v_int((int64_t)command->user));
+    struct db_row *row;
+    err = db_get(&w->store->base, SQL_HELD, &row, v_int((int64_t)item->id),
+                 v_int((int64_t)command->user));
     if (err == 0) {
-        held = (uint64_t)sqlite3_column_int64(row, 0);
-        store_done(row);
+        held = db_u64(row, 0);
+        db_done(row);
     } else if (err != ERR_NOTFOUND) {
         return err;
     }
@@ -152,10 +152,10 @@ static int order_end(struct write *w, struct ledger_op *op, enum order_move move
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
     }
     struct id_text id = id_text_of(order->id);
-    err = store_run(w->store, SQL_ORDER_MOVE, v_int((int64_t)order->item), v_id(&id),
-                    v_text(order_state_text(order_move_from(move))),
-                    v_text(order_state_text(order_move_to(move))), v_int(w->batch->now_ms),
-                    v_text(payment_id));
+    err = db_run(&w->store->base, SQL_ORDER_MOVE, v_int((int64_t)order->item), v_id(&id),
+                 v_text(order_state_text(order_move_from(move))),
+                 v_text(order_state_text(order_move_to(move))), v_int(w->batch->now_ms),
+                 v_text(payment_id));
     if (err != 0) {
         return err;
     }
@@ -168,40 +168,41 @@ static int order_end(struct write *w, struct ledger_op *op, enum order_move move
     }
     bool barred = move == MOVE_EXPIRE && item->bar_unpaid;
     write_stock_move(item, order->qty, -(int64_t)order->qty, 0);
-    err = store_run(w->store, SQL_RELEASE, v_int((int64_t)order->item), v_int((int64_t)order->user),
-                    v_int(order->qty), v_int(barred ? 0 : 1), v_int(barred ? 1 : 0));
+    err = db_run(&w->store->base, SQL_RELEASE, v_int((int64_t)order->item),
+                 v_int((int64_t)order->user), v_int(order->qty), v_int(barred ? 0 : 1),
+                 v_int(barred ? 1 : 0));
     return err != 0 ? err : order_event(w, kind, order);
 }
 
 static int payment_insert(struct write *w, const struct ledger_op *op)
 {
     struct id_text id = id_text_of(op->id);
-    return store_run(w->store, SQL_PAYMENT_ADD, v_text(op->key), v_int((int64_t)op->order.item),
-                     v_id(&id), v_int(op->amount_cents),
-                     v_blob(op->fingerprint, sizeof(op->fingerprint)), v_int(w->batch->now_ms));
+    return db_run(&w->store->base, SQL_PAYMENT_ADD, v_text(op->key), v_int((int64_t)op->order.item),
+                  v_id(&id), v_int(op->amount_cents),
+                  v_blob(op->fingerprint, sizeof(op->fingerprint)), v_int(w->batch->now_ms));
 }
 
 /* The payment that paid, told again. ERR_NOTFOUND: this one has paid nothing. Refused ones leave no
  * trace: the same words get the same refusal by themselves, and the id stays free. */
 static int payment_answer_existing(struct write *w, struct ledger_op *op)
 {
-    sqlite3_stmt *row;
-    int err = store_get(w->store, SQL_PAYMENT, &row, v_text(op->key));
+    struct db_row *row;
+    int err = db_get(&w->store->base, SQL_PAYMENT, &row, v_text(op->key));
     if (err != 0) {
         return err;
     }
-    const void *stored = sqlite3_column_blob(row, 0);
-    bool same = stored != NULL && sqlite3_column_bytes(row, 0) == (int)sizeof(op->fingerprint) &&
-                /* The analyzer loses op behind store_get's varargs. */
+    struct span stored = db_span(row, 0);
+    bool same = stored.len == sizeof(op->fingerprint) &&
+                /* The analyzer loses op behind db_get's varargs. */
                 /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
-                memcmp(stored, op->fingerprint, sizeof(op->fingerprint)) == 0;
-    store_done(row);
+                memcmp(stored.at, op->fingerprint, sizeof(op->fingerprint)) == 0;
+    db_done(row);
     if (!same) {
         op->refusal = REFUSAL_DIFFERENT_REQUEST;
         return 0;
     }
     op->repeated = true;
-    err = order_row_load(w->store, op->id, &op->order);
+    err = db_order_load(&w->store->base, op->id, &op->order);
     return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
 }
 
@@ -211,7 +212,7 @@ int op_pay(struct write *w, struct ledger_op *op)
     if (err != ERR_NOTFOUND) {
         return err;
     }
-    err = order_row_load(w->store, op->id, &op->order);
+    err = db_order_load(&w->store->base, op->id, &op->order);
     if (err == ERR_NOTFOUND) {
         op->refusal = REFUSAL_NOT_FOUND; /* perhaps not booked yet: not a final answer */
         return 0;
@@ -230,7 +231,7 @@ int op_pay(struct write *w, struct ledger_op *op)
 
 int op_cancel(struct write *w, struct ledger_op *op)
 {
-    int err = order_row_load(w->store, op->id, &op->order);
+    int err = db_order_load(&w->store->base, op->id, &op->order);
     if (err == 0 && op->user != 0 && op->order.user != op->user) {
         op->order = (struct order_row){0};
         err = ERR_NOTFOUND;
@@ -256,7 +257,7 @@ int op_cancel(struct write *w, struct ledger_op *op)
 
 int op_expire(struct write *w, struct ledger_op *op)
 {
-    int err = order_row_load(w->store, op->id, &op->order);
+    int err = db_order_load(&w->store->base, op->id, &op->order);
     if (err == 0 && op->order.state == ORDER_LOCKED && op->order.pay_by_ms <= w->batch->now_ms) {
         return order_end(w, op, MOVE_EXPIRE, EVENT_ORDER_EXPIRED, NULL);
     }
@@ -271,14 +272,15 @@ int op_expire(struct write *w, struct ledger_op *op)
 /* An earlier restock under this key. ERR_NOTFOUND: there is none. */
 static int restock_answer_existing(struct write *w, struct ledger_op *op)
 {
-    sqlite3_stmt *row;
-    int err = store_get(w->store, SQL_RESTOCKED, &row, v_int((int64_t)op->item), v_text(op->key));
+    struct db_row *row;
+    int err =
+        db_get(&w->store->base, SQL_RESTOCKED, &row, v_int((int64_t)op->item), v_text(op->key));
     if (err != 0) {
         return err;
     }
-    op->repeated = (uint64_t)sqlite3_column_int64(row, 0) == op->amount;
+    op->repeated = db_u64(row, 0) == op->amount;
     op->refusal = op->repeated ? REFUSAL_NONE : REFUSAL_DIFFERENT_REQUEST;
-    store_done(row);
+    db_done(row);
     return 0;
 }
 
@@ -294,7 +296,7 @@ int op_restock(struct write *w, struct ledger_op *op)
         err = restock_answer_existing(w, op);
     }
     if (err == 0 && op->repeated) {
-        return sale_row_load(w->store, item->terms.sale, &op->sale);
+        return db_sale_load(&w->store->base, item->terms.sale, &op->sale);
     }
     if (err != ERR_NOTFOUND) {
         return err;
@@ -307,10 +309,11 @@ int op_restock(struct write *w, struct ledger_op *op)
         op->refusal = REFUSAL_BAD_REQUEST;
         return 0;
     }
-    err = store_run(w->store, SQL_RESTOCK, v_int((int64_t)item->id), v_int((int64_t)op->amount));
+    err =
+        db_run(&w->store->base, SQL_RESTOCK, v_int((int64_t)item->id), v_int((int64_t)op->amount));
     if (err == 0) {
-        err = store_run(w->store, SQL_RESTOCK_ADD, v_int((int64_t)item->id), v_text(op->key),
-                        v_int((int64_t)op->amount), v_int(w->batch->now_ms));
+        err = db_run(&w->store->base, SQL_RESTOCK_ADD, v_int((int64_t)item->id), v_text(op->key),
+                     v_int((int64_t)op->amount), v_int(w->batch->now_ms));
     }
     /* The gate loads a draft's item with its total when it is warmed. */
     if (err == 0 && item->sale_state != SALE_DRAFT) {
@@ -319,5 +322,5 @@ int op_restock(struct write *w, struct ledger_op *op)
                                                    .item = item->id,
                                                    .a = (int64_t)op->amount});
     }
-    return err != 0 ? err : sale_row_load(w->store, item->terms.sale, &op->sale);
+    return err != 0 ? err : db_sale_load(&w->store->base, item->terms.sale, &op->sale);
 }

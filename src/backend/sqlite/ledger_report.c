@@ -8,20 +8,20 @@
 static int summary_buyers(struct store *s, struct ledger_query *q)
 {
     struct sale_summary *summary = &q->summary;
-    sqlite3_stmt *row;
-    int err = store_get(s, SQL_SUMMARY_BUYERS, &row, v_int((int64_t)q->sale));
+    struct db_row *row;
+    int err = db_get(&s->base, SQL_SUMMARY_BUYERS, &row, v_int((int64_t)q->sale));
     if (err == 0) {
-        summary->participants = (uint64_t)sqlite3_column_int64(row, 0);
-        summary->winners = (uint64_t)sqlite3_column_int64(row, 1);
-        summary->payers = (uint64_t)sqlite3_column_int64(row, 2);
-        summary->booked = (uint64_t)sqlite3_column_int64(row, 3);
-        store_done(row);
-        err = store_get(s, SQL_SUMMARY_PEAK, &row, v_int((int64_t)q->sale));
+        summary->participants = db_u64(row, 0);
+        summary->winners = db_u64(row, 1);
+        summary->payers = db_u64(row, 2);
+        summary->booked = db_u64(row, 3);
+        db_done(row);
+        err = db_get(&s->base, SQL_SUMMARY_PEAK, &row, v_int((int64_t)q->sale));
     }
     if (err == 0) {
-        summary->peak_at_ms = sqlite3_column_int64(row, 0) * 1000;
-        summary->peak_orders_per_s = (uint64_t)sqlite3_column_int64(row, 1);
-        store_done(row);
+        summary->peak_at_ms = db_int(row, 0) * 1000;
+        summary->peak_orders_per_s = db_u64(row, 1);
+        db_done(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }
@@ -29,40 +29,39 @@ static int summary_buyers(struct store *s, struct ledger_query *q)
 int store_query_summary(struct store *s, struct ledger_query *q)
 {
     struct sale_row *sale = NULL;
-    sqlite3_stmt *row;
+    struct db_row *row;
     memset(&q->summary, 0, sizeof(q->summary));
-    int err = sale_row_load(s, q->sale, &sale);
+    int err = db_sale_load(&s->base, q->sale, &sale);
     sale_row_free(sale);
     err = err != 0 ? err : summary_buyers(s, q);
     if (err != 0) {
         return err;
     }
     struct booking_lengths lengths = {.all = q->summary.booked};
-    err = store_get(s, SQL_SUMMARY_BOOKED, &row, v_int((int64_t)q->sale));
+    err = db_get(&s->base, SQL_SUMMARY_BOOKED, &row, v_int((int64_t)q->sale));
     while (err == 0) {
-        summary_add_length(&q->summary, &lengths, (uint64_t)sqlite3_column_int64(row, 0),
-                           (uint64_t)sqlite3_column_int64(row, 1));
-        err = store_next(s, row);
+        summary_add_length(&q->summary, &lengths, db_u64(row, 0), db_u64(row, 1));
+        err = db_next(row);
     }
     if (err == ERR_NOTFOUND) {
-        err = store_get(s, SQL_PREVIOUS, &row, v_int((int64_t)q->sale));
+        err = db_get(&s->base, SQL_PREVIOUS, &row, v_int((int64_t)q->sale));
     }
     if (err == 0) {
-        q->summary.previous = (uint64_t)sqlite3_column_int64(row, 0);
-        store_done(row);
+        q->summary.previous = db_u64(row, 0);
+        db_done(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
-static int series_of(struct store *s, struct ledger_query *q, enum statement which)
+static int series_of(struct store *s, struct ledger_query *q, unsigned which)
 {
-    sqlite3_stmt *row;
-    int err = store_get(s, which, &row, v_int((int64_t)q->sale), v_int(q->from_ms),
-                        v_int(q->step_ms), v_int(q->limit));
+    struct db_row *row;
+    int err = db_get(&s->base, which, &row, v_int((int64_t)q->sale), v_int(q->from_ms),
+                     v_int(q->step_ms), v_int(q->limit));
     while (err == 0) {
-        struct series_row *one = series_step(q, (uint64_t)sqlite3_column_int64(row, 0));
-        uint64_t first = (uint64_t)sqlite3_column_int64(row, 1);
-        uint64_t second = (uint64_t)sqlite3_column_int64(row, 2);
+        struct series_row *one = series_step(q, db_u64(row, 0));
+        uint64_t first = db_u64(row, 1);
+        uint64_t second = db_u64(row, 2);
         if (one != NULL && which == SQL_SERIES_MADE) {
             one->orders += first;
             one->taken += second;
@@ -70,7 +69,7 @@ static int series_of(struct store *s, struct ledger_query *q, enum statement whi
             one->paid += first;
             one->returned += second;
         }
-        err = store_next(s, row);
+        err = db_next(row);
     }
     return err == ERR_NOTFOUND ? 0 : err;
 }

@@ -20,20 +20,20 @@ struct next_ids {
 
 static int next_ids_read(struct store *s, struct next_ids *ret_next)
 {
-    sqlite3_stmt *row;
-    int err = store_get_values(s, SQL_IDS, &row, NULL, 0);
+    struct db_row *row;
+    int err = db_get_plain(&s->base, SQL_IDS, &row);
     if (err != 0) {
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
     }
-    ret_next->sale = (uint64_t)sqlite3_column_int64(row, 0);
-    ret_next->item = (uint64_t)sqlite3_column_int64(row, 1);
-    store_done(row);
+    ret_next->sale = db_u64(row, 0);
+    ret_next->item = db_u64(row, 1);
+    db_done(row);
     return 0;
 }
 
 static int next_ids_write(struct store *s, const struct next_ids *next)
 {
-    return store_run(s, SQL_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
+    return db_run(&s->base, SQL_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
 }
 
 /* Whether every given item id is free, or belongs to the sale whose items are replaced. */
@@ -46,11 +46,11 @@ static int item_ids_check(struct store *s, const struct sale_row *sale, uint64_t
             continue;
         }
         uint64_t found = owner;
-        sqlite3_stmt *row;
-        int err = store_get(s, SQL_ITEM_OWNER, &row, v_int((int64_t)sale->items[i].id));
+        struct db_row *row;
+        int err = db_get(&s->base, SQL_ITEM_OWNER, &row, v_int((int64_t)sale->items[i].id));
         if (err == 0) {
-            found = (uint64_t)sqlite3_column_int64(row, 0);
-            store_done(row);
+            found = db_u64(row, 0);
+            db_done(row);
         } else if (err != ERR_NOTFOUND) {
             return err;
         }
@@ -65,12 +65,12 @@ static int item_ids_check(struct store *s, const struct sale_row *sale, uint64_t
 static int item_insert(struct store *s, uint64_t sale, uint32_t position, uint64_t id,
                        const struct item_row *item)
 {
-    int err = store_run(s, SQL_ITEM_ADD, v_int((int64_t)id), v_int((int64_t)sale), v_int(position),
-                        v_text(item->name), v_nonempty(item->sku), v_nonempty(item->image_url),
-                        v_int(item->price_cents), v_nonzero(item->was_cents),
-                        v_int(item->limit_per_user));
+    int err =
+        db_run(&s->base, SQL_ITEM_ADD, v_int((int64_t)id), v_int((int64_t)sale), v_int(position),
+               v_text(item->name), v_nonempty(item->sku), v_nonempty(item->image_url),
+               v_int(item->price_cents), v_nonzero(item->was_cents), v_int(item->limit_per_user));
     if (err == 0) {
-        err = store_run(s, SQL_STOCK_ADD, v_int((int64_t)id), v_int((int64_t)item->total));
+        err = db_run(&s->base, SQL_STOCK_ADD, v_int((int64_t)id), v_int((int64_t)item->total));
     }
     return err;
 }
@@ -94,18 +94,18 @@ static int items_insert(struct store *s, uint64_t id, const struct sale_row *hav
 
 static int items_delete(struct store *s, uint64_t sale)
 {
-    int err = store_run(s, SQL_RESTOCKS_DROP, v_int((int64_t)sale));
+    int err = db_run(&s->base, SQL_RESTOCKS_DROP, v_int((int64_t)sale));
     if (err == 0) {
-        err = store_run(s, SQL_STOCK_DROP, v_int((int64_t)sale));
+        err = db_run(&s->base, SQL_STOCK_DROP, v_int((int64_t)sale));
     }
-    return err != 0 ? err : store_run(s, SQL_ITEMS_DROP, v_int((int64_t)sale));
+    return err != 0 ? err : db_run(&s->base, SQL_ITEMS_DROP, v_int((int64_t)sale));
 }
 
 /* The row into *ret_sale; where there is none the op is refused and 0 comes with NULL. */
 static int sale_find(struct write *w, struct ledger_op *op, uint64_t id, struct sale_row **ret_sale)
 {
     *ret_sale = NULL;
-    int err = sale_row_load(w->store, id, ret_sale);
+    int err = db_sale_load(&w->store->base, id, ret_sale);
     if (err == ERR_NOTFOUND) {
         op->refusal = REFUSAL_NOT_FOUND;
         return 0;
@@ -124,7 +124,7 @@ int op_sale_create(struct write *w, struct ledger_op *op)
     }
     if (in->id != 0) {
         struct sale_row *existing = NULL;
-        err = sale_row_load(s, in->id, &existing);
+        err = db_sale_load(&s->base, in->id, &existing);
         sale_row_free(existing);
         if (err == 0) {
             op->refusal = REFUSAL_EXISTS;
@@ -139,24 +139,24 @@ int op_sale_create(struct write *w, struct ledger_op *op)
     }
     ledger_id_pass(&next.sale, in->id);
     uint64_t id = in->id != 0 ? in->id : next.sale++;
-    err = store_run(s, SQL_SALE_ADD, v_int((int64_t)id), v_text(in->name),
-                    v_text(sale_state_text(SALE_DRAFT)), v_int(in->bar_unpaid),
-                    v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
-                    v_int(w->batch->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
+    err = db_run(&s->base, SQL_SALE_ADD, v_int((int64_t)id), v_text(in->name),
+                 v_text(sale_state_text(SALE_DRAFT)), v_int(in->bar_unpaid),
+                 v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
+                 v_int(w->batch->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
     if (err == 0) {
         err = items_insert(s, id, NULL, in, &next);
     }
     if (err == 0) {
         err = next_ids_write(s, &next);
     }
-    return err != 0 ? err : sale_row_load(s, id, &op->sale);
+    return err != 0 ? err : db_sale_load(&s->base, id, &op->sale);
 }
 
 static int sale_update(struct store *s, const struct sale_row *sale)
 {
-    return store_run(s, SQL_SALE_SET, v_int((int64_t)sale->id), v_text(sale->name),
-                     v_int(sale->bar_unpaid), v_int(sale->pay_within_s), v_int(sale->starts_at_ms),
-                     v_int(sale->ends_at_ms), v_text(sale->currency), v_nonempty(sale->pay_url));
+    return db_run(&s->base, SQL_SALE_SET, v_int((int64_t)sale->id), v_text(sale->name),
+                  v_int(sale->bar_unpaid), v_int(sale->pay_within_s), v_int(sale->starts_at_ms),
+                  v_int(sale->ends_at_ms), v_text(sale->currency), v_nonempty(sale->pay_url));
 }
 
 static int items_replace(struct store *s, const struct sale_row *sale, const struct sale_row *given)
@@ -205,7 +205,7 @@ static int sale_change(struct write *w, struct ledger_op *op, struct sale_row *s
                                                    .sale = sale->id,
                                                    .a = sale->ends_at_ms});
     }
-    return err != 0 ? err : sale_row_load(w->store, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(&w->store->base, sale->id, &op->sale);
 }
 
 int op_sale_change(struct write *w, struct ledger_op *op)
@@ -233,7 +233,7 @@ int op_sale_delete(struct write *w, struct ledger_op *op)
     }
     op->sale = sale; /* as it was */
     err = items_delete(w->store, sale->id);
-    return err != 0 ? err : store_run(w->store, SQL_SALE_DROP, v_int((int64_t)sale->id));
+    return err != 0 ? err : db_run(&w->store->base, SQL_SALE_DROP, v_int((int64_t)sale->id));
 }
 
 static int sale_load_events(struct write *w, const struct sale_row *sale)
@@ -275,13 +275,13 @@ static int sale_move(struct write *w, struct ledger_op *op, const struct sale_ro
         if (target == SALE_OPEN && starts_at_ms > w->batch->now_ms) {
             starts_at_ms = w->batch->now_ms;
         }
-        err = store_run(w->store, SQL_SALE_MOVE, v_int((int64_t)sale->id),
-                        v_text(sale_state_text(target)), v_int(starts_at_ms));
+        err = db_run(&w->store->base, SQL_SALE_MOVE, v_int((int64_t)sale->id),
+                     v_text(sale_state_text(target)), v_int(starts_at_ms));
         if (err == 0) {
             err = sale_move_event(w, sale, target, starts_at_ms);
         }
     }
-    return err != 0 ? err : sale_row_load(w->store, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(&w->store->base, sale->id, &op->sale);
 }
 
 int op_sale_move(struct write *w, struct ledger_op *op)
@@ -305,13 +305,13 @@ static int sale_forget(struct write *w, struct ledger_op *op, const struct sale_
     }
     op->repeated = sale->forgotten;
     if (!sale->forgotten) {
-        err = store_run(w->store, SQL_SALE_FORGET, v_int((int64_t)sale->id));
+        err = db_run(&w->store->base, SQL_SALE_FORGET, v_int((int64_t)sale->id));
         if (err == 0) {
             err = write_event(
                 w, (struct ledger_event){.kind = EVENT_SALE_FORGOTTEN, .sale = sale->id});
         }
     }
-    return err != 0 ? err : sale_row_load(w->store, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(&w->store->base, sale->id, &op->sale);
 }
 
 int op_sale_forget(struct write *w, struct ledger_op *op)

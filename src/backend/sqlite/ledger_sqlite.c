@@ -21,7 +21,7 @@
 
 static const char *const statement_texts[] = {
 #define X(name, sql) sql,
-    STATEMENTS(X)
+    SQL_STATEMENTS(X) STORE_STATEMENTS(X)
 #undef X
 };
 
@@ -55,16 +55,28 @@ static int store_failed(struct store *s, int code, const char *what)
     return store_error_code(code);
 }
 
-static int store_statement(struct store *s, enum statement which, sqlite3_stmt **ret_statement)
+static struct store *store_of_row(const struct db_row *row)
 {
-    if (s->statements[which] == NULL) {
+    return (struct store *)row->db;
+}
+
+static sqlite3_stmt *handle_of(const struct db_row *row)
+{
+    return ((const struct store_row *)row)->handle;
+}
+
+static int store_statement(struct store *s, unsigned which, struct store_row **ret_row)
+{
+    struct store_row *row = &s->statements[which];
+    if (row->handle == NULL) {
+        row->base.db = &s->base;
         int code = sqlite3_prepare_v3(s->db, statement_texts[which], -1, SQLITE_PREPARE_PERSISTENT,
-                                      &s->statements[which], NULL);
+                                      &row->handle, NULL);
         if (code != SQLITE_OK) {
             return store_failed(s, code, statement_texts[which]);
         }
     }
-    *ret_statement = s->statements[which];
+    *ret_row = row;
     return 0;
 }
 
@@ -82,10 +94,13 @@ static int store_bind(struct store *s, sqlite3_stmt *statement, const struct val
             code = sqlite3_bind_int64(statement, (int)i + 1, v->number);
             break;
         case VALUE_TEXT:
-            code = sqlite3_bind_text(statement, (int)i + 1, v->bytes, v->length, SQLITE_STATIC);
+        case VALUE_KEY:
+            code =
+                sqlite3_bind_text(statement, (int)i + 1, v->bytes, (int)v->length, SQLITE_STATIC);
             break;
         case VALUE_BLOB:
-            code = sqlite3_bind_blob(statement, (int)i + 1, v->bytes, v->length, SQLITE_STATIC);
+            code =
+                sqlite3_bind_blob(statement, (int)i + 1, v->bytes, (int)v->length, SQLITE_STATIC);
             break;
         }
         if (code != SQLITE_OK) {
@@ -95,46 +110,86 @@ static int store_bind(struct store *s, sqlite3_stmt *statement, const struct val
     return 0;
 }
 
-int store_next(struct store *s, sqlite3_stmt *row)
+static int row_next(struct db_row *row)
 {
-    int code = sqlite3_step(row);
+    sqlite3_stmt *handle = handle_of(row);
+    int code = sqlite3_step(handle);
     if (code == SQLITE_ROW) {
         return 0;
     }
-    int err = code == SQLITE_DONE ? ERR_NOTFOUND : store_failed(s, code, sqlite3_sql(row));
-    (void)sqlite3_reset(row); /* repeats the error of the step */
+    int err = code == SQLITE_DONE ? ERR_NOTFOUND
+                                  : store_failed(store_of_row(row), code, sqlite3_sql(handle));
+    (void)sqlite3_reset(handle); /* repeats the error of the step */
     return err;
 }
 
-int store_get_values(struct store *s, enum statement which, sqlite3_stmt **ret_row,
+static void row_done(struct db_row *row)
+{
+    (void)sqlite3_reset(handle_of(row));
+}
+
+static int64_t row_number(const struct db_row *row, unsigned column)
+{
+    return sqlite3_column_int64(handle_of(row), (int)column);
+}
+
+static struct span row_span(const struct db_row *row, unsigned column)
+{
+    const char *text = (const char *)sqlite3_column_text(handle_of(row), (int)column);
+    return (struct span){
+        text, text == NULL ? 0 : (size_t)sqlite3_column_bytes(handle_of(row), (int)column)};
+}
+
+static int store_get(struct db *db, uint32_t place, unsigned which, struct db_row **ret_row,
                      const struct value *values, size_t count)
 {
-    sqlite3_stmt *statement = NULL;
-    int err = store_statement(s, which, &statement);
+    struct store *s = (struct store *)db;
+    struct store_row *row = NULL;
+    CHECK(place == 0);
+    int err = store_statement(s, which, &row);
     if (err == 0) {
-        err = store_bind(s, statement, values, count);
+        err = store_bind(s, row->handle, values, count);
     }
     if (err == 0) {
-        err = store_next(s, statement);
+        err = row_next(&row->base);
     }
     if (err == 0) {
-        *ret_row = statement;
+        *ret_row = &row->base;
     }
     return err;
 }
 
-int store_run_values(struct store *s, enum statement which, const struct value *values,
-                     size_t count)
+static int store_run(struct db *db, unsigned which, const struct value *values, size_t count,
+                     size_t rows)
 {
-    sqlite3_stmt *row;
-    int err = store_get_values(s, which, &row, values, count);
-    CHECK(err != 0); /* these statements give no rows */
-    return err == ERR_NOTFOUND ? 0 : err;
+    int err = 0;
+    for (size_t i = 0; i < rows && err == 0; i++) {
+        struct db_row *row;
+        err = store_get(db, 0, which, &row, values + i * count, count);
+        CHECK(err != 0); /* these statements give no rows */
+        err = err == ERR_NOTFOUND ? 0 : err;
+    }
+    return err;
 }
 
-int store_do(struct store *s, enum statement which)
+static uint32_t store_place(const struct db *db, struct order_id id)
 {
-    return store_run_values(s, which, NULL, 0);
+    (void)db;
+    (void)id;
+    return 0;
+}
+
+static const struct db_ops store_db_ops = {.get = store_get,
+                                           .run = store_run,
+                                           .next = row_next,
+                                           .done = row_done,
+                                           .number = row_number,
+                                           .span = row_span,
+                                           .place = store_place};
+
+int store_do(struct store *s, unsigned which)
+{
+    return db_run_values(&s->base, which, NULL, 0);
 }
 
 void store_rollback(struct store *s)
@@ -142,7 +197,7 @@ void store_rollback(struct store *s)
     char words[sizeof(s->error)];
     memcpy(words, s->error, sizeof(words)); /* of the cause, not of what the rollback says */
     for (int i = 0; i < STATEMENT_COUNT; i++) {
-        (void)sqlite3_reset(s->statements[i]);
+        (void)sqlite3_reset(s->statements[i].handle);
     }
     if (sqlite3_get_autocommit(s->db) == 0) {
         (void)store_do(s, SQL_ROLLBACK);
@@ -150,38 +205,12 @@ void store_rollback(struct store *s)
     memcpy(s->error, words, sizeof(words));
 }
 
-struct span column_span(sqlite3_stmt *row, int column)
-{
-    const char *text = (const char *)sqlite3_column_text(row, column);
-    return (struct span){text, text == NULL ? 0 : (size_t)sqlite3_column_bytes(row, column)};
-}
-
-void column_text(sqlite3_stmt *row, int column, char *ret_text, size_t capacity)
-{
-    struct span text = column_span(row, column);
-    size_t length = text.len < capacity ? text.len : capacity - 1;
-    if (length > 0) {
-        memcpy(ret_text, text.at, length);
-    }
-    ret_text[length] = '\0';
-}
-
-int column_refusal(sqlite3_stmt *row, int column, enum refusal *ret_refusal)
-{
-    struct span name = column_span(row, column);
-    if (name.at == NULL) {
-        *ret_refusal = REFUSAL_NONE;
-        return 0;
-    }
-    return ledger_refusal_parse(name, ret_refusal);
-}
-
 /* Made ready while there is memory: a transaction that could not be ended for want of it would
  * stay open, and every later one would be refused. */
 static int store_prepare_rollback(struct store *s)
 {
-    sqlite3_stmt *statement = NULL;
-    return store_statement(s, SQL_ROLLBACK, &statement);
+    struct store_row *row = NULL;
+    return store_statement(s, SQL_ROLLBACK, &row);
 }
 
 /* Statements of the set-up, which run once. */
@@ -384,11 +413,11 @@ static int store_open_file(struct store *s, const char *path, const struct schem
 
 static int store_read_last_event(struct store *s)
 {
-    sqlite3_stmt *row;
-    int err = store_get_values(s, SQL_STATE, &row, NULL, 0);
+    struct db_row *row;
+    int err = db_get_plain(&s->base, SQL_STATE, &row);
     if (err == 0) {
-        s->last_event = (uint64_t)sqlite3_column_int64(row, 1);
-        store_done(row);
+        s->last_event = db_u64(row, 1);
+        db_done(row);
     }
     return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
 }
@@ -401,7 +430,7 @@ int store_open(const char *path, enum ledger_sqlite_mode mode, const struct sche
         (void)snprintf(open_error, sizeof(open_error), "%s", err_text(ERR_NOMEM));
         return ERR_NOMEM;
     }
-    s->base.ops = &store_ops;
+    s->base = (struct db){.ledger = {&store_ops}, .ops = &store_db_ops, .places = 1};
     s->read_only = mode == READ_ONLY;
     s->items.stamp = 1;
     int err = store_open_file(s, path, steps, steps_count);
@@ -413,10 +442,10 @@ int store_open(const char *path, enum ledger_sqlite_mode mode, const struct sche
     }
     if (err != 0) {
         memcpy(open_error, s->error, sizeof(open_error));
-        ledger_sqlite_close(&s->base);
+        ledger_sqlite_close(&s->base.ledger);
         return err;
     }
-    *ret_ledger = &s->base;
+    *ret_ledger = &s->base.ledger;
     return 0;
 }
 
@@ -432,7 +461,7 @@ void ledger_sqlite_close(struct ledger *ledger)
     }
     struct store *s = store_of(ledger);
     for (int i = 0; i < STATEMENT_COUNT; i++) {
-        (void)sqlite3_finalize(s->statements[i]);
+        (void)sqlite3_finalize(s->statements[i].handle);
     }
     int code = sqlite3_close(s->db);
     CHECK(code == SQLITE_OK); /* otherwise a statement of ours is still open */

@@ -42,13 +42,13 @@ static int op_cursor(struct write *w, struct ledger_op *op)
         op->refusal = REFUSAL_BAD_REQUEST;
         return 0;
     }
-    int err = store_read_to(w->store, op->key, &number);
+    int err = db_read_to(&w->store->base, op->key, &number);
     if (err != 0 || op->amount <= number) {
         op->repeated = err == 0;
         return err;
     }
-    return store_run(w->store, SQL_READ_TO_SET, v_text(op->key), v_int((int64_t)op->amount),
-                     v_int(w->batch->now_ms));
+    return db_run(&w->store->base, SQL_READ_TO_SET, v_text(op->key), v_int((int64_t)op->amount),
+                  v_int(w->batch->now_ms));
 }
 
 static const struct {
@@ -90,12 +90,13 @@ int write_event(struct write *w, struct ledger_event event)
     event.at_ms = w->batch->now_ms;
     bool has_order = event.id.hi != 0;
     struct id_text id = id_text_of(event.id);
-    int err = store_run(
-        s, SQL_EVENT_ADD, v_int((int64_t)event.number), v_text(ledger_event_text(event.kind)),
-        v_int(event.at_ms), v_nonzero((int64_t)event.sale), v_nonzero((int64_t)event.item),
-        v_nonzero((int64_t)event.user), has_order ? v_id(&id) : v_text(NULL), v_nonzero(event.qty),
-        v_text(ledger_refusal_name(event.reason)), v_nonzero(event.a), v_nonzero(event.b),
-        v_nonzero(event.c), v_nonzero(event.d));
+    int err =
+        db_run(&s->base, SQL_EVENT_ADD, v_int((int64_t)event.number),
+               v_text(ledger_event_text(event.kind)), v_int(event.at_ms),
+               v_nonzero((int64_t)event.sale), v_nonzero((int64_t)event.item),
+               v_nonzero((int64_t)event.user), has_order ? v_id(&id) : v_text(NULL),
+               v_nonzero(event.qty), v_text(ledger_refusal_name(event.reason)), v_nonzero(event.a),
+               v_nonzero(event.b), v_nonzero(event.c), v_nonzero(event.d));
     if (err != 0) {
         return err == STORE_REFUSED ? ERR_CORRUPT : err; /* somebody else wrote events */
     }
@@ -140,24 +141,24 @@ static void items_forget(struct store_items *items)
 
 static int item_read(struct store *s, uint64_t id, struct store_item *ret_item)
 {
-    sqlite3_stmt *row;
-    int err = store_get(s, SQL_ITEM, &row, v_int((int64_t)id));
+    struct db_row *row;
+    int err = db_get(&s->base, SQL_ITEM, &row, v_int((int64_t)id));
     if (err != 0) {
         return err;
     }
     struct store_item item = {
         .id = id,
-        .terms = {.sale = (uint64_t)sqlite3_column_int64(row, 0),
-                  .price_cents = (uint32_t)sqlite3_column_int64(row, 1),
-                  .pay_within_s = (uint32_t)sqlite3_column_int64(row, 3)},
-        .limit_per_user = (uint32_t)sqlite3_column_int64(row, 2),
-        .bar_unpaid = sqlite3_column_int(row, 4) != 0,
-        .total = (uint64_t)sqlite3_column_int64(row, 7),
-        .available = sqlite3_column_int64(row, 8),
+        .terms = {.sale = db_u64(row, 0),
+                  .price_cents = db_u32(row, 1),
+                  .pay_within_s = db_u32(row, 3)},
+        .limit_per_user = db_u32(row, 2),
+        .bar_unpaid = db_int(row, 4) != 0,
+        .total = db_u64(row, 7),
+        .available = db_int(row, 8),
     };
-    err = sale_state_parse(column_span(row, 5), &item.sale_state);
-    column_text(row, 6, item.terms.currency, sizeof(item.terms.currency));
-    store_done(row);
+    err = sale_state_parse(db_span(row, 5), &item.sale_state);
+    db_text(row, 6, item.terms.currency, sizeof(item.terms.currency));
+    db_done(row);
     if (err != 0) {
         return ERR_CORRUPT;
     }
@@ -210,9 +211,9 @@ static int write_stock(struct write *w)
             (item->move_available == 0 && item->move_locked == 0 && item->move_sold == 0)) {
             continue;
         }
-        int err = store_run(w->store, SQL_STOCK_MOVE, v_int((int64_t)item->id),
-                            v_int(item->move_available), v_int(item->move_locked),
-                            v_int(item->move_sold));
+        int err =
+            db_run(&w->store->base, SQL_STOCK_MOVE, v_int((int64_t)item->id),
+                   v_int(item->move_available), v_int(item->move_locked), v_int(item->move_sold));
         if (err != 0) {
             return err;
         }
@@ -324,7 +325,7 @@ static int write_transaction(struct write *w)
         err = write_ops(w);
     }
     if (err == 0) {
-        err = store_run(s, SQL_CURSOR_SET, v_int((int64_t)w->batch->booked_lsn));
+        err = db_run(&s->base, SQL_CURSOR_SET, v_int((int64_t)w->batch->booked_lsn));
     }
     if (err == 0) {
         err = store_do(s, SQL_COMMIT);

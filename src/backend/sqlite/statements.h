@@ -1,38 +1,28 @@
 /*
- * Every statement the ledger runs, each prepared once per instance at its first use. X(name, SQL).
- * Zero and the empty text are stored as NULL where a column may be NULL, and read back as zero and
- * the empty text.
+ * The statements of backend/sql/statements.h in the dialect of SQLite, and those that this ledger
+ * runs besides. X(name, SQL).
  */
 #ifndef SLUICE_BACKEND_SQLITE_STATEMENTS_H
 #define SLUICE_BACKEND_SQLITE_STATEMENTS_H
 
-/* What order_row_read() expects. CROSS JOIN: in this order, orders first. */
-#define ORDER_COLUMNS                                                                              \
-    "o.item_id, o.id, o.user_id, i.sale_id, o.qty, o.status, o.reason, o.amount_cents,"            \
-    " o.created_at_ms, o.locked_at_ms, o.pay_by_ms, o.ended_at_ms, o.lsn, o.payment_id, "          \
-    "s.currency"
-#define ORDER_JOINS " CROSS JOIN items i ON i.id = o.item_id CROSS JOIN sales s ON s.id = i.sale_id"
+#include "backend/sql/statements.h"
 
-/* A page of orders: ?1 user, ?2 item, ?3 sale, ?4 status, ?5 ?6 ?7 the order the page comes after, ?8
- * how many. One buyer's come newest first, by their index; all others by the table's own key,
- * downwards, so that any page of any number of orders costs the page alone. */
-#define ORDERS_PAGE(from, where, order)                                                            \
-    "SELECT " ORDER_COLUMNS " FROM " from ORDER_JOINS " WHERE " where                              \
-    " AND (?1 = 0 OR o.user_id = ?1) AND (?2 = 0 OR o.item_id = ?2)"                               \
-    " AND (?3 = 0 OR i.sale_id = ?3) AND (?4 IS NULL OR o.status = ?4)"                            \
-    " ORDER BY " order " LIMIT ?8"
-#define ORDERS_BY_TIME(from, where)                                                                \
-    ORDERS_PAGE(from, where " AND (o.created_at_ms, o.item_id, o.id) < (?5, ?6, ?7)",              \
-                "o.created_at_ms DESC, o.item_id DESC, o.id DESC")
-#define ORDERS_BY_KEY(where)                                                                       \
-    ORDERS_PAGE("orders o", where " AND ?5 >= 0 AND (o.item_id, o.id) < (?6, ?7)",                 \
-                "o.item_id DESC, o.id DESC")
+/* One gate, one table of orders. CROSS JOIN keeps the order of the tables; a primary key needs no
+ * hint. */
+#define SQL_ORDERS "orders"
+#define SQL_ALL_ORDERS "orders"
+#define SQL_JOIN " CROSS JOIN "
+#define SQL_BY_KEY ""
+#define SQL_BY_INDEX(name) " INDEXED BY " name
+#define SQL_ORDER_SEGMENT "0"
+#define SQL_EVENT_SEGMENT "0"
+#define SQL_SALE_HOMES "0, ''"
 
 /* Orders of a sale; and which of ?4 steps of ?3 ms from ?2 on a time lies in; ?4: it came later. */
 #define SQL_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?1)"
 #define SQL_STEP(column) "min(?4, max(0, " column " - ?2) / ?3)"
 
-#define STATEMENTS(X)                                                                              \
+#define STORE_STATEMENTS(X)                                                                        \
     X(SQL_BEGIN_WRITE, "BEGIN IMMEDIATE")                                                          \
     X(SQL_BEGIN_READ, "BEGIN DEFERRED")                                                            \
     X(SQL_COMMIT, "COMMIT")                                                                        \
@@ -40,10 +30,7 @@
     X(SQL_OP_BEGIN, "SAVEPOINT op")                                                                \
     X(SQL_OP_KEEP, "RELEASE op")                                                                   \
     X(SQL_OP_UNDO, "ROLLBACK TO op")                                                               \
-    X(SQL_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"                 \
-                 " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")             \
     X(SQL_CURSOR_SET, "UPDATE meta SET booked_lsn = ?1 WHERE booked_lsn < ?1")                     \
-    X(SQL_READ_TO, "SELECT number FROM cursors WHERE name = ?1")                                   \
     X(SQL_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?1, ?2, ?3)"               \
                        " ON CONFLICT(name) DO UPDATE SET number = ?2, at_ms = ?3")                 \
     X(SQL_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                      \
@@ -52,8 +39,6 @@
       "INSERT INTO events(number, kind, at_ms, sale_id, item_id, user_id, order_id,"               \
       " qty, reason, a, b, c, d)"                                                                  \
       " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")                           \
-    X(SQL_EVENTS, "SELECT number, kind, at_ms, sale_id, item_id, user_id, order_id, qty, reason,"  \
-                  " a, b, c, d FROM events WHERE number > ?1 ORDER BY number LIMIT ?2")            \
     X(SQL_ITEM, "SELECT i.sale_id, i.price_cents, i.limit_per_user, s.pay_within_s, s.bar_unpaid," \
                 " s.state, s.currency, k.total, k.available FROM items i"                          \
                 " CROSS JOIN sales s ON s.id = i.sale_id CROSS JOIN stock k ON k.item_id = i.id"   \
@@ -64,8 +49,6 @@
                      " created_at_ms, locked_at_ms, pay_by_ms, ended_at_ms, lsn)"                  \
                      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"                  \
                      " ON CONFLICT DO NOTHING")                                                    \
-    X(SQL_ORDER,                                                                                   \
-      "SELECT " ORDER_COLUMNS " FROM orders o" ORDER_JOINS " WHERE o.item_id = ?1 AND o.id = ?2")  \
     X(SQL_ORDER_MOVE, "UPDATE orders SET status = ?4, ended_at_ms = ?5, payment_id = ?6"           \
                       " WHERE item_id = ?1 AND id = ?2 AND status = ?3")                           \
     X(SQL_HELD, "SELECT held FROM holdings WHERE item_id = ?1 AND user_id = ?2")                   \
@@ -82,15 +65,6 @@
     X(SQL_RESTOCKED, "SELECT amount FROM restocks WHERE item_id = ?1 AND request_id = ?2")         \
     X(SQL_RESTOCK_ADD, "INSERT INTO restocks(item_id, request_id, amount, at_ms)"                  \
                        " VALUES(?1, ?2, ?3, ?4)")                                                  \
-    X(SQL_SALE, "SELECT id, state, forgotten, bar_unpaid, pay_within_s, starts_at_ms, ends_at_ms," \
-                " created_at_ms, name, currency, pay_url,"                                         \
-                " (SELECT count(*) FROM items WHERE sale_id = sales.id)"                           \
-                " FROM sales WHERE id = ?1")                                                       \
-    X(SQL_SALE_NEXT, "SELECT id FROM sales WHERE id > ?1 ORDER BY id LIMIT 1")                     \
-    X(SQL_SALE_ITEMS, "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"        \
-                      " k.available, k.locked, k.sold, i.name, i.sku, i.image_url FROM items i"    \
-                      " CROSS JOIN stock k ON k.item_id = i.id"                                    \
-                      " WHERE i.sale_id = ?1 ORDER BY i.position")                                 \
     X(SQL_SALE_ADD, "INSERT INTO sales(id, name, state, bar_unpaid, pay_within_s, starts_at_ms,"   \
                     " ends_at_ms, created_at_ms, currency, pay_url)"                               \
                     " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                            \
@@ -110,15 +84,6 @@
     X(SQL_STOCK_DROP, "DELETE FROM stock WHERE item_id"                                            \
                       " IN (SELECT id FROM items WHERE sale_id = ?1)")                             \
     X(SQL_ITEMS_DROP, "DELETE FROM items WHERE sale_id = ?1")                                      \
-    X(SQL_ORDERS_OF_USER, ORDERS_BY_TIME("orders o INDEXED BY orders_by_user", "o.user_id = ?1"))  \
-    X(SQL_ORDERS_OF_ITEM, ORDERS_BY_KEY("o.item_id = ?2"))                                         \
-    X(SQL_ORDERS_OF_SALE, ORDERS_BY_KEY("o.item_id IN (SELECT id FROM items WHERE sale_id = ?3)")) \
-    X(SQL_ORDERS, ORDERS_BY_KEY("1"))                                                              \
-    X(SQL_LOCKED_ITEM, "SELECT item_id FROM stock WHERE item_id >= ?1 AND locked > 0"              \
-                       " ORDER BY item_id LIMIT 1")                                                \
-    X(SQL_LOCKED, "SELECT " ORDER_COLUMNS " FROM orders o" ORDER_JOINS                             \
-                  " WHERE o.item_id = ?1 AND o.id > ?2 AND o.status = 'LOCKED'"                    \
-                  " ORDER BY o.id LIMIT ?3")                                                       \
     X(SQL_REPORT_STATES, "SELECT status, count(*), sum(qty), total(amount_cents),"                 \
                          " min(created_at_ms), max(created_at_ms)"                                 \
                          " FROM orders WHERE item_id = ?1 GROUP BY status")                        \
@@ -149,9 +114,10 @@
                                         " FROM orders WHERE ended_at_ms IS NOT NULL AND status "   \
                                         "<> 'FAILED' AND " SQL_OF_SALE " GROUP BY 1")
 
-enum statement {
+enum store_statement {
+    STATEMENTS_SHARED = SQL_STATEMENT_COUNT - 1,
 #define X(name, sql) name,
-    STATEMENTS(X)
+    STORE_STATEMENTS(X)
 #undef X
         STATEMENT_COUNT
 };

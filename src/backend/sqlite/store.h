@@ -1,6 +1,5 @@
 /*
- * What the files of the SQLite ledger share: the instance, and short words for running its
- * statements.
+ * What the files of the SQLite ledger share: the instance, and its side of backend/sql/db.h.
  *
  * A call that may fail returns 0 or a code of base/err.h, and leaves the words in store->error. A
  * constraint that refused a statement is neither: STORE_REFUSED (positive). The statement changed
@@ -12,9 +11,9 @@
 #include <sqlite3.h>
 #include <stddef.h>
 
+#include "backend/sql/db.h"
 #include "backend/sqlite/ledger_sqlite.h"
 #include "backend/sqlite/statements.h"
-#include "port/ledger_rules.h"
 
 enum { STORE_REFUSED = 1 };
 
@@ -44,11 +43,17 @@ struct store_items {
     uint64_t stamp; /* raised to forget them all */
 };
 
+/* A prepared statement. */
+struct store_row {
+    struct db_row base;   /* first: a struct db_row * is a struct store_row * */
+    sqlite3_stmt *handle; /* NULL: not prepared yet */
+};
+
 struct store {
-    struct ledger base; /* first: a struct ledger * is a struct store * */
+    struct db base; /* first: a struct ledger * is a struct store * */
     sqlite3 *db;
     bool read_only;
-    sqlite3_stmt *statements[STATEMENT_COUNT];
+    struct store_row statements[STATEMENT_COUNT];
     uint64_t last_event;         /* committed */
     struct ledger_event *events; /* of the last batch */
     size_t events_count;
@@ -64,91 +69,11 @@ static inline struct store *store_of(struct ledger *ledger)
     return (struct store *)ledger;
 }
 
-/* A value to bind. */
-struct value {
-    enum { VALUE_NULL, VALUE_NUMBER, VALUE_TEXT, VALUE_BLOB } type;
-    int length;
-    int64_t number;
-    const void *bytes; /* until the statement has run */
-};
-static inline struct value v_int(int64_t number)
-{
-    return (struct value){VALUE_NUMBER, 0, number, NULL};
-}
-static inline struct value v_nonzero(int64_t number) /* 0 is NULL */
-{
-    return (struct value){number == 0 ? VALUE_NULL : VALUE_NUMBER, 0, number, NULL};
-}
-static inline struct value v_bytes(const char *text, size_t length)
-{
-    return (struct value){VALUE_TEXT, (int)length, 0, text};
-}
-static inline struct value v_text(const char *text) /* NULL is NULL */
-{
-    return text == NULL ? (struct value){VALUE_NULL, 0, 0, NULL} : v_bytes(text, strlen(text));
-}
-static inline struct value v_nonempty(const char *text) /* "" is NULL */
-{
-    return text[0] == '\0' ? (struct value){VALUE_NULL, 0, 0, NULL} : v_text(text);
-}
-static inline struct value v_blob(const void *bytes, size_t length)
-{
-    return (struct value){VALUE_BLOB, (int)length, 0, bytes};
-}
-
-/* An order id as the tables hold it. */
-struct id_text {
-    char text[ORDER_ID_TEXT];
-};
-static inline struct id_text id_text_of(struct order_id id)
-{
-    struct id_text t;
-    order_id_text(id, t.text);
-    return t;
-}
-static inline struct value v_id(const struct id_text *id)
-{
-    return v_bytes(id->text, ORDER_ID_TEXT);
-}
-
-#define STORE_VALUES(...)                                                                          \
-    (const struct value[]){__VA_ARGS__},                                                           \
-        sizeof((struct value[]){__VA_ARGS__}) / sizeof(struct value)
-/* Runs a statement to its end: 0, STORE_REFUSED or an error. */
-#define store_run(s, which, ...) store_run_values((s), (which), STORE_VALUES(__VA_ARGS__))
-/* Runs it to its first row: 0 and the row in *ret (store_done when read), ERR_NOTFOUND, an error.
- */
-#define store_get(s, which, ret, ...)                                                              \
-    store_get_values((s), (which), (ret), STORE_VALUES(__VA_ARGS__))
-
-int store_run_values(struct store *s, enum statement which, const struct value *values,
-                     size_t count);
-int store_get_values(struct store *s, enum statement which, sqlite3_stmt **ret_row,
-                     const struct value *values, size_t count);
-/* The next row: 0, ERR_NOTFOUND when there are no more, an error. Only after 0 is store_done due.
- */
-int store_next(struct store *s, sqlite3_stmt *row);
-static inline void store_done(sqlite3_stmt *row)
-{
-    (void)sqlite3_reset(row);
-}
 /* A statement without values: BEGIN and its kin. */
-int store_do(struct store *s, enum statement which);
+int store_do(struct store *s, unsigned which);
 /* Ends a transaction that may have ended by itself. */
 void store_rollback(struct store *s);
 
-/* A text column, cut to fit; NULL reads as "". */
-void column_text(sqlite3_stmt *row, int column, char *ret_text, size_t capacity);
-/* The column, NULL as REFUSAL_NONE; ERR_CORRUPT: not a name the program knows. */
-int column_refusal(sqlite3_stmt *row, int column, enum refusal *ret_refusal);
-struct span column_span(sqlite3_stmt *row, int column);
-
-/* ledger_read.c: rows, for the write side too. ERR_NOTFOUND where there is none. */
-int order_row_read(sqlite3_stmt *row, struct order_row *ret_order);
-int order_row_load(struct store *s, struct order_id id, struct order_row *ret_order);
-int sale_row_load(struct store *s, uint64_t id, struct sale_row **ret_sale);
-/* How far a reader of events has come; 0: it has not begun. */
-int store_read_to(struct store *s, const char *name, uint64_t *ret_number);
 /* ledger_report.c */
 int store_query_summary(struct store *s, struct ledger_query *q);
 int store_query_series(struct store *s, struct ledger_query *q);

@@ -163,10 +163,10 @@ static void test_no_successor_beside_a_batch(void **state)
     assert_int_equal(lease_take(first, NAME, 1000, &token), 0); /* long over */
     /* The batch, as far as the check. */
     struct maria *s = maria_of(f->ledger);
-    struct maria_row *row;
+    struct db_row *row;
     assert_int_equal(maria_do(s, "START TRANSACTION"), 0);
-    assert_int_equal(maria_get(s, MARIA_LEASE_TOKEN, &row, v_key(NAME)), 0);
-    maria_done(row);
+    assert_int_equal(db_get(&s->base, MARIA_LEASE_TOKEN, &row, v_key(NAME)), 0);
+    db_done(row);
     assert_int_equal(pthread_create(&thread, NULL, succeed, &next), 0);
     for (int seen = 0; seen < 20 && !atomic_load(&next.done);) { /* it waits, or it is done */
         seen += sql_number(f, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE"

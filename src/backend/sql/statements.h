@@ -1,0 +1,89 @@
+/*
+ * The statements that all ledgers on SQL databases run alike. X(name, SQL). Zero and the empty text
+ * are stored as NULL where a column may be NULL, and read back as zero and the empty text.
+ *
+ * Where the dialects differ, the text has a word that the backend defines in its own statements.h:
+ *
+ *   SQL_ORDERS          the table of orders of one place
+ *   SQL_ALL_ORDERS      the orders of all places
+ *   SQL_JOIN            a join that reads the tables in the order in which they are named
+ *   SQL_BY_KEY          behind a table: read it by its primary key
+ *   SQL_BY_INDEX(name)  behind a table: read it by this index
+ *   SQL_ORDER_SEGMENT, SQL_EVENT_SEGMENT, SQL_SALE_HOMES
+ *                       columns of a gate with several segments, or what stands for them
+ */
+#ifndef SLUICE_BACKEND_SQL_STATEMENTS_H
+#define SLUICE_BACKEND_SQL_STATEMENTS_H
+
+/* What db_order_read() expects. */
+#define ORDER_COLUMNS                                                                              \
+    "o.item_id, o.id, o.user_id, i.sale_id, o.qty, o.status, o.reason, o.amount_cents,"            \
+    " o.created_at_ms, o.locked_at_ms, o.pay_by_ms, o.ended_at_ms, o.lsn, o.payment_id,"           \
+    " s.currency, " SQL_ORDER_SEGMENT
+/* By key however few sales there are, or the orders would be sorted again behind a join buffer. */
+#define ORDER_JOINS                                                                                \
+    SQL_JOIN "items i" SQL_BY_KEY " ON i.id = o.item_id" SQL_JOIN "sales s" SQL_BY_KEY             \
+             " ON s.id = i.sale_id"
+
+/* What db_events_take() expects. */
+#define EVENT_COLUMNS                                                                              \
+    "number, kind, at_ms, sale_id, item_id, user_id, order_id, qty, reason, a, b, c, "             \
+    "d, " SQL_EVENT_SEGMENT
+
+/*
+ * A page of orders that come after one place in the list, downwards: one buyer's newest first, by
+ * their index; an item's, or all items', by the table's own key. The comparison is spelled out, with
+ * its first column once more in front: so the index is read from that place on.
+ */
+#define ORDERS_OF_USER                                                                             \
+    "SELECT " ORDER_COLUMNS " FROM " SQL_ORDERS " o" SQL_BY_INDEX("orders_by_user") ORDER_JOINS    \
+        " WHERE o.user_id = ? AND o.created_at_ms <= ? AND (o.created_at_ms < ?"                   \
+        "  OR (o.item_id < ? OR (o.item_id = ? AND o.id < ?)))"                                    \
+        " AND (? = 0 OR o.item_id = ?) AND (? = 0 OR i.sale_id = ?) AND (? IS NULL OR o.status = " \
+        "?)"                                                                                       \
+        " ORDER BY o.user_id DESC, o.created_at_ms DESC, o.item_id DESC, o.id DESC LIMIT ?"
+#define ORDERS_OF_ITEM                                                                             \
+    "SELECT " ORDER_COLUMNS " FROM " SQL_ORDERS " o" SQL_BY_KEY ORDER_JOINS                        \
+    " WHERE o.item_id = ? AND o.id < ? AND (? = 0 OR i.sale_id = ?)"                               \
+    " AND (? IS NULL OR o.status = ?) ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
+#define ORDERS_BELOW                                                                               \
+    "SELECT " ORDER_COLUMNS " FROM " SQL_ORDERS " o" SQL_BY_KEY ORDER_JOINS                        \
+    " WHERE o.item_id < ? AND (? IS NULL OR o.status = ?)"                                         \
+    " ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
+
+#define SQL_STATEMENTS(X)                                                                          \
+    X(SQL_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"                 \
+                 " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")             \
+    X(SQL_READ_TO, "SELECT number FROM cursors WHERE name = ?")                                    \
+    X(SQL_EVENTS, "SELECT " EVENT_COLUMNS " FROM events WHERE number > ? ORDER BY number LIMIT ?") \
+    X(SQL_SALE, "SELECT id, state, forgotten, bar_unpaid, pay_within_s, starts_at_ms, ends_at_ms," \
+                " created_at_ms, name, currency, pay_url,"                                         \
+                " (SELECT count(*) FROM items WHERE sale_id = sales.id), " SQL_SALE_HOMES          \
+                " FROM sales WHERE id = ?")                                                        \
+    X(SQL_SALE_NEXT, "SELECT id FROM sales WHERE id > ? ORDER BY id LIMIT 1")                      \
+    X(SQL_SALE_ITEMS,                                                                              \
+      "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"                        \
+      " k.available, k.locked, k.sold, i.name, i.sku, i.image_url FROM items i" SQL_JOIN           \
+      "stock k ON k.item_id = i.id"                                                                \
+      " WHERE i.sale_id = ? ORDER BY i.position")                                                  \
+    X(SQL_ORDER, "SELECT " ORDER_COLUMNS " FROM " SQL_ORDERS " o" ORDER_JOINS                      \
+                 " WHERE o.item_id = ? AND o.id = ?")                                              \
+    X(SQL_ORDERS_OF_USER, ORDERS_OF_USER)                                                          \
+    X(SQL_ORDERS_OF_ITEM, ORDERS_OF_ITEM)                                                          \
+    X(SQL_ORDERS_BELOW, ORDERS_BELOW)                                                              \
+    X(SQL_SALE_ITEM_BELOW, "SELECT id FROM items WHERE sale_id = ? AND id <= ?"                    \
+                           " ORDER BY id DESC LIMIT 1")                                            \
+    X(SQL_LOCKED_ITEM, "SELECT item_id FROM stock WHERE item_id >= ? AND locked > 0"               \
+                       " ORDER BY item_id LIMIT 1")                                                \
+    X(SQL_LOCKED, "SELECT " ORDER_COLUMNS " FROM " SQL_ORDERS " o" SQL_BY_KEY ORDER_JOINS          \
+                  " WHERE o.item_id = ? AND o.id > ? AND o.status = 'LOCKED'"                      \
+                  " ORDER BY o.item_id, o.id LIMIT ?")
+
+enum sql_statement {
+#define X(name, sql) name,
+    SQL_STATEMENTS(X)
+#undef X
+        SQL_STATEMENT_COUNT
+};
+
+#endif
