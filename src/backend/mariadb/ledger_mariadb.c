@@ -202,7 +202,7 @@ static int take_over(struct maria *s)
     }
     if (err == 0) {
         err = maria_number(s, "SELECT ifnull(max(number), 0) FROM events", &last_event);
-        s->last_event = (uint64_t)last_event;
+        s->base.last_event = (uint64_t)last_event;
     }
     return err == ERR_NOTFOUND ? maria_say(s, ERR_CORRUPT, "meta has no row") : err;
 }
@@ -526,7 +526,7 @@ void ledger_mariadb_close(struct ledger *ledger)
     struct maria *s = maria_of(ledger);
     maria_disconnect(s);
     plan_free(&s->plan);
-    free(s->events);
+    free(s->base.events);
     free(s->scratch);
     free(s->statements);
     memset(&s->address, 0, sizeof(s->address));

@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 /* The item of a booking. ERR_NOTFOUND: the op is refused, no row can be made. */
-static int book_item(struct maria_write *w, struct ledger_op *op, struct plan_item **ret_item)
+static int book_item(struct maria_write *w, struct ledger_op *op, struct db_item **ret_item)
 {
     const struct gate_command *command = &op->command;
     CHECK(command->kind == GATE_RESERVE);
@@ -37,7 +37,7 @@ static struct plan_allotment *allotment_of(struct maria_write *w, uint64_t item,
 }
 
 static enum refusal book_reason(struct maria_write *w, const struct ledger_op *op,
-                                const struct plan_item *item, const struct plan_holding *holding)
+                                const struct db_item *item, const struct plan_holding *holding)
 {
     const struct plan_allotment *allotment = allotment_of(w, item->id, op->segment);
     struct book_state state = {.qty = op->command.qty,
@@ -52,21 +52,21 @@ static enum refusal book_reason(struct maria_write *w, const struct ledger_op *o
 }
 
 /* Units of an order move: in the item's stock, and in its segment's share. */
-static void move_units(struct maria_write *w, struct plan_item *item, const struct order_row *order,
+static void move_units(struct maria_write *w, struct db_item *item, const struct order_row *order,
                        int64_t locked, int64_t sold)
 {
     struct plan_allotment *allotment = allotment_of(w, item->id, order->segment);
-    plan_stock_move(item, -locked - sold, locked, sold);
+    db_stock_move(item, -locked - sold, locked, sold);
     if (allotment != NULL) {
         plan_allotment_move(allotment, locked, sold);
     }
 }
 
 /* A new order; `reason` as found, or as a constraint said it. */
-static int book_as(struct maria_write *w, struct ledger_op *op, struct plan_item *item,
+static int book_as(struct maria_write *w, struct ledger_op *op, struct db_item *item,
                    struct plan_order *order, struct plan_holding *holding, enum refusal reason)
 {
-    op->order = ledger_order_of(&op->command, op->lsn, &item->terms, w->now_ms, reason);
+    op->order = ledger_order_of(&op->command, op->lsn, &item->terms, w->base.now_ms, reason);
     op->order.segment = w->segments > 0 ? op->segment : 0;
     order->row = op->order;
     order->exists = order->fresh = true;
@@ -102,7 +102,7 @@ static int segment_check(struct maria_write *w, struct ledger_op *op)
 static int book(struct maria_write *w, struct ledger_op *op, enum refusal forced)
 {
     struct plan *plan = &w->maria->plan;
-    struct plan_item *item;
+    struct db_item *item;
     int err = book_item(w, op, &item);
     if (err != 0) {
         return err == ERR_NOTFOUND ? 0 : err;
@@ -154,14 +154,14 @@ static int order_end(struct maria_write *w, struct ledger_op *op, struct plan_or
                      enum order_move move, enum ledger_event_kind kind)
 {
     struct order_row *row = &order->row;
-    struct plan_item *item;
+    struct db_item *item;
     CHECK(row->state == order_move_from(move));
     int err = maria_plan_item(w, row->item, &item);
     if (err != 0) {
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
     }
     row->state = order_move_to(move);
-    row->ended_at_ms = w->now_ms;
+    row->ended_at_ms = w->base.now_ms;
     order->moved = true;
     if (move == MOVE_PAY) {
         memcpy(row->payment_id, op->key, sizeof(row->payment_id));
@@ -201,7 +201,7 @@ int maria_op_pay(struct maria_write *w, struct ledger_op *op)
         return 0;
     }
     op->order = order->row;
-    op->refusal = ledger_pay_refusal(&order->row, op->amount_cents, w->now_ms);
+    op->refusal = ledger_pay_refusal(&order->row, op->amount_cents, w->base.now_ms);
     if (op->refusal != REFUSAL_NONE) {
         return 0;
     }
@@ -239,7 +239,7 @@ int maria_op_expire(struct maria_write *w, struct ledger_op *op)
     CHECK(order != NULL);
     if (order->exists) {
         op->order = order->row;
-        if (order->row.state == ORDER_LOCKED && order->row.pay_by_ms <= w->now_ms) {
+        if (order->row.state == ORDER_LOCKED && order->row.pay_by_ms <= w->base.now_ms) {
             return order_end(w, op, order, MOVE_EXPIRE, EVENT_ORDER_EXPIRED);
         }
     }

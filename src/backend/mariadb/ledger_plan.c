@@ -227,26 +227,6 @@ int maria_plan_expect_new(struct maria_write *w, struct ledger_op **ops, size_t 
     return 0;
 }
 
-static int item_read(struct maria *s, struct plan_item *item)
-{
-    struct db_row *row;
-    int err = db_get(&s->base, MARIA_ITEM, &row, v_int((int64_t)item->id));
-    if (err != 0) {
-        return err;
-    }
-    item->terms = (struct order_terms){
-        .sale = db_u64(row, 0), .price_cents = db_u32(row, 1), .pay_within_s = db_u32(row, 3)};
-    item->limit_per_user = db_u32(row, 2);
-    item->bar_unpaid = db_int(row, 4) != 0;
-    db_text(row, 6, item->terms.currency, sizeof(item->terms.currency));
-    item->total = db_u64(row, 7);
-    item->available = db_int(row, 8);
-    item->homes = db_u32(row, 9);
-    err = sale_state_parse(db_span(row, 5), &item->sale_state) == 0 ? 0 : ERR_CORRUPT;
-    db_done(row);
-    return err;
-}
-
 /* All segments' shares of an item. */
 static int allotments_read(struct maria *s, uint64_t item)
 {
@@ -265,13 +245,13 @@ static int allotments_read(struct maria *s, uint64_t item)
 }
 
 /* ERR_NOTFOUND: no such item. */
-int maria_plan_item(struct maria_write *w, uint64_t id, struct plan_item **ret_item)
+int maria_plan_item(struct maria_write *w, uint64_t id, struct db_item **ret_item)
 {
     struct plan *plan = &w->maria->plan;
     struct plan_item *item = plan_item(plan, id);
     if (item == NULL) {
-        struct plan_item read = {.id = id};
-        int err = item_read(w->maria, &read);
+        struct db_item read;
+        int err = db_item_load(w->base.db, id, &read);
         if (err == 0 && w->segments > 0) {
             err = allotments_read(w->maria, id);
         }
@@ -282,9 +262,9 @@ int maria_plan_item(struct maria_write *w, uint64_t id, struct plan_item **ret_i
         if (item == NULL) {
             return ERR_NOMEM;
         }
-        *item = read;
+        item->row = read;
     }
-    *ret_item = item;
+    *ret_item = &item->row;
     return 0;
 }
 
@@ -381,7 +361,7 @@ static int by_item(const void *left, const void *right)
 {
     const struct plan_item *a = *(const struct plan_item *const *)left;
     const struct plan_item *b = *(const struct plan_item *const *)right;
-    return a->id < b->id ? -1 : a->id > b->id;
+    return a->row.id < b->row.id ? -1 : a->row.id > b->row.id;
 }
 
 /* Pointers to all rows of a table of the plan, sorted. NULL: out of memory. */
@@ -524,7 +504,7 @@ static int store_stock(struct maria *s)
     int err = rows_init(&rows, 4, count);
     err = list == NULL ? ERR_NOMEM : err;
     for (size_t i = 0; i < count && err == 0; i++) {
-        const struct plan_item *item = list[i];
+        const struct db_item *item = &list[i]->row;
         if (item->move_available != 0 || item->move_locked != 0 || item->move_sold != 0) {
             rows_put(&rows, v_int(item->move_available), v_int(item->move_locked),
                      v_int(item->move_sold), v_int((int64_t)item->id));
@@ -588,9 +568,9 @@ int maria_events_store(struct maria_write *w)
 {
     struct maria *s = w->maria;
     struct rows rows;
-    int err = rows_init(&rows, 14, s->events_count - s->events_stored);
-    for (size_t i = s->events_stored; i < s->events_count && err == 0; i++) {
-        const struct ledger_event *e = &s->events[i];
+    int err = rows_init(&rows, 14, s->base.events_count - s->events_stored);
+    for (size_t i = s->events_stored; i < s->base.events_count && err == 0; i++) {
+        const struct ledger_event *e = &s->base.events[i];
         rows_put(&rows, v_int((int64_t)e->number), v_text(ledger_event_text(e->kind)),
                  v_int(e->at_ms), v_nonzero((int64_t)e->sale), v_nonzero((int64_t)e->item),
                  v_nonzero((int64_t)e->user), e->id.hi != 0 ? rows_id(&rows, e->id) : v_text(NULL),
@@ -602,7 +582,7 @@ int maria_events_store(struct maria_write *w)
     }
     rows_done(&rows);
     if (err == 0) {
-        s->events_stored = s->events_count;
+        s->events_stored = s->base.events_count;
     }
     return err == MARIA_REFUSED ? ERR_CORRUPT : err; /* somebody else wrote events */
 }
@@ -625,7 +605,7 @@ int maria_plan_store(struct maria_write *w)
     }
     if (err == 0) {
         w->guard = REFUSAL_NONE;
-        err = store_payments(s, w->now_ms);
+        err = store_payments(s, w->base.now_ms);
     }
     plan_clear(&s->plan);
     return err;

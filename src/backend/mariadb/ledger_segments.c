@@ -69,12 +69,27 @@ int maria_op_epoch(struct maria_write *w, struct ledger_op *op)
     }
     /* What may have left the segment's last life is counted to its new one. */
     return err != 0 ? err
-                    : db_run(&w->maria->base, MARIA_TRANSFERS_VOID, v_int(w->now_ms),
+                    : db_run(&w->maria->base, MARIA_TRANSFERS_VOID, v_int(w->base.now_ms),
                              v_int(op->segment));
 }
 
-int maria_allot(struct maria_write *w, const struct sale_row *sale)
+/* Regions that name segments which the ledger does not have are none. */
+int maria_fix_homes(struct db_write *write, struct sale_row *sale)
 {
+    struct maria_write *w = (struct maria_write *)write;
+    const char *why = "";
+    const char *regions = w->maria->regions;
+    sale->homes = w->segments;
+    if (w->segments == 0 || regions_parse(regions, w->segments, &sale->regions, &why) != 0) {
+        regions = "";
+    }
+    return db_run(write->db, MARIA_SALE_HOMES, v_int(sale->homes), v_text(regions),
+                  v_int((int64_t)sale->id));
+}
+
+int maria_allot(struct db_write *write, const struct sale_row *sale)
+{
+    struct maria_write *w = (struct maria_write *)write;
     enum { VALUES = 3 };
     size_t count = (size_t)sale->items_count * sale->homes;
     struct value *values = calloc(count + 1, VALUES * sizeof(*values));
@@ -97,8 +112,9 @@ int maria_allot(struct maria_write *w, const struct sale_row *sale)
     return err;
 }
 
-int maria_allot_more(struct maria_write *w, const struct plan_item *item, uint64_t units)
+int maria_allot_more(struct db_write *write, const struct db_item *item, uint64_t units)
 {
+    struct maria_write *w = (struct maria_write *)write;
     struct plan *plan = &w->maria->plan;
     uint32_t segments = 0;
     uint32_t given = 0;
@@ -159,7 +175,7 @@ static bool is_wanted(struct maria_write *w, const struct ledger_op *op)
 int maria_op_transfer(struct maria_write *w, struct ledger_op *op)
 {
     struct ledger_transfer have;
-    struct plan_item *item;
+    struct db_item *item;
     if (w->segments == 0) {
         op->refusal = REFUSAL_BAD_STATE;
         return 0;
@@ -191,14 +207,14 @@ int maria_op_transfer(struct maria_write *w, struct ledger_op *op)
     }
     return db_run(&w->maria->base, MARIA_TRANSFER_ADD, v_nonempty_key(op->key),
                   v_int((int64_t)op->item), v_int(op->segment), v_int(op->to_segment),
-                  v_int((int64_t)op->amount), v_int(w->now_ms));
+                  v_int((int64_t)op->amount), v_int(w->base.now_ms));
 }
 
 /* The shares change, if the ledger can spare the units where they leave: more alive than is left
  * there is a gate that was wrong, and its segment needs recovery. */
 static int move_share(struct maria_write *w, struct ledger_op *op, const struct transfer_row *have)
 {
-    struct plan_item *item;
+    struct db_item *item;
     int64_t amount = (int64_t)op->amount;
     int err = maria_plan_item(w, have->item, &item);
     const struct plan_allotment *from =
@@ -210,7 +226,7 @@ static int move_share(struct maria_write *w, struct ledger_op *op, const struct 
         op->refusal = REFUSAL_NO_STOCK;
         return 0;
     }
-    err = db_run(&w->maria->base, MARIA_TRANSFER_DONE, v_int(amount), v_int(w->now_ms),
+    err = db_run(&w->maria->base, MARIA_TRANSFER_DONE, v_int(amount), v_int(w->base.now_ms),
                  v_nonempty_key(op->key));
     if (err != 0 || amount == 0) {
         return err;

@@ -32,21 +32,10 @@
 #define DEADLOCK_TRIES 4
 #define SHARED_TRIES 16
 
-/* A batch is alone, so what was read is still so when it is written. */
-static int op_cursor(struct maria_write *w, struct ledger_op *op)
+/* As all ledgers run it. */
+static int op_shared(struct maria_write *w, struct ledger_op *op)
 {
-    uint64_t number = 0;
-    if (op->key[0] == '\0') {
-        op->refusal = REFUSAL_BAD_REQUEST;
-        return 0;
-    }
-    int err = db_read_to(&w->maria->base, op->key, &number);
-    if (err != 0 || op->amount <= number) {
-        op->repeated = err == 0;
-        return err;
-    }
-    return db_run(&w->maria->base, MARIA_READ_TO_SET, v_key(op->key), v_int((int64_t)op->amount),
-                  v_int(w->now_ms));
+    return db_op(&w->base, op);
 }
 
 static const struct {
@@ -58,13 +47,13 @@ static const struct {
     [LEDGER_PAY] = {maria_op_pay, false, REFUSAL_BAD_STATE},
     [LEDGER_CANCEL] = {maria_op_cancel, false, REFUSAL_BAD_STATE},
     [LEDGER_EXPIRE] = {maria_op_expire, false, REFUSAL_BAD_STATE},
-    [LEDGER_RESTOCK] = {maria_op_restock, true, REFUSAL_BAD_REQUEST},
-    [LEDGER_SALE_CREATE] = {maria_op_sale_create, true, REFUSAL_BAD_REQUEST},
-    [LEDGER_SALE_CHANGE] = {maria_op_sale_change, true, REFUSAL_BAD_REQUEST},
-    [LEDGER_SALE_DELETE] = {maria_op_sale_delete, true, REFUSAL_BAD_STATE},
-    [LEDGER_SALE_MOVE] = {maria_op_sale_move, true, REFUSAL_BAD_STATE},
-    [LEDGER_SALE_FORGET] = {maria_op_sale_forget, true, REFUSAL_BAD_STATE},
-    [LEDGER_CURSOR] = {op_cursor, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_RESTOCK] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_CREATE] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_CHANGE] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_DELETE] = {op_shared, true, REFUSAL_BAD_STATE},
+    [LEDGER_SALE_MOVE] = {op_shared, true, REFUSAL_BAD_STATE},
+    [LEDGER_SALE_FORGET] = {op_shared, true, REFUSAL_BAD_STATE},
+    [LEDGER_CURSOR] = {op_shared, true, REFUSAL_BAD_REQUEST},
     [LEDGER_FAIL] = {maria_op_fail, false, REFUSAL_BAD_REQUEST},
     [LEDGER_EPOCH] = {maria_op_epoch, true, REFUSAL_BAD_REQUEST},
     [LEDGER_TRANSFER] = {maria_op_transfer, true, REFUSAL_BAD_REQUEST},
@@ -74,30 +63,9 @@ _Static_assert(sizeof(op_table) / sizeof(op_table[0]) == LEDGER_KIND_COUNT, "an 
 
 int maria_event(struct maria_write *w, struct ledger_event event)
 {
-    struct maria *s = w->maria;
-    if (s->events_count == s->events_capacity) {
-        size_t capacity = s->events_capacity == 0 ? 256 : 2 * s->events_capacity;
-        struct ledger_event *events = realloc(s->events, capacity * sizeof(*events));
-        if (events == NULL) {
-            return ERR_NOMEM;
-        }
-        s->events = events;
-        s->events_capacity = capacity;
-    }
-    event.number = s->last_event + s->events_count + 1;
-    event.at_ms = w->now_ms;
+    event.at_ms = w->base.now_ms;
     event.segment = w->segments > 0 ? event.segment : SEGMENT_ALL;
-    s->events[s->events_count++] = event;
-    return 0;
-}
-
-static void op_clear_answer(struct ledger_op *op)
-{
-    sale_row_free(op->sale);
-    op->sale = NULL;
-    op->refusal = REFUSAL_NONE;
-    op->repeated = false;
-    op->order = (struct order_row){0};
+    return db_event_add(w->base.db, event);
 }
 
 static bool only_bookings(struct ledger_op *const *ops, size_t count)
@@ -116,7 +84,7 @@ static int run_planned(struct maria_write *w, struct ledger_op **ops, size_t cou
     bool blind = w->care == CARE_NONE && only_bookings(ops, count);
     int err = blind ? maria_plan_expect_new(w, ops, count) : maria_plan_load(w, ops, count);
     for (size_t i = 0; i < count && err == 0; i++) {
-        op_clear_answer(ops[i]);
+        db_op_clear(ops[i]);
         err = op_table[ops[i]->kind].run(w, ops[i]);
         if (err == 0 && blind && ops[i]->order.state != ORDER_LOCKED) {
             err = MARIA_REFUSED;
@@ -139,7 +107,7 @@ static int run_ops(struct maria_write *w, struct ledger_op **ops, size_t count)
             err = run_planned(w, ops + at, end - at);
             at = end;
         } else {
-            op_clear_answer(ops[at]);
+            db_op_clear(ops[at]);
             err = op_table[ops[at]->kind].run(w, ops[at]);
             plan_clear(&w->maria->plan);
             at++;
@@ -159,7 +127,7 @@ static int run_as_failed(struct maria_write *w, struct ledger_op **ops, size_t c
     enum refusal reason = w->guard; /* storing forgets it */
     int err = maria_plan_load(w, ops, 1);
     if (err == 0) {
-        op_clear_answer(ops[0]);
+        db_op_clear(ops[0]);
         w->guard = reason;
         err = maria_op_book_failed(w, ops[0]);
     }
@@ -171,17 +139,17 @@ static int try_ops(struct maria_write *w, struct ledger_op **ops, size_t count,
                    int (*run)(struct maria_write *w, struct ledger_op **ops, size_t count))
 {
     struct maria *s = w->maria;
-    size_t events_count = s->events_count;
+    size_t events_count = s->base.events_count;
     int err = maria_do(s, "SAVEPOINT op");
     if (err == 0) {
         err = run(w, ops, count);
     }
     if (err == MARIA_REFUSED) {
-        s->events_count = events_count;
+        s->base.events_count = events_count;
         w->epochs_known = false;
         plan_clear(&s->plan);
         for (size_t i = 0; i < count; i++) {
-            op_clear_answer(ops[i]);
+            db_op_clear(ops[i]);
         }
         int undo = maria_do(s, "ROLLBACK TO SAVEPOINT op");
         return undo != 0 ? undo : err;
@@ -241,8 +209,8 @@ static int look_afresh(struct maria_write *w)
     if (err != 0) {
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
     }
-    s->last_event = db_u64(row, 0);
-    w->now_ms = db_int(row, 1);
+    s->base.last_event = db_u64(row, 0);
+    w->base.now_ms = db_int(row, 1);
     db_done(row);
     return 0;
 }
@@ -281,7 +249,7 @@ static int begin(struct maria_write *w)
     uint64_t fence = db_u64(row, 0);
     w->segments = db_u32(row, 1);
     db_done(row);
-    w->now_ms = w->batch->now_ms;
+    w->base.now_ms = w->batch->now_ms;
     if (s->segments == 0) {
         err = check_alone(s, fence, w->segments);
     } else if (w->segments == 0) {
@@ -315,7 +283,7 @@ static int write_transaction(struct maria_write *w)
 {
     struct maria *s = w->maria;
     struct ledger_batch *batch = w->batch;
-    s->events_count = 0;
+    s->base.events_count = 0;
     s->events_stored = 0;
     w->epochs_known = false;
     plan_clear(&s->plan);
@@ -338,7 +306,7 @@ static int write_transaction(struct maria_write *w)
     if (err != 0) {
         maria_rollback(s);
         plan_clear(&s->plan);
-        s->events_count = 0;
+        s->base.events_count = 0;
     }
     return err;
 }
@@ -400,6 +368,22 @@ static void answer_epochs(struct ledger_batch *batch)
     }
 }
 
+static int shared_event(struct db_write *w, struct ledger_event event)
+{
+    return maria_event((struct maria_write *)w, event);
+}
+
+static int shared_item(struct db_write *w, uint64_t id, struct db_item **ret_item)
+{
+    return maria_plan_item((struct maria_write *)w, id, ret_item);
+}
+
+static const struct db_write_ops maria_write_ops = {.event = shared_event,
+                                                    .item = shared_item,
+                                                    .fix_homes = maria_fix_homes,
+                                                    .allot = maria_allot,
+                                                    .allot_more = maria_allot_more};
+
 void maria_write(struct ledger *ledger, struct ledger_batch *batch)
 {
     struct maria *s = maria_of(ledger);
@@ -408,19 +392,21 @@ void maria_write(struct ledger *ledger, struct ledger_batch *batch)
         CHECK((unsigned)batch->ops[i]->kind < LEDGER_KIND_COUNT);
         batch->ops[i]->sale = NULL; /* out: whatever is there is not ours */
     }
-    struct maria_write w = {
-        .maria = s, .batch = batch, .care = s->expects_new ? CARE_NONE : CARE_LOOK};
+    struct maria_write w = {.base = {.db = &s->base, .ops = &maria_write_ops},
+                            .maria = s,
+                            .batch = batch,
+                            .care = s->expects_new ? CARE_NONE : CARE_LOOK};
     int err = write_batch(&w);
     s->expects_new = err == 0 && expects_new(s, batch);
     if (err == 0) {
-        s->last_event += s->events_count;
+        s->base.last_event += s->base.events_count;
         answer_epochs(batch);
     } else {
         for (size_t i = 0; i < batch->count; i++) {
-            op_clear_answer(batch->ops[i]);
+            db_op_clear(batch->ops[i]);
         }
     }
     batch->error = err;
-    batch->events = s->events;
-    batch->events_count = s->events_count;
+    batch->events = s->base.events;
+    batch->events_count = s->base.events_count;
 }

@@ -63,12 +63,8 @@ struct maria {
     unsigned long thread;         /* the connection's number at the server; 0: never connected */
     uint64_t fence;               /* the writer's own */
     struct maria_row *statements; /* by MARIA_IN: as many as there are, for each database */
-    uint64_t last_event;          /* committed; in a shared ledger, when this batch began */
-    struct ledger_event *events;  /* of the last batch */
-    size_t events_count;
-    size_t events_capacity;
-    size_t events_stored; /* of these, sent to the table */
-    bool expects_new;     /* the bookings of the next batch, as they were in the last one */
+    size_t events_stored;         /* of these, sent to the table */
+    bool expects_new;             /* the bookings of the next batch, as they were in the last one */
     struct plan plan;
     void *scratch; /* values on their way to the server */
     size_t scratch_bytes;
@@ -144,10 +140,10 @@ void maria_read(struct ledger *ledger, struct ledger_query *query);
 enum maria_care { CARE_NONE, CARE_LOOK, CARE_EACH };
 
 struct maria_write {
+    struct db_write base; /* first; its now_ms: the batch's own, or the database's (shared) */
     struct maria *maria;
     struct ledger_batch *batch;
     enum maria_care care;
-    int64_t now_ms;     /* of all that the batch writes: its own, or the database's (shared) */
     uint32_t segments;  /* of the ledger, as it is now; 0: one writer */
     enum refusal guard; /* what a constraint's refusal means for a booking */
     bool epochs_known;
@@ -162,14 +158,14 @@ int maria_event(struct maria_write *w, struct ledger_event event);
 int maria_plan_load(struct maria_write *w, struct ledger_op **ops, size_t count);
 /* Instead of loading: as if none of these bookings, and nothing of their buyers, were there. */
 int maria_plan_expect_new(struct maria_write *w, struct ledger_op **ops, size_t count);
-int maria_plan_item(struct maria_write *w, uint64_t id, struct plan_item **ret_item);
+int maria_plan_item(struct maria_write *w, uint64_t id, struct db_item **ret_item);
 int maria_plan_store(struct maria_write *w);
 int maria_events_store(struct maria_write *w);
 
 /*
  * The ops fill the op's answer; they return 0 also when they refuse, and a refusal changed nothing.
- * Those on orders (ledger_orders.c) work on the plan alone; RESTOCK and those on sales
- * (ledger_sales.c) on the tables, with an empty plan.
+ * Those on orders (ledger_orders.c) work on the plan alone; those of db_op() on the tables, with an
+ * empty plan.
  */
 int maria_op_book(struct maria_write *w, struct ledger_op *op);
 int maria_op_fail(struct maria_write *w, struct ledger_op *op);
@@ -177,12 +173,6 @@ int maria_op_book_failed(struct maria_write *w, struct ledger_op *op);
 int maria_op_pay(struct maria_write *w, struct ledger_op *op);
 int maria_op_cancel(struct maria_write *w, struct ledger_op *op);
 int maria_op_expire(struct maria_write *w, struct ledger_op *op);
-int maria_op_restock(struct maria_write *w, struct ledger_op *op);
-int maria_op_sale_create(struct maria_write *w, struct ledger_op *op);
-int maria_op_sale_change(struct maria_write *w, struct ledger_op *op);
-int maria_op_sale_delete(struct maria_write *w, struct ledger_op *op);
-int maria_op_sale_move(struct maria_write *w, struct ledger_op *op);
-int maria_op_sale_forget(struct maria_write *w, struct ledger_op *op);
 
 /* ledger_segments.c: on the tables, too. */
 int maria_op_epoch(struct maria_write *w, struct ledger_op *op);
@@ -190,10 +180,12 @@ int maria_op_transfer(struct maria_write *w, struct ledger_op *op);
 int maria_op_transferred(struct maria_write *w, struct ledger_op *op);
 /* A segment's present epoch, as this transaction sees it. */
 int maria_epoch(struct maria_write *w, uint32_t segment, uint64_t *ret_epoch);
-/* The items of a sale that is being warmed, spread over its homes. */
-int maria_allot(struct maria_write *w, const struct sale_row *sale);
+/* The buyers' homes of a sale that is being warmed, for good. */
+int maria_fix_homes(struct db_write *write, struct sale_row *sale);
+/* Its items, spread over its homes. */
+int maria_allot(struct db_write *write, const struct sale_row *sale);
 /* More units of an item, spread the same way. */
-int maria_allot_more(struct maria_write *w, const struct plan_item *item, uint64_t units);
+int maria_allot_more(struct db_write *write, const struct db_item *item, uint64_t units);
 
 /* ledger_report.c */
 int maria_query_summary(struct maria *s, struct ledger_query *q);

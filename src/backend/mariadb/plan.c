@@ -34,7 +34,7 @@ struct key {
 
 static struct key item_key(const struct plan_item *row)
 {
-    return (struct key){.a = row->id};
+    return (struct key){.a = row->row.id};
 }
 static struct key order_key(const struct plan_order *row)
 {
@@ -163,7 +163,7 @@ struct plan_item *plan_item_add(struct plan *plan, uint64_t id)
 {
     struct plan_item *row = plan_item(plan, id);
     if (row == NULL && (row = item_new(plan)) != NULL) {
-        row->id = id;
+        row->row.id = id;
         row = item_enter(plan, row);
     }
     return row;
@@ -230,15 +230,6 @@ void plan_free(struct plan *plan)
     free(plan->name##s.index.slots);
     PLAN_TABLES(X)
 #undef X
-}
-
-void plan_stock_move(struct plan_item *item, int64_t available, int64_t locked, int64_t sold)
-{
-    CHECK(available + locked + sold == 0);
-    item->available += available;
-    item->move_available += available;
-    item->move_locked += locked;
-    item->move_sold += sold;
 }
 
 void plan_allotment_move(struct plan_allotment *allotment, int64_t locked, int64_t sold)

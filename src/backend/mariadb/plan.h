@@ -8,7 +8,7 @@
 #ifndef SLUICE_BACKEND_MARIADB_PLAN_H
 #define SLUICE_BACKEND_MARIADB_PLAN_H
 
-#include "port/ledger_rules.h"
+#include "backend/sql/db.h"
 
 /* Places in an array, found by hash: open addressing, a power of two, at most half full. */
 struct plan_index {
@@ -17,17 +17,7 @@ struct plan_index {
 };
 
 struct plan_item {
-    uint64_t id;
-    uint64_t total;
-    int64_t available; /* with the moves */
-    int64_t move_available;
-    int64_t move_locked;
-    int64_t move_sold;
-    struct order_terms terms;
-    uint32_t limit_per_user;
-    bool bar_unpaid;
-    uint32_t homes;
-    enum sale_state sale_state;
+    struct db_item row;
 };
 
 /* A segment's share of an item. */
@@ -104,7 +94,6 @@ struct plan_holding *plan_holding_add(struct plan *plan, uint64_t item, uint64_t
 struct plan_payment *plan_payment_add(struct plan *plan, struct span key);
 struct plan_allotment *plan_allotment_add(struct plan *plan, uint64_t item, uint32_t segment);
 
-void plan_stock_move(struct plan_item *item, int64_t available, int64_t locked, int64_t sold);
 void plan_allotment_move(struct plan_allotment *allotment, int64_t locked, int64_t sold);
 void plan_hold(struct plan_holding *holding, int64_t held, int64_t ended, bool barred);
 

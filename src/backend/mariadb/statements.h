@@ -21,6 +21,9 @@
 #define SQL_ORDER_SEGMENT "o.segment"
 #define SQL_EVENT_SEGMENT "ifnull(segment, -1)" /* SEGMENT_ALL */
 #define SQL_SALE_HOMES "homes, regions"
+#define SQL_ITEM_HOMES "s.homes"
+#define SQL_ON_CONFLICT(key) " ON DUPLICATE KEY UPDATE "
+#define SQL_NEW(column) "VALUE(" column ")"
 
 #define KEYS(columns) " FROM JSON_TABLE(?, '$[*]' COLUMNS(" columns ")) k STRAIGHT_JOIN "
 #define KEY_ITEM "item_id BIGINT PATH '$[0]', "
@@ -51,10 +54,6 @@
     X(MARIA_META_LOCK, "SELECT fence, segments FROM meta WHERE id = 1 FOR UPDATE")                 \
     X(MARIA_FRESH, "SELECT ifnull(max(number), 0), " NOW_MS " FROM events")                        \
     X(MARIA_CURSOR_SET, "UPDATE meta SET booked_lsn = ? WHERE id = 1 AND booked_lsn < ?")          \
-    X(MARIA_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?, ?, ?)"                \
-                         " ON DUPLICATE KEY UPDATE number = VALUE(number), at_ms = VALUE(at_ms)")  \
-    X(MARIA_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                    \
-    X(MARIA_IDS_SET, "UPDATE meta SET next_sale_id = ?, next_item_id = ?")                         \
     X(MARIA_EVENTS_ADD, "INSERT INTO events(number, kind, at_ms, sale_id, item_id, user_id,"       \
                         " order_id, qty, reason, a, b, c, d, segment)"                             \
                         " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                       \
@@ -130,10 +129,6 @@
       ", k.n" KEYS("n FOR ORDINALITY, " KEY_ITEM KEY_ORDER) "{orders} o FORCE INDEX(PRIMARY)"      \
                                                             " ON o.item_id = k.item_id AND "       \
                                                             "o.id = k.id" ORDER_JOINS)             \
-    X(MARIA_ITEM, "SELECT i.sale_id, i.price_cents, i.limit_per_user, s.pay_within_s,"             \
-                  " s.bar_unpaid, s.state, s.currency, k.total, k.available, s.homes FROM items i" \
-                  " STRAIGHT_JOIN sales s ON s.id = i.sale_id"                                     \
-                  " STRAIGHT_JOIN stock k ON k.item_id = i.id WHERE i.id = ?")                     \
     X(MARIA_STOCK_MOVE, "UPDATE stock SET available = available + ?, locked = locked + ?,"         \
                         " sold = sold + ? WHERE item_id = ?")                                      \
     X(MARIA_ORDERS_ADD, "INSERT INTO {orders}(item_id, id, user_id, qty, status, reason,"          \
@@ -167,32 +162,7 @@
                                                             "p.payment_id = unhex(k.hex)")         \
     X(MARIA_PAYMENTS_ADD, "INSERT INTO payments(payment_id, item_id, order_id, amount_cents,"      \
                           " fingerprint, at_ms) VALUES(?, ?, ?, ?, ?, ?)")                         \
-    X(MARIA_RESTOCK, "UPDATE stock SET total = total + ?, available = available + ?"               \
-                     " WHERE item_id = ?")                                                         \
-    X(MARIA_RESTOCKED, "SELECT amount FROM restocks WHERE item_id = ? AND request_id = ?")         \
-    X(MARIA_RESTOCK_ADD, "INSERT INTO restocks(item_id, request_id, amount, at_ms)"                \
-                         " VALUES(?, ?, ?, ?)")                                                    \
-    X(MARIA_SALE_ADD, "INSERT INTO sales(id, name, state, bar_unpaid, pay_within_s,"               \
-                      " starts_at_ms, ends_at_ms, created_at_ms, currency, pay_url)"               \
-                      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                     \
-    X(MARIA_SALE_SET, "UPDATE sales SET name = ?, bar_unpaid = ?, pay_within_s = ?,"               \
-                      " starts_at_ms = ?, ends_at_ms = ?, currency = ?, pay_url = ?"               \
-                      " WHERE id = ?")                                                             \
-    X(MARIA_SALE_MOVE, "UPDATE sales SET state = ?, starts_at_ms = ? WHERE id = ?")                \
     X(MARIA_SALE_HOMES, "UPDATE sales SET homes = ?, regions = ? WHERE id = ?")                    \
-    X(MARIA_SALE_FORGET, "UPDATE sales SET forgotten = 1 WHERE id = ?")                            \
-    X(MARIA_SALE_DROP, "DELETE FROM sales WHERE id = ?")                                           \
-    X(MARIA_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?")                                  \
-    X(MARIA_ITEMS_ADD, "INSERT INTO items(id, sale_id, position, name, sku, image_url,"            \
-                       " price_cents, was_cents, limit_per_user)"                                  \
-                       " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")                                       \
-    X(MARIA_STOCK_ADD, "INSERT INTO stock(item_id, total, available, locked, sold)"                \
-                       " VALUES(?, ?, ?, 0, 0)")                                                   \
-    X(MARIA_RESTOCKS_DROP, "DELETE FROM restocks WHERE item_id"                                    \
-                           " IN (SELECT id FROM items WHERE sale_id = ?)")                         \
-    X(MARIA_STOCK_DROP, "DELETE FROM stock WHERE item_id"                                          \
-                        " IN (SELECT id FROM items WHERE sale_id = ?)")                            \
-    X(MARIA_ITEMS_DROP, "DELETE FROM items WHERE sale_id = ?")                                     \
     X(MARIA_REPORT_STATES, "SELECT status, count(*), sum(qty), sum(amount_cents),"                 \
                            " min(created_at_ms), max(created_at_ms)"                               \
                            " FROM {orders} WHERE item_id = ? GROUP BY status")                     \

@@ -111,7 +111,11 @@ struct db_ops {
 struct db {
     struct ledger ledger; /* first: a struct ledger * is a struct db * */
     const struct db_ops *ops;
-    uint32_t places; /* databases that orders are split over */
+    uint32_t places;             /* databases that orders are split over */
+    uint64_t last_event;         /* committed; in a shared ledger, when this batch began */
+    struct ledger_event *events; /* of the last batch */
+    size_t events_count;
+    size_t events_capacity;
 };
 
 #define DB_VALUES(...)                                                                             \
@@ -206,5 +210,55 @@ int db_read_to(struct db *db, const char *name, uint64_t *ret_number);
 int db_events_take(struct db_row *row, int err, struct ledger_query *q);
 /* The queries that all ledgers answer alike. The caller has begun a transaction. */
 int db_query(struct db *db, struct ledger_query *q);
+
+/* ---- ops (ops.c, sales.c) ---- */
+
+/* An item as the open transaction sees it: the row, and stock moves not yet written to it. */
+struct db_item {
+    uint64_t id;
+    uint64_t total;
+    int64_t available; /* with the moves */
+    int64_t move_available;
+    int64_t move_locked;
+    int64_t move_sold;
+    struct order_terms terms;
+    uint32_t limit_per_user;
+    uint32_t homes; /* 0: of one gate, or not warmed */
+    bool bar_unpaid;
+    enum sale_state sale_state;
+};
+/* From the table. ERR_NOTFOUND: no such item. */
+int db_item_load(struct db *db, uint64_t id, struct db_item *ret_item);
+void db_stock_move(struct db_item *item, int64_t available, int64_t locked, int64_t sold);
+
+/* The transaction of a batch. The first member of the backend's own. */
+struct db_write {
+    struct db *db;
+    const struct db_write_ops *ops;
+    int64_t now_ms; /* of all that the batch writes */
+};
+struct db_write_ops {
+    int (*event)(struct db_write *w, struct ledger_event event);
+    /* ERR_NOTFOUND: no such item. The pointer is good until the next call. */
+    int (*item)(struct db_write *w, uint64_t id, struct db_item **ret_item);
+    /* Of a gate with several segments; NULL: there is one gate. */
+    int (*fix_homes)(struct db_write *w, struct sale_row *sale);   /* when it is warmed */
+    int (*allot)(struct db_write *w, const struct sale_row *sale); /* its items to its homes */
+    int (*allot_more)(struct db_write *w, const struct db_item *item, uint64_t units);
+};
+/* Numbers and keeps an event of this batch. */
+int db_event_add(struct db *db, struct ledger_event event);
+/* Nothing of an answer is left. */
+void db_op_clear(struct ledger_op *op);
+/* RESTOCK, SALE_* and CURSOR, on the tables. Fills the op's answer. Returns 0 also when it refuses;
+ * a refusal wrote nothing. */
+int db_op(struct db_write *w, struct ledger_op *op);
+
+/* sales.c, for db_op(). */
+int db_op_sale_create(struct db_write *w, struct ledger_op *op);
+int db_op_sale_change(struct db_write *w, struct ledger_op *op);
+int db_op_sale_delete(struct db_write *w, struct ledger_op *op);
+int db_op_sale_move(struct db_write *w, struct ledger_op *op);
+int db_op_sale_forget(struct db_write *w, struct ledger_op *op);
 
 #endif

@@ -9,7 +9,9 @@
  *   SQL_JOIN            a join that reads the tables in the order in which they are named
  *   SQL_BY_KEY          behind a table: read it by its primary key
  *   SQL_BY_INDEX(name)  behind a table: read it by this index
- *   SQL_ORDER_SEGMENT, SQL_EVENT_SEGMENT, SQL_SALE_HOMES
+ *   SQL_ON_CONFLICT(key), SQL_NEW(column)
+ *                       change the row that has this key already; the value that was to be inserted
+ *   SQL_ORDER_SEGMENT, SQL_EVENT_SEGMENT, SQL_SALE_HOMES, SQL_ITEM_HOMES
  *                       columns of a gate with several segments, or what stands for them
  */
 #ifndef SLUICE_BACKEND_SQL_STATEMENTS_H
@@ -51,6 +53,9 @@
     " WHERE o.item_id < ? AND (? IS NULL OR o.status = ?)"                                         \
     " ORDER BY o.item_id DESC, o.id DESC LIMIT ?"
 
+/* Of the items of one sale. */
+#define OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?)"
+
 #define SQL_STATEMENTS(X)                                                                          \
     X(SQL_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"                 \
                  " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")             \
@@ -77,7 +82,37 @@
                        " ORDER BY item_id LIMIT 1")                                                \
     X(SQL_LOCKED, "SELECT " ORDER_COLUMNS " FROM " SQL_ORDERS " o" SQL_BY_KEY ORDER_JOINS          \
                   " WHERE o.item_id = ? AND o.id > ? AND o.status = 'LOCKED'"                      \
-                  " ORDER BY o.item_id, o.id LIMIT ?")
+                  " ORDER BY o.item_id, o.id LIMIT ?")                                             \
+    X(SQL_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?, ?, ?)" SQL_ON_CONFLICT( \
+                           "name") "number = " SQL_NEW("number") ", at_ms = " SQL_NEW("at_ms"))    \
+    X(SQL_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                      \
+    X(SQL_IDS_SET, "UPDATE meta SET next_sale_id = ?, next_item_id = ?")                           \
+    X(SQL_ITEM,                                                                                    \
+      "SELECT i.sale_id, i.price_cents, i.limit_per_user, s.pay_within_s, s.bar_unpaid,"           \
+      " s.state, s.currency, k.total, k.available, " SQL_ITEM_HOMES " FROM items i" SQL_JOIN       \
+      "sales s ON s.id = i.sale_id" SQL_JOIN "stock k ON k.item_id = i.id"                         \
+      " WHERE i.id = ?")                                                                           \
+    X(SQL_RESTOCK, "UPDATE stock SET total = total + ?, available = available + ?"                 \
+                   " WHERE item_id = ?")                                                           \
+    X(SQL_RESTOCKED, "SELECT amount FROM restocks WHERE item_id = ? AND request_id = ?")           \
+    X(SQL_RESTOCK_ADD, "INSERT INTO restocks(item_id, request_id, amount, at_ms)"                  \
+                       " VALUES(?, ?, ?, ?)")                                                      \
+    X(SQL_SALE_ADD, "INSERT INTO sales(id, name, state, bar_unpaid, pay_within_s, starts_at_ms,"   \
+                    " ends_at_ms, created_at_ms, currency, pay_url)"                               \
+                    " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                       \
+    X(SQL_SALE_SET, "UPDATE sales SET name = ?, bar_unpaid = ?, pay_within_s = ?,"                 \
+                    " starts_at_ms = ?, ends_at_ms = ?, currency = ?, pay_url = ? WHERE id = ?")   \
+    X(SQL_SALE_MOVE, "UPDATE sales SET state = ?, starts_at_ms = ? WHERE id = ?")                  \
+    X(SQL_SALE_FORGET, "UPDATE sales SET forgotten = 1 WHERE id = ?")                              \
+    X(SQL_SALE_DROP, "DELETE FROM sales WHERE id = ?")                                             \
+    X(SQL_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?")                                    \
+    X(SQL_ITEM_ADD, "INSERT INTO items(id, sale_id, position, name, sku, image_url, price_cents,"  \
+                    " was_cents, limit_per_user) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")               \
+    X(SQL_STOCK_ADD, "INSERT INTO stock(item_id, total, available, locked, sold)"                  \
+                     " VALUES(?, ?, ?, 0, 0)")                                                     \
+    X(SQL_RESTOCKS_DROP, "DELETE FROM restocks WHERE " OF_SALE)                                    \
+    X(SQL_STOCK_DROP, "DELETE FROM stock WHERE " OF_SALE)                                          \
+    X(SQL_ITEMS_DROP, "DELETE FROM items WHERE sale_id = ?")
 
 enum sql_statement {
 #define X(name, sql) name,

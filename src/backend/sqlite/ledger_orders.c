@@ -33,7 +33,7 @@ static int order_insert(struct write *w, const struct order_row *order)
         v_nonzero(order->ended_at_ms), v_int((int64_t)order->lsn));
 }
 
-static int order_hold(struct write *w, const struct order_row *order, const struct store_item *item)
+static int order_hold(struct write *w, const struct order_row *order, const struct db_item *item)
 {
     bool alive = order_state_alive(order->state);
     w->guard = REFUSAL_LIMIT_REACHED;
@@ -48,10 +48,9 @@ static int order_event(struct write *w, enum ledger_event_kind kind, const struc
 }
 
 /* Inserts the order unless its id has a row: then that row is the answer. */
-static int book_as(struct write *w, struct ledger_op *op, struct store_item *item,
-                   enum refusal reason)
+static int book_as(struct write *w, struct ledger_op *op, struct db_item *item, enum refusal reason)
 {
-    op->order = ledger_order_of(&op->command, op->lsn, &item->terms, w->batch->now_ms, reason);
+    op->order = ledger_order_of(&op->command, op->lsn, &item->terms, w->base.now_ms, reason);
     int err = order_insert(w, &op->order);
     if (err != 0) {
         return err;
@@ -68,13 +67,13 @@ static int book_as(struct write *w, struct ledger_op *op, struct store_item *ite
             w->guard = REFUSAL_NO_STOCK; /* what the row's CHECK would say, were it written now */
             return STORE_REFUSED;
         }
-        write_stock_move(item, -(int64_t)op->order.qty, op->order.qty, 0);
+        db_stock_move(item, -(int64_t)op->order.qty, op->order.qty, 0);
     }
     return write_event(w, ledger_booked_event(&op->order, item->available));
 }
 
 /* Looks first: the limit, then stock, as the gate does. An order that has a row fails neither. */
-static int book_reason(struct write *w, const struct ledger_op *op, const struct store_item *item,
+static int book_reason(struct write *w, const struct ledger_op *op, const struct db_item *item,
                        enum refusal *ret_reason)
 {
     const struct gate_command *command = &op->command;
@@ -105,7 +104,7 @@ static int book_reason(struct write *w, const struct ledger_op *op, const struct
 }
 
 /* The item of a booking. ERR_NOTFOUND: the op is refused, no row can be made. */
-static int book_item(struct write *w, struct ledger_op *op, struct store_item **ret_item)
+static int book_item(struct write *w, struct ledger_op *op, struct db_item **ret_item)
 {
     const struct gate_command *command = &op->command;
     CHECK(command->kind == GATE_RESERVE);
@@ -122,7 +121,7 @@ static int book_item(struct write *w, struct ledger_op *op, struct store_item **
 
 int op_book(struct write *w, struct ledger_op *op)
 {
-    struct store_item *item;
+    struct db_item *item;
     enum refusal reason = REFUSAL_NONE;
     int err = book_item(w, op, &item);
     if (err == ERR_NOTFOUND) {
@@ -136,7 +135,7 @@ int op_book(struct write *w, struct ledger_op *op)
 
 int op_book_failed(struct write *w, struct ledger_op *op, enum refusal reason)
 {
-    struct store_item *item;
+    struct db_item *item;
     int err = book_item(w, op, &item);
     return err == ERR_NOTFOUND ? 0 : err != 0 ? err : book_as(w, op, item, reason);
 }
@@ -146,7 +145,7 @@ static int order_end(struct write *w, struct ledger_op *op, enum order_move move
                      enum ledger_event_kind kind, const char *payment_id)
 {
     struct order_row *order = &op->order;
-    struct store_item *item;
+    struct db_item *item;
     int err = write_item(w, order->item, &item);
     if (err != 0) {
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
@@ -154,20 +153,20 @@ static int order_end(struct write *w, struct ledger_op *op, enum order_move move
     struct id_text id = id_text_of(order->id);
     err = db_run(&w->store->base, SQL_ORDER_MOVE, v_int((int64_t)order->item), v_id(&id),
                  v_text(order_state_text(order_move_from(move))),
-                 v_text(order_state_text(order_move_to(move))), v_int(w->batch->now_ms),
+                 v_text(order_state_text(order_move_to(move))), v_int(w->base.now_ms),
                  v_text(payment_id));
     if (err != 0) {
         return err;
     }
     CHECK(sqlite3_changes(w->store->db) == 1); /* the row was read as LOCKED just now */
     order->state = order_move_to(move);
-    order->ended_at_ms = w->batch->now_ms;
+    order->ended_at_ms = w->base.now_ms;
     if (move == MOVE_PAY) {
-        write_stock_move(item, 0, -(int64_t)order->qty, order->qty);
+        db_stock_move(item, 0, -(int64_t)order->qty, order->qty);
         return order_event(w, kind, order);
     }
     bool barred = move == MOVE_EXPIRE && item->bar_unpaid;
-    write_stock_move(item, order->qty, -(int64_t)order->qty, 0);
+    db_stock_move(item, order->qty, -(int64_t)order->qty, 0);
     err = db_run(&w->store->base, SQL_RELEASE, v_int((int64_t)order->item),
                  v_int((int64_t)order->user), v_int(order->qty), v_int(barred ? 0 : 1),
                  v_int(barred ? 1 : 0));
@@ -179,7 +178,7 @@ static int payment_insert(struct write *w, const struct ledger_op *op)
     struct id_text id = id_text_of(op->id);
     return db_run(&w->store->base, SQL_PAYMENT_ADD, v_text(op->key), v_int((int64_t)op->order.item),
                   v_id(&id), v_int(op->amount_cents),
-                  v_blob(op->fingerprint, sizeof(op->fingerprint)), v_int(w->batch->now_ms));
+                  v_blob(op->fingerprint, sizeof(op->fingerprint)), v_int(w->base.now_ms));
 }
 
 /* The payment that paid, told again. ERR_NOTFOUND: this one has paid nothing. Refused ones leave no
@@ -220,7 +219,7 @@ int op_pay(struct write *w, struct ledger_op *op)
     if (err != 0) {
         return err;
     }
-    op->refusal = ledger_pay_refusal(&op->order, op->amount_cents, w->batch->now_ms);
+    op->refusal = ledger_pay_refusal(&op->order, op->amount_cents, w->base.now_ms);
     if (op->refusal == REFUSAL_NONE) {
         err = order_end(w, op, MOVE_PAY, EVENT_ORDER_PAID, op->key);
         memcpy(op->order.payment_id, op->key, sizeof(op->order.payment_id));
@@ -258,7 +257,7 @@ int op_cancel(struct write *w, struct ledger_op *op)
 int op_expire(struct write *w, struct ledger_op *op)
 {
     int err = db_order_load(&w->store->base, op->id, &op->order);
-    if (err == 0 && op->order.state == ORDER_LOCKED && op->order.pay_by_ms <= w->batch->now_ms) {
+    if (err == 0 && op->order.state == ORDER_LOCKED && op->order.pay_by_ms <= w->base.now_ms) {
         return order_end(w, op, MOVE_EXPIRE, EVENT_ORDER_EXPIRED, NULL);
     }
     if (err != 0 && err != ERR_NOTFOUND) {
@@ -267,60 +266,4 @@ int op_expire(struct write *w, struct ledger_op *op)
     op->refusal = REFUSAL_BAD_STATE;
     op->repeated = err == 0 && op->order.state == ORDER_EXPIRED;
     return 0;
-}
-
-/* An earlier restock under this key. ERR_NOTFOUND: there is none. */
-static int restock_answer_existing(struct write *w, struct ledger_op *op)
-{
-    struct db_row *row;
-    int err =
-        db_get(&w->store->base, SQL_RESTOCKED, &row, v_int((int64_t)op->item), v_text(op->key));
-    if (err != 0) {
-        return err;
-    }
-    op->repeated = db_u64(row, 0) == op->amount;
-    op->refusal = op->repeated ? REFUSAL_NONE : REFUSAL_DIFFERENT_REQUEST;
-    db_done(row);
-    return 0;
-}
-
-int op_restock(struct write *w, struct ledger_op *op)
-{
-    struct store_item *item;
-    int err = write_item(w, op->item, &item);
-    if (err == ERR_NOTFOUND) {
-        op->refusal = REFUSAL_NO_SUCH_ITEM;
-        return 0;
-    }
-    if (err == 0) {
-        err = restock_answer_existing(w, op);
-    }
-    if (err == 0 && op->repeated) {
-        return db_sale_load(&w->store->base, item->terms.sale, &op->sale);
-    }
-    if (err != ERR_NOTFOUND) {
-        return err;
-    }
-    if (item->sale_state == SALE_CLOSED) {
-        op->refusal = REFUSAL_BAD_STATE;
-        return 0;
-    }
-    if (op->amount == 0 || op->amount > STOCK_MAX || item->total + op->amount > STOCK_MAX) {
-        op->refusal = REFUSAL_BAD_REQUEST;
-        return 0;
-    }
-    err =
-        db_run(&w->store->base, SQL_RESTOCK, v_int((int64_t)item->id), v_int((int64_t)op->amount));
-    if (err == 0) {
-        err = db_run(&w->store->base, SQL_RESTOCK_ADD, v_int((int64_t)item->id), v_text(op->key),
-                     v_int((int64_t)op->amount), v_int(w->batch->now_ms));
-    }
-    /* The gate loads a draft's item with its total when it is warmed. */
-    if (err == 0 && item->sale_state != SALE_DRAFT) {
-        err = write_event(w, (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
-                                                   .sale = item->terms.sale,
-                                                   .item = item->id,
-                                                   .a = (int64_t)op->amount});
-    }
-    return err != 0 ? err : db_sale_load(&w->store->base, item->terms.sale, &op->sale);
 }

@@ -416,7 +416,7 @@ static int store_read_last_event(struct store *s)
     struct db_row *row;
     int err = db_get_plain(&s->base, SQL_STATE, &row);
     if (err == 0) {
-        s->last_event = db_u64(row, 1);
+        s->base.last_event = db_u64(row, 1);
         db_done(row);
     }
     return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
@@ -465,7 +465,7 @@ void ledger_sqlite_close(struct ledger *ledger)
     }
     int code = sqlite3_close(s->db);
     CHECK(code == SQLITE_OK); /* otherwise a statement of ours is still open */
-    free(s->events);
+    free(s->base.events);
     free(s->items.slots);
     free(s);
 }

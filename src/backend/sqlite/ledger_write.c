@@ -35,20 +35,10 @@ static int op_absent(struct write *w, struct ledger_op *op)
     return 0;
 }
 
-static int op_cursor(struct write *w, struct ledger_op *op)
+/* As all ledgers run it. */
+static int op_shared(struct write *w, struct ledger_op *op)
 {
-    uint64_t number = 0;
-    if (op->key[0] == '\0') {
-        op->refusal = REFUSAL_BAD_REQUEST;
-        return 0;
-    }
-    int err = db_read_to(&w->store->base, op->key, &number);
-    if (err != 0 || op->amount <= number) {
-        op->repeated = err == 0;
-        return err;
-    }
-    return db_run(&w->store->base, SQL_READ_TO_SET, v_text(op->key), v_int((int64_t)op->amount),
-                  v_int(w->batch->now_ms));
+    return db_op(&w->base, op);
 }
 
 static const struct {
@@ -60,13 +50,13 @@ static const struct {
     [LEDGER_PAY] = {op_pay, false, REFUSAL_BAD_STATE},
     [LEDGER_CANCEL] = {op_cancel, false, REFUSAL_BAD_STATE},
     [LEDGER_EXPIRE] = {op_expire, false, REFUSAL_BAD_STATE},
-    [LEDGER_RESTOCK] = {op_restock, true, REFUSAL_BAD_REQUEST},
-    [LEDGER_SALE_CREATE] = {op_sale_create, true, REFUSAL_BAD_REQUEST},
-    [LEDGER_SALE_CHANGE] = {op_sale_change, true, REFUSAL_BAD_REQUEST},
-    [LEDGER_SALE_DELETE] = {op_sale_delete, true, REFUSAL_BAD_STATE},
-    [LEDGER_SALE_MOVE] = {op_sale_move, true, REFUSAL_BAD_STATE},
-    [LEDGER_SALE_FORGET] = {op_sale_forget, true, REFUSAL_BAD_STATE},
-    [LEDGER_CURSOR] = {op_cursor, false, REFUSAL_BAD_REQUEST},
+    [LEDGER_RESTOCK] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_CREATE] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_CHANGE] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_SALE_DELETE] = {op_shared, true, REFUSAL_BAD_STATE},
+    [LEDGER_SALE_MOVE] = {op_shared, true, REFUSAL_BAD_STATE},
+    [LEDGER_SALE_FORGET] = {op_shared, true, REFUSAL_BAD_STATE},
+    [LEDGER_CURSOR] = {op_shared, false, REFUSAL_BAD_REQUEST},
     [LEDGER_FAIL] = {op_absent, true, REFUSAL_BAD_STATE},
     [LEDGER_EPOCH] = {op_absent, true, REFUSAL_BAD_STATE},
     [LEDGER_TRANSFER] = {op_absent, true, REFUSAL_BAD_STATE},
@@ -76,32 +66,22 @@ _Static_assert(sizeof(op_table) / sizeof(op_table[0]) == LEDGER_KIND_COUNT, "an 
 
 int write_event(struct write *w, struct ledger_event event)
 {
-    struct store *s = w->store;
-    if (s->events_count == s->events_capacity) {
-        size_t capacity = s->events_capacity == 0 ? 256 : 2 * s->events_capacity;
-        struct ledger_event *events = realloc(s->events, capacity * sizeof(*events));
-        if (events == NULL) {
-            return ERR_NOMEM;
-        }
-        s->events = events;
-        s->events_capacity = capacity;
+    struct db *db = w->base.db;
+    event.at_ms = w->base.now_ms;
+    event.segment = 0; /* there is one gate */
+    int err = db_event_add(db, event);
+    if (err != 0) {
+        return err;
     }
-    event.number = s->last_event + s->events_count + 1;
-    event.at_ms = w->batch->now_ms;
     bool has_order = event.id.hi != 0;
     struct id_text id = id_text_of(event.id);
-    int err =
-        db_run(&s->base, SQL_EVENT_ADD, v_int((int64_t)event.number),
-               v_text(ledger_event_text(event.kind)), v_int(event.at_ms),
-               v_nonzero((int64_t)event.sale), v_nonzero((int64_t)event.item),
-               v_nonzero((int64_t)event.user), has_order ? v_id(&id) : v_text(NULL),
-               v_nonzero(event.qty), v_text(ledger_refusal_name(event.reason)), v_nonzero(event.a),
-               v_nonzero(event.b), v_nonzero(event.c), v_nonzero(event.d));
-    if (err != 0) {
-        return err == STORE_REFUSED ? ERR_CORRUPT : err; /* somebody else wrote events */
-    }
-    s->events[s->events_count++] = event;
-    return 0;
+    err = db_run(db, SQL_EVENT_ADD, v_int((int64_t)db->events[db->events_count - 1].number),
+                 v_text(ledger_event_text(event.kind)), v_int(event.at_ms),
+                 v_nonzero((int64_t)event.sale), v_nonzero((int64_t)event.item),
+                 v_nonzero((int64_t)event.user), has_order ? v_id(&id) : v_null(),
+                 v_nonzero(event.qty), v_text(ledger_refusal_name(event.reason)),
+                 v_nonzero(event.a), v_nonzero(event.b), v_nonzero(event.c), v_nonzero(event.d));
+    return err == STORE_REFUSED ? ERR_CORRUPT : err; /* somebody else wrote events */
 }
 
 /* The slot of the item, or the empty one where it belongs. */
@@ -109,7 +89,7 @@ static struct store_item *items_slot(const struct store_items *items, uint64_t i
 {
     size_t mask = items->capacity - 1;
     size_t at = (size_t)(id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
-    while (items->slots[at].stamp == items->stamp && items->slots[at].id != id) {
+    while (items->slots[at].stamp == items->stamp && items->slots[at].item.id != id) {
         at = (at + 1) & mask;
     }
     return &items->slots[at];
@@ -125,7 +105,7 @@ static int items_grow(struct store_items *items)
     }
     for (size_t i = 0; i < items->capacity; i++) {
         if (items->slots[i].stamp == items->stamp) {
-            *items_slot(&bigger, items->slots[i].id) = items->slots[i];
+            *items_slot(&bigger, items->slots[i].item.id) = items->slots[i];
         }
     }
     free(items->slots);
@@ -139,34 +119,7 @@ static void items_forget(struct store_items *items)
     items->used = 0;
 }
 
-static int item_read(struct store *s, uint64_t id, struct store_item *ret_item)
-{
-    struct db_row *row;
-    int err = db_get(&s->base, SQL_ITEM, &row, v_int((int64_t)id));
-    if (err != 0) {
-        return err;
-    }
-    struct store_item item = {
-        .id = id,
-        .terms = {.sale = db_u64(row, 0),
-                  .price_cents = db_u32(row, 1),
-                  .pay_within_s = db_u32(row, 3)},
-        .limit_per_user = db_u32(row, 2),
-        .bar_unpaid = db_int(row, 4) != 0,
-        .total = db_u64(row, 7),
-        .available = db_int(row, 8),
-    };
-    err = sale_state_parse(db_span(row, 5), &item.sale_state);
-    db_text(row, 6, item.terms.currency, sizeof(item.terms.currency));
-    db_done(row);
-    if (err != 0) {
-        return ERR_CORRUPT;
-    }
-    *ret_item = item;
-    return 0;
-}
-
-int write_item(struct write *w, uint64_t id, struct store_item **ret_item)
+int write_item(struct write *w, uint64_t id, struct db_item **ret_item)
 {
     struct store_items *items = &w->store->items;
     if (2 * items->used >= items->capacity) {
@@ -177,24 +130,15 @@ int write_item(struct write *w, uint64_t id, struct store_item **ret_item)
     }
     struct store_item *slot = items_slot(items, id);
     if (slot->stamp != items->stamp) {
-        int err = item_read(w->store, id, slot);
+        int err = db_item_load(w->base.db, id, &slot->item);
         if (err != 0) {
             return err;
         }
         slot->stamp = items->stamp;
         items->used++;
     }
-    *ret_item = slot;
+    *ret_item = &slot->item;
     return 0;
-}
-
-void write_stock_move(struct store_item *item, int64_t available, int64_t locked, int64_t sold)
-{
-    CHECK(available + locked + sold == 0);
-    item->available += available;
-    item->move_available += available;
-    item->move_locked += locked;
-    item->move_sold += sold;
 }
 
 /* Writes the moves kept back so far: one update per item. */
@@ -206,8 +150,8 @@ static int write_stock(struct write *w)
     }
     w->guard = REFUSAL_NO_STOCK;
     for (size_t i = 0; i < items->capacity; i++) {
-        struct store_item *item = &items->slots[i];
-        if (item->stamp != items->stamp ||
+        struct db_item *item = &items->slots[i].item;
+        if (items->slots[i].stamp != items->stamp ||
             (item->move_available == 0 && item->move_locked == 0 && item->move_sold == 0)) {
             continue;
         }
@@ -220,15 +164,6 @@ static int write_stock(struct write *w)
         item->move_available = item->move_locked = item->move_sold = 0;
     }
     return 0;
-}
-
-static void op_clear_answer(struct ledger_op *op)
-{
-    sale_row_free(op->sale);
-    op->sale = NULL;
-    op->refusal = REFUSAL_NONE;
-    op->repeated = false;
-    op->order = (struct order_row){0};
 }
 
 static int op_run(struct write *w, struct ledger_op *op)
@@ -251,20 +186,20 @@ static int op_try(struct write *w, struct ledger_op *op,
                   int (*run)(struct write *w, struct ledger_op *op))
 {
     struct store *s = w->store;
-    size_t events_count = s->events_count;
+    size_t events_count = s->base.events_count;
     int err = store_do(s, SQL_OP_BEGIN);
     if (err != 0) {
         return err;
     }
-    op_clear_answer(op);
+    db_op_clear(op);
     err = run(w, op);
     if (err == 0) {
         err = write_stock(w);
     }
     if (err == STORE_REFUSED) {
-        s->events_count = events_count;
+        s->base.events_count = events_count;
         items_forget(&s->items);
-        op_clear_answer(op);
+        db_op_clear(op);
         int undo = store_do(s, SQL_OP_UNDO);
         if (undo != 0) {
             return undo;
@@ -304,7 +239,7 @@ static int write_ops(struct write *w)
         if (w->careful) {
             err = op_run_carefully(w, op);
         } else {
-            op_clear_answer(op);
+            db_op_clear(op);
             err = op_run(w, op);
         }
         if (err != 0) {
@@ -318,7 +253,7 @@ static int write_ops(struct write *w)
 static int write_transaction(struct write *w)
 {
     struct store *s = w->store;
-    s->events_count = 0;
+    s->base.events_count = 0;
     items_forget(&s->items);
     int err = store_do(s, SQL_BEGIN_WRITE);
     if (err == 0) {
@@ -332,7 +267,7 @@ static int write_transaction(struct write *w)
     }
     if (err != 0) {
         store_rollback(s);
-        s->events_count = 0;
+        s->base.events_count = 0;
     }
     return err;
 }
@@ -357,6 +292,18 @@ static void wal_fold(struct store *s)
     }
 }
 
+static int shared_event(struct db_write *w, struct ledger_event event)
+{
+    return write_event((struct write *)w, event);
+}
+
+static int shared_item(struct db_write *w, uint64_t id, struct db_item **ret_item)
+{
+    return write_item((struct write *)w, id, ret_item);
+}
+
+static const struct db_write_ops write_ops_table = {.event = shared_event, .item = shared_item};
+
 void store_write(struct ledger *ledger, struct ledger_batch *batch)
 {
     struct store *s = store_of(ledger);
@@ -365,7 +312,9 @@ void store_write(struct ledger *ledger, struct ledger_batch *batch)
         batch->ops[i]->sale = NULL; /* out: whatever is there is not ours */
     }
     wal_fold(s);
-    struct write w = {.store = s, .batch = batch};
+    struct write w = {.base = {.db = &s->base, .ops = &write_ops_table, .now_ms = batch->now_ms},
+                      .store = s,
+                      .batch = batch};
     int err = write_transaction(&w);
     if (err == STORE_REFUSED) {
         w.careful = true;
@@ -373,13 +322,13 @@ void store_write(struct ledger *ledger, struct ledger_batch *batch)
         CHECK(err != STORE_REFUSED); /* done one by one, a refusal is an op's outcome */
     }
     if (err == 0) {
-        s->last_event += s->events_count;
+        s->base.last_event += s->base.events_count;
     } else {
         for (size_t i = 0; i < batch->count; i++) {
-            op_clear_answer(batch->ops[i]);
+            db_op_clear(batch->ops[i]);
         }
     }
     batch->error = err;
-    batch->events = s->events;
-    batch->events_count = s->events_count;
+    batch->events = s->base.events;
+    batch->events_count = s->base.events_count;
 }

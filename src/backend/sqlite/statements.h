@@ -17,6 +17,9 @@
 #define SQL_ORDER_SEGMENT "0"
 #define SQL_EVENT_SEGMENT "0"
 #define SQL_SALE_HOMES "0, ''"
+#define SQL_ITEM_HOMES "0"
+#define SQL_ON_CONFLICT(key) " ON CONFLICT(" key ") DO UPDATE SET "
+#define SQL_NEW(column) "excluded." column
 
 /* Orders of a sale; and which of ?4 steps of ?3 ms from ?2 on a time lies in; ?4: it came later. */
 #define SQL_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?1)"
@@ -31,18 +34,10 @@
     X(SQL_OP_KEEP, "RELEASE op")                                                                   \
     X(SQL_OP_UNDO, "ROLLBACK TO op")                                                               \
     X(SQL_CURSOR_SET, "UPDATE meta SET booked_lsn = ?1 WHERE booked_lsn < ?1")                     \
-    X(SQL_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?1, ?2, ?3)"               \
-                       " ON CONFLICT(name) DO UPDATE SET number = ?2, at_ms = ?3")                 \
-    X(SQL_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                      \
-    X(SQL_IDS_SET, "UPDATE meta SET next_sale_id = ?1, next_item_id = ?2")                         \
     X(SQL_EVENT_ADD,                                                                               \
       "INSERT INTO events(number, kind, at_ms, sale_id, item_id, user_id, order_id,"               \
       " qty, reason, a, b, c, d)"                                                                  \
       " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)")                           \
-    X(SQL_ITEM, "SELECT i.sale_id, i.price_cents, i.limit_per_user, s.pay_within_s, s.bar_unpaid," \
-                " s.state, s.currency, k.total, k.available FROM items i"                          \
-                " CROSS JOIN sales s ON s.id = i.sale_id CROSS JOIN stock k ON k.item_id = i.id"   \
-                " WHERE i.id = ?1")                                                                \
     X(SQL_STOCK_MOVE, "UPDATE stock SET available = available + ?2, locked = locked + ?3,"         \
                       " sold = sold + ?4 WHERE item_id = ?1")                                      \
     X(SQL_ORDER_ADD, "INSERT INTO orders(item_id, id, user_id, qty, status, reason, amount_cents," \
@@ -60,30 +55,6 @@
     X(SQL_PAYMENT, "SELECT fingerprint FROM payments WHERE payment_id = ?1")                       \
     X(SQL_PAYMENT_ADD, "INSERT INTO payments(payment_id, item_id, order_id, amount_cents,"         \
                        " fingerprint, at_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                      \
-    X(SQL_RESTOCK, "UPDATE stock SET total = total + ?2, available = available + ?2"               \
-                   " WHERE item_id = ?1")                                                          \
-    X(SQL_RESTOCKED, "SELECT amount FROM restocks WHERE item_id = ?1 AND request_id = ?2")         \
-    X(SQL_RESTOCK_ADD, "INSERT INTO restocks(item_id, request_id, amount, at_ms)"                  \
-                       " VALUES(?1, ?2, ?3, ?4)")                                                  \
-    X(SQL_SALE_ADD, "INSERT INTO sales(id, name, state, bar_unpaid, pay_within_s, starts_at_ms,"   \
-                    " ends_at_ms, created_at_ms, currency, pay_url)"                               \
-                    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                            \
-    X(SQL_SALE_SET, "UPDATE sales SET name = ?2, bar_unpaid = ?3, pay_within_s = ?4,"              \
-                    " starts_at_ms = ?5, ends_at_ms = ?6, currency = ?7, pay_url = ?8"             \
-                    " WHERE id = ?1")                                                              \
-    X(SQL_SALE_MOVE, "UPDATE sales SET state = ?2, starts_at_ms = ?3 WHERE id = ?1")               \
-    X(SQL_SALE_FORGET, "UPDATE sales SET forgotten = 1 WHERE id = ?1")                             \
-    X(SQL_SALE_DROP, "DELETE FROM sales WHERE id = ?1")                                            \
-    X(SQL_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?1")                                   \
-    X(SQL_ITEM_ADD, "INSERT INTO items(id, sale_id, position, name, sku, image_url, price_cents,"  \
-                    " was_cents, limit_per_user) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")      \
-    X(SQL_STOCK_ADD, "INSERT INTO stock(item_id, total, available, locked, sold)"                  \
-                     " VALUES(?1, ?2, ?2, 0, 0)")                                                  \
-    X(SQL_RESTOCKS_DROP, "DELETE FROM restocks WHERE item_id"                                      \
-                         " IN (SELECT id FROM items WHERE sale_id = ?1)")                          \
-    X(SQL_STOCK_DROP, "DELETE FROM stock WHERE item_id"                                            \
-                      " IN (SELECT id FROM items WHERE sale_id = ?1)")                             \
-    X(SQL_ITEMS_DROP, "DELETE FROM items WHERE sale_id = ?1")                                      \
     X(SQL_REPORT_STATES, "SELECT status, count(*), sum(qty), total(amount_cents),"                 \
                          " min(created_at_ms), max(created_at_ms)"                                 \
                          " FROM orders WHERE item_id = ?1 GROUP BY status")                        \

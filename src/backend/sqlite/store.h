@@ -20,19 +20,9 @@ enum { STORE_REFUSED = 1 };
 /* A foreign writer (an operator's shell) may hold the file for that long before a batch fails. */
 #define STORE_BUSY_TIMEOUT_MS 2000
 
-/* An item as the open transaction sees it: the row, and stock moves not yet written to it. */
 struct store_item {
     uint64_t stamp; /* of the batch that read it; any other: an empty slot */
-    uint64_t id;
-    uint64_t total;
-    int64_t available; /* with the moves */
-    int64_t move_available;
-    int64_t move_locked;
-    int64_t move_sold;
-    struct order_terms terms;
-    uint32_t limit_per_user;
-    bool bar_unpaid;
-    enum sale_state sale_state;
+    struct db_item item;
 };
 
 /* Items of the present batch, by id: open addressing, a power of two, at most half full. */
@@ -54,10 +44,6 @@ struct store {
     sqlite3 *db;
     bool read_only;
     struct store_row statements[STATEMENT_COUNT];
-    uint64_t last_event;         /* committed */
-    struct ledger_event *events; /* of the last batch */
-    size_t events_count;
-    size_t events_capacity;
     struct store_items items;
     int wal_pages;     /* after the last commit */
     int wal_forced_at; /* its pages when the writer last waited to cut it */
@@ -80,10 +66,11 @@ int store_query_series(struct store *s, struct ledger_query *q);
 void store_read(struct ledger *ledger, struct ledger_query *query);
 
 /*
- * ledger_write.c: the transaction. The op functions (ledger_orders.c, ledger_sales.c) fill the op's
- * answer; they return 0 also when they refuse, and a refusal wrote nothing.
+ * ledger_write.c: the transaction. The op functions (ledger_orders.c) fill the op's answer; they
+ * return 0 also when they refuse, and a refusal wrote nothing.
  */
 struct write {
+    struct db_write base; /* first: a struct db_write * is a struct write * */
     struct store *store;
     struct ledger_batch *batch;
     bool careful;       /* one by one: each op checks first and stands in its own savepoint */
@@ -93,8 +80,7 @@ void store_write(struct ledger *ledger, struct ledger_batch *batch);
 /* Numbers, keeps and stores an event; at_ms and number are filled in here. */
 int write_event(struct write *w, struct ledger_event event);
 /* ERR_NOTFOUND: no such item. The pointer is good until the next write_item. */
-int write_item(struct write *w, uint64_t id, struct store_item **ret_item);
-void write_stock_move(struct store_item *item, int64_t available, int64_t locked, int64_t sold);
+int write_item(struct write *w, uint64_t id, struct db_item **ret_item);
 
 /* ledger_orders.c. reason: REFUSAL_NONE to lock, else a FAILED order with that reason. */
 int op_book(struct write *w, struct ledger_op *op);
@@ -102,14 +88,6 @@ int op_book_failed(struct write *w, struct ledger_op *op, enum refusal reason);
 int op_pay(struct write *w, struct ledger_op *op);
 int op_cancel(struct write *w, struct ledger_op *op);
 int op_expire(struct write *w, struct ledger_op *op);
-int op_restock(struct write *w, struct ledger_op *op);
-
-/* ledger_sales.c */
-int op_sale_create(struct write *w, struct ledger_op *op);
-int op_sale_change(struct write *w, struct ledger_op *op);
-int op_sale_delete(struct write *w, struct ledger_op *op);
-int op_sale_move(struct write *w, struct ledger_op *op);
-int op_sale_forget(struct write *w, struct ledger_op *op);
 
 /* Opens with a way of one's own instead of schema_steps: for tests of migrations. */
 struct schema_step;

@@ -332,7 +332,7 @@ static void test_a_killed_connection(void **state)
         write_op(f, T0, &op);
         sale_row_free(op.sale);
         assert_int_equal(write_empty(other), 0);
-        assert_int_equal(maria_of(other)->last_event, maria_of(f->ledger)->last_event);
+        assert_int_equal(maria_of(other)->base.last_event, maria_of(f->ledger)->base.last_event);
     }
     ledger_mariadb_close(other);
 }

@@ -1,5 +1,5 @@
 /*
- * Sales: create, change, delete, move from state to state, forget; and RESTOCK.
+ * Sales: create, change, delete, move from state to state, forget.
  *
  * A draft is the operator's own paper: anything may change, nothing is an event, it may be thrown
  * away. From the first move on (warm or open) the gate knows the sale, every change is an event,
@@ -10,20 +10,19 @@
  */
 #include <stdlib.h>
 
-#include "backend/mariadb/maria.h"
+#include "backend/sql/db.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "port/ledger_rules.h"
 
 struct next_ids {
     uint64_t sale;
     uint64_t item;
 };
 
-static int next_ids_read(struct maria *s, struct next_ids *ret_next)
+static int next_ids_read(struct db *db, struct next_ids *ret_next)
 {
     struct db_row *row;
-    int err = db_get_plain(&s->base, MARIA_IDS, &row);
+    int err = db_get_plain(db, SQL_IDS, &row);
     if (err != 0) {
         return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
     }
@@ -33,13 +32,13 @@ static int next_ids_read(struct maria *s, struct next_ids *ret_next)
     return 0;
 }
 
-static int next_ids_write(struct maria *s, const struct next_ids *next)
+static int next_ids_write(struct db *db, const struct next_ids *next)
 {
-    return db_run(&s->base, MARIA_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
+    return db_run(db, SQL_IDS_SET, v_int((int64_t)next->sale), v_int((int64_t)next->item));
 }
 
 /* Whether every given item id is free, or belongs to the sale whose items are replaced. */
-static int item_ids_check(struct maria *s, const struct sale_row *sale, uint64_t owner,
+static int item_ids_check(struct db *db, const struct sale_row *sale, uint64_t owner,
                           enum refusal *ret_refusal)
 {
     *ret_refusal = REFUSAL_NONE;
@@ -49,7 +48,7 @@ static int item_ids_check(struct maria *s, const struct sale_row *sale, uint64_t
         }
         uint64_t found = owner;
         struct db_row *row;
-        int err = db_get(&s->base, MARIA_ITEM_OWNER, &row, v_int((int64_t)sale->items[i].id));
+        int err = db_get(db, SQL_ITEM_OWNER, &row, v_int((int64_t)sale->items[i].id));
         if (err == 0) {
             found = db_u64(row, 0);
             db_done(row);
@@ -65,7 +64,7 @@ static int item_ids_check(struct maria *s, const struct sale_row *sale, uint64_t
 }
 
 /* All items of a sale, in the order given, instead of those it has. Their ids have been checked. */
-static int items_insert(struct maria *s, uint64_t id, const struct sale_row *have,
+static int items_insert(struct db *db, uint64_t id, const struct sale_row *have,
                         const struct sale_row *sale, struct next_ids *next)
 {
     enum { ITEM_VALUES = 9, STOCK_VALUES = 3 };
@@ -90,31 +89,31 @@ static int items_insert(struct maria *s, uint64_t id, const struct sale_row *hav
         memcpy(stock + (size_t)i * STOCK_VALUES, units, sizeof(units));
     }
     if (err == 0) {
-        err = db_run_rows(&s->base, MARIA_ITEMS_ADD, items, ITEM_VALUES, count);
+        err = db_run_rows(db, SQL_ITEM_ADD, items, ITEM_VALUES, count);
     }
     if (err == 0) {
-        err = db_run_rows(&s->base, MARIA_STOCK_ADD, stock, STOCK_VALUES, count);
+        err = db_run_rows(db, SQL_STOCK_ADD, stock, STOCK_VALUES, count);
     }
     free(items);
     free(stock);
     return err;
 }
 
-static int items_delete(struct maria *s, uint64_t sale)
+static int items_delete(struct db *db, uint64_t sale)
 {
-    int err = db_run(&s->base, MARIA_RESTOCKS_DROP, v_int((int64_t)sale));
+    int err = db_run(db, SQL_RESTOCKS_DROP, v_int((int64_t)sale));
     if (err == 0) {
-        err = db_run(&s->base, MARIA_STOCK_DROP, v_int((int64_t)sale));
+        err = db_run(db, SQL_STOCK_DROP, v_int((int64_t)sale));
     }
-    return err != 0 ? err : db_run(&s->base, MARIA_ITEMS_DROP, v_int((int64_t)sale));
+    return err != 0 ? err : db_run(db, SQL_ITEMS_DROP, v_int((int64_t)sale));
 }
 
 /* The row into *ret_sale; where there is none the op is refused and 0 comes with NULL. */
-static int sale_find(struct maria_write *w, struct ledger_op *op, uint64_t id,
+static int sale_find(struct db_write *w, struct ledger_op *op, uint64_t id,
                      struct sale_row **ret_sale)
 {
     *ret_sale = NULL;
-    int err = db_sale_load(&w->maria->base, id, ret_sale);
+    int err = db_sale_load(w->db, id, ret_sale);
     if (err == ERR_NOTFOUND) {
         op->refusal = REFUSAL_NOT_FOUND;
         return 0;
@@ -122,18 +121,18 @@ static int sale_find(struct maria_write *w, struct ledger_op *op, uint64_t id,
     return err;
 }
 
-int maria_op_sale_create(struct maria_write *w, struct ledger_op *op)
+int db_op_sale_create(struct db_write *w, struct ledger_op *op)
 {
-    struct maria *s = w->maria;
+    struct db *db = w->db;
     const struct sale_row *in = op->sale_in;
     struct next_ids next;
-    int err = next_ids_read(s, &next);
+    int err = next_ids_read(db, &next);
     if (err != 0) {
         return err;
     }
     if (in->id != 0) {
         struct sale_row *existing = NULL;
-        err = db_sale_load(&s->base, in->id, &existing);
+        err = db_sale_load(db, in->id, &existing);
         sale_row_free(existing);
         if (err == 0) {
             op->refusal = REFUSAL_EXISTS;
@@ -142,47 +141,47 @@ int maria_op_sale_create(struct maria_write *w, struct ledger_op *op)
             return err;
         }
     }
-    err = item_ids_check(s, in, 0, &op->refusal);
+    err = item_ids_check(db, in, 0, &op->refusal);
     if (err != 0 || op->refusal != REFUSAL_NONE) {
         return err;
     }
     ledger_id_pass(&next.sale, in->id);
     uint64_t id = in->id != 0 ? in->id : next.sale++;
-    err = db_run(&s->base, MARIA_SALE_ADD, v_int((int64_t)id), v_text(in->name),
+    err = db_run(db, SQL_SALE_ADD, v_int((int64_t)id), v_text(in->name),
                  v_text(sale_state_text(SALE_DRAFT)), v_int(in->bar_unpaid),
                  v_int(in->pay_within_s), v_int(in->starts_at_ms), v_int(in->ends_at_ms),
                  v_int(w->now_ms), v_text(in->currency), v_nonempty(in->pay_url));
     if (err == 0) {
-        err = items_insert(s, id, NULL, in, &next);
+        err = items_insert(db, id, NULL, in, &next);
     }
     if (err == 0) {
-        err = next_ids_write(s, &next);
+        err = next_ids_write(db, &next);
     }
-    return err != 0 ? err : db_sale_load(&s->base, id, &op->sale);
+    return err != 0 ? err : db_sale_load(db, id, &op->sale);
 }
 
-static int sale_update(struct maria *s, const struct sale_row *sale)
+static int sale_update(struct db *db, const struct sale_row *sale)
 {
-    return db_run(&s->base, MARIA_SALE_SET, v_text(sale->name), v_int(sale->bar_unpaid),
+    return db_run(db, SQL_SALE_SET, v_text(sale->name), v_int(sale->bar_unpaid),
                   v_int(sale->pay_within_s), v_int(sale->starts_at_ms), v_int(sale->ends_at_ms),
                   v_text(sale->currency), v_nonempty(sale->pay_url), v_int((int64_t)sale->id));
 }
 
-static int items_replace(struct maria *s, const struct sale_row *sale, const struct sale_row *given)
+static int items_replace(struct db *db, const struct sale_row *sale, const struct sale_row *given)
 {
     struct next_ids next;
-    int err = next_ids_read(s, &next);
+    int err = next_ids_read(db, &next);
     if (err == 0) {
-        err = items_delete(s, sale->id);
+        err = items_delete(db, sale->id);
     }
     if (err == 0) {
-        err = items_insert(s, sale->id, sale, given, &next);
+        err = items_insert(db, sale->id, sale, given, &next);
     }
-    return err != 0 ? err : next_ids_write(s, &next);
+    return err != 0 ? err : next_ids_write(db, &next);
 }
 
 /* What forbids the change, if anything does; `sale` has it already. */
-static int sale_change_check(struct maria_write *w, const struct ledger_op *op,
+static int sale_change_check(struct db_write *w, const struct ledger_op *op,
                              const struct sale_row *sale, uint32_t differs,
                              enum refusal *ret_refusal)
 {
@@ -190,17 +189,17 @@ static int sale_change_check(struct maria_write *w, const struct ledger_op *op,
     if (*ret_refusal != REFUSAL_NONE || (differs & SALE_HAS_ITEMS) == 0) {
         return 0;
     }
-    return item_ids_check(w->maria, op->sale_in, sale->id, ret_refusal);
+    return item_ids_check(w->db, op->sale_in, sale->id, ret_refusal);
 }
 
-static int sale_event(struct maria_write *w, enum ledger_event_kind kind, uint64_t sale, int64_t a)
+static int sale_event(struct db_write *w, enum ledger_event_kind kind, uint64_t sale, int64_t a)
 {
-    return maria_event(
+    return w->ops->event(
         w, (struct ledger_event){.kind = kind, .segment = SEGMENT_ALL, .sale = sale, .a = a});
 }
 
 /* `sale` is ours: the row as it is, changed here on its way back into the table. */
-static int sale_change(struct maria_write *w, struct ledger_op *op, struct sale_row *sale)
+static int sale_change(struct db_write *w, struct ledger_op *op, struct sale_row *sale)
 {
     uint32_t differs = ledger_sale_differs(sale, op->sale_in, op->changes);
     ledger_sale_take_over(sale, op->sale_in, differs);
@@ -210,18 +209,18 @@ static int sale_change(struct maria_write *w, struct ledger_op *op, struct sale_
     }
     op->repeated = differs == 0;
     if (differs != 0) {
-        err = sale_update(w->maria, sale);
+        err = sale_update(w->db, sale);
     }
     if (err == 0 && (differs & SALE_HAS_ITEMS) != 0) {
-        err = items_replace(w->maria, sale, op->sale_in);
+        err = items_replace(w->db, sale, op->sale_in);
     }
     if (err == 0 && differs != 0 && sale->state != SALE_DRAFT) {
         err = sale_event(w, EVENT_SALE_CHANGED, sale->id, sale->ends_at_ms);
     }
-    return err != 0 ? err : db_sale_load(&w->maria->base, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(w->db, sale->id, &op->sale);
 }
 
-int maria_op_sale_change(struct maria_write *w, struct ledger_op *op)
+int db_op_sale_change(struct db_write *w, struct ledger_op *op)
 {
     struct sale_row *sale;
     int err = sale_find(w, op, op->sale_id != 0 ? op->sale_id : op->sale_in->id, &sale);
@@ -232,7 +231,7 @@ int maria_op_sale_change(struct maria_write *w, struct ledger_op *op)
     return err;
 }
 
-int maria_op_sale_delete(struct maria_write *w, struct ledger_op *op)
+int db_op_sale_delete(struct db_write *w, struct ledger_op *op)
 {
     struct sale_row *sale;
     int err = sale_find(w, op, op->sale_id, &sale);
@@ -245,27 +244,27 @@ int maria_op_sale_delete(struct maria_write *w, struct ledger_op *op)
         return 0;
     }
     op->sale = sale; /* as it was */
-    err = items_delete(w->maria, sale->id);
-    return err != 0 ? err : db_run(&w->maria->base, MARIA_SALE_DROP, v_int((int64_t)sale->id));
+    err = items_delete(w->db, sale->id);
+    return err != 0 ? err : db_run(w->db, SQL_SALE_DROP, v_int((int64_t)sale->id));
 }
 
-/* What the gate has to know: the sale, then its items, each segment its share of them. */
-static int sale_load_events(struct maria_write *w, const struct sale_row *sale)
+/* What the gate has to know: the sale, then its items; each segment its share of them. */
+static int sale_load_events(struct db_write *w, const struct sale_row *sale)
 {
     struct ledger_event warmed = ledger_sale_warmed(sale);
     warmed.segment = SEGMENT_ALL;
-    int err = maria_event(w, warmed);
+    int err = w->ops->event(w, warmed);
     if (sale->homes > 0) {
-        return err != 0 ? err : maria_allot(w, sale);
+        return err != 0 ? err : w->ops->allot(w, sale);
     }
     for (uint32_t i = 0; i < sale->items_count && err == 0; i++) {
-        err = maria_event(w, ledger_item_loaded(sale, i));
+        err = w->ops->event(w, ledger_item_loaded(sale, i));
     }
     return err;
 }
 
-static int sale_move_event(struct maria_write *w, const struct sale_row *sale,
-                           enum sale_state target, int64_t starts_at_ms)
+static int sale_move_event(struct db_write *w, const struct sale_row *sale, enum sale_state target,
+                           int64_t starts_at_ms)
 {
     enum ledger_event_kind kind = ledger_sale_move_event(target);
     if (kind == EVENT_NONE) {
@@ -274,20 +273,7 @@ static int sale_move_event(struct maria_write *w, const struct sale_row *sale,
     return sale_event(w, kind, sale->id, target == SALE_OPEN ? starts_at_ms : 0);
 }
 
-/* Buyers' homes, for good. Regions that name segments which the ledger does not have are none. */
-static int sale_fix_homes(struct maria_write *w, struct sale_row *sale)
-{
-    const char *why = "";
-    const char *regions = w->maria->regions;
-    sale->homes = w->segments;
-    if (w->segments == 0 || regions_parse(regions, w->segments, &sale->regions, &why) != 0) {
-        regions = "";
-    }
-    return db_run(&w->maria->base, MARIA_SALE_HOMES, v_int(sale->homes), v_text(regions),
-                  v_int((int64_t)sale->id));
-}
-
-static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_row *sale)
+static int sale_move(struct db_write *w, struct ledger_op *op, struct sale_row *sale)
 {
     enum sale_state target = op->target;
     enum ledger_move kind = ledger_sale_move(sale, target, w->now_ms);
@@ -298,7 +284,7 @@ static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_ro
     }
     op->repeated = kind == LEDGER_MOVE_SAME;
     if (kind == LEDGER_MOVE_LOADS) {
-        err = sale_fix_homes(w, sale);
+        err = w->ops->fix_homes != NULL ? w->ops->fix_homes(w, sale) : 0;
         err = err != 0 ? err : sale_load_events(w, sale);
     }
     if (err == 0 && kind != LEDGER_MOVE_SAME) {
@@ -306,16 +292,16 @@ static int sale_move(struct maria_write *w, struct ledger_op *op, struct sale_ro
         if (target == SALE_OPEN && starts_at_ms > w->now_ms) {
             starts_at_ms = w->now_ms;
         }
-        err = db_run(&w->maria->base, MARIA_SALE_MOVE, v_text(sale_state_text(target)),
-                     v_int(starts_at_ms), v_int((int64_t)sale->id));
+        err = db_run(w->db, SQL_SALE_MOVE, v_text(sale_state_text(target)), v_int(starts_at_ms),
+                     v_int((int64_t)sale->id));
         if (err == 0) {
             err = sale_move_event(w, sale, target, starts_at_ms);
         }
     }
-    return err != 0 ? err : db_sale_load(&w->maria->base, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(w->db, sale->id, &op->sale);
 }
 
-int maria_op_sale_move(struct maria_write *w, struct ledger_op *op)
+int db_op_sale_move(struct db_write *w, struct ledger_op *op)
 {
     CHECK((unsigned)op->target < SALE_STATE_COUNT);
     struct sale_row *sale;
@@ -327,7 +313,7 @@ int maria_op_sale_move(struct maria_write *w, struct ledger_op *op)
     return err;
 }
 
-static int sale_forget(struct maria_write *w, struct ledger_op *op, const struct sale_row *sale)
+static int sale_forget(struct db_write *w, struct ledger_op *op, const struct sale_row *sale)
 {
     int err = 0;
     if (sale->state != SALE_CLOSED || ledger_sale_has_locked(sale)) {
@@ -336,15 +322,15 @@ static int sale_forget(struct maria_write *w, struct ledger_op *op, const struct
     }
     op->repeated = sale->forgotten;
     if (!sale->forgotten) {
-        err = db_run(&w->maria->base, MARIA_SALE_FORGET, v_int((int64_t)sale->id));
+        err = db_run(w->db, SQL_SALE_FORGET, v_int((int64_t)sale->id));
         if (err == 0) {
             err = sale_event(w, EVENT_SALE_FORGOTTEN, sale->id, 0);
         }
     }
-    return err != 0 ? err : db_sale_load(&w->maria->base, sale->id, &op->sale);
+    return err != 0 ? err : db_sale_load(w->db, sale->id, &op->sale);
 }
 
-int maria_op_sale_forget(struct maria_write *w, struct ledger_op *op)
+int db_op_sale_forget(struct db_write *w, struct ledger_op *op)
 {
     struct sale_row *sale;
     int err = sale_find(w, op, op->sale_id, &sale);
@@ -353,69 +339,4 @@ int maria_op_sale_forget(struct maria_write *w, struct ledger_op *op)
     }
     sale_row_free(sale);
     return err;
-}
-
-/* An earlier restock under this key. ERR_NOTFOUND: there is none. */
-static int restock_answer_existing(struct maria_write *w, struct ledger_op *op)
-{
-    struct db_row *row;
-    int err =
-        db_get(&w->maria->base, MARIA_RESTOCKED, &row, v_int((int64_t)op->item), v_key(op->key));
-    if (err != 0) {
-        return err;
-    }
-    op->repeated = db_u64(row, 0) == op->amount;
-    op->refusal = op->repeated ? REFUSAL_NONE : REFUSAL_DIFFERENT_REQUEST;
-    db_done(row);
-    return 0;
-}
-
-static int restock(struct maria_write *w, struct ledger_op *op, const struct plan_item *item)
-{
-    struct maria *s = w->maria;
-    int64_t amount = (int64_t)op->amount;
-    int err =
-        db_run(&s->base, MARIA_RESTOCK, v_int(amount), v_int(amount), v_int((int64_t)item->id));
-    if (err == 0) {
-        err = db_run(&s->base, MARIA_RESTOCK_ADD, v_int((int64_t)item->id), v_key(op->key),
-                     v_int(amount), v_int(w->now_ms));
-    }
-    /* The gate loads a draft's item with its total when it is warmed. */
-    if (err == 0 && item->homes > 0) {
-        err = maria_allot_more(w, item, op->amount);
-    } else if (err == 0 && item->sale_state != SALE_DRAFT) {
-        err = maria_event(w, (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
-                                                   .sale = item->terms.sale,
-                                                   .item = item->id,
-                                                   .a = amount});
-    }
-    return err != 0 ? err : db_sale_load(&s->base, item->terms.sale, &op->sale);
-}
-
-int maria_op_restock(struct maria_write *w, struct ledger_op *op)
-{
-    struct plan_item *item;
-    int err = maria_plan_item(w, op->item, &item);
-    if (err == ERR_NOTFOUND) {
-        op->refusal = REFUSAL_NO_SUCH_ITEM;
-        return 0;
-    }
-    if (err == 0) {
-        err = restock_answer_existing(w, op);
-    }
-    if (err == 0 && op->repeated) {
-        return db_sale_load(&w->maria->base, item->terms.sale, &op->sale);
-    }
-    if (err != ERR_NOTFOUND) {
-        return err;
-    }
-    if (item->sale_state == SALE_CLOSED) {
-        op->refusal = REFUSAL_BAD_STATE;
-        return 0;
-    }
-    if (op->amount == 0 || op->amount > STOCK_MAX || item->total + op->amount > STOCK_MAX) {
-        op->refusal = REFUSAL_BAD_REQUEST;
-        return 0;
-    }
-    return restock(w, op, item);
 }
