@@ -1,6 +1,5 @@
 /*
- * Reading: the transaction around a query of backend/sql/read.c, and the queries that are
- * MariaDB's own.
+ * Reading: the transaction around a query of backend/sql, and the queries that are MariaDB's own.
  *
  * Each query runs in a read transaction of its own, in one snapshot, so whatever statements it takes
  * see one committed state; nobody waits for it. A query whose connection had ended is asked once
@@ -37,76 +36,9 @@ static int query_events(struct maria *s, struct ledger_query *q)
     return db_events_take(row, err, q);
 }
 
-static int report_number(struct maria *s, unsigned which, uint64_t item, uint64_t *ret_number)
-{
-    struct db_row *row;
-    int err = db_get(&s->base, which, &row, v_int((int64_t)item));
-    if (err != 0) {
-        return err == ERR_NOTFOUND ? ERR_CORRUPT : err; /* an aggregate always has a row */
-    }
-    *ret_number = db_u64(row, 0);
-    db_done(row);
-    return 0;
-}
-
-/* Of one database, added to what the others gave. */
-static int report_states(struct maria *s, uint32_t place, struct report_row *report)
-{
-    struct db_row *row;
-    int err = db_get_in(&s->base, place, MARIA_REPORT_STATES, &row, v_int((int64_t)report->item));
-    while (err == 0) {
-        enum order_state state;
-        if (order_state_parse(db_span(row, 0), &state) != 0) {
-            db_done(row);
-            return ERR_CORRUPT;
-        }
-        report->orders[state] += db_u64(row, 1);
-        report->units[state] += db_u64(row, 2);
-        report->paid_cents += state == ORDER_PAID ? db_int(row, 3) : 0;
-        int64_t first_ms = db_int(row, 4);
-        int64_t last_ms = db_int(row, 5);
-        if (report->first_order_ms == 0 || first_ms < report->first_order_ms) {
-            report->first_order_ms = first_ms;
-        }
-        if (last_ms > report->last_order_ms) {
-            report->last_order_ms = last_ms;
-        }
-        err = db_next(row);
-    }
-    return err == ERR_NOTFOUND ? 0 : err;
-}
-
-static int query_report(struct maria *s, struct ledger_query *q)
-{
-    struct sale_row *sale = NULL;
-    int err = db_sale_load(&s->base, q->sale, &sale);
-    if (err != 0) {
-        return err;
-    }
-    for (uint32_t i = 0; i < sale->items_count && q->count < q->limit && err == 0; i++) {
-        struct report_row *report = &q->report[q->count];
-        *report = (struct report_row){.item = sale->items[i].id};
-        for (uint32_t place = 0; place < s->address.databases && err == 0; place++) {
-            err = report_states(s, place, report);
-        }
-        if (err == 0) {
-            err = report_number(s, MARIA_REPORT_PEAK, report->item, &report->peak_orders_per_s);
-        }
-        if (err == 0) {
-            err = report_number(s, MARIA_REPORT_BUYERS, report->item, &report->buyers);
-        }
-        q->count += err == 0 ? 1 : 0;
-    }
-    sale_row_free(sale);
-    return err;
-}
-
 /* NULL: as all ledgers answer it. */
 static int (*const query_table[])(struct maria *s, struct ledger_query *q) = {
     [QUERY_EVENTS] = query_events,
-    [QUERY_REPORT] = query_report,
-    [QUERY_SUMMARY] = maria_query_summary,
-    [QUERY_SERIES] = maria_query_series,
     [QUERY_ORDERS_BY_ID] = maria_query_known,
     [QUERY_SEGMENTS] = maria_query_segments,
     [QUERY_ALLOTMENTS] = maria_query_allotments,

@@ -187,10 +187,6 @@ int maria_allot(struct db_write *write, const struct sale_row *sale);
 /* More units of an item, spread the same way. */
 int maria_allot_more(struct db_write *write, const struct db_item *item, uint64_t units);
 
-/* ledger_report.c */
-int maria_query_summary(struct maria *s, struct ledger_query *q);
-int maria_query_series(struct maria *s, struct ledger_query *q);
-
 /* ledger_read_segments.c */
 int maria_query_segments(struct maria *s, struct ledger_query *q);
 int maria_query_leases(struct maria *s, struct ledger_query *q);

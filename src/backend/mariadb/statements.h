@@ -22,6 +22,10 @@
 #define SQL_EVENT_SEGMENT "ifnull(segment, -1)" /* SEGMENT_ALL */
 #define SQL_SALE_HOMES "homes, regions"
 #define SQL_ITEM_HOMES "s.homes"
+#define SQL_DIV "DIV"
+#define SQL_LEAST "least"
+#define SQL_GREATEST "greatest"
+#define SQL_TOTAL(column) "sum(" column ")"
 #define SQL_ON_CONFLICT(key) " ON DUPLICATE KEY UPDATE "
 #define SQL_NEW(column) "VALUE(" column ")"
 
@@ -44,11 +48,6 @@
 
 /* The database's time, when the statement began. */
 #define NOW_MS "CAST(unix_timestamp(now(3)) * 1000 AS SIGNED)"
-
-/* Orders of a sale; and in which of so many steps (the first ?) a time lies, from the second ? on,
- * each of the third ? ms; in none of them: it came later. */
-#define MARIA_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?)"
-#define MARIA_STEP(column) "least(?, greatest(0, " column " - ?) DIV ?)"
 
 #define MARIA_STATEMENTS(X)                                                                        \
     X(MARIA_META_LOCK, "SELECT fence, segments FROM meta WHERE id = 1 FOR UPDATE")                 \
@@ -162,37 +161,7 @@
                                                             "p.payment_id = unhex(k.hex)")         \
     X(MARIA_PAYMENTS_ADD, "INSERT INTO payments(payment_id, item_id, order_id, amount_cents,"      \
                           " fingerprint, at_ms) VALUES(?, ?, ?, ?, ?, ?)")                         \
-    X(MARIA_SALE_HOMES, "UPDATE sales SET homes = ?, regions = ? WHERE id = ?")                    \
-    X(MARIA_REPORT_STATES, "SELECT status, count(*), sum(qty), sum(amount_cents),"                 \
-                           " min(created_at_ms), max(created_at_ms)"                               \
-                           " FROM {orders} WHERE item_id = ? GROUP BY status")                     \
-    X(MARIA_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM {all}"                     \
-                         " WHERE item_id = ? GROUP BY created_at_ms DIV 1000) t")                  \
-    X(MARIA_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ? AND held > 0")         \
-    X(MARIA_SUMMARY_BUYERS,                                                                        \
-      "SELECT count(DISTINCT user_id),"                                                            \
-      " count(DISTINCT CASE WHEN status IN ('LOCKED', 'PAID') THEN user_id END),"                  \
-      " count(DISTINCT CASE WHEN status = 'PAID' THEN user_id END), count(locked_at_ms)"           \
-      " FROM {all} WHERE " MARIA_OF_SALE)                                                          \
-    X(MARIA_SUMMARY_PEAK,                                                                          \
-      "SELECT created_at_ms DIV 1000 AS s, count(*) AS n FROM {all} WHERE " MARIA_OF_SALE          \
-      " GROUP BY s ORDER BY n DESC, s LIMIT 1")                                                    \
-    X(MARIA_SUMMARY_BOOKED,                                                                        \
-      "SELECT greatest(locked_at_ms - created_at_ms, 0) AS d, count(*)"                            \
-      " FROM {all} WHERE locked_at_ms IS NOT NULL AND " MARIA_OF_SALE " GROUP BY d ORDER BY d")    \
-    X(MARIA_PREVIOUS, "SELECT id FROM sales WHERE state <> 'draft' AND (starts_at_ms, id) <"       \
-                      " (SELECT starts_at_ms, id FROM sales WHERE id = ?)"                         \
-                      " ORDER BY starts_at_ms DESC, id DESC LIMIT 1")                              \
-    X(MARIA_SERIES_MADE,                                                                           \
-      "SELECT " MARIA_STEP("created_at_ms") " AS b, count(*),"                                     \
-                                            " sum(if(status <> 'FAILED', qty, 0))"                 \
-                                            " FROM {all} WHERE " MARIA_OF_SALE " GROUP BY b")      \
-    X(MARIA_SERIES_ENDED,                                                                          \
-      "SELECT " MARIA_STEP(                                                                        \
-          "ended_at_ms") " AS b,"                                                                  \
-                         " sum(if(status = 'PAID', qty, 0)), sum(if(status <> 'PAID', qty, 0))"    \
-                         " FROM {all} WHERE ended_at_ms IS NOT NULL AND status <> 'FAILED' "       \
-                         "AND " MARIA_OF_SALE " GROUP BY b")
+    X(MARIA_SALE_HOMES, "UPDATE sales SET homes = ?, regions = ? WHERE id = ?")
 
 enum maria_statement {
     MARIA_STATEMENTS_SHARED = SQL_STATEMENT_COUNT - 1,

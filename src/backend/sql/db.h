@@ -211,6 +211,11 @@ int db_events_take(struct db_row *row, int err, struct ledger_query *q);
 /* The queries that all ledgers answer alike. The caller has begun a transaction. */
 int db_query(struct db *db, struct ledger_query *q);
 
+/* report.c, for db_query(). */
+int db_query_report(struct db *db, struct ledger_query *q);
+int db_query_summary(struct db *db, struct ledger_query *q);
+int db_query_series(struct db *db, struct ledger_query *q);
+
 /* ---- ops (ops.c, sales.c) ---- */
 
 /* An item as the open transaction sees it: the row, and stock moves not yet written to it. */

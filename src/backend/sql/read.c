@@ -390,9 +390,11 @@ static int query_locked(struct db *db, struct ledger_query *q)
 /* ---- the table ---- */
 
 static int (*const query_table[])(struct db *db, struct ledger_query *q) = {
-    [QUERY_STATE] = query_state,   [QUERY_SALES] = query_sales,   [QUERY_ORDERS] = query_orders,
-    [QUERY_ORDER] = query_order,   [QUERY_EVENTS] = query_events, [QUERY_LOCKED] = query_locked,
-    [QUERY_CURSOR] = query_cursor,
+    [QUERY_STATE] = query_state,        [QUERY_SALES] = query_sales,
+    [QUERY_ORDERS] = query_orders,      [QUERY_ORDER] = query_order,
+    [QUERY_EVENTS] = query_events,      [QUERY_LOCKED] = query_locked,
+    [QUERY_REPORT] = db_query_report,   [QUERY_CURSOR] = query_cursor,
+    [QUERY_SUMMARY] = db_query_summary, [QUERY_SERIES] = db_query_series,
 };
 
 int db_query(struct db *db, struct ledger_query *q)

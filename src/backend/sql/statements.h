@@ -9,6 +9,9 @@
  *   SQL_JOIN            a join that reads the tables in the order in which they are named
  *   SQL_BY_KEY          behind a table: read it by its primary key
  *   SQL_BY_INDEX(name)  behind a table: read it by this index
+ *   SQL_DIV, SQL_LEAST, SQL_GREATEST
+ *                       integer division; the least and the greatest of several values
+ *   SQL_TOTAL(column)   a sum that does not overflow
  *   SQL_ON_CONFLICT(key), SQL_NEW(column)
  *                       change the row that has this key already; the value that was to be inserted
  *   SQL_ORDER_SEGMENT, SQL_EVENT_SEGMENT, SQL_SALE_HOMES, SQL_ITEM_HOMES
@@ -56,6 +59,10 @@
 /* Of the items of one sale. */
 #define OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?)"
 
+/* In which of so many steps (the first ?) a time lies, from the second ? on, each of the third ? ms;
+ * in none of them: it came later. */
+#define TIME_STEP(column) SQL_LEAST "(?, " SQL_GREATEST "(0, " column " - ?) " SQL_DIV " ?)"
+
 #define SQL_STATEMENTS(X)                                                                          \
     X(SQL_STATE, "SELECT booked_lsn, (SELECT ifnull(max(number), 0) FROM events),"                 \
                  " (SELECT at_ms FROM events ORDER BY number DESC LIMIT 1) FROM meta")             \
@@ -83,6 +90,40 @@
     X(SQL_LOCKED, "SELECT " ORDER_COLUMNS " FROM " SQL_ORDERS " o" SQL_BY_KEY ORDER_JOINS          \
                   " WHERE o.item_id = ? AND o.id > ? AND o.status = 'LOCKED'"                      \
                   " ORDER BY o.item_id, o.id LIMIT ?")                                             \
+    X(SQL_REPORT_STATES,                                                                           \
+      "SELECT status, count(*), sum(qty), " SQL_TOTAL(                                             \
+          "amount_cents") ", min(created_at_ms), max(created_at_ms) FROM " SQL_ORDERS              \
+                          " WHERE item_id = ? GROUP BY status")                                    \
+    X(SQL_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM " SQL_ALL_ORDERS             \
+                       " WHERE item_id = ? GROUP BY created_at_ms " SQL_DIV " 1000) t")            \
+    X(SQL_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ? AND held > 0")           \
+    X(SQL_SUMMARY_BUYERS,                                                                          \
+      "SELECT count(DISTINCT user_id),"                                                            \
+      " count(DISTINCT CASE WHEN status IN ('LOCKED', 'PAID') THEN user_id END),"                  \
+      " count(DISTINCT CASE WHEN status = 'PAID' THEN user_id END), count(locked_at_ms)"           \
+      " FROM " SQL_ALL_ORDERS " WHERE " OF_SALE)                                                   \
+    X(SQL_SUMMARY_PEAK,                                                                            \
+      "SELECT created_at_ms " SQL_DIV " 1000 AS s, count(*) AS n FROM " SQL_ALL_ORDERS             \
+      " WHERE " OF_SALE " GROUP BY s ORDER BY n DESC, s LIMIT 1")                                  \
+    X(SQL_SUMMARY_BOOKED, "SELECT " SQL_GREATEST                                                   \
+                          "(locked_at_ms - created_at_ms, 0) AS d, count(*) FROM " SQL_ALL_ORDERS  \
+                          " WHERE locked_at_ms IS NOT NULL AND " OF_SALE " GROUP BY d ORDER BY d") \
+    X(SQL_PREVIOUS, "SELECT id FROM sales WHERE state <> 'draft' AND (starts_at_ms, id) <"         \
+                    " (SELECT starts_at_ms, id FROM sales WHERE id = ?)"                           \
+                    " ORDER BY starts_at_ms DESC, id DESC LIMIT 1")                                \
+    X(SQL_SERIES_MADE,                                                                             \
+      "SELECT " TIME_STEP(                                                                         \
+          "created_at_ms") " AS b, count(*),"                                                      \
+                           " sum(CASE WHEN status <> 'FAILED' THEN qty ELSE 0 END)"                \
+                           " FROM " SQL_ALL_ORDERS " WHERE " OF_SALE " GROUP BY b")                \
+    X(SQL_SERIES_ENDED,                                                                            \
+      "SELECT " TIME_STEP(                                                                         \
+          "ended_at_ms") " AS b,"                                                                  \
+                         " sum(CASE WHEN status = 'PAID' THEN qty ELSE 0 END),"                    \
+                         " sum(CASE WHEN status <> 'PAID' THEN qty ELSE 0 END)"                    \
+                         " FROM " SQL_ALL_ORDERS                                                   \
+                         " WHERE ended_at_ms IS NOT NULL AND status <> 'FAILED' AND " OF_SALE      \
+                         " GROUP BY b")                                                            \
     X(SQL_READ_TO_SET, "INSERT INTO cursors(name, number, at_ms) VALUES(?, ?, ?)" SQL_ON_CONFLICT( \
                            "name") "number = " SQL_NEW("number") ", at_ms = " SQL_NEW("at_ms"))    \
     X(SQL_IDS, "SELECT next_sale_id, next_item_id FROM meta")                                      \

@@ -18,12 +18,12 @@
 #define SQL_EVENT_SEGMENT "0"
 #define SQL_SALE_HOMES "0, ''"
 #define SQL_ITEM_HOMES "0"
+#define SQL_DIV "/"
+#define SQL_LEAST "min"
+#define SQL_GREATEST "max"
+#define SQL_TOTAL(column) "total(" column ")"
 #define SQL_ON_CONFLICT(key) " ON CONFLICT(" key ") DO UPDATE SET "
 #define SQL_NEW(column) "excluded." column
-
-/* Orders of a sale; and which of ?4 steps of ?3 ms from ?2 on a time lies in; ?4: it came later. */
-#define SQL_OF_SALE "item_id IN (SELECT id FROM items WHERE sale_id = ?1)"
-#define SQL_STEP(column) "min(?4, max(0, " column " - ?2) / ?3)"
 
 #define STORE_STATEMENTS(X)                                                                        \
     X(SQL_BEGIN_WRITE, "BEGIN IMMEDIATE")                                                          \
@@ -54,36 +54,7 @@
                    " barred = max(barred, ?5) WHERE item_id = ?1 AND user_id = ?2")                \
     X(SQL_PAYMENT, "SELECT fingerprint FROM payments WHERE payment_id = ?1")                       \
     X(SQL_PAYMENT_ADD, "INSERT INTO payments(payment_id, item_id, order_id, amount_cents,"         \
-                       " fingerprint, at_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                      \
-    X(SQL_REPORT_STATES, "SELECT status, count(*), sum(qty), total(amount_cents),"                 \
-                         " min(created_at_ms), max(created_at_ms)"                                 \
-                         " FROM orders WHERE item_id = ?1 GROUP BY status")                        \
-    X(SQL_REPORT_PEAK, "SELECT max(n) FROM (SELECT count(*) AS n FROM orders WHERE item_id = ?1"   \
-                       " GROUP BY created_at_ms / 1000)")                                          \
-    X(SQL_REPORT_BUYERS, "SELECT count(*) FROM holdings WHERE item_id = ?1 AND held > 0")          \
-    X(SQL_SUMMARY_BUYERS,                                                                          \
-      "SELECT count(DISTINCT user_id),"                                                            \
-      " count(DISTINCT CASE WHEN status IN ('LOCKED', 'PAID') THEN user_id END),"                  \
-      " count(DISTINCT CASE WHEN status = 'PAID' THEN user_id END), count(locked_at_ms)"           \
-      " FROM orders WHERE " SQL_OF_SALE)                                                           \
-    X(SQL_SUMMARY_PEAK, "SELECT created_at_ms / 1000, count(*) FROM orders WHERE " SQL_OF_SALE     \
-                        " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1")                                  \
-    X(SQL_SUMMARY_BOOKED,                                                                          \
-      "SELECT max(locked_at_ms - created_at_ms, 0), count(*) FROM orders"                          \
-      " WHERE locked_at_ms IS NOT NULL AND " SQL_OF_SALE " GROUP BY 1 ORDER BY 1")                 \
-    X(SQL_PREVIOUS, "SELECT id FROM sales WHERE state <> 'draft' AND (starts_at_ms, id) <"         \
-                    " (SELECT starts_at_ms, id FROM sales WHERE id = ?1)"                          \
-                    " ORDER BY starts_at_ms DESC, id DESC LIMIT 1")                                \
-    X(SQL_SERIES_MADE,                                                                             \
-      "SELECT " SQL_STEP("created_at_ms") ", count(*),"                                            \
-                                          " sum(CASE WHEN status <> 'FAILED' THEN qty ELSE 0 END)" \
-                                          " FROM orders WHERE " SQL_OF_SALE " GROUP BY 1")         \
-    X(SQL_SERIES_ENDED,                                                                            \
-      "SELECT " SQL_STEP("ended_at_ms") ","                                                        \
-                                        " sum(CASE WHEN status = 'PAID' THEN qty ELSE 0 END),"     \
-                                        " sum(CASE WHEN status <> 'PAID' THEN qty ELSE 0 END)"     \
-                                        " FROM orders WHERE ended_at_ms IS NOT NULL AND status "   \
-                                        "<> 'FAILED' AND " SQL_OF_SALE " GROUP BY 1")
+                       " fingerprint, at_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")
 
 enum store_statement {
     STATEMENTS_SHARED = SQL_STATEMENT_COUNT - 1,

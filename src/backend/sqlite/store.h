@@ -60,9 +60,7 @@ int store_do(struct store *s, unsigned which);
 /* Ends a transaction that may have ended by itself. */
 void store_rollback(struct store *s);
 
-/* ledger_report.c */
-int store_query_summary(struct store *s, struct ledger_query *q);
-int store_query_series(struct store *s, struct ledger_query *q);
+/* ledger_read.c */
 void store_read(struct ledger *ledger, struct ledger_query *query);
 
 /*
