@@ -1,4 +1,4 @@
-/* As much of a ledger as an applier reads: its events. Tests commit them, and break the reading. */
+/* As much of a ledger as an event sink reads: its events. Tests commit them, and break the reading. */
 #ifndef SLUICE_TEST_EVENT_LEDGER_H
 #define SLUICE_TEST_EVENT_LEDGER_H
 

@@ -1,5 +1,5 @@
 /*
- * One front on simulated segments: remote, its spool on a disk in memory, stock cache and catalog, with a
+ * One front on simulated segments: gate proxy, its spool on a disk in memory, stock cache and catalog, with a
  * port in between that counts what the gate is asked.
  */
 #ifndef SLUICE_TEST_GATE_PROXY_FRONT_H
@@ -14,7 +14,7 @@
 #define API_LINE_MAX 5
 #define API_REFILL_MS 1500
 
-/* Between remote and the simulated gate. */
+/* Between the proxy and the simulated gate. */
 struct gate_proxy_counting {
     struct gate_port port;
     struct gate_port *gate;

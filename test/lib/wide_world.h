@@ -1,7 +1,7 @@
 /*
  * The distributed engine behind its loops, without servers: simulated segments, a ledger in memory
  * that several processes write to, and of each process the parts that its stages share: journal,
- * spool, catalog, places, ledger writer and applier. Stages are made by the tests.
+ * spool, catalog, segment table, ledger writer and event sink. Stages are made by the tests.
  *
  * Stages that have something booked wait for the ledger writer, which is a thread's. Here that thread
  * works only while the test lets it: between wide_let and wide_halt, inside which the test calls
