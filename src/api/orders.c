@@ -224,7 +224,8 @@ static enum http_outcome row_looked_up(struct api_request *req, struct api_opera
 }
 
 /* The ledger may be a moment ahead of the gate. The list shows the gate's state, so that it does not
- * contradict what the order's own path shows. */
+ * contradict what the order's own path shows. It need not wait for an LSN: all that the gate can show of
+ * an order that is in the ledger was committed there first. */
 static void look_up_row(struct api_request *req, struct api_operation *list, uint32_t row)
 {
     struct api_operation *operation =

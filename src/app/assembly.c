@@ -188,7 +188,7 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     if (error != 0) {
         return assembly_fail("cannot start", error, "");
     }
-    journal_wake(assembly->journal, assembly->wakers, loops);
+    journal_set_wakers(assembly->journal, assembly->wakers, loops);
     journal_listen(assembly->journal, ledger_writer_wake, assembly->ledger_writer);
     assembly->janitor = janitor(assembly);
     assembly->shared.journal = assembly->journal;

@@ -92,7 +92,7 @@ static const char *keeper_words(void *context)
 {
     const struct engine_ports *ports = &((struct distributed *)context)->engine.ports;
     const char *words = ledger_mariadb_error(ports->keeper_ledger);
-    return words[0] != '\0' ? words : lease_mariadb_error(ports->keeper_lease);
+    return words[0] != '\0' ? words : lease_mariadb_error(ports->recover_lease);
 }
 
 static bool is_ending(void *context)
@@ -227,8 +227,8 @@ static int open_ports(struct distributed *distributed, uint32_t threads)
     }
     error = error != 0 ? error : backends_new_reader(backends, &ports->promise_ledger);
     if (error == 0 && (threads >> ENGINE_KEEPER & 1) != 0) {
-        error = backends_new_lease(backends, &ports->lease);
-        error = error != 0 ? error : backends_new_lease(backends, &ports->keeper_lease);
+        error = backends_new_lease(backends, &ports->keeper_lease);
+        error = error != 0 ? error : backends_new_lease(backends, &ports->recover_lease);
         error = error != 0 ? error : backends_new_writer(backends, &ports->keeper_ledger);
     }
     if (error == 0 && (threads >> ENGINE_RECONCILER & 1) != 0) {

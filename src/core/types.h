@@ -128,7 +128,9 @@ int sale_state_parse(struct span text, enum sale_state *ret_state);
 enum retry { RETRY_NO, RETRY_LATER, RETRY_SAME_TICKET, RETRY_NEW_TICKET };
 const char *retry_text(enum retry retry);
 
-/* Name, HTTP status, code, what the client does next, title. REFUSAL_NONE is 0. */
+/* Name, HTTP status, code, what the client does next, title. REFUSAL_NONE is 0. Append only: the
+ * numbers are stored in journals, snapshots and on Redis. CONTRIBUTING.md lists what else names
+ * them. */
 #define REFUSALS(X)                                                                                \
     X(REFUSAL_NONE, 200, "none", RETRY_NO, "Not refused")                                          \
     X(REFUSAL_BAD_REQUEST, 400, "bad_request", RETRY_NO, "The request is not valid")               \

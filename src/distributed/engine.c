@@ -258,7 +258,7 @@ static int make_keeper(struct engine *engine)
     const struct engine_ports *ports = &engine->ports;
     struct recover_ports recover_ports = {.segments = ports->segments[ENGINE_KEEPER],
                                           .ledger = ports->keeper_ledger,
-                                          .lease = ports->keeper_lease,
+                                          .lease = ports->recover_lease,
                                           .blocking = ports->blocking};
     struct recover_options options = {.segments = engine->segment_table.count,
                                       .sizes = engine->options.sizes,
@@ -373,7 +373,8 @@ static int64_t boot_ms(const struct engine *engine)
     return clock_boot_us(engine->ports.clock) / 1000;
 }
 
-/* The ledger writer does the keeper's work on the ledger while it has the lease's token. A process
+/* On a thread of its own, because a rebuild on the keeper's thread can take longer than the lease
+ * lives. The ledger writer does the keeper's work on the ledger while it has the lease's token. A process
  * whose time is not the gate's keeps no deadlines, and opens and closes no sales. */
 static void renew_lease(struct engine *engine)
 {
@@ -383,11 +384,12 @@ static void renew_lease(struct engine *engine)
     }
     uint64_t token = 0;
     bool may_keep = !atomic_load(&engine->segment_table.clock_is_off);
-    int error =
-        may_keep ? lease_take(engine->ports.lease, KEEPER_LEASE, LEASE_TTL_MS, &token) : ERR_BUSY;
+    int error = may_keep
+                    ? lease_take(engine->ports.keeper_lease, KEEPER_LEASE, LEASE_TTL_MS, &token)
+                    : ERR_BUSY;
     ledger_writer_keep(engine->ledger_writer, error == 0 ? token : 0);
     if (!may_keep) {
-        lease_drop(engine->ports.lease, KEEPER_LEASE);
+        lease_drop(engine->ports.keeper_lease, KEEPER_LEASE);
     }
     atomic_store(&engine->keeps, error == 0);
     engine->lease_at_ms = now_ms + LEASE_EVERY_MS;
@@ -458,7 +460,7 @@ void engine_end(struct engine *engine, enum engine_thread thread)
     if (thread == ENGINE_LEASE) {
         ledger_writer_keep(engine->ledger_writer, 0);
         atomic_store(&engine->keeps, false);
-        lease_drop(engine->ports.lease, KEEPER_LEASE);
+        lease_drop(engine->ports.keeper_lease, KEEPER_LEASE);
     }
     if (thread == ENGINE_KEEPER) {
         atomic_store(&engine->balances, false);

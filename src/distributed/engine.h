@@ -85,8 +85,8 @@ struct engine_ports {
     struct ledger *promise_ledger;    /* read by the promise resolver */
     struct ledger *keeper_ledger;     /* written by the keeper */
     struct ledger *reconciler_ledger; /* written by the reconciler */
-    struct lease_port *lease;         /* the lease thread's */
-    struct lease_port *keeper_lease;  /* the keeper's, for recovery and balancing */
+    struct lease_port *keeper_lease;  /* the lease thread's */
+    struct lease_port *recover_lease; /* the keeper's, for recovery and balancing */
     struct queue *publisher;          /* the relay's; NULL: no queue, the relay books itself */
     struct queue *consumer;           /* the order consumer's */
     struct queue *payments;           /* the payment consumer's */

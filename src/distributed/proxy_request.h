@@ -2,14 +2,18 @@
  * The gate proxy's record of a request: its state from submit until the client has the answer, and
  * the pool that a loop takes its records from.
  *
- *     NEW ──► LOOKING ──► ANSWERED       READING    the item is in no sale of the catalog: the sales
- *      │         │           ▲                      are read from the ledger once more
- *      │         ▼           │           LOOKING    others wait in line: the gate is asked only
- *      ├──► ASKED ◄─► REFILLING                     whether the order exists
- *      │      │                          ASKED      the gate is asked
- *      │      └──────► ANSWERED          REFILLING  the home has too few units: waits for a refill
- *      ├──► READING ──► as NEW
- *      └──► ANSWERED, without the gate
+ *     from        to
+ *     NEW         READING  LOOKING  ASKED  ANSWERED
+ *     READING     READING  LOOKING  ASKED  ANSWERED
+ *     LOOKING     REFILLING  ANSWERED
+ *     ASKED       REFILLING  ANSWERED
+ *     REFILLING   ASKED
+ *
+ *     READING    the item is in no sale of the catalog: the sales are read from the ledger once more
+ *     LOOKING    others wait in line: the gate is asked only whether the order exists
+ *     ASKED      the gate is asked
+ *     REFILLING  the home has too few units: it waits for a refill
+ *     ANSWERED   by the gate, or without it
  *
  * gate_proxy.h has the table of what happens in each state. Only proxy_request_move() changes a
  * state. A move that is not in its table is a bug of the proxy and stops the process.

@@ -203,7 +203,7 @@ static void look_without_ledger(struct segment_monitor *monitor, int64_t now_ms)
             continue;
         }
         note_numbers(&monitor->segments[s], &state);
-        bool open = state.outcome == SEGMENT_DONE && state.open;
+        bool open = state.outcome == SEGMENT_DONE && state.open && !state.broken;
         move(monitor, s, open ? SEGMENT_OPEN : SEGMENT_CLOSED);
     }
     monitor->numbers_ms = now_ms + LOOK_EVERY_MS;

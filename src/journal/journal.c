@@ -24,7 +24,7 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* ---- the catalogue ---- */
+/* ---- the list of files ---- */
 
 static int grow(void **entries, size_t *capacity, size_t count, size_t size)
 {
@@ -41,47 +41,46 @@ static int grow(void **entries, size_t *capacity, size_t count, size_t size)
     return 0;
 }
 
-int journal_catalog_add_segment(struct journal_catalog *catalog, struct journal_segment segment)
+int journal_files_add_segment(struct journal_files *files, struct journal_segment segment)
 {
-    int error = grow((void **)&catalog->segments, &catalog->segment_capacity,
-                     catalog->segment_count, sizeof(segment));
+    int error = grow((void **)&files->segments, &files->segment_capacity, files->segment_count,
+                     sizeof(segment));
     if (error == 0) {
-        catalog->segments[catalog->segment_count++] = segment;
+        files->segments[files->segment_count++] = segment;
     }
     return error;
 }
 
-int journal_catalog_add_snapshot(struct journal_catalog *catalog,
-                                 struct journal_snapshot_file snapshot)
+int journal_files_add_snapshot(struct journal_files *files, struct journal_snapshot_file snapshot)
 {
-    for (size_t i = 0; i < catalog->snapshot_count; i++) {
-        if (catalog->snapshots[i].lsn == snapshot.lsn) {
-            catalog->snapshots[i] = snapshot;
+    for (size_t i = 0; i < files->snapshot_count; i++) {
+        if (files->snapshots[i].lsn == snapshot.lsn) {
+            files->snapshots[i] = snapshot;
             return 0;
         }
     }
-    int error = grow((void **)&catalog->snapshots, &catalog->snapshot_capacity,
-                     catalog->snapshot_count, sizeof(snapshot));
+    int error = grow((void **)&files->snapshots, &files->snapshot_capacity, files->snapshot_count,
+                     sizeof(snapshot));
     if (error == 0) {
-        catalog->snapshots[catalog->snapshot_count++] = snapshot;
+        files->snapshots[files->snapshot_count++] = snapshot;
     }
     return error;
 }
 
-size_t journal_catalog_snapshot(const struct journal_catalog *catalog, size_t before)
+size_t journal_files_snapshot(const struct journal_files *files, size_t before)
 {
-    size_t i = before < catalog->snapshot_count ? before : catalog->snapshot_count;
-    while (i > 0 && catalog->snapshots[i - 1].bad) {
+    size_t i = before < files->snapshot_count ? before : files->snapshot_count;
+    while (i > 0 && files->snapshots[i - 1].bad) {
         i--;
     }
     return i - 1; /* 0 - 1 is SIZE_MAX */
 }
 
-void journal_catalog_done(struct journal_catalog *catalog)
+void journal_files_done(struct journal_files *files)
 {
-    free(catalog->segments);
-    free(catalog->snapshots);
-    *catalog = (struct journal_catalog){0};
+    free(files->segments);
+    free(files->snapshots);
+    *files = (struct journal_files){0};
 }
 
 /* ---- appending ---- */
@@ -151,7 +150,7 @@ void journal_stop(struct journal *journal)
     pthread_mutex_unlock(&journal->lock);
 }
 
-void journal_wake(struct journal *journal, struct waker *wakers, uint32_t count)
+void journal_set_wakers(struct journal *journal, struct waker *wakers, uint32_t count)
 {
     journal->wakers = wakers;
     journal->wakers_count = count;
@@ -242,14 +241,14 @@ int journal_start_segment(struct journal *journal, uint64_t first_lsn)
         error = name_next(journal, &head);
     }
     if (error == 0) {
-        pthread_mutex_lock(&journal->catalog_lock);
-        error = journal_catalog_add_segment(&journal->catalog, (struct journal_segment){
-                                                                   .first_batch = head.first_batch,
-                                                                   .first_lsn = head.first_lsn,
-                                                                   .bytes = head.bytes,
-                                                                   .end = JOURNAL_SECTOR,
-                                                               });
-        pthread_mutex_unlock(&journal->catalog_lock);
+        pthread_mutex_lock(&journal->files_lock);
+        error = journal_files_add_segment(&journal->files, (struct journal_segment){
+                                                               .first_batch = head.first_batch,
+                                                               .first_lsn = head.first_lsn,
+                                                               .bytes = head.bytes,
+                                                               .end = JOURNAL_SECTOR,
+                                                           });
+        pthread_mutex_unlock(&journal->files_lock);
     }
     if (error == 0) {
         if (journal->file != NULL) {
@@ -281,9 +280,9 @@ static struct journal_buffer *take_buffer(struct journal *journal)
 
 static struct journal_segment last_segment(struct journal *journal)
 {
-    pthread_mutex_lock(&journal->catalog_lock);
-    struct journal_segment last = journal->catalog.segments[journal->catalog.segment_count - 1];
-    pthread_mutex_unlock(&journal->catalog_lock);
+    pthread_mutex_lock(&journal->files_lock);
+    struct journal_segment last = journal->files.segments[journal->files.segment_count - 1];
+    pthread_mutex_unlock(&journal->files_lock);
     return last;
 }
 
@@ -315,9 +314,9 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer)
     /* The number first: a reader that finds the batch must find it durable. */
     atomic_store_explicit(&journal->durable_lsn, head.first_lsn + head.records - 1,
                           memory_order_release);
-    pthread_mutex_lock(&journal->catalog_lock);
-    journal->catalog.segments[journal->catalog.segment_count - 1].end += bytes;
-    pthread_mutex_unlock(&journal->catalog_lock);
+    pthread_mutex_lock(&journal->files_lock);
+    journal->files.segments[journal->files.segment_count - 1].end += bytes;
+    pthread_mutex_unlock(&journal->files_lock);
     return 0;
 }
 
@@ -373,9 +372,9 @@ static int remove_file(struct journal *journal, uint64_t number, const char *suf
 /* Removes snapshots below `floor`, and damaged ones below the newest. */
 static int trim_snapshots(struct journal *journal, uint64_t floor, uint64_t newest)
 {
-    struct journal_catalog *catalog = &journal->catalog;
-    for (size_t i = 0; i < catalog->snapshot_count;) {
-        struct journal_snapshot_file file = catalog->snapshots[i];
+    struct journal_files *files = &journal->files;
+    for (size_t i = 0; i < files->snapshot_count;) {
+        struct journal_snapshot_file file = files->snapshots[i];
         if (file.lsn >= (file.bad ? newest : floor)) {
             i++;
             continue;
@@ -384,10 +383,10 @@ static int trim_snapshots(struct journal *journal, uint64_t floor, uint64_t newe
         if (error != 0) {
             return error;
         }
-        pthread_mutex_lock(&journal->catalog_lock);
-        memmove(&catalog->snapshots[i], &catalog->snapshots[i + 1],
-                (--catalog->snapshot_count - i) * sizeof(file));
-        pthread_mutex_unlock(&journal->catalog_lock);
+        pthread_mutex_lock(&journal->files_lock);
+        memmove(&files->snapshots[i], &files->snapshots[i + 1],
+                (--files->snapshot_count - i) * sizeof(file));
+        pthread_mutex_unlock(&journal->files_lock);
     }
     return 0;
 }
@@ -395,28 +394,28 @@ static int trim_snapshots(struct journal *journal, uint64_t floor, uint64_t newe
 /* The first batch of the oldest segment, if all its records are at or below floor; else 0. */
 static uint64_t segment_below(struct journal *journal, uint64_t floor)
 {
-    pthread_mutex_lock(&journal->catalog_lock);
-    const struct journal_catalog *catalog = &journal->catalog;
-    uint64_t below = catalog->segment_count > 1 && catalog->segments[1].first_lsn - 1 <= floor
-                         ? catalog->segments[0].first_batch
+    pthread_mutex_lock(&journal->files_lock);
+    const struct journal_files *files = &journal->files;
+    uint64_t below = files->segment_count > 1 && files->segments[1].first_lsn - 1 <= floor
+                         ? files->segments[0].first_batch
                          : 0;
-    pthread_mutex_unlock(&journal->catalog_lock);
+    pthread_mutex_unlock(&journal->files_lock);
     return below;
 }
 
 int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_removed)
 {
     /* Only this thread changes snapshots, so it may read them without the lock. */
-    const struct journal_catalog *catalog = &journal->catalog;
-    size_t newest = journal_catalog_snapshot(catalog, SIZE_MAX);
-    size_t previous = newest == SIZE_MAX ? newest : journal_catalog_snapshot(catalog, newest);
+    const struct journal_files *files = &journal->files;
+    size_t newest = journal_files_snapshot(files, SIZE_MAX);
+    size_t previous = newest == SIZE_MAX ? newest : journal_files_snapshot(files, newest);
     bool is_list = journal->options.kind == JOURNAL_LIST;
     uint32_t removed = 0;
     if (previous != SIZE_MAX || is_list) {
         /* The snapshot before the newest stays, with all segments after it: if the newest turns out
          * to be damaged, the next start uses that one. */
-        uint64_t floor = is_list ? booked_lsn : catalog->snapshots[previous].lsn;
-        int error = is_list ? 0 : trim_snapshots(journal, floor, catalog->snapshots[newest].lsn);
+        uint64_t floor = is_list ? booked_lsn : files->snapshots[previous].lsn;
+        int error = is_list ? 0 : trim_snapshots(journal, floor, files->snapshots[newest].lsn);
         if (error != 0) {
             return error;
         }
@@ -426,11 +425,11 @@ int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_rem
             if (error != 0) {
                 return error;
             }
-            struct journal_catalog *changed = &journal->catalog;
-            pthread_mutex_lock(&journal->catalog_lock);
+            struct journal_files *changed = &journal->files;
+            pthread_mutex_lock(&journal->files_lock);
             memmove(changed->segments, changed->segments + 1,
                     --changed->segment_count * sizeof(*changed->segments));
-            pthread_mutex_unlock(&journal->catalog_lock);
+            pthread_mutex_unlock(&journal->files_lock);
         }
     }
     *ret_removed = removed;
@@ -450,9 +449,9 @@ void journal_free(struct journal *journal)
     }
     pthread_mutex_destroy(&journal->lock);
     pthread_cond_destroy(&journal->work);
-    pthread_mutex_destroy(&journal->catalog_lock);
+    pthread_mutex_destroy(&journal->files_lock);
     pthread_mutex_destroy(&journal->next_lock);
-    journal_catalog_done(&journal->catalog);
+    journal_files_done(&journal->files);
     free(journal->buffers[0].bytes);
     free(journal->buffers[1].bytes);
     free(journal);

@@ -119,7 +119,7 @@ bool journal_wait(struct journal *journal);
 void journal_stop(struct journal *journal);
 /* Before the journal thread starts: who learns that durable_lsn moved or the journal failed. First
  * the event loops that wait for an LSN, then the listener. */
-void journal_wake(struct journal *journal, struct waker *wakers, uint32_t count);
+void journal_set_wakers(struct journal *journal, struct waker *wakers, uint32_t count);
 void journal_listen(struct journal *journal, void (*moved)(void *context), void *context);
 
 uint64_t journal_durable_lsn(const struct journal *journal); /* any thread */

@@ -1,11 +1,12 @@
 /*
- * Shared by the journal's own files: the running journal, the catalogue of its files, and the steps
+ * Shared by the journal's own files: the running journal, the list of files of its files, and the steps
  * of recovery and snapshots. No other file includes this.
  *
- * Locks. `lock` guards the buffers and is held for at most one encoded record. `catalog_lock`
- * guards the catalogue; no I/O happens under it. `next_lock` guards the prepared segment and is
+ * Locks. `lock` guards the buffers and is held for at most one encoded record. `files_lock`
+ * guards the list of files; no I/O happens under it. `next_lock` guards the prepared segment and is
  * held while one is made; only the background thread and the journal thread take it. Order:
- * next_lock before catalog_lock; lock is taken alone.
+ * next_lock before files_lock; under lock no other lock is taken. Callers of journal_append hold
+ * their own lock outside of it. Waking a loop takes no lock: it is an atomic flag and an eventfd.
  */
 #ifndef SLUICE_JOURNAL_JOURNAL_PRIVATE_H
 #define SLUICE_JOURNAL_JOURNAL_PRIVATE_H
@@ -30,7 +31,7 @@ struct journal_snapshot_file {
     bool bad; /* found damaged: never used as a base again, removed by a later trim */
 };
 
-struct journal_catalog {
+struct journal_files {
     struct journal_segment *segments; /* oldest first */
     size_t segment_count;
     size_t segment_capacity;
@@ -39,13 +40,12 @@ struct journal_catalog {
     size_t snapshot_capacity;
 };
 /* ERR_NOMEM. */
-int journal_catalog_add_segment(struct journal_catalog *catalog, struct journal_segment segment);
+int journal_files_add_segment(struct journal_files *files, struct journal_segment segment);
 /* Replaces an entry with the same LSN. */
-int journal_catalog_add_snapshot(struct journal_catalog *catalog,
-                                 struct journal_snapshot_file snapshot);
+int journal_files_add_snapshot(struct journal_files *files, struct journal_snapshot_file snapshot);
 /* Index of the newest usable snapshot before index `before`, or SIZE_MAX. */
-size_t journal_catalog_snapshot(const struct journal_catalog *catalog, size_t before);
-void journal_catalog_done(struct journal_catalog *catalog);
+size_t journal_files_snapshot(const struct journal_files *files, size_t before);
+void journal_files_done(struct journal_files *files);
 
 struct journal_buffer {
     uint8_t *bytes; /* the batch as it will be written, with space for the header in front */
@@ -80,8 +80,8 @@ struct journal {
     _Alignas(64) atomic_uint_fast64_t durable_lsn; /* read by every loop in every iteration */
     atomic_bool failed;
 
-    _Alignas(64) pthread_mutex_t catalog_lock;
-    struct journal_catalog catalog;
+    _Alignas(64) pthread_mutex_t files_lock;
+    struct journal_files files;
 
     pthread_mutex_t next_lock;
     struct disk_file *next; /* the prepared segment; NULL: none */

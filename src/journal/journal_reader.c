@@ -1,7 +1,7 @@
 /*
  * Reads the journal back while it is written. The booking reader and snapshots use it.
  *
- * Happy path: the reader learns from the catalogue which segment to read and how much of it is
+ * Happy path: the reader learns from the list of files which segment to read and how much of it is
  * durable. It reads large pieces up to there, checks each batch once, and returns its records one
  * by one. At the end of a segment it continues with the next one, if there is one.
  *
@@ -58,17 +58,17 @@ static int find_segment(struct journal_reader *reader, struct journal_segment *r
 {
     struct journal *journal = reader->journal;
     int error = ERR_NOTFOUND;
-    pthread_mutex_lock(&journal->catalog_lock);
-    const struct journal_catalog *catalog = &journal->catalog;
-    for (size_t i = catalog->segment_count; i > 0 && error != 0; i--) {
-        const struct journal_segment *segment = &catalog->segments[i - 1];
+    pthread_mutex_lock(&journal->files_lock);
+    const struct journal_files *files = &journal->files;
+    for (size_t i = files->segment_count; i > 0 && error != 0; i--) {
+        const struct journal_segment *segment = &files->segments[i - 1];
         if (reader->next_batch == 0 ? segment->first_lsn <= reader->after_lsn + 1
                                     : segment->first_batch <= reader->next_batch) {
             *ret_segment = *segment;
             error = 0;
         }
     }
-    pthread_mutex_unlock(&journal->catalog_lock);
+    pthread_mutex_unlock(&journal->files_lock);
     return error;
 }
 

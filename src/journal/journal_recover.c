@@ -37,7 +37,7 @@ struct recovery {
     struct journal_content *content;
     const struct journal_scan_ops *ops; /* NULL unless RECOVERY_SCAN */
     void *context;
-    struct journal_catalog catalog;
+    struct journal_files files;
     struct journal_found found;
     struct journal_snapshot_info base; /* lsn 0: no snapshot */
     size_t base_index;
@@ -62,7 +62,7 @@ static int found_in_segment(struct recovery *recovery, int code, size_t index, u
                             const char *why)
 {
     char name[JOURNAL_NAME_BYTES];
-    journal_name(recovery->catalog.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    journal_name(recovery->files.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
     return found_bad(recovery, code, name, offset, why);
 }
 
@@ -81,12 +81,11 @@ static void on_file(void *context, const char *name, uint64_t size)
     uint64_t number;
     int error = 0;
     if (journal_name_parse(name, JOURNAL_SEGMENT_SUFFIX, &number)) {
-        error = journal_catalog_add_segment(
-            &recovery->catalog,
-            (struct journal_segment){.first_batch = number, .file_bytes = size});
+        error = journal_files_add_segment(
+            &recovery->files, (struct journal_segment){.first_batch = number, .file_bytes = size});
     } else if (journal_name_parse(name, JOURNAL_SNAPSHOT_SUFFIX, &number)) {
-        error = journal_catalog_add_snapshot(
-            &recovery->catalog, (struct journal_snapshot_file){.lsn = number, .bytes = size});
+        error = journal_files_add_snapshot(
+            &recovery->files, (struct journal_snapshot_file){.lsn = number, .bytes = size});
     }
     if (error != 0) {
         recovery->error = error;
@@ -101,7 +100,7 @@ static int list_files(struct recovery *recovery)
 
 static int open_segment(struct recovery *recovery, size_t index, enum disk_open how)
 {
-    const struct journal_segment *segment = &recovery->catalog.segments[index];
+    const struct journal_segment *segment = &recovery->files.segments[index];
     char name[JOURNAL_NAME_BYTES];
     journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
     int error = disk_open(recovery->disk, name, how, &recovery->file);
@@ -124,7 +123,7 @@ static void close_segment(struct recovery *recovery)
 
 static int read_head(struct recovery *recovery, size_t index)
 {
-    struct journal_segment *segment = &recovery->catalog.segments[index];
+    struct journal_segment *segment = &recovery->files.segments[index];
     segment->bytes = JOURNAL_SECTOR; /* until the header says more: enough to read it */
     int error = open_segment(recovery, index, DISK_READ);
     if (error != 0) {
@@ -160,7 +159,7 @@ static int read_head(struct recovery *recovery, size_t index)
 /* Checks a snapshot without loading it and sets base. ERR_CORRUPT: try an older one. */
 static int check_base(struct recovery *recovery, size_t index)
 {
-    struct journal_snapshot_file *file = &recovery->catalog.snapshots[index];
+    struct journal_snapshot_file *file = &recovery->files.snapshots[index];
     char name[JOURNAL_NAME_BYTES];
     journal_name(file->lsn, JOURNAL_SNAPSHOT_SUFFIX, name);
     struct journal_snapshot_info info;
@@ -185,7 +184,7 @@ static int check_base(struct recovery *recovery, size_t index)
 
 static int load_base(struct recovery *recovery)
 {
-    const struct journal_snapshot_file *file = &recovery->catalog.snapshots[recovery->base_index];
+    const struct journal_snapshot_file *file = &recovery->files.snapshots[recovery->base_index];
     char name[JOURNAL_NAME_BYTES];
     journal_name(file->lsn, JOURNAL_SNAPSHOT_SUFFIX, name);
     uint64_t bad_at = 0;
@@ -203,26 +202,34 @@ static int load_base(struct recovery *recovery)
  * Without one they must start at LSN 1. */
 static int choose_base(struct recovery *recovery)
 {
-    const struct journal_catalog *catalog = &recovery->catalog;
-    if (catalog->segment_count == 0) {
-        if (catalog->snapshot_count == 0) {
+    const struct journal_files *files = &recovery->files;
+    if (files->segment_count == 0) {
+        if (files->snapshot_count == 0) {
             return 0; /* a fresh folder */
         }
         char name[JOURNAL_NAME_BYTES];
-        journal_name(catalog->snapshots[catalog->snapshot_count - 1].lsn, JOURNAL_SNAPSHOT_SUFFIX,
+        journal_name(files->snapshots[files->snapshot_count - 1].lsn, JOURNAL_SNAPSHOT_SUFFIX,
                      name);
         return found_bad(recovery, ERR_CORRUPT, name, 0, "no segment follows the snapshot");
     }
-    uint64_t first_lsn = catalog->segments[0].first_lsn;
-    size_t snapshots = recovery->kind == JOURNAL_HISTORY ? catalog->snapshot_count : 0;
+    uint64_t first_lsn = files->segments[0].first_lsn;
+    size_t snapshots = recovery->kind == JOURNAL_HISTORY ? files->snapshot_count : 0;
     for (size_t i = snapshots; i > 0 && recovery->base.lsn == 0; i--) {
-        if (catalog->snapshots[i - 1].lsn + 1 < first_lsn) {
+        if (files->snapshots[i - 1].lsn + 1 < first_lsn) {
             break; /* older ones reach even less */
         }
         int error = check_base(recovery, i - 1);
         if (error != 0 && error != ERR_CORRUPT) {
             return error;
         }
+    }
+    if (recovery->mode == RECOVERY_SCAN && files->snapshot_count == 0 && first_lsn != 1) {
+        /* A history is never trimmed without snapshots, so this is a front's list. */
+        char name[JOURNAL_NAME_BYTES];
+        journal_name(files->segments[0].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+        note(recovery, name, 0,
+             "a list, trimmed: records before this file are not needed any more");
+        recovery->kind = JOURNAL_LIST;
     }
     if (recovery->base.lsn == 0 && first_lsn != 1 && recovery->kind == JOURNAL_HISTORY) {
         return recovery->found.bad_snapshots > 0
@@ -245,7 +252,7 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
     struct journal_content *content = recovery->content;
     if (recovery->ops != NULL) {
         char name[JOURNAL_NAME_BYTES];
-        journal_name(recovery->catalog.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+        journal_name(recovery->files.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
         recovery->ops->batch(recovery->context, name, offset, head->number, head->first_lsn,
                              head->records, head->length);
     }
@@ -285,7 +292,7 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
 /* Walks all batches of one segment. Its `end` is the first offset without a whole batch. */
 static int walk_batches(struct recovery *recovery, size_t index)
 {
-    struct journal_segment *segment = &recovery->catalog.segments[index];
+    struct journal_segment *segment = &recovery->files.segments[index];
     segment->end = JOURNAL_SECTOR;
     for (;;) {
         struct journal_batch_head head;
@@ -322,7 +329,7 @@ static int walk_batches(struct recovery *recovery, size_t index)
 static int look_behind(struct recovery *recovery, size_t index, uint64_t *ret_torn)
 {
     struct journal_window *window = &recovery->window;
-    uint64_t end = recovery->catalog.segments[index].end;
+    uint64_t end = recovery->files.segments[index].end;
     uint64_t torn = 0;
     for (uint64_t at = end; at < window->limit; at += JOURNAL_SECTOR) {
         uint64_t left = window->limit - at;
@@ -378,8 +385,8 @@ static int heal_segment(struct recovery *recovery, const struct journal_segment 
 
 static int end_walk(struct recovery *recovery)
 {
-    size_t last = recovery->catalog.segment_count - 1;
-    const struct journal_segment *segment = &recovery->catalog.segments[last];
+    size_t last = recovery->files.segment_count - 1;
+    const struct journal_segment *segment = &recovery->files.segments[last];
     uint64_t torn = 0;
     int error = look_behind(recovery, last, &torn);
     if (error != 0) {
@@ -404,12 +411,12 @@ static int end_walk(struct recovery *recovery)
 
 static int walk_segments(struct recovery *recovery)
 {
-    const struct journal_catalog *catalog = &recovery->catalog;
-    recovery->next_batch = catalog->segments[0].first_batch;
-    recovery->next_lsn = catalog->segments[0].first_lsn;
+    const struct journal_files *files = &recovery->files;
+    recovery->next_batch = files->segments[0].first_batch;
+    recovery->next_lsn = files->segments[0].first_lsn;
     for (size_t i = 0;; i++) {
-        const struct journal_segment *segment = &catalog->segments[i];
-        bool last = i + 1 == catalog->segment_count;
+        const struct journal_segment *segment = &files->segments[i];
+        bool last = i + 1 == files->segment_count;
         bool writes = last && recovery->mode == RECOVERY_OPEN;
         if (recovery->base.lsn > 0 && segment->first_lsn == recovery->base.lsn + 1 &&
             segment->first_batch != recovery->base.batch + 1) {
@@ -444,7 +451,7 @@ static int recover(struct recovery *recovery)
 {
     recovery->window.disk = recovery->disk;
     int error = list_files(recovery);
-    for (size_t i = 0; error == 0 && i < recovery->catalog.segment_count; i++) {
+    for (size_t i = 0; error == 0 && i < recovery->files.segment_count; i++) {
         error = read_head(recovery, i);
     }
     if (error == 0) {
@@ -453,8 +460,8 @@ static int recover(struct recovery *recovery)
     recovery->next_batch = 1;
     recovery->next_lsn = 1;
     recovery->found.highest_ms = recovery->base.highest_ms;
-    recovery->found.segments = recovery->catalog.segment_count;
-    if (error == 0 && recovery->catalog.segment_count > 0) {
+    recovery->found.segments = recovery->files.segment_count;
+    if (error == 0 && recovery->files.segment_count > 0) {
         error = walk_segments(recovery);
     }
     recovery->found.last_lsn = recovery->next_lsn - 1;
@@ -465,7 +472,7 @@ static void recovery_done(struct recovery *recovery)
 {
     close_segment(recovery);
     journal_window_done(&recovery->window);
-    journal_catalog_done(&recovery->catalog);
+    journal_files_done(&recovery->files);
 }
 
 int journal_scan(struct disk *disk, struct journal_content *content,
@@ -510,7 +517,7 @@ static struct journal *journal_new(struct disk *disk, struct journal_options opt
     journal->capacity = (uint32_t)capacity;
     pthread_mutex_init(&journal->lock, NULL);
     pthread_cond_init(&journal->work, NULL);
-    pthread_mutex_init(&journal->catalog_lock, NULL);
+    pthread_mutex_init(&journal->files_lock, NULL);
     pthread_mutex_init(&journal->next_lock, NULL);
     for (int i = 0; i < 2; i++) {
         journal->buffers[i].bytes = malloc(journal->capacity);
@@ -537,14 +544,14 @@ int journal_open(struct disk *disk, struct journal_options options, struct journ
     }
     if (error == 0) {
         uint64_t last_lsn = recovery.found.last_lsn;
-        journal->catalog = recovery.catalog;
-        recovery.catalog = (struct journal_catalog){0};
+        journal->files = recovery.files;
+        recovery.files = (struct journal_files){0};
         journal->file = recovery.file;
         recovery.file = NULL;
         journal->next_batch = recovery.next_batch;
         atomic_init(&journal->last_lsn, last_lsn);
         atomic_init(&journal->durable_lsn, last_lsn);
-        if (journal->catalog.segment_count == 0) {
+        if (journal->files.segment_count == 0) {
             error = journal_start_segment(journal, last_lsn + 1);
             recovery.found.segments = 1;
         }

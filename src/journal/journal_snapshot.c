@@ -281,15 +281,15 @@ int journal_snapshot_load(struct disk *disk, const struct journal_snapshot_file 
 /* The last record and batch of the closed segments; LSN 0 if none lies past the snapshots. */
 static void find_target(struct journal *journal, uint64_t *ret_lsn, uint64_t *ret_batch)
 {
-    pthread_mutex_lock(&journal->catalog_lock);
-    const struct journal_catalog *catalog = &journal->catalog;
-    const struct journal_segment *open = &catalog->segments[catalog->segment_count - 1];
-    size_t newest = journal_catalog_snapshot(catalog, SIZE_MAX);
-    uint64_t newest_lsn = newest == SIZE_MAX ? 0 : catalog->snapshots[newest].lsn;
+    pthread_mutex_lock(&journal->files_lock);
+    const struct journal_files *files = &journal->files;
+    const struct journal_segment *open = &files->segments[files->segment_count - 1];
+    size_t newest = journal_files_snapshot(files, SIZE_MAX);
+    uint64_t newest_lsn = newest == SIZE_MAX ? 0 : files->snapshots[newest].lsn;
     bool due = open->first_lsn - 1 > newest_lsn;
     *ret_lsn = due ? open->first_lsn - 1 : 0;
     *ret_batch = due ? open->first_batch - 1 : 0;
-    pthread_mutex_unlock(&journal->catalog_lock);
+    pthread_mutex_unlock(&journal->files_lock);
 }
 
 bool journal_snapshot_due(const struct journal *journal)
@@ -301,13 +301,13 @@ bool journal_snapshot_due(const struct journal *journal)
 }
 
 /* Loads the newest good snapshot into the content; LSN 0 if there is none. Only this thread changes
- * the catalogue's snapshots, so it may read them without the lock. */
+ * the list of files's snapshots, so it may read them without the lock. */
 static int load_newest(struct journal *journal, struct journal_content *content, uint64_t *ret_lsn)
 {
-    struct journal_catalog *catalog = &journal->catalog;
+    struct journal_files *files = &journal->files;
     size_t i;
-    while ((i = journal_catalog_snapshot(catalog, SIZE_MAX)) != SIZE_MAX) {
-        const struct journal_snapshot_file *file = &catalog->snapshots[i];
+    while ((i = journal_files_snapshot(files, SIZE_MAX)) != SIZE_MAX) {
+        const struct journal_snapshot_file *file = &files->snapshots[i];
         struct journal_snapshot_info info;
         uint64_t bad_at;
         int error = journal_snapshot_check(journal->disk, file, content, &info, &bad_at);
@@ -318,9 +318,9 @@ static int load_newest(struct journal *journal, struct journal_content *content,
         if (error != ERR_CORRUPT) {
             return error;
         }
-        pthread_mutex_lock(&journal->catalog_lock);
-        catalog->snapshots[i].bad = true;
-        pthread_mutex_unlock(&journal->catalog_lock);
+        pthread_mutex_lock(&journal->files_lock);
+        files->snapshots[i].bad = true;
+        pthread_mutex_unlock(&journal->files_lock);
     }
     *ret_lsn = 0;
     return 0;
@@ -366,9 +366,9 @@ int journal_snapshot(struct journal *journal, struct journal_content *second,
     if (error != 0) {
         return error;
     }
-    pthread_mutex_lock(&journal->catalog_lock);
-    error = journal_catalog_add_snapshot(&journal->catalog, file);
-    pthread_mutex_unlock(&journal->catalog_lock);
+    pthread_mutex_lock(&journal->files_lock);
+    error = journal_files_add_snapshot(&journal->files, file);
+    pthread_mutex_unlock(&journal->files_lock);
     if (error == 0) {
         *ret_snapshot_lsn = target;
     }

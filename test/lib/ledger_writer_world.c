@@ -44,7 +44,7 @@ void ledger_writer_world_connect(struct ledger_writer_world *world)
 
 void ledger_writer_world_listen(struct ledger_writer_world *world)
 {
-    journal_wake(world->journal, world->wakers, LEDGER_WRITER_LOOPS);
+    journal_set_wakers(world->journal, world->wakers, LEDGER_WRITER_LOOPS);
     journal_listen(world->journal, ledger_writer_wake, world->ledger_writer);
 }
 

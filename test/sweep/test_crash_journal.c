@@ -50,7 +50,7 @@ static void batch(int records)
 
 static uint64_t room_in_segment(void)
 {
-    const struct journal_catalog *catalog = &world.journal->catalog;
+    const struct journal_files *catalog = &world.journal->files;
     const struct journal_segment *last = &catalog->segments[catalog->segment_count - 1];
     return last->bytes - last->end;
 }

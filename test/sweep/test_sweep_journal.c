@@ -107,7 +107,7 @@ static void trade(int batches)
 static void catalogue_full(void)
 {
     opened();
-    while (world.journal->catalog.segment_count < world.journal->catalog.segment_capacity) {
+    while (world.journal->files.segment_count < world.journal->files.segment_capacity) {
         world_trade(&world, 1);
         assert_int_equal(flush(), 0);
     }
@@ -138,7 +138,7 @@ static void closed_in_disorder(void)
     due_for_trim();
     world_trade(&world, 5);
     assert_int_equal(flush(), 0);
-    const struct journal_catalog *catalog = &world.journal->catalog;
+    const struct journal_files *catalog = &world.journal->files;
     struct journal_segment last = catalog->segments[catalog->segment_count - 1];
     char name[JOURNAL_NAME_BYTES];
     journal_name(last.first_batch, JOURNAL_SEGMENT_SUFFIX, name);

@@ -211,8 +211,8 @@ static struct engine_ports ports_of(struct process *process)
                                  .promise_ledger = &process->promises.ledger,
                                  .keeper_ledger = &process->keeper.ledger,
                                  .reconciler_ledger = &process->reconciler.ledger,
-                                 .lease = &process->lease.port,
-                                 .keeper_lease = &process->keeper_lease.port,
+                                 .keeper_lease = &process->lease.port,
+                                 .recover_lease = &process->recover_lease.port,
                                  .publisher = queue ? &process->publisher.queue : NULL,
                                  .consumer = queue ? &process->consumer.queue : NULL,
                                  .payments = &process->payments.queue,
@@ -326,7 +326,7 @@ void process_start(struct world *world, uint32_t index)
     world_queue_init(&process->payments, world, world->payments, false);
     world_queue_init(&process->announcer, world, world->events, true);
     world_lease_init(&process->lease, world, index);
-    world_lease_init(&process->keeper_lease, world, index);
+    world_lease_init(&process->recover_lease, world, index);
     world_lease_init(&process->events_lease, world, index);
     (void)fiber_start(world->fibers, group_of(process), run_start, process);
 }

@@ -136,7 +136,7 @@ struct process {
     struct world_queue payments;
     struct world_queue announcer;
     struct world_lease lease;
-    struct world_lease keeper_lease;
+    struct world_lease recover_lease;
     struct world_lease events_lease;
     struct event_publisher *event_publisher;
     struct fiber *fibers[THREAD_COUNT];

@@ -69,7 +69,7 @@ static void open_shop(uint32_t buffer_bytes)
     for (uint32_t i = 0; i < LOOPS; i++) {
         waker_init(&wakers[i], woken, &wakes[i]);
     }
-    journal_wake(journal, wakers, LOOPS);
+    journal_set_wakers(journal, wakers, LOOPS);
 }
 
 static void start_sale(void)

@@ -47,7 +47,7 @@ static int tear_down(void **state)
 /* The file and offset where the next batch would begin. */
 static uint64_t end_of_log(char ret_name[JOURNAL_NAME_BYTES])
 {
-    const struct journal_catalog *catalog = &world.journal->catalog;
+    const struct journal_files *catalog = &world.journal->files;
     const struct journal_segment *last = &catalog->segments[catalog->segment_count - 1];
     journal_name(last->first_batch, JOURNAL_SEGMENT_SUFFIX, ret_name);
     return last->end;
@@ -174,7 +174,7 @@ static void a_snapshot_of_several_pieces(void **state)
     uint64_t lsn;
     assert_int_equal(gate_content_snapshot(world.journal, &second.gate, &lsn), 0);
     gate_box_done(&second);
-    assert_true(world.journal->catalog.snapshots[0].bytes > JOURNAL_CHUNK_BYTES);
+    assert_true(world.journal->files.snapshots[0].bytes > JOURNAL_CHUNK_BYTES);
     world_close(&world);
     uint64_t failures;
     assert_int_equal(sweep(world.count, &failures), 0);

@@ -71,7 +71,7 @@ static void a_reader_follows_the_writer(void **state)
         lsn = read_all(reader, lsn);
         assert_int_equal(lsn, world.count);
     }
-    assert_true(world.journal->catalog.segment_count > 4);
+    assert_true(world.journal->files.segment_count > 4);
     journal_reader_free(reader);
 }
 
@@ -173,7 +173,7 @@ static void what_is_trimmed_away_is_not_found(void **state)
     assert_int_equal(gate_content_next(late, &lsn, &command), ERR_NOTFOUND);
     journal_reader_free(late);
     journal_reader_free(slow);
-    uint64_t first = world.journal->catalog.segments[0].first_lsn;
+    uint64_t first = world.journal->files.segments[0].first_lsn;
     late = reader_at(first - 1);
     assert_int_equal(read_all(late, first - 1), world.count);
     journal_reader_free(late);

@@ -83,7 +83,7 @@ static bool exists(const char *name)
 
 static size_t segments(void)
 {
-    return world.journal->catalog.segment_count;
+    return world.journal->files.segment_count;
 }
 
 static void none_is_due_before_a_segment_is_closed(void **state)
@@ -94,7 +94,7 @@ static void none_is_due_before_a_segment_is_closed(void **state)
     assert_int_equal(snapshot(&lsn), 0);
     assert_int_equal(lsn, 0);
     lsn = next_snapshot();
-    assert_int_equal(lsn, world.journal->catalog.segments[segments() - 1].first_lsn - 1);
+    assert_int_equal(lsn, world.journal->files.segments[segments() - 1].first_lsn - 1);
     assert_false(journal_snapshot_due(world.journal)); /* covered now */
 }
 
@@ -129,7 +129,7 @@ static void the_bytes_are_a_function_of_the_state(void **state)
     memcpy(first, bytes, size);
     size_t first_size = size;
     /* Once more: forget it, so that it is due again. */
-    world.journal->catalog.snapshot_count = 0;
+    world.journal->files.snapshot_count = 0;
     world.ram.fail_at = 0;
     assert_int_equal(next_snapshot(), lsn);
     bytes = ram_disk_bytes(&world.ram, snapshot_name(lsn), &size);
@@ -214,7 +214,7 @@ static void trimming_keeps_the_one_before_and_what_is_not_booked(void **state)
     assert_int_equal(trim(UINT64_MAX), 0); /* no snapshot */
     uint64_t one = next_snapshot();
     assert_int_equal(trim(UINT64_MAX), 0); /* one could turn out to be bad: all segments stay */
-    assert_int_equal(world.journal->catalog.segments[0].first_lsn, 1);
+    assert_int_equal(world.journal->files.segments[0].first_lsn, 1);
     uint64_t two = next_snapshot();
     assert_true(two > one);
     size_t before = segments();
@@ -222,13 +222,13 @@ static void trimming_keeps_the_one_before_and_what_is_not_booked(void **state)
     assert_int_equal(trim(one - 1), 0);
     assert_int_equal(segments(), before);
     assert_true(trim(one) > 0);
-    assert_int_equal(world.journal->catalog.segments[0].first_lsn, one + 1);
+    assert_int_equal(world.journal->files.segments[0].first_lsn, one + 1);
     uint64_t three = next_snapshot();
     assert_true(exists(snapshot_name(one)));
     assert_true(trim(UINT64_MAX) > 0);
     assert_false(exists(snapshot_name(one)));
     assert_true(exists(snapshot_name(two)));
-    assert_int_equal(world.journal->catalog.segments[0].first_lsn, two + 1);
+    assert_int_equal(world.journal->files.segments[0].first_lsn, two + 1);
     world_close(&world);
     ram_disk_crash(&world.ram, RAM_DROP, &world.prng); /* all of it was durable */
     assert_int_equal(world_open(&world), 0);
@@ -244,7 +244,7 @@ static void the_last_segment_is_never_trimmed(void **state)
     uint64_t two = next_snapshot();
     for (size_t i = 0; i + 1 < segments(); i++) {
         char name[JOURNAL_NAME_BYTES];
-        journal_name(world.journal->catalog.segments[i].first_batch, ".journal", name);
+        journal_name(world.journal->files.segments[i].first_batch, ".journal", name);
         ram_disk_remove(&world.ram, name);
     }
     reopen();
@@ -265,7 +265,7 @@ static void many_segments_and_snapshots(void **state)
     for (int i = 0; i < 40; i++) {
         lsn = next_snapshot();
     }
-    assert_int_equal(world.journal->catalog.snapshot_count, 40);
+    assert_int_equal(world.journal->files.snapshot_count, 40);
     assert_true(segments() > 40);
     reopen();
     assert_int_equal(world.found.snapshot_lsn, lsn);
@@ -281,7 +281,7 @@ static void booking_that_lags_holds_segments_only(void **state)
         lsn[i] = next_snapshot();
     }
     assert_int_equal(trim(2), 0);
-    assert_int_equal(world.journal->catalog.segments[0].first_lsn, 1);
+    assert_int_equal(world.journal->files.segments[0].first_lsn, 1);
     assert_false(exists(snapshot_name(lsn[0])));
     assert_false(exists(snapshot_name(lsn[1])));
     assert_true(exists(snapshot_name(lsn[2])));
@@ -458,7 +458,7 @@ static void a_snapshot_without_a_segment_is_refused(void **state)
     uint64_t lsn = next_snapshot();
     for (size_t i = 0; i < segments(); i++) {
         char name[JOURNAL_NAME_BYTES];
-        journal_name(world.journal->catalog.segments[i].first_batch, ".journal", name);
+        journal_name(world.journal->files.segments[i].first_batch, ".journal", name);
         ram_disk_remove(&world.ram, name);
     }
     world_close(&world);
@@ -630,7 +630,7 @@ static void a_snapshot_past_the_journals_end_is_refused(void **state)
 {
     (void)state;
     next_snapshot();
-    uint64_t first = world.journal->catalog.segments[segments() - 1].first_batch;
+    uint64_t first = world.journal->files.segments[segments() - 1].first_batch;
     char name[JOURNAL_NAME_BYTES];
     journal_name(first, ".journal", name);
     world_close(&world);
