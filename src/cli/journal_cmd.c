@@ -217,6 +217,23 @@ static int options_read(int argc, char **argv, struct journal_options_given *opt
     return 0;
 }
 
+static void look_for_beginning(void *has_beginning, const char *name, uint64_t size)
+{
+    (void)size;
+    if (strstr(name, ".snapshot") != NULL || strcmp(name, "0000000000000001.journal") == 0) {
+        *(bool *)has_beginning = true;
+    }
+}
+
+/* The files do not tell. A history has its first file or a snapshot; without either it is a front's
+ * list that was trimmed. */
+static enum journal_kind kind_of(struct disk *disk)
+{
+    bool has_beginning = false;
+    bool listed = disk_list(disk, look_for_beginning, &has_beginning) == 0;
+    return has_beginning || !listed ? JOURNAL_HISTORY : JOURNAL_LIST;
+}
+
 static int show_journal(struct disk *disk, const struct journal_options_given *options)
 {
     static const struct journal_content_ops content_ops = {.apply = on_record,
@@ -228,7 +245,7 @@ static int show_journal(struct disk *disk, const struct journal_options_given *o
                                 .progress = isatty(STDERR_FILENO) == 1,
                                 .progress_s = time(NULL)};
     struct journal_found found;
-    int error = journal_scan(disk, &show.content, &ops, &show, &found);
+    int error = journal_scan(disk, kind_of(disk), &show.content, &ops, &show, &found);
     if (show.progress_shown) {
         (void)fputs("\n", stderr);
     }

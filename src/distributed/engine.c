@@ -288,6 +288,7 @@ static int make_keeper(struct engine *engine)
 
 int engine_open(struct engine *engine, const struct engine_options *options)
 {
+    engine->is_open = true;
     engine->options = *options;
     refill_requests_init(&engine->refill_requests);
     engine->segment_table.count = options->segments;
@@ -346,6 +347,9 @@ int engine_make(struct engine *engine, uint32_t threads, struct ledger_writer *l
 
 void engine_free(struct engine *engine)
 {
+    if (!engine->is_open) {
+        return;
+    }
     relay_free(engine->relay);
     order_consumer_free(engine->order_consumer);
     payment_consumer_free(engine->payment_consumer);

@@ -105,6 +105,7 @@ struct engine_ports {
 };
 
 struct engine {
+    bool is_open; /* engine_open was called */
     struct engine_options options;
     struct engine_ports ports;
     struct segment_table segment_table;
@@ -151,6 +152,7 @@ int engine_make(struct engine *engine, uint32_t threads, struct ledger_writer *l
  * Returns how much it did that is worth a note: messages redriven, segments rebuilt, units moved. */
 uint64_t engine_run(struct engine *engine, enum engine_thread thread, int64_t wait_ms);
 void engine_end(struct engine *engine, enum engine_thread thread);
+/* Fine without engine_open, too. */
 void engine_free(struct engine *engine);
 
 #endif

@@ -204,7 +204,12 @@ static void look_without_ledger(struct segment_monitor *monitor, int64_t now_ms)
         }
         note_numbers(&monitor->segments[s], &state);
         bool open = state.outcome == SEGMENT_DONE && state.open && !state.broken;
-        move(monitor, s, open ? SEGMENT_OPEN : SEGMENT_CLOSED);
+        if (!open) {
+            move(monitor, s, SEGMENT_CLOSED);
+        } else if (monitor->segments[s].status !=
+                   SEGMENT_LOST) { /* only the ledger knows its epoch */
+            move(monitor, s, SEGMENT_OPEN);
+        }
     }
     monitor->numbers_ms = now_ms + LOOK_EVERY_MS;
 }

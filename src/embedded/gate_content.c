@@ -314,7 +314,13 @@ static int load(struct journal_content *content, struct journal_snapshot_reader 
                                             loader.head.highest_ms);
 }
 
-static const struct journal_content_ops ops = {apply, save, gate_content_check, load};
+static bool is_record(const uint8_t *record, size_t length)
+{
+    struct gate_command command;
+    return record_decode(record, length, &command) == 0;
+}
+
+static const struct journal_content_ops ops = {apply, is_record, save, gate_content_check, load};
 
 int gate_content_open(struct disk *disk, struct journal_options options, struct gate *gate,
                       struct journal **ret_journal, struct journal_found *ret_found)

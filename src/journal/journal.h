@@ -46,6 +46,8 @@ struct journal_content_ops {
      * small for it; ERR_CORRUPT: it does not follow from the records before it. */
     int (*apply)(struct journal_content *content, uint64_t lsn, const uint8_t *record,
                  size_t length);
+    /* True if the bytes can be read. Asked for records that a snapshot stands for. */
+    bool (*is_record)(const uint8_t *record, size_t length);
     /* Writes the state as a snapshot: a head, then entries. */
     void (*save)(struct journal_content *content, struct journal_snapshot_writer *writer);
     /* Reads a snapshot and changes nothing. *ret_highest_ms: the highest time of its records.
@@ -163,7 +165,7 @@ struct journal_scan_ops {
                   uint64_t first_lsn, uint32_t records, uint32_t bytes);
     void (*note)(void *context, const char *file, uint64_t offset, const char *what);
 };
-int journal_scan(struct disk *disk, struct journal_content *content,
+int journal_scan(struct disk *disk, enum journal_kind kind, struct journal_content *content,
                  const struct journal_scan_ops *ops, void *context,
                  struct journal_found *ret_found);
 

@@ -223,14 +223,6 @@ static int choose_base(struct recovery *recovery)
             return error;
         }
     }
-    if (recovery->mode == RECOVERY_SCAN && files->snapshot_count == 0 && first_lsn != 1) {
-        /* A history is never trimmed without snapshots, so this is a front's list. */
-        char name[JOURNAL_NAME_BYTES];
-        journal_name(files->segments[0].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
-        note(recovery, name, 0,
-             "a list, trimmed: records before this file are not needed any more");
-        recovery->kind = JOURNAL_LIST;
-    }
     if (recovery->base.lsn == 0 && first_lsn != 1 && recovery->kind == JOURNAL_HISTORY) {
         return recovery->found.bad_snapshots > 0
                    ? ERR_CORRUPT /* the oldest bad one that would have done is in found */
@@ -266,6 +258,8 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
         recovery->found.replayed += is_after_base ? 1 : 0;
         if (is_after_base || recovery->mode == RECOVERY_SCAN) {
             error = content->ops->apply(content, lsn, record, length);
+        } else if (!content->ops->is_record(record, length)) {
+            error = ERR_INVALID; /* somebody may have to read it: bookings can lag behind */
         }
         if (error == ERR_INVALID) {
             break;
@@ -475,11 +469,15 @@ static void recovery_done(struct recovery *recovery)
     journal_files_done(&recovery->files);
 }
 
-int journal_scan(struct disk *disk, struct journal_content *content,
+int journal_scan(struct disk *disk, enum journal_kind kind, struct journal_content *content,
                  const struct journal_scan_ops *ops, void *context, struct journal_found *ret_found)
 {
-    struct recovery recovery = {
-        .disk = disk, .mode = RECOVERY_SCAN, .content = content, .ops = ops, .context = context};
+    struct recovery recovery = {.disk = disk,
+                                .mode = RECOVERY_SCAN,
+                                .kind = kind,
+                                .content = content,
+                                .ops = ops,
+                                .context = context};
     int error = recover(&recovery);
     *ret_found = recovery.found;
     recovery_done(&recovery);

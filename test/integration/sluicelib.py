@@ -21,16 +21,16 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections import namedtuple
 
 from signlib import (b64url, compact, ed25519_public, ed25519_sign, hs256, mint, sign_jwt, unb64url,
                      webhook_signature)
-from waitlib import GUARD_S, Lately, eventually, private_port
+from waitlib import GUARD_S, Background, Lately, eventually, private_port
 
 __all__ = ["b64url", "compact", "ed25519_public", "ed25519_sign", "hs256", "mint", "sign_jwt",
-           "unb64url", "webhook_signature", "GUARD_S", "Lately", "eventually", "private_port"]
+           "unb64url", "webhook_signature", "GUARD_S", "Background", "Lately", "eventually",
+           "private_port"]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -377,7 +377,7 @@ class Server:
         if DISTRIBUTED and not database:
             import enginelib
             engine, self.database = enginelib.shared().settings()
-            self.sets = engine + self.sets
+            self.sets = engine + enginelib.PATIENT + self.sets
             database = self.database
         self.sets += [f"ledger.url={database.url}"] if database else []
         self.process = None
@@ -582,8 +582,19 @@ def item_json(name="thing", price_cents=1999, total=10, limit_per_user=1, **more
                 **more)
 
 
-def is_same_ticket(response):
-    return response.status == 503 and response.json()["retry"] == "same-ticket"
+def is_degraded(response):
+    """The distributed engine may say so to a buyer at any time: the units are still on their way to
+    the buyer's segment, or Redis is slow. The contract has the client send the same request again."""
+    return DISTRIBUTED and response.status == 503 and response.json()["code"] == "degraded"
+
+
+def retry_degraded(call):
+    """The first answer of call() that is not `503 degraded`."""
+    def answer():
+        response = call()
+        return None if is_degraded(response) else response
+
+    return eventually(answer, "an answer other than `503 degraded`")
 
 
 class Shop:
@@ -673,7 +684,8 @@ class Shop:
                    f"item {item} at {(available, locked, sold)}")
 
     def try_ticket(self, user, item, body=None):
-        return self.server.call("POST", f"/v1/items/{item}/ticket", body, self.server.token(user))
+        return retry_degraded(lambda: self.server.call("POST", f"/v1/items/{item}/ticket", body,
+                                                       self.server.token(user)))
 
     def ticket(self, user, item):
         response = self.try_ticket(user, item)
@@ -681,16 +693,11 @@ class Shop:
         return response.json()
 
     def buy(self, user, ticket, qty=None, body=None):
-        """ticket: what ticket() gave, or the bare string. With several segments `503 same-ticket` (a
-        home that is being refilled) is asked again, as by any client."""
+        """ticket: what ticket() gave, or the bare string."""
         text = ticket["ticket"] if isinstance(ticket, dict) else ticket
         body = {"qty": qty} if body is None and qty is not None else body
-
-        def buy():
-            answer = self.server.call("POST", f"/v1/buy/{text}", body, self.server.token(user))
-            return None if SEGMENTED and is_same_ticket(answer) else answer
-
-        return eventually(buy, "the outcome of a buy")
+        return retry_degraded(lambda: self.server.call("POST", f"/v1/buy/{text}", body,
+                                                       self.server.token(user)))
 
     def bought(self, user, ticket, qty=None):
         response = self.buy(user, ticket, qty)
@@ -700,7 +707,8 @@ class Shop:
         return body
 
     def get_order(self, user, order, query=""):
-        return self.server.get(f"/v1/orders/{order}{query}", self.server.token(user))
+        return retry_degraded(lambda: self.server.get(f"/v1/orders/{order}{query}",
+                                                      self.server.token(user)))
 
     def order(self, user, order):
         response = self.get_order(user, order)
@@ -776,25 +784,3 @@ class Shop:
         assert response.status == 200, response
         assert response.json()["status"] == "PAID", response
         return response.json()
-
-
-class Background(threading.Thread):
-    """Run one function beside the test; result() waits for it and re-raises what it raised."""
-
-    def __init__(self, function):
-        super().__init__(daemon=True)
-        self.function, self.value, self.error = function, None, None
-        self.start()
-
-    def run(self):
-        try:
-            self.value = self.function()
-        except BaseException as error:  # handed to the waiting test
-            self.error = error
-
-    def result(self):
-        self.join(GUARD_S)
-        assert not self.is_alive(), "still waiting"
-        if self.error:
-            raise self.error
-        return self.value

@@ -3,7 +3,8 @@
 import pytest
 
 import sluicelib
-from sluicelib import Background, Client, Shop, eventually, problem, request_bytes
+from sluicelib import (Background, Client, Shop, eventually, is_degraded, problem, request_bytes,
+                       retry_degraded)
 
 SERVER = dict(sets=["server.threads=2"])
 
@@ -70,7 +71,8 @@ def test_the_same_ticket_at_once_on_many_connections_is_one_order(server, shop):
     def buy():
         client = Client(server.address)
         try:
-            return client.call("POST", ticket["buy_url"], {"qty": 3}, token)
+            return retry_degraded(
+                lambda: client.call("POST", ticket["buy_url"], {"qty": 3}, token))
         finally:
             client.close()
 
@@ -173,8 +175,9 @@ def test_a_body_of_another_type_is_refused(server, shop):
                                content_type=kind)
         problem(response, 415, "bad_media_type")
     unchanged(shop, lot)
-    response = server.call("POST", ticket["buy_url"], b'{"qty":1}', server.token(user),
-                           content_type="Application/JSON; charset=utf-8")
+    response = retry_degraded(
+        lambda: server.call("POST", ticket["buy_url"], b'{"qty":1}', server.token(user),
+                            content_type="Application/JSON; charset=utf-8"))
     assert response.status == 202, response
 
 
@@ -511,17 +514,21 @@ def test_many_buyers_never_get_more_than_there_is(server, shop):
     def rush(part):
         client = Client(server.address)
         try:
-            return [client.call("POST", t["buy_url"], None, server.token(u)) for u, t in part]
+            return [retry_degraded(lambda u=u, t=t: client.call("POST", t["buy_url"], None,
+                                                                server.token(u)))
+                    for u, t in part]
         finally:
             client.close()
 
     jobs = [Background(lambda part=tickets[n::4]: rush(part)) for n in range(4)]
     answers = [a for job in jobs for a in job.result()]
-    won = [a for a in answers if a.status == 202]
+    # A request that was repeated may find its order booked.
+    yes = (200, 202) if sluicelib.DISTRIBUTED else (202,)
+    won = [a for a in answers if a.status in yes]
     assert len(won) == 7
     assert len({a.json()["order_id"] for a in won}) == 7
     for answer in answers:
-        if answer.status != 202:
+        if answer.status not in yes:
             problem(answer, 409, "sold_out", available=0)
     assert shop.counters(lot.item) == (0, 7, 0)
 
@@ -535,8 +542,8 @@ def test_buys_pipelined_on_one_connection_are_answered_in_order(server, shop):
         conn.send(b"".join(request_bytes("POST", t["buy_url"], fields) for t in tickets))
         for ticket in tickets:
             response = conn.read_response()
-            if sluicelib.SEGMENTED and sluicelib.is_same_ticket(response):
-                shop.bought(user, ticket)  # its home was being refilled
+            if is_degraded(response):
+                shop.bought(user, ticket)
                 continue
             assert response.status in (200, 202), response
             assert response.json()["order_id"] == ticket["order_id"]

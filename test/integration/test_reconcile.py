@@ -60,7 +60,8 @@ class Engine:
         self.shared = enginelib.shared()
         settings, self.database = self.shared.settings()
         self.prefix = next(one for one in settings if one.startswith("redis.prefix=")).split("=")[1]
-        self.server = make_server(sets=[*settings, *(sets or BOUND)], database=self.database)
+        self.server = make_server(sets=[*settings, *enginelib.PATIENT, *(sets or BOUND)],
+                                  database=self.database)
         self.shop = Shop(self.server)
 
     def keys(self, kind, item):
@@ -193,8 +194,11 @@ def test_every_difference_is_told(make_server, tmp_path):
     engine = Engine(make_server)
     users = 1500
     lot = engine.shop.lot(total=users, limit=1)
-    Rush(engine.server, [lot.item], str(tmp_path / "tell"), seed=1, users=users,
-         connections=64).result()
+    tell = TellFile(str(tmp_path / "tell"))
+    # On a busy machine Redis may be too slow for a buyer, who gets 503 and has to ask again.
+    report = Rush(engine.server, [lot.item], tell.path, seed=1, users=users, connections=64,
+                  keep_going=True).result()
+    assert tell.without_order(users) == {}, report
     eventually(lambda: engine.database.rows("SELECT count(*) FROM orders") == [(users,)],
                "all orders to be booked")
     compared(engine.server)

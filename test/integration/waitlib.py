@@ -1,10 +1,11 @@
-"""Waiting for conditions instead of time, and ports that no other test process uses.
-"""
+"""Waiting for conditions and other threads instead of time, and ports that no other test process
+uses."""
 import fcntl
 import os
 import random
 import socket
 import tempfile
+import threading
 import time
 
 GUARD_S = int(os.environ.get("SLUICE_GUARD_S", "60"))  # then whoever waits takes it for a hang
@@ -37,6 +38,28 @@ class Lately:
 
     def __repr__(self):
         return f"lately {self.look()}"
+
+
+class Background(threading.Thread):
+    """Run one function beside the test; result() waits for it and re-raises what it raised."""
+
+    def __init__(self, function):
+        super().__init__(daemon=True)
+        self.function, self.value, self.error = function, None, None
+        self.start()
+
+    def run(self):
+        try:
+            self.value = self.function()
+        except BaseException as error:  # handed to the waiting test
+            self.error = error
+
+    def result(self):
+        self.join(GUARD_S)
+        assert not self.is_alive(), "still waiting"
+        if self.error:
+            raise self.error
+        return self.value
 
 
 _port_locks = []

@@ -137,7 +137,7 @@ int world_scan(struct disk *disk, const struct journal_scan_ops *ops,
     static const struct journal_content_ops content_ops = {.apply = scanned,
                                                            .check = gate_content_check};
     struct scan scan = {{&content_ops}, record, context};
-    return journal_scan(disk, &scan.content, ops, context, ret_found);
+    return journal_scan(disk, JOURNAL_HISTORY, &scan.content, ops, context, ret_found);
 }
 
 void world_init(struct world *ret_world, uint64_t seed)

@@ -138,6 +138,49 @@ static void the_bytes_are_a_function_of_the_state(void **state)
     free(first);
 }
 
+static bool never(const uint8_t *record, size_t length)
+{
+    (void)record;
+    (void)length;
+    return false;
+}
+
+static int apply_nothing(struct journal_content *content, uint64_t lsn, const uint8_t *record,
+                         size_t length)
+{
+    (void)content;
+    (void)lsn;
+    (void)record;
+    (void)length;
+    return 0;
+}
+
+static int load_nothing(struct journal_content *content, struct journal_snapshot_reader *reader)
+{
+    (void)content;
+    (void)reader;
+    return 0;
+}
+
+/* Bookings may be behind the snapshot: what they have to read must be readable. */
+static void records_below_the_snapshot_must_be_readable(void **state)
+{
+    (void)state;
+    static const struct journal_content_ops ops = {.apply = apply_nothing,
+                                                   .is_record = never,
+                                                   .check = gate_content_check,
+                                                   .load = load_nothing};
+    struct journal_content content = {&ops};
+    struct journal *journal = NULL;
+    struct journal_found found;
+    (void)next_snapshot();
+    world_close(&world);
+    assert_int_equal(journal_open(&world.ram.disk, world.options, &content, &journal, &found),
+                     ERR_CORRUPT);
+    assert_string_equal(found.why, "a record in a whole batch cannot be read");
+    assert_int_equal(world_open(&world), 0);
+}
+
 static void large_states_take_several_chunks(void **state)
 {
     (void)state;
@@ -682,6 +725,7 @@ int main(void)
         TEST(a_start_goes_on_from_the_newest),
         TEST(the_bytes_are_a_function_of_the_state),
         TEST(large_states_take_several_chunks),
+        TEST(records_below_the_snapshot_must_be_readable),
         TEST(a_sale_half_forgotten_comes_back_half_forgotten),
         TEST(trimming_keeps_the_one_before_and_what_is_not_booked),
         TEST(the_last_segment_is_never_trimmed),
