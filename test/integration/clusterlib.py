@@ -93,6 +93,7 @@ class Stage:
     `links` ((from, to) -> Proxy), `fronts`, and says where the ledger is."""
 
     name = "stage"
+    orders_max = 1_000_000  # that its gate holds: the default of gate.orders
 
     def __init__(self, folder=None):
         self.owns_folder = folder is None
@@ -215,12 +216,16 @@ MASTER = "sluice"  # the master's name among the Sentinels
 # Processes of each kind: those of one kind take over from each other.
 COUNTS = {"front": 2, "relay": 2, "booker": 2, "keeper": 2}
 # Bounds of a small machine: a front that could serve 16,000 connections takes its memory at once.
-SMALL = ["server.threads=1", "server.connections=4096", "gate.orders=200000", "gate.buyers=200000",
-         "gate.items=1000", "gate.sales=200", "http.small_buffers=2048", "http.large_buffers=8",
-         "auth.tokens=65536", "journal.segment_mib=4", "keeper.tick_ms=50"]
+ORDERS_MAX = 400_000  # twice the largest crowd of a drill
+SMALL = ["server.threads=1", "server.connections=4096", f"gate.orders={ORDERS_MAX}",
+         f"gate.buyers={ORDERS_MAX}", "gate.items=1000", "gate.sales=200",
+         "http.small_buffers=2048", "http.large_buffers=8", "auth.tokens=65536",
+         "journal.segment_mib=4", "keeper.tick_ms=50"]
 
 
 class Distributed(Stage):
+    orders_max = ORDERS_MAX
+
     def __init__(self, folder=None, topology="single", proxied=False, amqp=True, counts=None,
                  sets=(), port=None, demo=False, databases=1, database=None):
         """topology: single, sentinel or cluster. proxied: every sluice process reaches each server

@@ -27,6 +27,7 @@ import sys
 # A drill waits for conditions, and must not fail because the machine is slow.
 os.environ.setdefault("SLUICE_GUARD_S", "300")
 
+import crashlib  # noqa: E402
 import drilllib  # noqa: E402
 import drills  # noqa: E402
 import resultlib  # noqa: E402
@@ -35,8 +36,17 @@ import setuplib  # noqa: E402
 from setuplib import progress  # noqa: E402
 
 
+def has_room(stage, users):
+    """Whether the gate can hold the orders of so many more buyers. The sales of former drills stay
+    in it, so a stage fills up. Each buyer orders once; the watchers order less than the crowd."""
+    with crashlib.Ledger(stage.door()) as ledger:
+        (orders,), = ledger.base.rows("SELECT count(*) FROM orders")
+    return orders + 2 * users <= stage.orders_max
+
+
 class Runner:
-    """Runs drills one after the other; those of one stage share it while they pass."""
+    """Runs drills one after the other. Those of one stage share it while they pass and its gate has
+    room."""
 
     def __init__(self, options):
         self.options = options
@@ -46,8 +56,9 @@ class Runner:
         self.stage = self.trial = None
         self.verdicts = []
 
-    def stage_for(self, drill):
-        if self.stage is not None and self.stage.name != drill.stage:
+    def stage_for(self, drill, size):
+        if self.stage is not None and (self.stage.name != drill.stage or not has_room(
+                self.stage, size.users(drill.fault_s(size)))):
             self.drop()
         if self.stage is None:
             progress(f"{drill.name}: starting {drill.stage}")
@@ -89,7 +100,7 @@ class Runner:
         size = drilllib.Size(self.options.short, self.options.rate, times)
         try:
             assert not serverlib.missing(), f"not installed: {serverlib.missing()}"
-            stage = self.stage_for(drill)
+            stage = self.stage_for(drill, size)
             self.trial = drilllib.Trial(drill, stage, size, seed,
                                         lambda text: progress(f"{drill.name}: {text}"))
             verdict = self.trial.run()

@@ -187,9 +187,7 @@ class Trial:
         try:
             self.step("opening a sale")
             self.begin()
-            goal = int(self.size.rate * self.size.lead_s * 0.4)
-            if not self.crowd.wait_told(goal):
-                raise Missed("the crowd was gone before the fault could strike")
+            self.wait_told(int(self.size.rate * self.size.lead_s * 0.4))
             self.step("striking")
             proof = self.drill.strike(self)
             if not self.crowd.running():
@@ -216,6 +214,17 @@ class Trial:
         verdict.seconds = time.monotonic() - self.began
         verdict.cpu_s = max(cpulib.tree_cpu_s() - self.cpu_s, 0.0)
         return verdict
+
+    def wait_told(self, goal):
+        """Waits until the sale is under way. A crowd that ends without so many orders was refused,
+        and so would be a larger one."""
+        if self.crowd.wait_told(goal):
+            return
+        told = self.crowd.orders()
+        if told < goal:
+            raise Missed(f"the crowd ended with {told} orders of {goal}, refused: "
+                         f"{dict(self.crowd.told.refusals)}")
+        raise TooSlow("the crowd was gone before the fault could strike")
 
     # ------------------------------------------------------------ the check
 

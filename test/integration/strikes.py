@@ -17,12 +17,24 @@ import proxylib
 import redislib
 import serverlib
 import sluicelib
-from drilllib import Missed
+from drilllib import Missed, TooSlow
 
 
 def struck(condition, text):
     if not condition:
         raise Missed(text)
+
+
+def caused(trial, condition, what, every_s=0.02):
+    """Waits until the crowd has caused this; the condition's value. If the crowd ends before, it
+    was too small for a machine as slow as this one."""
+    def happened():
+        value = condition()
+        if not value and not trial.crowd.running():
+            raise TooSlow(f"the crowd was gone, still waiting for {what}")
+        return value
+
+    return sluicelib.eventually(happened, what, every_s=every_s)
 
 
 def chosen(stage, names):
@@ -122,13 +134,19 @@ def lease_holder(how):
 
 # ---------------------------------------------------------------- between two
 
-def watch_held(proxies, seconds):
-    """The most bytes that waited in them at once, while the seconds pass. A connection that is given
-    up takes with it what it held."""
-    end, most = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+def watch_held(trial, proxies, before):
+    """The most bytes that waited in them at once, while the fault lasts and until somebody has
+    wanted to get through. A connection that is given up takes with it what it held. before: how
+    many connections each had accepted."""
+    end, most = time.monotonic() + trial.size.freeze_s, 0
+
+    def over():
+        nonlocal most
         most = max(most, sum(proxy.held_bytes() for proxy in proxies))
-        time.sleep(0.1)
+        wanted = most or any(proxy.accepted > count for proxy, count in zip(proxies, before))
+        return wanted and time.monotonic() >= end
+
+    caused(trial, over, "somebody to want to get through", every_s=0.1)
     return most
 
 
@@ -137,16 +155,16 @@ def cut(*pairs, how="cut"):
     direction only); refuse (connections reset, new ones refused)."""
     def strike(trial):
         proxies = [trial.stage.links[pair] for pair in pairs]
-        struck(any(proxy.connections() for proxy in proxies), "nobody was connected")
+        caused(trial, lambda: any(proxy.connections() for proxy in proxies), "a connection")
         before = [proxy.accepted for proxy in proxies]
         harm = {"cut": lambda proxy: proxy.cut(), "refuse": lambda proxy: proxy.refuse()}
         counts = [harm.get(how, lambda proxy: proxy.hold(how))(proxy) for proxy in proxies]
-        held = watch_held(proxies, trial.size.freeze_s)
         if how == "refuse":
+            time.sleep(trial.size.freeze_s)
             struck(sum(counts), "no connection was reset")
+            held = 0
         else:
-            struck(held or any(p.accepted > b for p, b in zip(proxies, before)),
-                   "nobody wanted to get through")
+            held = watch_held(trial, proxies, before)
         for proxy in proxies:
             proxy.heal()
         what = {"cut": "cut", "refuse": "reset and refused"}.get(how, f"held {how}wards")
@@ -162,8 +180,8 @@ def slow(*pairs, delay_s=0.1):
         for proxy in proxies:
             proxy.delay(delay_s)
         time.sleep(trial.size.freeze_s)
-        late = sum(sum(proxy.bytes.values()) for proxy in proxies) - before
-        struck(late > 0, "nobody said anything")
+        late = caused(trial, lambda: sum(sum(proxy.bytes.values()) for proxy in proxies) - before,
+                      "somebody to say something")
         for proxy in proxies:
             proxy.heal()
         return f"{late} bytes came {delay_s} s later for {trial.size.freeze_s} s"
@@ -177,9 +195,16 @@ def redis_forgets(trial):
     redis = trial.stage.redis[0]
     path = redis.aof_path()
     size = os.path.getsize(path)
-    sluicelib.eventually(lambda: os.path.getsize(path) > size, "Redis to write something")
+    caused(trial, lambda: os.path.getsize(path) > size, "Redis to write something")
     size = os.path.getsize(path)
+
+    def decided():
+        with open(path, "rb") as file:
+            file.seek(size)
+            return b"XADD" in file.read()
+
     time.sleep(1)
+    caused(trial, decided, "a decision")
     before = redis.run_id()
     redis.kill()
     with open(path, "r+b") as file:
@@ -220,7 +245,7 @@ def sentinel_failover(how, behind=False):
         stage = trial.stage
         master = stage.masters()[0]
         replica = next(node for node in stage.redis if node is not master)
-        lost = fall_behind(stage, master, replica) if behind else ""
+        lost = fall_behind(trial, master, replica) if behind else ""
         pid = master.pid
         if how == "kill":
             master.kill()
@@ -239,15 +264,18 @@ def sentinel_failover(how, behind=False):
     return strike
 
 
-def fall_behind(stage, master, replica):
+def fall_behind(trial, master, replica):
     """The replica hears nothing for more than a second."""
-    proxy = stage.links["all", master.name]
+    proxy = trial.stage.links["all", master.name]
     struck(proxy.cut_those(b"PSYNC"), "the replica was not connected")
     time.sleep(1.2)
-    sent = int(master.info("replication")["master_repl_offset"])
-    heard = int(replica.info("replication")["slave_repl_offset"])
-    struck(sent > heard, f"the replica heard all: {heard} of {sent}")
-    return f", which had not heard {sent - heard} bytes of its writes"
+
+    def unheard():
+        sent = int(master.info("replication")["master_repl_offset"])
+        return sent - int(replica.info("replication")["slave_repl_offset"])
+
+    missed = caused(trial, lambda: max(unheard(), 0), "the master to write something")
+    return f", which had not heard {missed} bytes of its writes"
 
 
 def cluster_failover(how):
@@ -333,8 +361,8 @@ def duplicates(trial):
     bookers = chosen(stage, [member.name for member in stage.kinds["booker"]])
     for booker in bookers:
         booker.kill()
-    sluicelib.eventually(lambda: max(stage.rabbitmq.queues().values(), default=0) >= 50,
-                         "messages to queue up", every_s=0.2)
+    caused(trial, lambda: max(stage.rabbitmq.queues().values(), default=0) >= 50,
+           "messages to queue up", every_s=0.2)
     queues = stage.rabbitmq.queues()
     queue = max(queues, key=queues.get)
     taken = []
@@ -367,8 +395,8 @@ def at_the_moment(kind, server, pattern, holds, times=3):
         members = stage.kinds[kind]
         proxies = {member.name: stage.links[member.name, server] for member in members}
         traps = {name: proxy.trap(proxylib.UP, pattern, holds) for name, proxy in proxies.items()}
-        caught = sluicelib.eventually(
-            lambda: [name for name, trap in traps.items() if trap.sprung.is_set()],
+        caught = caused(
+            trial, lambda: [name for name, trap in traps.items() if trap.sprung.is_set()],
             f"a {kind} to be caught", every_s=0.0005)[0]
         held = sluicelib.eventually(proxies[caught].held_bytes, "something to be held",
                                     every_s=0.0005)
@@ -392,8 +420,8 @@ def mariadb_killed_at_commit(trial):
 
     def once():
         traps = [proxy.trap(proxylib.UP, b"\x03COMMIT", proxylib.DOWN) for proxy in proxies]
-        sluicelib.eventually(lambda: any(trap.sprung.is_set() for trap in traps), "a commit",
-                             every_s=0.0005)
+        caused(trial, lambda: any(trap.sprung.is_set() for trap in traps), "a commit",
+               every_s=0.0005)
         pid = stage.mariadb.kill()
         for proxy in proxies:
             proxy.reset()  # an answer that was on its way is gone

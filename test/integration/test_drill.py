@@ -302,6 +302,42 @@ def test_a_crowd_that_was_gone_too_soon_comes_again_larger(slow, asked, monkeypa
     assert drilllib.Size(True, times=4).users(3) == 4 * drilllib.Size(True).users(3)
 
 
+@pytest.mark.parametrize("orders, users, room", [(0, 50, True), (60, 20, True), (61, 20, False)])
+def test_a_stage_whose_gate_is_nearly_full_takes_no_other_crowd(orders, users, room, monkeypatch):
+    monkeypatch.setenv("SLUICE_GUARD_S", "60")
+    import drill as script
+    ledger = types.SimpleNamespace(rows=lambda sql: [(orders,)], close=lambda: None)
+    door = types.SimpleNamespace(database=types.SimpleNamespace(snapshot=lambda: ledger))
+    assert script.has_room(types.SimpleNamespace(door=lambda: door, orders_max=100), users) == room
+
+
+def crowd_of(told, running=False):
+    """A crowd that was told of so many orders."""
+    return types.SimpleNamespace(running=lambda: running, orders=lambda: told,
+                                 wait_told=lambda goal: running,
+                                 told=types.SimpleNamespace(refusals={"overloaded": 7}))
+
+
+def test_a_crowd_that_was_gone_before_the_fault_is_told_from_one_that_was_refused():
+    trial = Stageless([LOT])
+    trial.crowd = crowd_of(3, running=True)
+    trial.wait_told(3)
+    trial.crowd = crowd_of(3)
+    with pytest.raises(drilllib.TooSlow):
+        trial.wait_told(3)
+    with pytest.raises(drilllib.Missed, match="overloaded") as refused:
+        trial.wait_told(4)
+    assert not isinstance(refused.value, drilllib.TooSlow)
+
+
+def test_a_strike_does_not_wait_for_a_crowd_that_is_gone():
+    trial = Stageless([LOT])
+    trial.crowd = crowd_of(0)
+    assert strikes.caused(trial, lambda: 5, "five") == 5
+    with pytest.raises(drilllib.TooSlow):
+        strikes.caused(trial, lambda: 0, "nothing")
+
+
 class Split:
     """Three databases that hold so many orders each, without a server."""
 
