@@ -12,7 +12,8 @@
 #define OPEN_MAX 256            /* open transfers read in one round; more wait for the next */
 #define REFILL_REQUESTS_MAX 256 /* 32 bytes each */
 #define MOVES_MAX 1024          /* moves remembered; the oldest is dropped. Only bounds the rate. */
-#define SALES_PAGE 64
+#define CHANGES_PAGE 64
+#define IDLE_MS 1000 /* between two rounds while no sale sells and nobody asks for units */
 
 struct refill {
     uint64_t item;
@@ -53,6 +54,10 @@ struct balance {
     uint64_t epochs[SEGMENTS_MAX];
     bool outgrown; /* the ledger has segments added since this process started */
     uint32_t sequence;
+    struct sale_row **sales; /* the warmed sales that are not over, as of sale_change */
+    size_t sales_count;
+    uint64_t sale_change;
+    int64_t idle_until_ms;
     struct gate_request requests[SEGMENTS_MAX];
 };
 
@@ -428,8 +433,7 @@ static int place_epochs(struct balance *balance)
 
 static bool is_selling(const struct sale_row *sale, int64_t now_ms)
 {
-    return (sale->state == SALE_OPEN || sale->state == SALE_WARM) && !sale->forgotten &&
-           sale->homes > 0 && sale->starts_at_ms <= now_ms && now_ms < sale->ends_at_ms;
+    return sale->starts_at_ms <= now_ms && now_ms < sale->ends_at_ms;
 }
 
 static int balance_sale(struct balance *balance, const struct sale_row *sale,
@@ -438,9 +442,6 @@ static int balance_sale(struct balance *balance, const struct sale_row *sale,
     int error = 0;
     uint32_t homes =
         sale->homes < balance->options.segments ? sale->homes : balance->options.segments;
-    if (!is_selling(sale, blocking_now(&balance->ports.blocking))) {
-        return 0;
-    }
     for (uint32_t i = 0; error == 0 && i < sale->items_count; i++) {
         error = balance_item(balance, sale->items[i].id, homes, &sale->regions, round);
         uint64_t token;
@@ -452,31 +453,103 @@ static int balance_sale(struct balance *balance, const struct sale_row *sale,
     return error;
 }
 
-static int balance_sales(struct balance *balance, struct balance_round *round)
+static void drop_sale(struct balance *balance, uint64_t id)
 {
-    struct sale_row *sales[SALES_PAGE];
+    for (size_t i = 0; i < balance->sales_count; i++) {
+        if (balance->sales[i]->id == id) {
+            sale_row_free(balance->sales[i]);
+            balance->sales[i] = balance->sales[--balance->sales_count];
+            return;
+        }
+    }
+}
+
+/* Replaces the sale by its row in the ledger. Drafts, paused and closed sales are not kept: a sale
+ * that opens later has changed again. */
+static int read_sale(struct balance *balance, uint64_t id)
+{
+    struct sale_row *sale = NULL;
     struct ledger_query query = {
-        .kind = QUERY_SALES, .segment = SEGMENT_ALL, .sales = sales, .limit = SALES_PAGE};
-    int error;
+        .kind = QUERY_SALES, .segment = SEGMENT_ALL, .sale = id, .limit = 1, .sales = &sale};
+    int error = ledger_read(balance->ports.ledger, &query);
+    if (error != 0 && error != ERR_NOTFOUND) {
+        return error;
+    }
+    drop_sale(balance, id);
+    bool wanted =
+        sale != NULL && (sale->state == SALE_OPEN || sale->state == SALE_WARM) && sale->homes > 0;
+    if (!wanted) {
+        sale_row_free(sale);
+        return 0;
+    }
+    struct sale_row **sales =
+        realloc(balance->sales, (balance->sales_count + 1) * sizeof(struct sale_row *));
+    if (sales == NULL) {
+        sale_row_free(sale);
+        return ERR_NOMEM;
+    }
+    balance->sales = sales;
+    sales[balance->sales_count++] = sale;
+    return 0;
+}
+
+/* Reads the sales that have changed since the last round. */
+static int read_changes(struct balance *balance)
+{
+    struct sale_change_row changes[CHANGES_PAGE];
+    struct ledger_query query = {.kind = QUERY_SALE_CHANGES,
+                                 .segment = SEGMENT_ALL,
+                                 .changes = changes,
+                                 .limit = CHANGES_PAGE};
     do {
-        uint64_t last = query.after;
-        error = ledger_read(balance->ports.ledger, &query);
+        query.after = balance->sale_change;
+        int error = ledger_read(balance->ports.ledger, &query);
+        for (uint32_t i = 0; error == 0 && i < query.count; i++) {
+            if (changes[i].gone) {
+                drop_sale(balance, changes[i].sale);
+            } else {
+                error = read_sale(balance, changes[i].sale);
+            }
+            balance->sale_change = error == 0 ? changes[i].number : balance->sale_change;
+        }
         if (error != 0) {
             return error;
         }
-        for (uint32_t i = 0; i < query.count; i++) {
-            last = sales[i]->id;
-            error = error != 0 ? error : balance_sale(balance, sales[i], round);
-            sale_row_free(sales[i]);
+    } while (query.count == CHANGES_PAGE);
+    return 0;
+}
+
+static int balance_sales(struct balance *balance, struct balance_round *round)
+{
+    int error = read_changes(balance);
+    for (size_t i = 0; error == 0 && i < balance->sales_count; i++) {
+        if (is_selling(balance->sales[i], blocking_now(&balance->ports.blocking))) {
+            round->selling++;
+            error = balance_sale(balance, balance->sales[i], round);
         }
-        query.after = last;
-    } while (error == 0 && query.count == SALES_PAGE);
+    }
     return error;
+}
+
+static bool is_asked(struct balance *balance)
+{
+    bool asked = false;
+    CHECK(pthread_mutex_lock(&balance->lock) == 0);
+    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX && !asked; i++) {
+        asked = balance->refill_requests[i].units != 0;
+    }
+    CHECK(pthread_mutex_unlock(&balance->lock) == 0);
+    return asked;
 }
 
 int balance_round(struct balance *balance, struct balance_round *ret_round)
 {
+    int64_t now_ms = blocking_now(&balance->ports.blocking);
     *ret_round = (struct balance_round){0};
+    if (now_ms < balance->idle_until_ms && !is_asked(balance)) {
+        return 0;
+    }
+    balance->idle_until_ms = 0;
     int error = lease_take(balance->ports.lease, LEASE, balance->options.lease_ms, &balance->token);
     if (error != 0) {
         return error;
@@ -489,6 +562,8 @@ int balance_round(struct balance *balance, struct balance_round *ret_round)
     }
     if (balance->outgrown) {
         lease_drop(balance->ports.lease, LEASE);
+    } else if (error == 0 && ret_round->selling + ret_round->open + ret_round->finished == 0) {
+        balance->idle_until_ms = now_ms + IDLE_MS;
     }
     return error;
 }
@@ -519,6 +594,10 @@ void balance_free(struct balance *balance)
 {
     if (balance != NULL) {
         (void)pthread_mutex_destroy(&balance->lock);
+        for (size_t i = 0; i < balance->sales_count; i++) {
+            sale_row_free(balance->sales[i]);
+        }
+        free(balance->sales);
         free(balance);
     }
 }

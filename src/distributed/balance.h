@@ -34,6 +34,9 @@
  * A process that started before a segment was added does not see that segment. It drops the lease
  * after each round, so that a process that does see it can take over.
  *
+ * A round reads the sales that have changed since the one before, not all of them. While no sale
+ * sells, no transfer is open and nobody asks for units, there is one round a second.
+ *
  * Threads: one thread runs the rounds, under the lease "balance". Any thread may call balance_ask.
  */
 #ifndef SLUICE_DISTRIBUTED_BALANCE_H
@@ -65,6 +68,7 @@ struct balance_round {
     uint32_t moved;    /* transfers started and finished in this round */
     uint64_t units;    /* units moved by both kinds */
     uint32_t open;     /* transfers left for the next round */
+    uint32_t selling;  /* sales that sold in this round */
 };
 
 struct balance;

@@ -308,9 +308,7 @@ int engine_join(struct engine *engine, const struct engine_ports *ports, struct 
                                          .runtime_limits = &engine->runtime_limits,
                                          .refill_ms = REFILL_MS,
                                          .refill_requests = &engine->refill_requests,
-                                         .clock = ports->clock,
-                                         .read_sales = read_sales,
-                                         .context = engine};
+                                         .clock = ports->clock};
     int error = gate_proxy_new(ports->gate, &engine->segment_table, catalog, engine->stock_cache,
                                engine->spool, options, &engine->proxy);
     return error != 0 ? error

@@ -286,7 +286,8 @@ static void wait_here(struct gate_proxy *proxy, struct proxy_request *record,
     pool->waiting = record;
 }
 
-/* No sale in the catalog has the item. True: the request waits for a reading that may bring it. */
+/* No sale in the catalog has the item. True: the request waits for the next reading of the sales,
+ * which may bring it. It does not ask for that reading: an id that somebody made up costs none. */
 static bool waits_for_reading(struct gate_proxy *proxy, struct proxy_request *record)
 {
     struct gate_request *request = record->request;
@@ -295,7 +296,6 @@ static bool waits_for_reading(struct gate_proxy *proxy, struct proxy_request *re
     if (is_new) {
         record->reading = catalog_next_reading(proxy->catalog);
         record->give_up_us = now_us + READING_US;
-        proxy->options.read_sales(proxy->options.context);
     }
     if (catalog_last_reading(proxy->catalog) >= record->reading) {
         request->refusal =

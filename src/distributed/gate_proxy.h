@@ -19,10 +19,11 @@
  *   segment is checked again.
  * - The journal is full or failed, or the clock is off: no new promise, DEGRADED. A buy that was
  *   decided before may be booked by now, so it gets UNKNOWN_OUTCOME.
- * - The item is not in the catalog: another front may have warmed its sale a moment ago. The sales
- *   are read from the ledger once more, one reading for all waiting requests, before any of them is
- *   answered with "no such item" or "no such order". If the sales cannot be read, or too many
- *   requests wait, DEGRADED.
+ * - The item is not in the catalog: another front may have warmed its sale a moment ago. The request
+ *   waits for the next reading of the changed sales from the ledger, which the ledger writer makes
+ *   once a second and after news, before it is answered with "no such item" or "no such order". It
+ *   does not cause a reading: an id that somebody made up costs the ledger nothing. If the sales
+ *   cannot be read, or too many requests wait, DEGRADED.
  *
  * What happens to a request is decided by its own state (proxy_request.h), the status of its segment
  * (segment_monitor.h) and the spool (spool.h). The spool's columns say, of the request's order: no
@@ -107,8 +108,6 @@ struct gate_proxy_options {
     int64_t refill_ms;                       /* how long a buy waits for a refill of its home */
     struct refill_requests *refill_requests; /* owned by the caller */
     struct clock_port *clock;
-    void (*read_sales)(void *context); /* asks for a new reading of the catalog */
-    void *context;
 };
 
 /* The caller owns gate, segment table, catalog, stock cache and spool. All

@@ -101,8 +101,8 @@ void ledger_writer_wait(struct ledger_writer *writer, uint32_t mailbox, int64_t 
 /* Shared: sets the token of the keeper's lease while this process holds it, else 0. Any thread. */
 void ledger_writer_keep(struct ledger_writer *writer, uint64_t token);
 
-/* Shared: asks for the sales to be read from the ledger again, because other ledger writers change
- * them, too. They are also read periodically. Any thread. */
+/* Shared: asks for the sales that other ledger writers have changed to be read from the ledger soon.
+ * They are also read once a second. Any thread. */
 void ledger_writer_refresh(struct ledger_writer *writer);
 /* Shared: another thread of this process has written to the ledger; its events must reach the
  * segments now. Any thread. */

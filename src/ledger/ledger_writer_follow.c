@@ -8,12 +8,10 @@
 #include "ledger/ledger_writer_private.h"
 #include "obs/log.h"
 
-/* Time between two readings of the sales. At least REFRESH_SHARE times the duration of the last
- * one, within REFRESH_LEAST_MS and REFRESH_LEAST_MAX_MS; at most REFRESH_MOST_MS. */
-#define REFRESH_LEAST_MS 200
-#define REFRESH_LEAST_MAX_MS 800
-#define REFRESH_SHARE 4
-#define REFRESH_MOST_MS 5000
+/* Time between two readings of the sales that changed: after news of a change, and without news,
+ * which may be lost. A reading that finds nothing costs one statement. */
+#define REFRESH_LEAST_MS 100
+#define REFRESH_MOST_MS 1000
 /* The clocks of this process and of a front that sold differ by less than this;
  * otherwise they would not sell. */
 #define CLOCKS_APART_MS 1000
@@ -52,36 +50,42 @@ int ledger_writer_reload_sale(struct ledger_writer *writer, uint64_t sale)
     return catalog_put(writer->catalog, row);
 }
 
+/* One page of the sales that changed since the last one that the catalog shows. */
+static int load_page(struct ledger_writer *writer, struct ledger_query *query, size_t *count)
+{
+    query->count = 0;
+    query->after = writer->sale_change;
+    int error = ledger_read(writer->ledger, query);
+    for (uint32_t i = 0; error == 0 && i < query->count; i++) {
+        const struct sale_change_row *change = &query->changes[i];
+        if (change->gone) {
+            catalog_remove(writer->catalog, change->sale);
+        } else {
+            error = ledger_writer_reload_sale(writer, change->sale);
+            (*count)++;
+        }
+        if (error == 0) {
+            writer->sale_change = change->number;
+        }
+    }
+    return error;
+}
+
 int ledger_writer_load_sales(struct ledger_writer *writer, size_t *ret_count)
 {
-    struct sale_row *rows[64];
-    struct ledger_query query = {.kind = QUERY_SALES, .limit = 64, .sales = rows};
+    struct sale_change_row changes[64];
+    struct ledger_query query = {.kind = QUERY_SALE_CHANGES, .limit = 64, .changes = changes};
     int64_t begun_ms = inside_time_ms(writer->time);
     uint64_t reading = catalog_begin_reading(writer->catalog);
-    size_t count = 0;
+    *ret_count = 0;
     do {
-        query.count = 0;
-        int error = ledger_read(writer->ledger, &query);
-        for (uint32_t i = 0; i < query.count; i++) {
-            query.after = rows[i]->id;
-            if (rows[i]->forgotten) {
-                catalog_remove(writer->catalog,
-                               rows[i]->id); /* by another ledger writer, perhaps */
-            }
-            if (error != 0 || rows[i]->forgotten) {
-                sale_row_free(rows[i]);
-                continue;
-            }
-            error = catalog_put(writer->catalog, rows[i]);
-            count++;
-        }
+        int error = load_page(writer, &query, ret_count);
         if (error != 0) {
             return error;
         }
     } while (query.count == query.limit);
     atomic_store(&writer->sales_as_of_ms, begun_ms);
     catalog_end_reading(writer->catalog, reading);
-    *ret_count = count;
     return 0;
 }
 
@@ -97,22 +101,15 @@ bool ledger_writer_forgot(struct ledger_writer *writer, uint64_t item, int64_t s
 
 int ledger_writer_refresh_sales(struct ledger_writer *writer, int64_t now_ms)
 {
-    bool asked =
-        atomic_load(&writer->refresh) && now_ms >= writer->refreshed_ms + writer->refresh_least_ms;
+    int64_t pause_ms = atomic_load(&writer->refresh) ? REFRESH_LEAST_MS : REFRESH_MOST_MS;
     size_t count = 0;
-    if (!asked && now_ms < writer->refreshed_ms + REFRESH_MOST_MS) {
+    if (now_ms < writer->refreshed_ms + pause_ms) {
         return 0;
     }
     atomic_store(&writer->refresh,
                  false); /* before the reading: what changes meanwhile asks again */
     writer->refreshed_ms = now_ms;
-    int error = ledger_writer_load_sales(writer, &count);
-    /* Requests for unknown items trigger readings. Reading must not become the main work. */
-    int64_t least_ms = (inside_time_ms(writer->time) - now_ms) * REFRESH_SHARE;
-    writer->refresh_least_ms = least_ms < REFRESH_LEAST_MS       ? REFRESH_LEAST_MS
-                               : least_ms > REFRESH_LEAST_MAX_MS ? REFRESH_LEAST_MAX_MS
-                                                                 : least_ms;
-    return error;
+    return ledger_writer_load_sales(writer, &count);
 }
 
 static int load_deadlines(struct ledger_writer *writer)

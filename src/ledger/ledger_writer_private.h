@@ -45,7 +45,7 @@ struct ledger_writer {
     _Atomic bool hurry;
     _Atomic bool refresh;
     int64_t refreshed_ms;
-    int64_t refresh_least_ms; /* the sales are not read again for this long after refreshed_ms */
+    uint64_t sale_change;           /* the catalog shows the ledger's sales up to this change */
     _Atomic int64_t sales_as_of_ms; /* the catalog shows the sales as of this time, or later */
     uint64_t kept_token;            /* deadlines were loaded under this token; 0: not the keeper */
     uint64_t followed_event;
@@ -63,6 +63,8 @@ static inline bool ledger_writer_is_shared(const struct ledger_writer *writer)
 /* Passes an event on to the deadline scheduler and the catalog. */
 void ledger_writer_keep_event(struct ledger_writer *writer, const struct ledger_event *event);
 int ledger_writer_reload_sale(struct ledger_writer *writer, uint64_t sale);
+/* Reads the sales that have changed since the last call into the catalog; the first call reads all.
+ * *ret_count: how many were read. */
 int ledger_writer_load_sales(struct ledger_writer *writer, size_t *ret_count);
 /* Answers the posted ops of the batch (ledger_writer_answer.c). */
 void ledger_writer_answer_posted(struct ledger_writer *writer, int error, uint64_t lsn);

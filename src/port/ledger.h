@@ -252,6 +252,7 @@ struct ledger_batch {
 enum ledger_query_kind {
     QUERY_STATE, /* booked_lsn, last_event */
     QUERY_SALES, /* sale != 0: only that one; else all in id order, after = last id; into sales[] */
+    QUERY_SALE_CHANGES, /* number > after, in order: which sales changed; into changes[] */
     QUERY_ORDERS,  /* filters sale, item, user, state (-1: any); after cursor; into orders[]. One
                     * user's orders: newest first; others: by item and id, descending */
     QUERY_ORDER,   /* id -> orders[0] */
@@ -275,6 +276,14 @@ enum ledger_query_kind {
     QUERY_KNOWN,          /* ids[limit] -> orders[i].state; ORDER_QUEUED where there is no row */
     QUERY_TRANSFERS,      /* open ones, oldest first; into transfers[] */
     QUERY_LEASES,         /* all leases held now, by name; into leases[] */
+};
+
+/* The last change of a sale: it was created, changed, restocked, moved, forgotten or deleted. The
+ * number grows with every change of any sale, in commit order; a sale has one row. */
+struct sale_change_row {
+    uint64_t number;
+    uint64_t sale;
+    bool gone; /* forgotten or deleted */
 };
 
 struct segment_row {
@@ -381,6 +390,7 @@ struct ledger_query {
                      * _BUYERS: the last event for the segment's gate in the same committed state */
     int64_t highest_ms;  /* QUERY_STATE: the latest time of any event */
     struct sale_row **sales; /* each freed by the caller with sale_row_free */
+    struct sale_change_row *changes;
     struct order_row *orders;
     struct ledger_event *events;
     struct report_row *report;

@@ -56,16 +56,6 @@ void gate_proxy_front_catalog(struct gate_proxy_front *worker, uint64_t sale, ui
     CHECK(catalog_put(worker->catalog, row) == 0);
 }
 
-/* An ledger writer that reads the sales at once, or cannot. */
-static void read_sales(void *context)
-{
-    struct gate_proxy_front *worker = context;
-    worker->readings++;
-    if (!worker->ledger_away) {
-        catalog_end_reading(worker->catalog, catalog_begin_reading(worker->catalog));
-    }
-}
-
 void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_world *segments,
                            uint32_t promises)
 {
@@ -92,9 +82,7 @@ void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_
                                        .runtime_limits = &ret_worker->runtime_limits,
                                        .refill_ms = API_REFILL_MS,
                                        .refill_requests = &ret_worker->refill_requests,
-                                       .clock = &segments->clock.port,
-                                       .read_sales = read_sales,
-                                       .context = ret_worker};
+                                       .clock = &segments->clock.port};
     CHECK(gate_proxy_new(&ret_worker->counting.port, &ret_worker->segment_table,
                          ret_worker->catalog, ret_worker->stock_cache, ret_worker->spool, proxy,
                          &ret_worker->proxy) == 0);
@@ -163,7 +151,13 @@ struct gate_request gate_proxy_front_tell(struct gate_proxy_front *worker,
                                           struct gate_request request)
 {
     request = gate_proxy_front_dirty(request);
-    CHECK(gate_submit(worker->port, &request) == GATE_ANSWERED);
+    if (gate_submit(worker->port, &request) != GATE_ANSWERED) {
+        CHECK(!worker->ledger_away);
+        worker->readings++;
+        catalog_end_reading(worker->catalog, catalog_begin_reading(worker->catalog));
+        fake_clock_pass_ms(&worker->segments->clock, 20);
+        CHECK(gate_collect(worker->port, request.loop) == &request);
+    }
     CHECK(request.outcome == GATE_OUTCOME_ANSWERED && request.record == NULL);
     return request;
 }

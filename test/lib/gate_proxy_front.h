@@ -35,8 +35,8 @@ struct gate_proxy_front {
     struct gate_proxy_counting counting;
     struct gate_proxy *proxy;
     struct gate_port *port;
-    bool ledger_away;  /* the sales are not read though they should be */
-    uint32_t readings; /* asked for */
+    bool ledger_away;  /* the sales cannot be read */
+    uint32_t readings; /* of the sales, while a request waited for one */
 };
 
 /* With the sale in its catalog, and nothing on its stock cache. */
@@ -55,7 +55,7 @@ struct gate_request gate_proxy_front_buy(const struct gate_proxy_front *worker, 
                                          struct order_id id, uint64_t user, uint32_t qty);
 /* Dirty outs: whoever asks again with the same struct gets clean answers. */
 struct gate_request gate_proxy_front_dirty(struct gate_request request);
-/* Asked, and answered at once. */
+/* Submits a request that is answered at once, or after the next reading of the sales. */
 struct gate_request gate_proxy_front_tell(struct gate_proxy_front *worker,
                                           struct gate_request request);
 struct spool_numbers gate_proxy_front_numbers(struct gate_proxy_front *worker);

@@ -189,6 +189,21 @@ static void (*const runs[])(struct memory_write *w, struct ledger_op *op) = {
 };
 _Static_assert(sizeof(runs) / sizeof(runs[0]) == LEDGER_KIND_COUNT, "an op without a row");
 
+/* The op has changed op->sale, or deleted it. */
+static void number_change(struct memory_ledger *ledger, const struct ledger_op *op)
+{
+    size_t at = 0;
+    while (at < ledger->changes_count && ledger->changes[at].sale != op->sale->id) {
+        at++;
+    }
+    if (at == ledger->changes_count) {
+        ledger->changes =
+            memory_grown(ledger->changes, ledger->changes_count, sizeof(*ledger->changes));
+        ledger->changes[ledger->changes_count++] = (struct sale_change_row){.sale = op->sale->id};
+    }
+    ledger->changes[at].number = ++ledger->last_change;
+}
+
 static void clear_answer(struct ledger_op *op)
 {
     op->refusal = REFUSAL_NONE;
@@ -207,6 +222,9 @@ static void commit(struct memory_port *port, struct ledger_batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct ledger_op *op = batch->ops[i];
         runs[op->kind](&w, op);
+        if (op->sale != NULL && op->refusal == REFUSAL_NONE && !op->repeated) {
+            number_change(ledger, op);
+        }
         ledger->ops[op->kind]++;
         ledger->repeated += op->repeated;
     }
@@ -291,6 +309,28 @@ static void read_sales(const struct memory_ledger *ledger, struct ledger_query *
     }
 }
 
+static void read_sale_changes(const struct memory_ledger *ledger, struct ledger_query *query)
+{
+    uint64_t after = query->after;
+    while (query->count < query->limit) {
+        const struct sale_change_row *next = NULL; /* the lowest number above `after` */
+        for (size_t i = 0; i < ledger->changes_count; i++) {
+            const struct sale_change_row *change = &ledger->changes[i];
+            if (change->number > after && (next == NULL || change->number < next->number)) {
+                next = change;
+            }
+        }
+        if (next == NULL) {
+            return;
+        }
+        const struct sale_row *sale = memory_sale(ledger, next->sale);
+        struct sale_change_row *row = &query->changes[query->count++];
+        *row = *next;
+        row->gone = sale == NULL || sale->forgotten;
+        after = next->number;
+    }
+}
+
 static void read_locked(const struct memory_ledger *ledger, struct ledger_query *query)
 {
     uint64_t item = query->after_item;
@@ -356,6 +396,9 @@ static void run_query(const struct memory_ledger *ledger, struct ledger_query *q
     case QUERY_SALES:
         read_sales(ledger, query);
         return;
+    case QUERY_SALE_CHANGES:
+        read_sale_changes(ledger, query);
+        return;
     case QUERY_EVENTS:
         read_events(ledger, query);
         return;
@@ -412,6 +455,7 @@ static void memory_read(struct ledger *ledger, struct ledger_query *query)
 {
     struct memory_port *port = lock_port(ledger);
     run_query(port->to, query);
+    port->to->sales_read += query->kind == QUERY_SALES ? query->count : 0;
     unlock_port(port);
 }
 
@@ -451,6 +495,7 @@ void memory_ledger_done(struct memory_ledger *ledger)
     free(ledger->events);
     free(ledger->keys);
     free(ledger->cursors);
+    free(ledger->changes);
     free(ledger->shares);
     free(ledger->transfers);
     free(ledger->leases);
@@ -482,6 +527,7 @@ void memory_ledger_copy(const struct memory_ledger *from, struct memory_ledger *
     COPY(events);
     COPY(keys);
     COPY(cursors);
+    COPY(changes);
     COPY(shares);
     COPY(transfers);
     COPY(leases);

@@ -48,6 +48,10 @@ struct memory_ledger {
     size_t keys_count;
     struct memory_cursor *cursors;
     size_t cursors_count;
+    struct sale_change_row *changes; /* one for each sale, deleted ones too */
+    size_t changes_count;
+    uint64_t last_change;
+    uint64_t sales_read; /* rows of sales that queries returned */
     uint64_t booked_lsn;
     uint64_t next_sale, next_item;
 

@@ -241,6 +241,7 @@ static void say_report(struct text *text, const struct report_row *r)
 
 #define ROWS 64
 static struct sale_row *sales[ROWS];
+static struct sale_change_row changes[ROWS];
 static struct order_row orders[ROWS];
 static struct ledger_event events[ROWS];
 static struct report_row reports[ROWS];
@@ -255,6 +256,10 @@ static void say_answer(struct text *text, const struct ledger_query *q)
         case QUERY_SALES:
             say_sale(text, sales[i]);
             sale_row_free(sales[i]);
+            break;
+        case QUERY_SALE_CHANGES:
+            say(text, "change %llu: sale %llu%s\n", (unsigned long long)changes[i].number,
+                (unsigned long long)changes[i].sale, changes[i].gone ? ", gone" : "");
             break;
         case QUERY_EVENTS:
             say_event(text, &events[i]);
@@ -275,6 +280,7 @@ int ledger_world_ask(struct ledger *ledger, char *ret_text)
         {.kind = QUERY_STATE},
         {.kind = QUERY_SALES, .limit = ROWS},
         {.kind = QUERY_SALES, .sale = SALE, .limit = 1},
+        {.kind = QUERY_SALE_CHANGES, .limit = ROWS},
         {.kind = QUERY_ORDERS, .state = -1, .limit = ROWS},
         {.kind = QUERY_ORDERS, .user = USER_PAID, .state = -1, .limit = 1},
         {.kind = QUERY_ORDERS, .item = FREE, .state = ORDER_LOCKED, .limit = ROWS},
@@ -288,6 +294,7 @@ int ledger_world_ask(struct ledger *ledger, char *ret_text)
     for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
         struct ledger_query query = queries[i];
         query.sales = sales;
+        query.changes = changes;
         query.orders = orders;
         query.events = events;
         query.report = reports;

@@ -234,6 +234,15 @@ static const char *const schema_5[] = {
     "ALTER TABLE sales ADD COLUMN IF NOT EXISTS regions VARCHAR(500)",
 };
 
+/* The last change of each sale, deleted ones too, numbered in commit order. */
+static const char *const schema_6[] = {
+    "CREATE TABLE IF NOT EXISTS sale_changes("
+    "  sale_id BIGINT NOT NULL PRIMARY KEY,"
+    "  number BIGINT NOT NULL CHECK(number > 0),"
+    "  UNIQUE KEY sale_changes_in_order(number)" TABLE_END,
+    "INSERT IGNORE INTO sale_changes(sale_id, number) SELECT id, id FROM sales",
+};
+
 /* Orders that one segment is read in, from any place on. Only a shared ledger has them: they cost
  * the one writer a third more for each order. */
 #define ORDERS_BY_SEGMENT "(segment, item_id, id)"
@@ -254,6 +263,7 @@ static const struct maria_step maria_steps[] = {
     {schema_3, sizeof(schema_3) / sizeof(schema_3[0])},
     {schema_4, sizeof(schema_4) / sizeof(schema_4[0])},
     {schema_5, sizeof(schema_5) / sizeof(schema_5[0])},
+    {schema_6, sizeof(schema_6) / sizeof(schema_6[0])},
 };
 #define MARIA_STEPS_COUNT (sizeof(maria_steps) / sizeof(maria_steps[0]))
 

@@ -165,7 +165,16 @@ static int (*const op_table[LEDGER_KIND_COUNT])(struct db_write *w, struct ledge
     [LEDGER_CURSOR] = op_cursor,
 };
 
+/* The op has changed op->sale, or deleted it. Other processes read what changed since the number
+ * they know (QUERY_SALE_CHANGES); drafts have no events. */
+static int number_change(struct db_write *w, const struct ledger_op *op)
+{
+    return db_run(w->db, SQL_SALE_CHANGED, v_int((int64_t)op->sale->id));
+}
+
 int db_op(struct db_write *w, struct ledger_op *op)
 {
-    return op_table[op->kind](w, op);
+    int err = op_table[op->kind](w, op);
+    bool changed = err == 0 && op->refusal == REFUSAL_NONE && !op->repeated && op->sale != NULL;
+    return changed ? number_change(w, op) : err;
 }

@@ -237,6 +237,18 @@ static int query_sales(struct db *db, struct ledger_query *q)
     return 0;
 }
 
+static int query_sale_changes(struct db *db, struct ledger_query *q)
+{
+    struct db_row *row = NULL;
+    int err = db_get(db, SQL_SALE_CHANGES, &row, v_int((int64_t)q->after), v_int(q->limit));
+    while (err == 0) {
+        q->changes[q->count++] = (struct sale_change_row){
+            .number = db_u64(row, 0), .sale = db_u64(row, 1), .gone = db_int(row, 2) != 0};
+        err = db_next(row);
+    }
+    return err == ERR_NOTFOUND ? 0 : err;
+}
+
 int db_events_take(struct db_row *row, int err, struct ledger_query *q)
 {
     while (err == 0) {
@@ -390,11 +402,17 @@ static int query_locked(struct db *db, struct ledger_query *q)
 /* ---- the table ---- */
 
 static int (*const query_table[])(struct db *db, struct ledger_query *q) = {
-    [QUERY_STATE] = query_state,        [QUERY_SALES] = query_sales,
-    [QUERY_ORDERS] = query_orders,      [QUERY_ORDER] = query_order,
-    [QUERY_EVENTS] = query_events,      [QUERY_LOCKED] = query_locked,
-    [QUERY_REPORT] = db_query_report,   [QUERY_CURSOR] = query_cursor,
-    [QUERY_SUMMARY] = db_query_summary, [QUERY_SERIES] = db_query_series,
+    [QUERY_SALE_CHANGES] = query_sale_changes,
+    [QUERY_STATE] = query_state,
+    [QUERY_SALES] = query_sales,
+    [QUERY_ORDERS] = query_orders,
+    [QUERY_ORDER] = query_order,
+    [QUERY_EVENTS] = query_events,
+    [QUERY_LOCKED] = query_locked,
+    [QUERY_REPORT] = db_query_report,
+    [QUERY_CURSOR] = query_cursor,
+    [QUERY_SUMMARY] = db_query_summary,
+    [QUERY_SERIES] = db_query_series,
 };
 
 int db_query(struct db *db, struct ledger_query *q)

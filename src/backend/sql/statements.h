@@ -73,6 +73,9 @@
                 " (SELECT count(*) FROM items WHERE sale_id = sales.id), " SQL_SALE_HOMES          \
                 " FROM sales WHERE id = ?")                                                        \
     X(SQL_SALE_NEXT, "SELECT id FROM sales WHERE id > ? ORDER BY id LIMIT 1")                      \
+    X(SQL_SALE_CHANGES,                                                                            \
+      "SELECT c.number, c.sale_id, s.id IS NULL OR s.forgotten FROM sale_changes c"                \
+      " LEFT JOIN sales s ON s.id = c.sale_id WHERE c.number > ? ORDER BY c.number LIMIT ?")       \
     X(SQL_SALE_ITEMS,                                                                              \
       "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"                        \
       " k.available, k.locked, k.sold, i.name, i.sku, i.image_url FROM items i" SQL_JOIN           \
@@ -145,6 +148,8 @@
                     " starts_at_ms = ?, ends_at_ms = ?, currency = ?, pay_url = ? WHERE id = ?")   \
     X(SQL_SALE_MOVE, "UPDATE sales SET state = ?, starts_at_ms = ? WHERE id = ?")                  \
     X(SQL_SALE_FORGET, "UPDATE sales SET forgotten = 1 WHERE id = ?")                              \
+    X(SQL_SALE_CHANGED, "REPLACE INTO sale_changes(sale_id, number)"                               \
+                        " SELECT ?, ifnull(max(number), 0) + 1 FROM sale_changes")                 \
     X(SQL_SALE_DROP, "DELETE FROM sales WHERE id = ?")                                             \
     X(SQL_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?")                                    \
     X(SQL_ITEM_ADD, "INSERT INTO items(id, sale_id, position, name, sku, image_url, price_cents,"  \

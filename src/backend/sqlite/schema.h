@@ -152,6 +152,15 @@
     "  at_ms INTEGER NOT NULL"                                                                     \
     ") WITHOUT ROWID;"
 
+/* The last change of each sale, deleted ones too, numbered in commit order. */
+#define SCHEMA_3_SALE_CHANGES                                                                      \
+    "CREATE TABLE sale_changes("                                                                   \
+    "  sale_id INTEGER PRIMARY KEY,"                                                               \
+    "  number INTEGER NOT NULL CHECK(number > 0)"                                                  \
+    ");"                                                                                           \
+    "CREATE UNIQUE INDEX sale_changes_in_order ON sale_changes(number);"                           \
+    "INSERT INTO sale_changes(sale_id, number) SELECT id, id FROM sales;"
+
 /* One step of the way; tests bring steps of their own. */
 struct schema_step {
     const char *sql;
@@ -160,6 +169,7 @@ struct schema_step {
 static const struct schema_step schema_steps[] = {
     {SCHEMA_1_SALES SCHEMA_1_ORDERS SCHEMA_1_MONEY},
     {SCHEMA_2_CURSORS},
+    {SCHEMA_3_SALE_CHANGES},
 };
 #define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
 

@@ -65,6 +65,78 @@ static void test_sales(void **state)
     assert_int_equal(seen, 5);
 }
 
+/* Checks the sales that changed after a number, in order; returns the last change's number. */
+static uint64_t changed(struct fixture *f, uint64_t after, const struct sale_change_row *want,
+                        size_t count)
+{
+    struct sale_change_row changes[2];
+    struct ledger_query page = {
+        .kind = QUERY_SALE_CHANGES, .after = after, .limit = 2, .changes = changes};
+    size_t seen = 0;
+    do {
+        run(f, &page);
+        assert_int_equal(page.error, 0);
+        for (uint32_t i = 0; i < page.count; i++, seen++) {
+            assert_true(seen < count);
+            assert_int_equal(changes[i].sale, want[seen].sale);
+            assert_int_equal(changes[i].gone, want[seen].gone);
+            assert_true(changes[i].number > page.after);
+            page.after = changes[i].number;
+        }
+    } while (page.count > 0);
+    assert_int_equal(seen, count);
+    return page.after;
+}
+
+/* Writes the op; its refusal. */
+static enum refusal refusal_of(struct fixture *f, struct ledger_op op)
+{
+    write_op(f, T0, &op);
+    sale_row_free(op.sale);
+    return op.refusal;
+}
+
+static void test_sale_changes(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(changed(f, 0, NULL, 0), 0);
+    for (uint64_t id = 1; id <= 3; id++) {
+        sale_make(f, id, 100 * id, 1, 10, 1, false);
+    }
+    uint64_t last =
+        changed(f, 0, (struct sale_change_row[]){{.sale = 1}, {.sale = 2}, {.sale = 3}}, 3);
+    assert_int_equal(changed(f, last, NULL, 0), last);
+    /* A draft has no events. It changes all the same. */
+    struct sale_row named = {.name = "another name"};
+    struct ledger_op rename = {
+        .kind = LEDGER_SALE_CHANGE, .sale_id = 2, .sale_in = &named, .changes = SALE_HAS_NAME};
+    assert_int_equal(refusal_of(f, rename), REFUSAL_NONE);
+    last = changed(f, last, (struct sale_change_row[]){{.sale = 2}}, 1);
+    /* Repeated and refused ops change nothing. */
+    assert_int_equal(refusal_of(f, rename), REFUSAL_NONE);
+    assert_int_equal(refusal_of(f, sale_move(2, SALE_PAUSED)), REFUSAL_BAD_STATE);
+    assert_int_equal(changed(f, last, NULL, 0), last);
+    assert_int_equal(refusal_of(f, restock(300, 5, "more")), REFUSAL_NONE);
+    last = changed(f, last, (struct sale_change_row[]){{.sale = 3}}, 1);
+    static const enum sale_state moves[] = {SALE_WARM, SALE_OPEN, SALE_PAUSED, SALE_CLOSED};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(refusal_of(f, sale_move(1, moves[i])), REFUSAL_NONE);
+        last = changed(f, last, (struct sale_change_row[]){{.sale = 1}}, 1);
+    }
+    /* What is gone is told once, and told as such. */
+    assert_int_equal(refusal_of(f, sale_op(LEDGER_SALE_FORGET, 1)), REFUSAL_NONE);
+    last = changed(f, last, (struct sale_change_row[]){{.sale = 1, .gone = true}}, 1);
+    assert_int_equal(refusal_of(f, sale_op(LEDGER_SALE_DELETE, 3)), REFUSAL_NONE);
+    last = changed(f, last, (struct sale_change_row[]){{.sale = 3, .gone = true}}, 1);
+    (void)changed(f, 0,
+                  (struct sale_change_row[]){
+                      {.sale = 2}, {.sale = 1, .gone = true}, {.sale = 3, .gone = true}},
+                  3);
+    /* The id of a deleted draft may be given again. */
+    sale_make(f, 3, 300, 1, 10, 1, false);
+    (void)changed(f, last, (struct sale_change_row[]){{.sale = 3}}, 1);
+}
+
 #define MANY 120
 static struct order_row all[MANY];
 
@@ -450,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_state),
         TEST(test_sales),
+        TEST(test_sale_changes),
         TEST(test_orders_by_every_filter),
         TEST(test_a_cursor_stays_good),
         TEST(test_bad_cursors),

@@ -299,6 +299,27 @@ static void a_sale_that_the_segments_have_no_room_for_is_refused(void **state)
     catalog_lock(second->catalog);
     assert_non_null(catalog_sale(second->catalog, 2));
     catalog_unlock(second->catalog);
+    /* It reads what has changed, and nothing else. */
+    wide_pass_ms(&world, 1000);
+    wide_settle(first);
+    wide_settle(second);
+    uint64_t sales_read = world.ledger.sales_read;
+    for (int i = 0; i < 10; i++) {
+        wide_pass_ms(&world, 1000);
+        wide_settle(first);
+        wide_settle(second);
+    }
+    assert_int_equal(world.ledger.sales_read, sales_read);
+    /* A draft that another one has deleted disappears, without any news. */
+    struct ledger_writer_op drop = {.op = {.kind = LEDGER_SALE_DELETE, .sale_id = 2}};
+    wide_do(first, &drop);
+    assert_int_equal(drop.op.refusal, REFUSAL_NONE);
+    sale_row_free(drop.op.sale);
+    wide_pass_ms(&world, 1000);
+    wide_settle(second);
+    catalog_lock(second->catalog);
+    assert_null(catalog_sale(second->catalog, 2));
+    catalog_unlock(second->catalog);
 }
 
 /* Whoever balances or recovers writes to the ledger beside the ledger writer. */
