@@ -1,7 +1,6 @@
 /* See janitor.h. */
 #include "journal/janitor.h"
 
-#include "base/err.h"
 #include "obs/log.h"
 
 /* Least time between two snapshots, however fast files fill: a replay uses the core that sells. */
@@ -24,7 +23,7 @@ void janitor_iterate(struct janitor *janitor)
 {
     static struct log_limit limit;
     int error = journal_prepare_segment(janitor->journal);
-    if (error != 0 && error != ERR_JOURNAL_FAILED) {
+    if (error != 0) {
         log_event_limited(&limit, 60000, LOG_WARN, "journal.cannot_prepare",
                           LOG_ERR("error", error));
     }
