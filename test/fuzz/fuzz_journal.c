@@ -95,8 +95,8 @@ static bool whole_pieces(struct ram_disk *ram,
                          bool (*each)(struct segment_snapshot *, struct piece),
                          struct segment_snapshot *image)
 {
-    for (size_t i = 0; i < ram->now.count; i++) {
-        const char *name = ram->now.entries[i].name;
+    for (size_t i = 0; i < ram->model.now.count; i++) {
+        const char *name = ram->model.now.entries[i].name;
         bool snapshot = ends_with(name, JOURNAL_SNAPSHOT_SUFFIX);
         size_t size = 0;
         const uint8_t *bytes = ram_disk_bytes(ram, name, &size);
@@ -229,7 +229,7 @@ static void start(void)
     if (images[0].batches == 0) {
         image_make(&images[0], false);
         image_make(&images[1], true);
-        CHECK(images[1].world.ram.now.count >= 4); /* two snapshots, two segments */
+        CHECK(images[1].world.ram.model.now.count >= 4); /* two snapshots, two segments */
     }
 }
 
@@ -237,7 +237,7 @@ static void start(void)
 
 static const char *draw_file(struct fuzz_input *in, const struct ram_disk *ram)
 {
-    return ram->now.entries[fuzz_byte(in) % ram->now.count].name;
+    return ram->model.now.entries[fuzz_byte(in) % ram->model.now.count].name;
 }
 
 /* A place in a file: a sector and a byte in it, so that headers are near. */
@@ -346,7 +346,7 @@ static void change(struct fuzz_input *in, struct ram_disk *ram)
         break;
     case 6:
         name = draw_file(in, ram);
-        if (ram->now.count > 1) {
+        if (ram->model.now.count > 1) {
             ram_disk_remove(ram, name);
         }
         break;
@@ -405,8 +405,8 @@ static void trial_close(struct trial *trial)
 
 static bool is_there(const struct ram_disk *ram, const char *name)
 {
-    for (size_t i = 0; i < ram->now.count; i++) {
-        if (strcmp(ram->now.entries[i].name, name) == 0) {
+    for (size_t i = 0; i < ram->model.now.count; i++) {
+        if (strcmp(ram->model.now.entries[i].name, name) == 0) {
             return true;
         }
     }
@@ -469,10 +469,10 @@ static void check_again(struct trial *trial, struct segment_snapshot *image, boo
 /* A forged header may say four gigabytes, and the start would write that many zeros. */
 static bool is_large(struct ram_disk *ram)
 {
-    for (size_t i = 0; i < ram->now.count; i++) {
+    for (size_t i = 0; i < ram->model.now.count; i++) {
         size_t size = 0;
-        const uint8_t *bytes = ram_disk_bytes(ram, ram->now.entries[i].name, &size);
-        if (ends_with(ram->now.entries[i].name, JOURNAL_SEGMENT_SUFFIX) && size >= 40 &&
+        const uint8_t *bytes = ram_disk_bytes(ram, ram->model.now.entries[i].name, &size);
+        if (ends_with(ram->model.now.entries[i].name, JOURNAL_SEGMENT_SUFFIX) && size >= 40 &&
             load_le64(bytes + 32) > (1U << 20)) {
             return true;
         }

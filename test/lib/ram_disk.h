@@ -1,5 +1,5 @@
 /*
- * A disk in memory that forgets. What was written and not synced is visible, as in a page cache,
+ * A disk in memory that forgets: a disk model behind the port, with faults. What was written and not synced is visible, as in a page cache,
  * and lost, kept or garbled sector by sector when the power goes; names likewise. Any operation can
  * be made to fail, and the whole disk to go dead at any operation.
  */
@@ -9,31 +9,8 @@
 #include <pthread.h>
 
 #include "base/prng.h"
+#include "disk_model.h"
 #include "port/disk.h"
-
-#define RAM_NAMES 512
-#define RAM_PENDING 256
-
-struct ram_inode;
-
-struct ram_name {
-    char name[40];
-    struct ram_inode *inode;
-};
-
-struct ram_names {
-    struct ram_name entries[RAM_NAMES];
-    size_t count;
-};
-
-enum ram_change_kind { RAM_CREATED, RAM_RENAMED, RAM_REMOVED };
-
-struct ram_change {
-    enum ram_change_kind what;
-    char from[40];
-    char to[40];
-    struct ram_inode *inode;
-};
 
 /* What an operation is about to do, for the hook. */
 enum ram_op {
@@ -50,17 +27,13 @@ enum ram_op {
 struct ram_disk {
     struct disk disk;
     pthread_mutex_t lock;
-    struct ram_names now;
-    struct ram_names durable;
-    struct ram_change pending[RAM_PENDING]; /* changes of names since the last sync of names */
-    size_t pending_count;
-    struct ram_inode *inodes; /* all ever made: freed with the disk */
-    uint64_t ops;             /* operations so far */
-    uint64_t writes;          /* bytes written so far */
-    uint64_t fail_at;         /* this operation fails (counted from 1) ... */
-    int fail_code;            /* ... with this */
-    uint64_t dead_at;         /* this one and all later ones fail: the machine is gone */
-    uint64_t space;           /* bytes the files may have together; 0: any */
+    struct disk_model model;
+    uint64_t ops;     /* operations so far */
+    uint64_t writes;  /* bytes written so far */
+    uint64_t fail_at; /* this operation fails (counted from 1) ... */
+    int fail_code;    /* ... with this */
+    uint64_t dead_at; /* this one and all later ones fail: the machine is gone */
+    uint64_t space;   /* bytes the files may have together; 0: any */
     uint64_t open_files;
     bool sync_is_lie; /* syncs do nothing, to see a checker fail */
     /* Called before each operation, without the lock, which it may use to run others or to set the

@@ -154,9 +154,10 @@ static void disk_space(struct sim *sim, uint32_t unused, uint64_t a)
 static uint64_t disk_used(const struct sim *sim)
 {
     uint64_t used = 0;
-    for (size_t i = 0; i < sim->disk.now.count; i++) {
+    for (size_t i = 0; i < sim->disk.model.now.count; i++) {
         size_t size = 0;
-        (void)ram_disk_bytes((struct ram_disk *)&sim->disk, sim->disk.now.entries[i].name, &size);
+        (void)ram_disk_bytes((struct ram_disk *)&sim->disk, sim->disk.model.now.entries[i].name,
+                             &size);
         used += size;
     }
     return used;

@@ -29,7 +29,7 @@ static void hash_word(struct hash *hash, uint64_t word)
 static struct hash hash_sector(const uint8_t *bytes)
 {
     struct hash hash = {1, 2};
-    for (size_t i = 0; i < SECTOR; i += 8) {
+    for (size_t i = 0; i < DISK_SECTOR; i += 8) {
         uint64_t word;
         memcpy(&word, bytes + i, 8);
         hash_word(&hash, word);
@@ -46,7 +46,7 @@ struct dim {
     size_t sector;
     size_t count;
     size_t kept; /* the one that keeps everything */
-    size_t sizes[SIZES_MAX + 1];
+    size_t sizes[DISK_SIZES_MAX + 1];
     const uint8_t *contents[CONTENTS_MAX];
     struct hash hashes[CONTENTS_MAX];
 };
@@ -72,7 +72,7 @@ static struct dim *doubt_add(struct doubt *doubt, int kind, size_t inode, size_t
 static void dim_content(struct dim *dim, const uint8_t *bytes)
 {
     for (size_t i = 0; i < dim->count; i++) {
-        if (memcmp(dim->contents[i], bytes, SECTOR) == 0) {
+        if (memcmp(dim->contents[i], bytes, DISK_SECTOR) == 0) {
             return;
         }
     }
@@ -85,41 +85,42 @@ static void dim_content(struct dim *dim, const uint8_t *bytes)
 static const uint8_t *doubt_make(struct doubt *doubt, const uint8_t *head, size_t cut,
                                  const uint8_t *tail)
 {
-    uint8_t *bytes = doubt->made[doubt->made_count++] = must(malloc(SECTOR));
+    uint8_t *bytes = doubt->made[doubt->made_count++] = must(malloc(DISK_SECTOR));
     memcpy(bytes, head, cut);
-    memcpy(bytes + cut, tail + cut, SECTOR - cut);
+    memcpy(bytes + cut, tail + cut, DISK_SECTOR - cut);
     return bytes;
 }
 
 /* The same sector is torn and garbled the same way at every point, so that disks repeat. */
-static void doubt_sector(struct doubt *doubt, const struct inode *inode, size_t index,
-                         const struct version *newest, uint64_t seed)
+static void doubt_sector(struct doubt *doubt, const struct disk_inode *inode, size_t index,
+                         const struct disk_version *newest, uint64_t seed)
 {
-    const uint8_t *old = inode->durable + newest->sector * SECTOR;
+    const uint8_t *old = inode->durable + newest->sector * DISK_SECTOR;
     struct dim *dim = doubt_add(doubt, DIM_SECTOR, index, newest->sector);
     dim_content(dim, old);
     dim_content(dim, newest->bytes);
     dim->kept = dim->count - 1;
-    for (const struct version *v = newest->next; v != NULL; v = v->next) {
+    for (const struct disk_version *v = newest->next; v != NULL; v = v->next) {
         if (v->sector == newest->sector) {
             dim_content(dim, v->bytes);
         }
     }
     struct prng prng = prng_of(seed + newest->made_at * 1000 + newest->sector);
-    size_t cut = 512 * (1 + (size_t)prng_below(&prng, SECTOR / 512 - 1));
+    size_t cut = 512 * (1 + (size_t)prng_below(&prng, DISK_SECTOR / 512 - 1));
     dim_content(dim, doubt_make(doubt, newest->bytes, cut, old));
     dim_content(dim, doubt_make(doubt, old, cut, newest->bytes));
-    uint8_t garbage[SECTOR];
-    for (size_t i = 0; i < SECTOR; i++) {
+    uint8_t garbage[DISK_SECTOR];
+    for (size_t i = 0; i < DISK_SECTOR; i++) {
         garbage[i] = (uint8_t)prng_next(&prng);
     }
     cut = (size_t)prng_below(&prng, 128); /* in what a small batch uses */
     dim_content(dim, doubt_make(doubt, newest->bytes, cut, garbage));
-    cut = (size_t)prng_below(&prng, SECTOR);
+    cut = (size_t)prng_below(&prng, DISK_SECTOR);
     dim_content(dim, doubt_make(doubt, newest->bytes, cut, garbage));
 }
 
-static void doubt_inode(struct doubt *doubt, const struct inode *inode, size_t index, uint64_t seed)
+static void doubt_inode(struct doubt *doubt, const struct disk_inode *inode, size_t index,
+                        uint64_t seed)
 {
     if (inode->sizes_count > 0) {
         struct dim *dim = doubt_add(doubt, DIM_SIZE, index, 0);
@@ -129,9 +130,9 @@ static void doubt_inode(struct doubt *doubt, const struct inode *inode, size_t i
         }
         dim->kept = dim->count - 1;
     }
-    for (const struct version *v = inode->versions; v != NULL; v = v->next) {
+    for (const struct disk_version *v = inode->versions; v != NULL; v = v->next) {
         bool newest = true;
-        for (const struct version *w = inode->versions; w != v; w = w->next) {
+        for (const struct disk_version *w = inode->versions; w != v; w = w->next) {
             newest = newest && w->sector != v->sector;
         }
         if (newest) {
@@ -140,15 +141,15 @@ static void doubt_inode(struct doubt *doubt, const struct inode *inode, size_t i
     }
 }
 
-static bool inode_has_name(const struct model *model, size_t index)
+static bool inode_has_name(const struct disk_model *disk, uint32_t inode)
 {
-    for (size_t i = 0; i < model->durable.count; i++) {
-        if (model->durable.entries[i].inode == index) {
+    for (size_t i = 0; i < disk->durable.count; i++) {
+        if (disk->durable.entries[i].inode == inode) {
             return true;
         }
     }
-    for (size_t i = 0; i < model->pending_count; i++) {
-        if (model->pending[i]->inode == index && model->pending[i]->kind != TAP_REMOVE) {
+    for (size_t i = 0; i < disk->pending_count; i++) {
+        if (disk->pending[i].inode == inode && disk->pending[i].kind != DISK_REMOVED) {
             return true;
         }
     }
@@ -157,25 +158,28 @@ static bool inode_has_name(const struct model *model, size_t index)
 
 static void doubt_find(struct doubt *ret_doubt, struct model *model, uint64_t seed)
 {
+    const struct disk_model *disk = &model->disk;
     ret_doubt->count = 0;
     ret_doubt->made_count = 0;
-    for (size_t i = 0; i < model->pending_count; i++) {
+    for (size_t i = 0; i < disk->pending_count; i++) {
         struct dim *dim = doubt_add(ret_doubt, DIM_NAME, i, 0);
         dim->count = 2;
         dim->kept = 1;
     }
-    for (size_t i = 0; i < model->inodes_count; i++) {
-        struct inode *inode = &model->inodes[i];
-        if (!inode_has_name(model, i)) {
+    for (uint32_t i = 0; i < disk->inodes_count; i++) {
+        const struct disk_inode *inode = disk->inodes[i];
+        struct open_choices *choices = &model->choices[i];
+        if (!inode_has_name(disk, i)) {
             continue;
         }
-        inode->dims_from = ret_doubt->count;
+        choices->dims_from = ret_doubt->count;
         doubt_inode(ret_doubt, inode, i, seed);
-        inode->dims_to = ret_doubt->count;
-        free(inode->hashes);
-        inode->hashes = must(malloc((inode->capacity / SECTOR + 1) * sizeof(*inode->hashes)));
-        for (size_t k = 0; k < inode->capacity / SECTOR; k++) {
-            inode->hashes[k] = hash_sector(inode->durable + k * SECTOR);
+        choices->dims_to = ret_doubt->count;
+        free(choices->hashes);
+        choices->hashes =
+            must(malloc((inode->capacity / DISK_SECTOR + 1) * sizeof(*choices->hashes)));
+        for (size_t k = 0; k < inode->capacity / DISK_SECTOR; k++) {
+            choices->hashes[k] = hash_sector(inode->durable + k * DISK_SECTOR);
         }
     }
 }
@@ -207,75 +211,75 @@ static void image_free(struct crash_image *image)
     image->count = 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct name *)a)->text, ((const struct name *)b)->text);
-}
-
 /* The names of the disk that these choices make, sorted. */
-static void choose_names(struct names *ret_names, const struct model *model, const size_t *choice)
+static void choose_names(struct disk_names *ret_names, const struct disk_model *disk,
+                         const size_t *choice)
 {
-    *ret_names = model->durable;
-    for (size_t i = 0; i < model->pending_count; i++) { /* the first dims are names */
+    disk_names_copy(ret_names, &disk->durable);
+    for (size_t i = 0; i < disk->pending_count; i++) { /* the first dims are names */
         if (choice[i] == 1) {
-            names_apply(ret_names, model->pending[i]);
+            disk_names_apply(ret_names, &disk->pending[i]);
         }
     }
-    qsort(ret_names->entries, ret_names->count, sizeof(ret_names->entries[0]), by_name);
+    disk_names_sort(ret_names);
 }
 
-static void image_build(struct crash_image *ret_image, const struct names *names,
+static void image_build(struct crash_image *ret_image, const struct disk_names *names,
                         const struct model *model, const struct doubt *doubt, const size_t *choice)
 {
+    CHECK(names->count <= CRASH_FILES);
     ret_image->count = names->count;
     for (size_t i = 0; i < names->count; i++) {
-        const struct inode *inode = &model->inodes[names->entries[i].inode];
+        const struct disk_inode *inode = model->disk.inodes[names->entries[i].inode];
+        const struct open_choices *choices = &model->choices[names->entries[i].inode];
         struct crash_file *file = &ret_image->files[i];
-        memcpy(file->name, names->entries[i].text, sizeof(file->name));
+        memcpy(file->name, names->entries[i].name, sizeof(file->name));
         file->size = inode->durable_size;
         file->bytes = must(malloc(inode->capacity + 1));
         if (inode->capacity > 0) {
             memcpy(file->bytes, inode->durable, inode->capacity);
         }
-        for (size_t d = inode->dims_from; d < inode->dims_to; d++) {
+        for (size_t d = choices->dims_from; d < choices->dims_to; d++) {
             const struct dim *dim = &doubt->dims[d];
             if (dim->kind == DIM_SIZE) {
                 file->size = dim->sizes[choice[d]];
             } else {
-                memcpy(file->bytes + dim->sector * SECTOR, dim->contents[choice[d]], SECTOR);
+                memcpy(file->bytes + dim->sector * DISK_SECTOR, dim->contents[choice[d]],
+                       DISK_SECTOR);
             }
         }
     }
 }
 
 /* Of what image_build would build. Bytes behind the end of a file may make two of one disk. */
-static struct hash image_hash(const struct names *names, const struct model *model,
+static struct hash image_hash(const struct disk_names *names, const struct model *model,
                               const struct doubt *doubt, const size_t *choice, uint64_t state)
 {
     struct hash hash = {state + 1, state + 2};
     for (size_t i = 0; i < names->count; i++) {
-        const struct inode *inode = &model->inodes[names->entries[i].inode];
+        const struct disk_inode *inode = model->disk.inodes[names->entries[i].inode];
+        const struct open_choices *choices = &model->choices[names->entries[i].inode];
         size_t size = inode->durable_size;
-        for (const char *c = names->entries[i].text; *c != '\0'; c++) {
+        for (const char *c = names->entries[i].name; *c != '\0'; c++) {
             hash_word(&hash, (uint8_t)*c);
         }
-        size_t d = inode->dims_from;
-        if (d < inode->dims_to && doubt->dims[d].kind == DIM_SIZE) {
+        size_t d = choices->dims_from;
+        if (d < choices->dims_to && doubt->dims[d].kind == DIM_SIZE) {
             size = doubt->dims[d].sizes[choice[d]];
             d++;
         }
         hash_word(&hash, size);
         struct hash sum = {0, 0}; /* the dims of an inode come in any order */
-        for (size_t k = 0; k * SECTOR < size; k++) {
-            struct hash one = inode->hashes[k];
+        for (size_t k = 0; k * DISK_SECTOR < size; k++) {
+            struct hash one = choices->hashes[k];
             hash_word(&one, k);
             sum.a += one.a;
             sum.b += one.b;
         }
-        for (; d < inode->dims_to; d++) {
+        for (; d < choices->dims_to; d++) {
             const struct dim *dim = &doubt->dims[d];
-            if (dim->sector * SECTOR < size) {
-                struct hash was = inode->hashes[dim->sector];
+            if (dim->sector * DISK_SECTOR < size) {
+                struct hash was = choices->hashes[dim->sector];
                 struct hash is = dim->hashes[choice[d]];
                 hash_word(&was, dim->sector);
                 hash_word(&is, dim->sector);
@@ -381,8 +385,8 @@ static void try_disk(struct crash_run *run, const struct model *model, const str
     if (enough(run)) {
         return;
     }
-    struct names names;
-    choose_names(&names, model, choice);
+    struct disk_names names;
+    choose_names(&names, &model->disk, choice);
     struct hash hash = image_hash(&names, model, doubt, choice, point->state);
     struct memo_entry entry = {.a = hash.a, .b = hash.b};
     char why[256] = "a disk that had failed before";

@@ -38,39 +38,6 @@ static struct tap_op *record(struct tap_disk *tap, enum tap_kind kind)
     return op;
 }
 
-static size_t name_find(const struct tap_disk *tap, const char *name)
-{
-    for (size_t i = 0; i < tap->names_count; i++) {
-        if (strcmp(tap->names[i].name, name) == 0) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
-
-static void name_drop(struct tap_disk *tap, const char *name)
-{
-    size_t i = name_find(tap, name);
-    if (i != SIZE_MAX) {
-        tap->names[i] = tap->names[--tap->names_count];
-    }
-}
-
-static void name_set(struct tap_disk *tap, const char *name, uint32_t inode)
-{
-    name_drop(tap, name);
-    CHECK(tap->names_count < TAP_NAMES);
-    struct tap_name *entry = &tap->names[tap->names_count++];
-    (void)snprintf(entry->name, sizeof(entry->name), "%s", name);
-    entry->inode = inode;
-}
-
-static uint32_t name_inode(const struct tap_disk *tap, const char *name)
-{
-    size_t i = name_find(tap, name);
-    return i == SIZE_MAX ? UINT32_MAX : tap->names[i].inode;
-}
-
 /* ---- the operations ---- */
 
 static void before(struct tap_disk *tap)
@@ -111,9 +78,9 @@ static int tap_open(struct disk *disk, const char *name, enum disk_open how,
             struct tap_op *op = record(tap, TAP_CREATE);
             op->inode = tap->inodes++;
             (void)snprintf(op->from, sizeof(op->from), "%s", name);
-            name_set(tap, name, op->inode);
+            disk_names_link(&tap->names, name, op->inode);
         }
-        *file = (struct disk_file){under, name_inode(tap, name)};
+        *file = (struct disk_file){under, disk_names_find(&tap->names, name)};
         *ret_file = file;
     }
     fault_back(inside);
@@ -213,12 +180,12 @@ static void record_name(struct tap_disk *tap, enum tap_kind kind, const char *fr
     if (kind == TAP_SYNC_NAMES) {
         return;
     }
-    op->inode = name_inode(tap, from);
+    op->inode = disk_names_find(&tap->names, from);
     (void)snprintf(op->from, sizeof(op->from), "%s", from);
-    name_drop(tap, from);
+    disk_names_unlink(&tap->names, from);
     if (kind == TAP_RENAME) {
         (void)snprintf(op->to, sizeof(op->to), "%s", to);
-        name_set(tap, to, op->inode);
+        disk_names_link(&tap->names, to, op->inode);
     }
 }
 
@@ -324,7 +291,7 @@ void tap_disk_record(struct tap_disk *tap)
 
 void tap_disk_know(struct tap_disk *tap, const char *name)
 {
-    name_set(tap, name, tap->inodes++);
+    disk_names_link(&tap->names, name, tap->inodes++);
 }
 
 void tap_disk_mark(struct tap_disk *tap, uint64_t promised, uint64_t state)

@@ -5,9 +5,8 @@
 #ifndef SLUICE_TEST_TAP_DISK_H
 #define SLUICE_TEST_TAP_DISK_H
 
+#include "disk_model.h"
 #include "port/disk.h"
-
-#define TAP_NAMES 64
 
 enum tap_kind {
     TAP_CREATE,
@@ -27,15 +26,10 @@ struct tap_op {
     uint64_t at; /* or the size of a TRUNCATE */
     size_t n;
     uint8_t *bytes;
-    char from[40];
-    char to[40];
+    char from[DISK_NAME_BYTES];
+    char to[DISK_NAME_BYTES];
     uint64_t promised; /* of a MARK, with the two below */
     uint64_t state;
-};
-
-struct tap_name {
-    char name[40];
-    uint32_t inode;
 };
 
 struct tap_disk {
@@ -46,8 +40,7 @@ struct tap_disk {
     struct tap_op *ops;
     size_t ops_count;
     size_t ops_capacity;
-    struct tap_name names[TAP_NAMES];
-    size_t names_count;
+    struct disk_names names;
     uint32_t inodes;
     /* Called before each operation that changes something, so that another thread's operations can
      * be put between two of the first one's. Not called inside itself. */

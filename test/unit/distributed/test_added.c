@@ -15,16 +15,13 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "distributed/balance.h"
 #include "distributed/reconcile.h"
-#include "distributed/recover.h"
+#include "keeper_fixture.h"
 #include "obs/log.h"
-#include "segment_world.h"
 
 #define HOMES 2
 #define SEGMENTS 3
 #define ADDED 2
-#define PAUSE_MS 1000
 
 /* A keeper that was started when the gate had so many segments. */
 struct keep {
@@ -44,30 +41,8 @@ static void keep_start(struct keep *keep, struct segment_world *world, uint32_t 
 {
     process_init(&keep->process, world, name);
     keep->segments = world->segments;
-    struct process *process = &keep->process;
-    struct recover_ports recover_ports = {.segments = &process->segments.port,
-                                          .ledger = &process->ledger.port,
-                                          .lease = &process->lease.port,
-                                          .blocking = process->blocking};
-    struct recover_options recover_options = {
-        .segments = world->segments,
-        .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = WORLD_LEASE_MS,
-        .poll_ms = 100,
-        .drain_ms = 100,
-        .replay_ms = 100};
-    CHECK(recover_new(recover_ports, recover_options, &keep->recover) == 0);
-    struct balance_ports ports = {.segments = &process->segments.port,
-                                  .gate = &process->gate.port,
-                                  .ledger = &process->ledger.port,
-                                  .lease = &process->lease.port,
-                                  .blocking = process->blocking};
-    struct balance_options options = {.segments = world->segments,
-                                      .moves_max = 8,
-                                      .lease_ms = WORLD_LEASE_MS,
-                                      .pause_ms = PAUSE_MS,
-                                      .refill_ms = 10000};
-    CHECK(balance_new(ports, options, &keep->balance) == 0);
+    keep->recover = recover_of(&keep->process, world->segments);
+    keep->balance = balance_of(&keep->process, world->segments);
 }
 
 static void keep_stop(struct keep *keep)

@@ -10,13 +10,10 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "distributed/balance.h"
-#include "distributed/recover.h"
+#include "keeper_fixture.h"
 #include "obs/log.h"
-#include "segment_world.h"
 
 #define SEGMENTS 3
-#define PAUSE_MS 1000
 
 struct shop {
     struct segment_world world;
@@ -25,58 +22,13 @@ struct shop {
     struct balance *balance;
 };
 
-static struct balance *balance_of(struct process *process)
-{
-    struct balance *balance = NULL;
-    struct balance_ports ports = {.segments = &process->segments.port,
-                                  .gate = &process->gate.port,
-                                  .ledger = &process->ledger.port,
-                                  .lease = &process->lease.port,
-                                  .blocking = process->blocking};
-    struct balance_options options = {.segments = SEGMENTS,
-                                      .moves_max = 8,
-                                      .lease_ms = WORLD_LEASE_MS,
-                                      .pause_ms = PAUSE_MS,
-                                      .refill_ms = 10000};
-    CHECK(balance_new(ports, options, &balance) == 0);
-    return balance;
-}
-
-static struct recover *recover_of(struct process *process)
-{
-    struct recover *recover = NULL;
-    struct recover_ports ports = {.segments = &process->segments.port,
-                                  .ledger = &process->ledger.port,
-                                  .lease = &process->lease.port,
-                                  .blocking = process->blocking};
-    struct recover_options options = {
-        .segments = SEGMENTS,
-        .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = WORLD_LEASE_MS,
-        .poll_ms = 100,
-        .drain_ms = 100,
-        .replay_ms = 100};
-    CHECK(recover_new(ports, options, &recover) == 0);
-    return recover;
-}
-
-static void recover_all(struct shop *shop)
-{
-    struct recover_round round;
-    do {
-        CHECK(recover_round(shop->recover, &round) == 0);
-        fake_clock_pass_ms(&shop->world.clock, WORLD_LEASE_MS + 1);
-    } while (round.whole < SEGMENTS);
-    seg_settle(&shop->world);
-}
-
 static void shop_open(struct shop *shop, uint64_t seed)
 {
     seg_init(&shop->world, SEGMENTS, seed);
     process_init(&shop->process, &shop->world, 2);
-    shop->recover = recover_of(&shop->process);
-    shop->balance = balance_of(&shop->process);
-    recover_all(shop);
+    shop->recover = recover_of(&shop->process, SEGMENTS);
+    shop->balance = balance_of(&shop->process, SEGMENTS);
+    recover_until_whole(&shop->world, shop->recover);
     seg_agree(&shop->world);
 }
 
@@ -261,7 +213,7 @@ static void test_dying_at_every_call(void **state)
         balance_free(shop.balance);
         process_done(&shop.process);
         process_init(&shop.process, &shop.world, 3);
-        shop.balance = balance_of(&shop.process);
+        shop.balance = balance_of(&shop.process, SEGMENTS);
         (void)round_of(&shop);
         check_units(&shop);
         if (calls == 0) {
@@ -290,7 +242,7 @@ static void strike(struct process *process)
     breaker->struck = true;
     struct process healer;
     process_init(&healer, &shop->world, 9);
-    struct recover *recover = recover_of(&healer);
+    struct recover *recover = recover_of(&healer, SEGMENTS);
     struct recover_round round;
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         if (breaker->how == 0) {
@@ -363,7 +315,7 @@ static void test_a_source_that_gives_what_is_sold(void **state)
     assert_true(round.open > 0);
     segments_look(&shop.process.segments.port, 1, &look);
     assert_true(look.broken);
-    recover_all(&shop);
+    recover_until_whole(&shop.world, shop.recover);
     fake_clock_pass_ms(&shop.world.clock, PAUSE_MS);
     assert_int_equal(0, round_of(&shop).open);
     assert_int_equal(TRANSFER_VOID, shop.world.ledger.transfers[0].state);
@@ -385,7 +337,7 @@ static void successor(struct process *process)
     struct process next;
     struct balance_round round;
     process_init(&next, &shop->world, 8);
-    struct balance *balance = balance_of(&next);
+    struct balance *balance = balance_of(&next, SEGMENTS);
     CHECK(balance_round(balance, &round) == 0);
     seg_turn(&shop->world);
     balance_free(balance);
@@ -597,7 +549,7 @@ static void test_at_random(void **state)
         shop.process.lose_next = 0;
         shop.process.dies_at = 0;
         fake_clock_pass_ms(&shop.world.clock, WORLD_LEASE_MS + 1);
-        recover_all(&shop);
+        recover_until_whole(&shop.world, shop.recover);
         (void)round_of(&shop);
         check_units(&shop);
         for (size_t i = 0; i < shop.world.ledger.transfers_count; i++) {

@@ -13,14 +13,11 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "distributed/balance.h"
-#include "distributed/recover.h"
+#include "keeper_fixture.h"
 #include "obs/log.h"
-#include "segment_world.h"
 
 #define SEGMENTS 3
 #define WEST_LAST 999 /* users up to here: segments 0 and 1; others: 2 */
-#define PAUSE_MS 1000
 
 struct shop {
     struct segment_world world;
@@ -30,46 +27,14 @@ struct shop {
     uint64_t user[2]; /* the last one of each region */
 };
 
-static void recover_all(struct shop *shop)
-{
-    struct recover_round round;
-    do {
-        CHECK(recover_round(shop->recover, &round) == 0);
-        fake_clock_pass_ms(&shop->world.clock, WORLD_LEASE_MS + 1);
-    } while (round.whole < SEGMENTS);
-    seg_settle(&shop->world);
-}
-
 static void shop_open(struct shop *shop, const char *regions)
 {
     *shop = (struct shop){.user = {0, WEST_LAST}};
     seg_init_regions(&shop->world, SEGMENTS, regions, 1);
     process_init(&shop->process, &shop->world, 2);
-    struct process *process = &shop->process;
-    struct recover_ports recover_ports = {.segments = &process->segments.port,
-                                          .ledger = &process->ledger.port,
-                                          .lease = &process->lease.port,
-                                          .blocking = process->blocking};
-    struct recover_options recover_options = {
-        .segments = SEGMENTS,
-        .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = WORLD_LEASE_MS,
-        .poll_ms = 100,
-        .drain_ms = 100,
-        .replay_ms = 100};
-    CHECK(recover_new(recover_ports, recover_options, &shop->recover) == 0);
-    struct balance_ports ports = {.segments = &process->segments.port,
-                                  .gate = &process->gate.port,
-                                  .ledger = &process->ledger.port,
-                                  .lease = &process->lease.port,
-                                  .blocking = process->blocking};
-    struct balance_options options = {.segments = SEGMENTS,
-                                      .moves_max = 8,
-                                      .lease_ms = WORLD_LEASE_MS,
-                                      .pause_ms = PAUSE_MS,
-                                      .refill_ms = 10000};
-    CHECK(balance_new(ports, options, &shop->balance) == 0);
-    recover_all(shop);
+    shop->recover = recover_of(&shop->process, SEGMENTS);
+    shop->balance = balance_of(&shop->process, SEGMENTS);
+    recover_until_whole(&shop->world, shop->recover);
     seg_agree(&shop->world);
 }
 
@@ -180,7 +145,7 @@ static void test_a_sale_keeps_its_regions(void **state)
     shop.world.ledger.regions = (struct regions){.count = 0};
     assert_int_equal(home, seg_home(&shop.world, 7));
     sim_segments_empty(shop.world.sim, home);
-    recover_all(&shop);
+    recover_until_whole(&shop.world, shop.recover);
     (void)seg_buy(&shop.world, 7, WORLD_ONCE, 1); /* the same order, after any recovery */
     seg_settle(&shop.world);
     assert_int_equal(1, shop.world.ledger.orders_count);

@@ -679,9 +679,9 @@ static void a_snapshot_past_the_journals_end_is_refused(void **state)
     world_close(&world);
     ram_disk_remove(&world.ram, name); /* the segment before it is cut inside its last batch */
     uint64_t before = 0;
-    for (size_t i = 0; i < world.ram.now.count; i++) {
+    for (size_t i = 0; i < world.ram.model.now.count; i++) {
         uint64_t number;
-        if (journal_name_parse(world.ram.now.entries[i].name, ".journal", &number)) {
+        if (journal_name_parse(world.ram.model.now.entries[i].name, ".journal", &number)) {
             before = number > before ? number : before;
         }
     }
