@@ -251,6 +251,32 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
     return api_refuse(worker, exchange, &refused);
 }
 
+/* ---- bodies of ticket and buy ---- */
+
+struct body_fault {
+    char field[64];
+    const char *why;
+};
+
+/* Reads a flat body. 0, or ERR_INVALID with the field and the reason: a member that is not among the
+ * fields is refused by its name, since a misspelt one ("QTY") would be ignored otherwise. */
+static int read_body(struct span body, struct flat_field *fields, size_t count, const char *form,
+                     struct body_fault *ret_fault)
+{
+    struct span unknown = {NULL, 0};
+    int error = flat_json_read(body, fields, count, true, &unknown);
+    if (error == 0) {
+        return 0;
+    }
+    bool named = error == ERR_NOTFOUND && unknown.len < sizeof(ret_fault->field);
+    struct span field = named ? unknown : span_of("body");
+    memcpy(ret_fault->field, field.at, field.len);
+    ret_fault->field[field.len] = '\0';
+    ret_fault->why =
+        error == ERR_NOTFOUND ? "the body has a member that this call does not know" : form;
+    return ERR_INVALID;
+}
+
 /* ---- ticket ---- */
 
 /* Why the buyer gets no ticket now. If there are several reasons, the first of these. */
@@ -377,13 +403,15 @@ enum http_outcome handle_ticket(struct api_request *req)
     struct api_worker *worker = req->worker;
     uint64_t item = 0;
     enum refusal media = body_is_json(req->request, true);
-    struct span unknown;
     if (media != REFUSAL_NONE) {
         return api_refuse_simply(worker, req->exchange, media, NULL);
     }
+    /* What answers a challenge is known to this call also where no challenge is asked for. */
+    struct flat_field fields[] = {{.key = "challenge"}, {.key = "answer"}};
+    struct body_fault fault;
     if (req->request->body.len > 0 &&
-        flat_json_read(req->request->body, NULL, 0, false, &unknown) != 0) {
-        return api_refuse_field(worker, req->exchange, "body", "the body is not valid JSON");
+        read_body(req->request->body, fields, 2, "the body must be one JSON object", &fault) != 0) {
+        return api_refuse_field(worker, req->exchange, fault.field, fault.why);
     }
     if (part_id(req->part[0], &item) != 0) {
         return no_such_item(req);
@@ -402,27 +430,24 @@ enum http_outcome handle_ticket(struct api_request *req)
 /* ---- buy ---- */
 
 /* Reads the body's qty. 0, or ERR_INVALID with the field and the reason. */
-static int read_qty(struct span body, uint32_t *ret_qty, const char **ret_field,
-                    const char **ret_why)
+static int read_qty(struct span body, uint32_t *ret_qty, struct body_fault *ret_fault)
 {
     struct flat_field qty = {.key = "qty"};
-    struct span unknown;
     *ret_qty = 1;
     if (body.len == 0 || span_is(body, "{}")) {
         return 0;
     }
-    *ret_field = "body";
-    *ret_why = "the body must be one flat JSON object like {\"qty\":1}";
-    if (flat_json_read(body, &qty, 1, false, &unknown) != 0) {
+    if (read_body(body, &qty, 1, "the body must be one flat JSON object like {\"qty\":1}",
+                  ret_fault) != 0) {
         return ERR_INVALID;
     }
     if (qty.value.kind == FLAT_ABSENT) {
         return 0;
     }
-    *ret_field = "qty";
-    *ret_why = "qty must be a whole number from 1 to 2147483647";
     if (qty.value.kind != FLAT_INTEGER || qty.value.number < 1 ||
         qty.value.number > (int64_t)QTY_MAX) {
+        memcpy(ret_fault->field, "qty", sizeof("qty"));
+        ret_fault->why = "qty must be a whole number from 1 to 2147483647";
         return ERR_INVALID;
     }
     *ret_qty = (uint32_t)qty.value.number;
@@ -509,10 +534,9 @@ enum http_outcome handle_buy(struct api_request *req)
         return api_refuse_simply(worker, req->exchange, media, NULL);
     }
     uint32_t qty = 1;
-    const char *field = NULL;
-    const char *why = NULL;
-    if (read_qty(req->request->body, &qty, &field, &why) != 0) {
-        return api_refuse_field(worker, req->exchange, field, why);
+    struct body_fault fault;
+    if (read_qty(req->request->body, &qty, &fault) != 0) {
+        return api_refuse_field(worker, req->exchange, fault.field, fault.why);
     }
     api_tally_request(worker, ticket.item, req->user);
     struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_BUY, buy_decided);

@@ -28,6 +28,11 @@ void form_error(struct form *form, const char *path, const char *name, const cha
 json_t *form_body(struct form *form, struct span body)
 {
     json_error_t error;
+    /* The library drops a NUL byte behind a number. */
+    if (body.len > 0 && memchr(body.at, '\0', body.len) != NULL) {
+        form_error(form, "", "body", "must be one JSON object: it has a NUL byte");
+        return NULL;
+    }
     json_t *root =
         json_loadb(body.at != NULL ? body.at : "", body.len, JSON_REJECT_DUPLICATES, &error);
     if (root == NULL || !json_is_object(root)) {
@@ -90,6 +95,19 @@ bool form_number(struct form *form, const char *path, json_t *object, const char
     return true;
 }
 
+/* C0, DEL, and C1: U+0080 to U+009F, which some terminals and consoles obey like escapes. */
+static bool has_controls(struct span utf8)
+{
+    for (size_t i = 0; i < utf8.len; i++) {
+        unsigned char c = (unsigned char)utf8.at[i];
+        unsigned char next = i + 1 < utf8.len ? (unsigned char)utf8.at[i + 1] : 0;
+        if (c < 0x20 || c == 0x7f || (c == 0xc2 && next >= 0x80 && next <= 0x9f)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool form_text(struct form *form, const char *path, json_t *object, const char *name, bool required,
                size_t min, size_t max, char *ret_text)
 {
@@ -99,11 +117,7 @@ bool form_text(struct form *form, const char *path, json_t *object, const char *
     }
     size_t len = json_is_string(value) ? json_string_length(value) : 0;
     bool good = json_is_string(value) && len >= min && len <= max;
-    for (size_t i = 0; good && i < len; i++) {
-        unsigned char c = (unsigned char)json_string_value(value)[i];
-        good = c >= 0x20 && c != 0x7f;
-    }
-    if (!good) {
+    if (!good || has_controls((struct span){json_string_value(value), len})) {
         char why[96];
         (void)snprintf(why, sizeof(why),
                        "must be a text of %zu to %zu bytes without control characters", min, max);

@@ -16,7 +16,7 @@ struct form {
     char why[192];
 };
 
-/* Parses the request's body as one JSON object; NULL: the form has the error. The caller frees the
+/* Parses the request's body as one JSON object without NUL bytes; NULL: the form has the error. The caller frees the
  * object with json_decref. */
 json_t *form_body(struct form *form, struct span body);
 /* An error unless every member of the object is among the names (NULL-terminated). */
@@ -25,7 +25,7 @@ void form_only(struct form *form, const char *path, json_t *object, const char *
  * path stands before the name in the error: "items[2].". */
 bool form_number(struct form *form, const char *path, json_t *object, const char *name,
                  bool required, int64_t min, int64_t max, int64_t *ret_value);
-/* UTF-8 without control characters, min to max bytes, NUL-terminated into ret_text[max + 1]. */
+/* UTF-8 without control characters (C0, DEL, C1), min to max bytes, NUL-terminated into ret_text[max + 1]. */
 bool form_text(struct form *form, const char *path, json_t *object, const char *name, bool required,
                size_t min, size_t max, char *ret_text);
 bool form_flag(struct form *form, const char *path, json_t *object, const char *name,

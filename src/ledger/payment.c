@@ -33,17 +33,31 @@ static int no_payment(struct payment_fault *ret_fault, const char *field, const 
     return ERR_INVALID;
 }
 
+static void set_currency(struct ledger_op *op, const struct flat_value *currency)
+{
+    memset(op->currency, 0, sizeof(op->currency));
+    if (currency->kind == FLAT_ABSENT) {
+        return;
+    }
+    /* A text of another length is no order's currency; neither is "-". */
+    bool fits = currency->text.len == sizeof(op->currency) - 1;
+    struct span kept = fits ? currency->text : span_of("-");
+    memcpy(op->currency, kept.at, kept.len);
+}
+
 int payment_read(struct span body, struct ledger_op *ret_op, struct payment_fault *ret_fault)
 {
-    enum { PAYMENT, ORDER, AMOUNT };
-    struct flat_field fields[] = {[PAYMENT] = {.key = "payment_id"},
-                                  [ORDER] = {.key = "order_id"},
-                                  [AMOUNT] = {.key = "amount_cents"}};
+    enum { PAYMENT, ORDER, AMOUNT, CURRENCY, FIELDS };
+    struct flat_field fields[FIELDS] = {[PAYMENT] = {.key = "payment_id"},
+                                        [ORDER] = {.key = "order_id"},
+                                        [AMOUNT] = {.key = "amount_cents"},
+                                        [CURRENCY] = {.key = "currency"}};
     struct order_id id = {0, 0};
-    if (flat_json_read(body, fields, 3, false, NULL) != 0) {
+    struct span unknown;
+    if (flat_json_read(body, fields, FIELDS, true, &unknown) != 0) {
         return no_payment(ret_fault, "body",
-                          "the body must be one JSON object with payment_id, order_id and "
-                          "amount_cents");
+                          "the body must be one JSON object with payment_id, order_id, "
+                          "amount_cents and, if wanted, currency, and nothing else");
     }
     const struct flat_value *payment = &fields[PAYMENT].value;
     if (payment->kind != FLAT_STRING || payment->escaped || payment->text.len == 0 ||
@@ -60,7 +74,12 @@ int payment_read(struct span body, struct ledger_op *ret_op, struct payment_faul
     if (order->kind != FLAT_STRING) {
         return no_payment(ret_fault, "order_id", "order_id must be a string");
     }
+    const struct flat_value *currency = &fields[CURRENCY].value;
+    if (currency->kind != FLAT_ABSENT && (currency->kind != FLAT_STRING || currency->escaped)) {
+        return no_payment(ret_fault, "currency", "currency must be a string like \"CNY\"");
+    }
     (void)order_id_parse(order->text, &id);
+    set_currency(ret_op, currency);
     ret_op->kind = LEDGER_PAY;
     ret_op->id = id;
     memset(ret_op->key, 0, sizeof(ret_op->key));

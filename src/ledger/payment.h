@@ -2,7 +2,10 @@
  * A payment as the shop's payment system reports it, over HTTP (api/shop.c) or a queue
  * (distributed/payment_consumer.h):
  *
- *   {"payment_id":"…","order_id":"…","amount_cents":4200}
+ *   {"payment_id":"…","order_id":"…","amount_cents":4200,"currency":"CNY"}
+ *
+ * The currency is optional; if it is given, it must be the order's. Other members are refused, so that
+ * a misspelt currency is not ignored.
  *
  * What can go wrong: the body is not a payment. Retrying does not help.
  */
@@ -18,7 +21,8 @@ struct payment_fault {
 };
 
 /*
- * Fills a PAY op: kind, id, key, amount_cents and fingerprint; the other members are not touched.
+ * Fills a PAY op: kind, id, key, amount_cents, currency and fingerprint; the other members are not
+ * touched.
  * ERR_INVALID: a bad request, see *ret_fault. An order id that is not one of ours becomes {0, 0},
  * which no order has. The ledger then tells whether there is no such order, or whether the payment
  * was reported before with another order.

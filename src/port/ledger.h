@@ -119,9 +119,11 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                nothing and returns that row (repeated). Over the limit: a FAILED row with reason
  *                LIMIT_REACHED. No stock: a FAILED row with reason NO_STOCK (the gate was wrong and
  *                writes the units off).
- *   PAY          id, key (payment_id), amount_cents, fingerprint -> order. NOT_FOUND, WRONG_AMOUNT,
- *                ALREADY_PAID, EXPIRED (also from pay_by_ms on). The payment_id that paid, with the
- *                same fingerprint: the same answer (repeated); with another: DIFFERENT_REQUEST.
+ *   PAY          id, key (payment_id), amount_cents, currency (empty: not given), fingerprint
+ *                -> order. NOT_FOUND, WRONG_AMOUNT (or another currency), ALREADY_PAID, EXPIRED
+ *                (also from pay_by_ms on). The payment_id that paid, with the same fingerprint:
+ *                the same answer (repeated); with another one, or with another currency than the
+ *                order's: DIFFERENT_REQUEST.
  *   CANCEL       id, user (0: any) -> order; CANCELLED already: repeated. NOT_FOUND, ALREADY_PAID,
  *                EXPIRED.
  *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE with the order
@@ -219,6 +221,7 @@ struct ledger_op {
     uint64_t sale_id;
     uint64_t amount; /* RESTOCK, TRANSFER*, CURSOR */
     int64_t amount_cents;
+    char currency[4]; /* PAY; empty: not given */
     uint8_t fingerprint[16];
     char key[PAYMENT_ID_MAX_BYTES + 1]; /* payment_id, request_id or a reader's name */
     struct sale_row *sale_in;           /* the caller's */

@@ -94,11 +94,17 @@ struct order_row ledger_order_of(const struct gate_command *command, uint64_t ls
     return order;
 }
 
-enum refusal ledger_pay_refusal(const struct order_row *order, int64_t amount_cents, int64_t now_ms)
+bool ledger_pay_currency_fits(const struct order_row *order, const struct ledger_op *payment)
 {
-    /* The amount is checked first. It never changes, so the same request always gets the same
-     * answer. */
-    if (amount_cents != order->amount_cents) {
+    return payment->currency[0] == '\0' || strcmp(payment->currency, order->currency) == 0;
+}
+
+enum refusal ledger_pay_refusal(const struct order_row *order, const struct ledger_op *payment,
+                                int64_t now_ms)
+{
+    /* Amount and currency are checked first. They never change, so the same request always gets the
+     * same answer. */
+    if (payment->amount_cents != order->amount_cents || !ledger_pay_currency_fits(order, payment)) {
         return REFUSAL_WRONG_AMOUNT;
     }
     if (order->state == ORDER_PAID) {

@@ -30,8 +30,10 @@ struct order_terms {
 struct order_row ledger_order_of(const struct gate_command *command, uint64_t lsn,
                                  const struct order_terms *terms, int64_t now_ms,
                                  enum refusal reason);
-/* REFUSAL_NONE: a payment of this amount may pay the order now. */
-enum refusal ledger_pay_refusal(const struct order_row *order, int64_t amount_cents,
+/* True if the payment names the order's currency, or none. */
+bool ledger_pay_currency_fits(const struct order_row *order, const struct ledger_op *payment);
+/* REFUSAL_NONE: the payment (a PAY op) may pay the order now. */
+enum refusal ledger_pay_refusal(const struct order_row *order, const struct ledger_op *payment,
                                 int64_t now_ms);
 /* Why an order that is neither LOCKED nor CANCELLED cannot be cancelled. */
 enum refusal ledger_cancel_refusal(const struct order_row *order);

@@ -158,6 +158,18 @@ def test_what_is_no_json_object_is_refused_and_takes_nothing(server, shop, body)
     unchanged(shop, lot)
 
 
+@pytest.mark.asan
+@pytest.mark.parametrize("body,field", [
+    (b'{"QTY":5}', "QTY"), (b'{"Qty":5}', "Qty"), (b'{"quantity":5}', "quantity"),
+    (b'{"qty":1,"x":null}', "x"), (b'{"x":{"qty":5}}', "x"), (b'{"":1}', ""),
+    (b'{"' + b"x" * 63 + b'":1}', "x" * 63), (b'{"' + b"x" * 64 + b'":1}', "body")], ids=repr)
+def test_unknown_members_are_refused_by_name_and_take_nothing(server, shop, body, field):
+    lot = shop.lot(total=10, limit=0)
+    user = shop.user()
+    problem(shop.buy(user, shop.ticket(user, lot.item), body=body), 400, "bad_request", field=field)
+    unchanged(shop, lot)
+
+
 def test_the_largest_quantity_is_a_quantity(server, shop):
     lot = shop.lot(total=10, limit=0)
     user = shop.user()

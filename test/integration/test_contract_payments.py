@@ -87,6 +87,18 @@ def test_a_wrong_amount_is_refused(shop, bought, amount):
     shop.paid(bought[2], 1000)
 
 
+@pytest.mark.parametrize("currency", ["USD", "cny", "CNYY", "CN", "", "RMB"])
+def test_another_currency_is_refused(shop, bought, currency):
+    lot, user, order = bought
+    body = body_of(shop, order, currency=currency)
+    problem(shop.payment(body), 422, "wrong_amount", "no")
+    still_locked(shop, bought)
+    assert shop.payment(dict(body, currency="CNY")).status == 200
+    problem(shop.payment(body), 422, "different_request")
+    without = {name: value for name, value in body.items() if name != "currency"}
+    assert shop.payment(without).status == 200
+
+
 def test_another_payment_of_a_paid_order_is_refused(shop, bought):
     lot, user, order = bought
     shop.paid(order, 1000)
@@ -235,6 +247,13 @@ def test_bad_bodies_name_their_field(shop, bought, change, field):
                                   b'{"payment_id":"\xff"}'], ids=repr)
 def test_what_is_no_json_object_is_refused(shop, body):
     problem(shop.payment(body), 400, "bad_request")
+
+
+@pytest.mark.parametrize("change", [dict(currency=None), dict(currency=7), dict(Currency="USD"),
+                                    dict(note="x")], ids=repr)
+def test_what_a_payment_does_not_have_is_refused(shop, bought, change):
+    problem(shop.payment(body_of(shop, bought[2], **change)), 400, "bad_request")
+    still_locked(shop, bought)
 
 
 def test_doubled_members_are_refused(shop, bought):

@@ -37,6 +37,12 @@ def test_the_body_is_optional(server, shop, body):
     assert shop.try_ticket(shop.user(), lot.item, body).status == 201
 
 
+def test_unknown_members_are_refused_by_name(server, shop):
+    lot = shop.lot()
+    problem(shop.try_ticket(shop.user(), lot.item, b'{"Answer":"x"}'), 400, "bad_request",
+            field="Answer")
+
+
 @pytest.mark.parametrize("body", [b"[]", b"1", b"{", b"{}x", b'"x"', b"{'a':1}"])
 def test_a_body_that_is_no_object_is_refused(server, shop, body):
     lot = shop.lot()

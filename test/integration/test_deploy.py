@@ -70,6 +70,23 @@ def test_nginx_speaks_for_a_front_that_is_gone(make_server, tmp_path):
 
 
 @pytest.mark.skipif(not marialib.find("nginx"), reason="no nginx")
+def test_nginx_serves_clients_of_http_1_0(make_server, tmp_path):
+    """They need not name a host."""
+    server = make_server()
+    nginx = proclib.Nginx("nginx", str(tmp_path / "nginx"), [server.address])
+    try:
+        nginx.start()
+        for head in (b"GET /v1/time HTTP/1.0\r\n", b"GET /v1/time HTTP/1.0\r\nHost: shop.test\r\n",
+                     b"HEAD / HTTP/1.0\r\n"):
+            with sluicelib.Conn(nginx.address) as conn:
+                conn.send(head + b"\r\n")
+                answer = conn.read_response("HEAD" if head.startswith(b"HEAD") else "GET")
+                assert answer.status == 200, (head, answer)
+    finally:
+        nginx.discard()
+
+
+@pytest.mark.skipif(not marialib.find("nginx"), reason="no nginx")
 @pytest.mark.parametrize("heeds", [True, False])
 def test_streams_come_through_nginx_as_they_happen(make_server, tmp_path, heeds):
     """By its configuration alone, and with a configuration of somebody's own by our header alone."""

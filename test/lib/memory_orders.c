@@ -134,11 +134,11 @@ void memory_pay(struct memory_write *w, struct ledger_op *op)
     const struct memory_key *known = memory_key(w->ledger, op);
     if (known != NULL) {
         bool same = memcmp(known->fingerprint, op->fingerprint, sizeof(op->fingerprint)) == 0;
-        if (!same) {
+        CHECK(!same || order != NULL);
+        if (!same || !ledger_pay_currency_fits(order, op)) {
             op->refusal = REFUSAL_DIFFERENT_REQUEST;
             return;
         }
-        CHECK(order != NULL);
         op->repeated = true;
         op->order = *order;
         return;
@@ -147,7 +147,7 @@ void memory_pay(struct memory_write *w, struct ledger_op *op)
         op->refusal = REFUSAL_NOT_FOUND;
         return;
     }
-    op->refusal = ledger_pay_refusal(order, op->amount_cents, w->now_ms);
+    op->refusal = ledger_pay_refusal(order, op, w->now_ms);
     if (op->refusal == REFUSAL_NONE) {
         memcpy(order->payment_id, op->key, sizeof(order->payment_id));
         order_end(w, order, MOVE_PAY, EVENT_ORDER_PAID);

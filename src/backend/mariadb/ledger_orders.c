@@ -188,7 +188,8 @@ int maria_op_pay(struct maria_write *w, struct ledger_op *op)
     CHECK(payment != NULL && order != NULL); /* loaded for this op */
     if (payment->exists) {
         /* The payment that paid, told again. */
-        if (memcmp(payment->fingerprint, op->fingerprint, sizeof(op->fingerprint)) != 0) {
+        if (memcmp(payment->fingerprint, op->fingerprint, sizeof(op->fingerprint)) != 0 ||
+            (order->exists && !ledger_pay_currency_fits(&order->row, op))) {
             op->refusal = REFUSAL_DIFFERENT_REQUEST;
             return 0;
         }
@@ -201,7 +202,7 @@ int maria_op_pay(struct maria_write *w, struct ledger_op *op)
         return 0;
     }
     op->order = order->row;
-    op->refusal = ledger_pay_refusal(&order->row, op->amount_cents, w->base.now_ms);
+    op->refusal = ledger_pay_refusal(&order->row, op, w->base.now_ms);
     if (op->refusal != REFUSAL_NONE) {
         return 0;
     }

@@ -200,8 +200,12 @@ static int payment_answer_existing(struct write *w, struct ledger_op *op)
         op->refusal = REFUSAL_DIFFERENT_REQUEST;
         return 0;
     }
-    op->repeated = true;
     err = db_order_load(&w->store->base, op->id, &op->order);
+    if (err == 0 && !ledger_pay_currency_fits(&op->order, op)) {
+        op->refusal = REFUSAL_DIFFERENT_REQUEST;
+        return 0;
+    }
+    op->repeated = true;
     return err == ERR_NOTFOUND ? ERR_CORRUPT : err;
 }
 
@@ -219,7 +223,7 @@ int op_pay(struct write *w, struct ledger_op *op)
     if (err != 0) {
         return err;
     }
-    op->refusal = ledger_pay_refusal(&op->order, op->amount_cents, w->base.now_ms);
+    op->refusal = ledger_pay_refusal(&op->order, op, w->base.now_ms);
     if (op->refusal == REFUSAL_NONE) {
         err = order_end(w, op, MOVE_PAY, EVENT_ORDER_PAID, op->key);
         memcpy(op->order.payment_id, op->key, sizeof(op->order.payment_id));

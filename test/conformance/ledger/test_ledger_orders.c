@@ -4,6 +4,7 @@
  */
 #include "fixture.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define ITEM 7
@@ -210,6 +211,35 @@ static void test_pay(void **state)
     assert_int_equal(different.refusal, REFUSAL_DIFFERENT_REQUEST);
     assert_int_equal(second.refusal, REFUSAL_ALREADY_PAID);
     assert_int_equal(second.order.state, ORDER_PAID);
+    assert_stock(f, ITEM, 1, 0, 1);
+}
+
+static void test_pay_in_another_currency_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const others[] = {"USD", "cny", "-"};
+    sale_open(f, 1, ITEM, 1, 2, 1, false);
+    struct order_id id = booked(f);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        struct ledger_op other = pay(id, "p1", PRICE);
+        (void)snprintf(other.currency, sizeof(other.currency), "%s", others[i]);
+        write_op(f, T0 + 20, &other);
+        assert_int_equal(other.refusal, REFUSAL_WRONG_AMOUNT);
+        assert_int_equal(f->events_count, 0);
+    }
+    struct ledger_op good = pay(id, "p1", PRICE);
+    memcpy(good.currency, "CNY", 4);
+    write_op(f, T0 + 21, &good);
+    assert_int_equal(good.refusal, REFUSAL_NONE);
+    assert_false(good.repeated);
+    /* The payment that paid, told again: with its currency or without one it is the same. */
+    struct ledger_op again = pay(id, "p1", PRICE);
+    write_op(f, T0 + 22, &again);
+    assert_true(again.refusal == REFUSAL_NONE && again.repeated);
+    struct ledger_op other = pay(id, "p1", PRICE);
+    memcpy(other.currency, "USD", 4);
+    write_op(f, T0 + 23, &other);
+    assert_int_equal(other.refusal, REFUSAL_DIFFERENT_REQUEST);
     assert_stock(f, ITEM, 1, 0, 1);
 }
 
@@ -533,6 +563,7 @@ int main(void)
         TEST(test_book_into_a_closed_sale_is_honoured),
         TEST(test_book_of_an_unknown_item),
         TEST(test_pay),
+        TEST(test_pay_in_another_currency_is_refused),
         TEST(test_pay_refusals_leave_no_trace),
         TEST(test_pay_of_an_unknown_order_is_not_final),
         TEST(test_pay_at_the_deadline),

@@ -74,6 +74,24 @@ static void a_body_is_one_object(void **state)
     assert_true(form.wrong);
 }
 
+static void a_body_has_no_nul_byte(void **state)
+{
+    (void)state;
+    static const char whole[] = " {\"a\": 1 , \"b\":[2, \"x\", true], \"c\":-3.5 } ";
+    size_t len = sizeof(whole) - 1;
+    char text[sizeof(whole)];
+    for (size_t at = 0; at <= len; at++) {
+        memcpy(text, whole, at);
+        text[at] = '\0';
+        memcpy(text + at + 1, whole + at, len - at);
+        memset(&form, 0, sizeof(form));
+        body = form_body(&form, (struct span){text, len + 1});
+        assert_null(body);
+        assert_true(form.wrong);
+        assert_string_equal(form.field, "body");
+    }
+}
+
 static void only_known_members_may_be_there(void **state)
 {
     (void)state;
@@ -175,6 +193,13 @@ static void texts_are_measured_in_bytes_and_have_no_control_characters(void **st
         {"{\"t\":\"a\\nb\"}", NULL},
         {"{\"t\":\"a\\u0001b\"}", NULL},
         {"{\"t\":\"a\\u007fb\"}", NULL},
+        {"{\"t\":\"a\\u0080b\"}", NULL}, /* C1 controls, escaped and as bytes */
+        {"{\"t\":\"a\\u009fb\"}", NULL},
+        {"{\"t\":\"a\xc2\x9b!\"}", NULL},
+        {"{\"t\":\"\xc2\x80!\"}", NULL},
+        {"{\"t\":\"\xc2\xa0!\"}", "\xc2\xa0!"}, /* and no other character with such a byte */
+        {"{\"t\":\"\xe2\x82\x80\"}", "\xe2\x82\x80"},
+        {"{\"t\":\"\xd0\x82\xd0\x9b\"}", "\xd0\x82\xd0\x9b"},
         {"{\"t\":7}", NULL},
         {"{\"t\":[\"ab\"]}", NULL},
         {"{\"t\":false}", NULL},
@@ -382,6 +407,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_body_is_one_object),
+        TEST(a_body_has_no_nul_byte),
         TEST(only_known_members_may_be_there),
         TEST(numbers_are_whole_and_in_range),
         TEST(what_is_required_is_missed_and_the_rest_is_not),
