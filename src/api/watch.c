@@ -323,6 +323,10 @@ static enum http_outcome looked_up(struct api_request *req, struct api_operation
     if (!watches_exchange(watcher, exchange)) {
         return HTTP_ANSWERED; /* a notice came first and ended the watch */
     }
+    if (operation->error != 0) {
+        watch_durable(worker, exchange, true);
+        return HTTP_ANSWERED;
+    }
     bool again = watcher->order.look_up_again;
     watcher->order.looking_up = watcher->order.look_up_again = false;
     if (operation->gate.refusal == REFUSAL_NONE) {
