@@ -158,28 +158,12 @@ static struct order_row queued_row(struct api_worker *worker, const struct order
     return row;
 }
 
-/* The order's LSN is durable, or will never be (error). */
-static enum http_outcome queued_answer(struct api_request *req, struct api_operation *operation)
+static enum http_outcome show_queued(struct api_request *req, const struct api_operation *operation)
 {
-    if (operation->error != 0) {
-        api_refuse_error(req->worker, req->exchange, operation->error);
-        return HTTP_ANSWERED;
-    }
     struct order_row row = queued_row(req->worker, &operation->gate.order);
     struct out body = api_scratch(req->worker);
     put_history(&body, req->worker, &row);
     return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
-}
-
-static enum http_outcome show_queued(struct api_request *req, struct api_operation *operation)
-{
-    if (api_durable(req->worker, operation->gate.lsn)) {
-        return queued_answer(req, operation);
-    }
-    if (!api_keep_until_durable(req->worker, operation, operation->gate.lsn, queued_answer)) {
-        return overloaded(req);
-    }
-    return HTTP_PENDING;
 }
 
 /* An order that the gate does not have, or that is past QUEUED, is read from the ledger. */

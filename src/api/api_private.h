@@ -7,6 +7,7 @@
 
 #include "api/api.h"
 #include "api/operation.h"
+#include "base/index_list.h"
 
 /* ---- connections ---- */
 
@@ -59,17 +60,18 @@ struct periodic_stream {
     uint64_t shown_sent; /* ITEM: which version and state the last event showed */
     int64_t not_before_ms;
     bool sold_out_sent; /* ITEM */
-    uint32_t list_next, list_previous;
+    struct index_node in_round;
 };
 
-/* One for each connection, indexed by its number. Links are connection + 1; 0 ends a chain. */
+/* One for each connection, indexed by its number. */
 struct watcher {
     enum watch_kind kind;
     uint32_t generation; /* of the exchange */
     struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
     int64_t wake_ms;     /* the timer: a poll's end, a stream's heartbeat, another attempt */
-    uint32_t key_next, key_previous;
-    uint32_t wheel_next, wheel_previous, wheel_place;
+    struct index_node by_key;
+    struct index_node by_timer;
+    uint32_t wheel_place;
     union {
         struct order_watch order;
         struct periodic_stream periodic;
@@ -81,14 +83,14 @@ struct watcher {
 
 struct watchers {
     struct watcher *watchers;
-    uint32_t count;    /* how many are not WATCH_NOTHING */
-    uint32_t *buckets; /* watchers by key; a hash table of links */
+    uint32_t count;             /* how many are not WATCH_NOTHING */
+    struct index_list *buckets; /* watchers by key: a hash table */
     uint32_t buckets_mask;
-    uint32_t wheel[WHEEL_SLOTS]; /* watchers by timer */
-    int64_t wheel_ms;            /* timers before this have run */
-    uint32_t periodic_first;
-    uint32_t periodic_cursor; /* the next stream of this round; 0: the round is over */
-    int64_t periodic_next_ms; /* when the next round begins */
+    struct index_list wheel[WHEEL_SLOTS]; /* watchers by timer */
+    int64_t wheel_ms;                     /* timers before this have run */
+    struct index_list periodic;           /* streams that are served once a second */
+    uint32_t periodic_cursor;             /* the next of them in this round; 0: the round is over */
+    int64_t periodic_next_ms;             /* when the next round begins */
 };
 
 /* ---- operations: operation.h ---- */

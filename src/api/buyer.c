@@ -242,6 +242,9 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
     case REFUSAL_DIFFERENT_REQUEST:
         refused.detail = "this ticket was used with another qty; GET the order it made";
         break;
+    case REFUSAL_UNKNOWN_OUTCOME:
+        refused.detail = "the order may exist or not; ask again with the same ticket";
+        break;
     case REFUSAL_DEGRADED:
         refused.detail = "orders cannot be decided and made durable at the moment";
         break;
@@ -454,16 +457,11 @@ static int read_qty(struct span body, uint32_t *ret_qty, struct body_fault *ret_
     return 0;
 }
 
-/* The order's LSN is durable, or will never be (error). */
-static enum http_outcome buy_answer(struct api_request *req, struct api_operation *operation)
+/* The gate accepted the buy, and the order is durable: the answer is a promise. */
+static enum http_outcome promise(struct api_request *req, const struct api_operation *operation)
 {
     struct api_worker *worker = req->worker;
     const struct gate_request *bought = &operation->gate;
-    if (operation->error != 0) {
-        return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
-                                 "the journal's disk failed while this order was being written; "
-                                 "ask again with the same ticket");
-    }
     char order[ORDER_ID_TEXT];
     char memory[192];
     char location[64];
@@ -496,19 +494,6 @@ static enum http_outcome buy_answer(struct api_request *req, struct api_operatio
         hist_add(&row->answered, took_us > 0 ? (uint64_t)took_us : 0);
     }
     return api_json(worker, req->exchange, status, location, NULL, out_span(&body));
-}
-
-/* The gate accepted the buy. The answer is a promise, so it waits for the order's LSN. */
-static enum http_outcome promise(struct api_request *req, struct api_operation *operation)
-{
-    if (api_durable(req->worker, operation->gate.lsn)) {
-        return buy_answer(req, operation);
-    }
-    if (!api_keep_until_durable(req->worker, operation, operation->gate.lsn, buy_answer)) {
-        return api_refuse_simply(req->worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
-                                 "too many answers are waiting; ask again with the same ticket");
-    }
-    return HTTP_PENDING;
 }
 
 static enum http_outcome buy_decided(struct api_request *req, struct api_operation *operation)

@@ -293,8 +293,41 @@ static void release(struct api_worker *worker, struct api_operation *operation)
     }
 }
 
+/* The answer cannot be shown: it becomes a refusal, and what it says of the order is erased. */
+static void withdraw_answer(struct gate_request *request, enum refusal refusal)
+{
+    request->refusal = refusal;
+    request->has_order = false;
+    request->order = (struct order_view){0};
+}
+
+/* Every answer of the gate passes here before `done` sees it. True: it shows what is not durable yet,
+ * and the operation waits for that. */
+static bool answer_waits(struct api_worker *worker, struct api_operation *operation)
+{
+    struct gate_request *request = &operation->gate;
+    if (request->refusal != REFUSAL_NONE || api_durable(worker, request->lsn)) {
+        return false;
+    }
+    struct operation_pool *pool = &worker->operations;
+    CHECK(operation->budget == BUDGET_GATE);
+    if (pool->budgets[BUDGET_DURABLE].used == pool->budgets[BUDGET_DURABLE].limit) {
+        withdraw_answer(request, request->kind == GATE_REQUEST_BUY ? REFUSAL_UNKNOWN_OUTCOME
+                                                                   : REFUSAL_OVERLOADED);
+        return false;
+    }
+    pool->budgets[BUDGET_GATE].used--;
+    pool->budgets[BUDGET_DURABLE].used++;
+    operation->budget = BUDGET_DURABLE;
+    CHECK(api_after_durable(worker, request->lsn, operation->exchange, operation));
+    return true;
+}
+
 void operation_finish(struct api_worker *worker, struct api_operation *operation)
 {
+    if (operation->target == TARGET_GATE && operation->error != 0) {
+        withdraw_answer(&operation->gate, REFUSAL_UNKNOWN_OUTCOME);
+    }
     if (http_alive(worker->server, operation->exchange)) {
         struct api_request req = later_request(worker, operation);
         if (operation->target == TARGET_LEDGER_WRITER && operation->error != 0) {
@@ -312,7 +345,8 @@ enum http_outcome api_submit(struct api_request *req, struct api_operation *oper
     struct api_shared *shared = worker->shared;
     switch (operation->target) {
     case TARGET_GATE:
-        if (gate_submit(worker->gate, &operation->gate) == GATE_ANSWERED) {
+        if (gate_submit(worker->gate, &operation->gate) == GATE_ANSWERED &&
+            !answer_waits(worker, operation)) {
             enum http_outcome outcome = operation->done(req, operation);
             release(worker, operation);
             return outcome;
@@ -334,23 +368,6 @@ enum http_outcome api_submit(struct api_request *req, struct api_operation *oper
     return HTTP_PENDING;
 }
 
-bool api_keep_until_durable(struct api_worker *worker, struct api_operation *operation,
-                            uint64_t lsn, api_done *then)
-{
-    struct operation_pool *pool = &worker->operations;
-    CHECK(operation->target == TARGET_GATE && operation->budget == BUDGET_GATE);
-    if (pool->budgets[BUDGET_DURABLE].used == pool->budgets[BUDGET_DURABLE].limit) {
-        return false;
-    }
-    pool->budgets[BUDGET_GATE].used--;
-    pool->budgets[BUDGET_DURABLE].used++;
-    operation->budget = BUDGET_DURABLE;
-    operation->done = then;
-    operation->uses++;
-    CHECK(api_after_durable(worker, lsn, operation->exchange, operation));
-    return true;
-}
-
 /* ---- collecting ---- */
 
 static struct api_operation *of_request(void *request, size_t offset)
@@ -358,9 +375,13 @@ static struct api_operation *of_request(void *request, size_t offset)
     return (struct api_operation *)((char *)request - offset);
 }
 
-/* The request came back. A write has another step: the gate's record of it becomes durable. */
+/* The request came back. What it shows may have to become durable first; of a write, that is the
+ * gate's record. */
 static void request_returned(struct api_worker *worker, struct api_operation *operation)
 {
+    if (operation->target == TARGET_GATE && answer_waits(worker, operation)) {
+        return;
+    }
     if (operation->target == TARGET_LEDGER_WRITER) {
         operation->error = operation->write.error;
         if (operation->error == 0 && !api_durable(worker, operation->write.lsn)) {

@@ -10,16 +10,20 @@
  *   with the handler's own api_request.
  * - Otherwise `done` runs in a later iteration. Its api_request then has no http_request and no
  *   parts, and the time of that iteration.
- * The operation is freed after `done`, unless `done` kept it (api_keep_until_durable()).
+ * The operation is freed after `done`.
  *
- * A write comes back when the ledger has committed it. Its `done` is called when the gate's record
- * of the change is durable, too.
+ * `done` never sees a change that is not durable, so no handler can show one. A gate's answer that is
+ * not a refusal waits for the LSN of what it shows. A write comes back when the ledger has committed
+ * it, and waits for the LSN of the gate's record of the change.
  *
  * What can go wrong:
  * - The budget is used up. There is no operation, and the handler answers OVERLOADED.
  * - The client has gone. `done` is not called. What was decided or committed stays so.
  * - The ledger could not commit a write, or the journal failed before its record was durable. The
  *   client gets api_refuse_error(), and `done` is not called.
+ * - The journal failed before a gate's answer was durable. The answer becomes the refusal
+ *   UNKNOWN_OUTCOME, without an order, and `error` is set.
+ * - Too many answers wait for an LSN. A buy has an UNKNOWN_OUTCOME, other answers become OVERLOADED.
  * - The server stops. operations_must_return() says whether the worker has to wait.
  *
  * Everything runs on the loop's thread.
@@ -116,7 +120,7 @@ struct api_operation {
     uint64_t user; /* the request's buyer; 0: none */
     api_done *done;
     /* ERR_JOURNAL_FAILED: the LSN that the operation waited for will never be durable. For a write
-     * also the ledger's error. */
+     * also the ledger's error. `done` sees this only in answers of the gate. */
     int error;
     uint32_t uses; /* the operation is freed when this drops to 0 */
     /* An operation for `done` to submit. Freed with this one unless `done` took it and set NULL. */
@@ -155,10 +159,6 @@ enum http_outcome api_submit(struct api_request *req, struct api_operation *oper
 /* Frees an operation that was not submitted. */
 void api_operation_free(struct api_worker *worker, struct api_operation *operation);
 
-/* For `done` of a request to the gate: keeps the operation and calls `then` once lsn is durable, or
- * will never be (see error). False: too many answers wait, and nothing has changed. */
-bool api_keep_until_durable(struct api_worker *worker, struct api_operation *operation,
-                            uint64_t lsn, api_done *then);
 /* Makes an operation that is not yet submitted a part of parent, whose `done` is running. */
 void api_make_part(struct api_operation *operation, struct api_operation *parent);
 

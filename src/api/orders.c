@@ -37,6 +37,10 @@ static struct api_operation *order_operation(struct api_request *req, api_done *
  * the gate could be asked. */
 static bool found(struct api_request *req, const struct api_operation *operation)
 {
+    if (operation->error != 0) {
+        api_refuse_error(req->worker, req->exchange, operation->error);
+        return false;
+    }
     if (api_gate_unreachable(operation)) {
         (void)api_refuse_unreachable(req->worker, req->exchange, operation->gate.refusal);
         return false;
@@ -48,30 +52,14 @@ static bool found(struct api_request *req, const struct api_operation *operation
     return true;
 }
 
-/* The order's LSN is durable, or will never be (error). */
-static enum http_outcome order_answer(struct api_request *req, struct api_operation *operation)
+static enum http_outcome show(struct api_request *req, const struct api_operation *operation)
 {
     struct api_worker *worker = req->worker;
-    if (operation->error != 0) {
-        return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
-                                 "the journal's disk failed while this order was being written");
-    }
     struct out body = api_scratch(worker);
     if (!json_order_view(&body, worker->shared->catalog, &operation->gate.order)) {
         return no_such_order(req);
     }
     return api_json(worker, req->exchange, 200, "", NULL, out_span(&body));
-}
-
-static enum http_outcome show(struct api_request *req, struct api_operation *operation)
-{
-    if (api_durable(req->worker, operation->gate.lsn)) {
-        return order_answer(req, operation);
-    }
-    if (!api_keep_until_durable(req->worker, operation, operation->gate.lsn, order_answer)) {
-        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
-    }
-    return HTTP_PENDING;
 }
 
 static enum http_outcome order_looked_up(struct api_request *req, struct api_operation *operation)
@@ -213,6 +201,9 @@ static enum http_outcome row_looked_up(struct api_request *req, struct api_opera
     struct api_operation *list = operation->parent;
     struct order_row *row = &list->read.query.orders[operation->context.order_list_row.row];
     const struct order_view *order = &operation->gate.order;
+    if (operation->error != 0) {
+        return HTTP_PENDING; /* what the journal lost is in the ledger: the row shows it */
+    }
     if (api_gate_unreachable(operation)) {
         list->context.order_list.refusal = operation->gate.refusal;
     } else if (operation->gate.refusal == REFUSAL_NONE) {
@@ -224,8 +215,7 @@ static enum http_outcome row_looked_up(struct api_request *req, struct api_opera
 }
 
 /* The ledger may be a moment ahead of the gate. The list shows the gate's state, so that it does not
- * contradict what the order's own path shows. It need not wait for an LSN: all that the gate can show of
- * an order that is in the ledger was committed there first. */
+ * contradict what the order's own path shows. */
 static void look_up_row(struct api_request *req, struct api_operation *list, uint32_t row)
 {
     struct api_operation *operation =

@@ -37,9 +37,9 @@ static bool watches_exchange(const struct watcher *watcher, struct http_exchange
     return watcher->kind != WATCH_NOTHING && watcher->generation == exchange.generation;
 }
 
-/* ---- chains ---- */
+/* ---- lists ---- */
 
-static uint32_t *key_bucket(struct api_worker *worker, struct order_id key)
+static struct index_list *key_bucket(struct api_worker *worker, struct order_id key)
 {
     uint64_t h = order_id_hash(key, 0);
     return &worker->watch.buckets[(h >> 32) & worker->watch.buckets_mask];
@@ -47,27 +47,14 @@ static uint32_t *key_bucket(struct api_worker *worker, struct order_id key)
 
 static void key_link(struct api_worker *worker, uint32_t connection)
 {
-    struct watcher *watcher = watcher_at(worker, connection);
-    uint32_t *bucket = key_bucket(worker, watcher->key);
-    watcher->key_previous = 0;
-    watcher->key_next = *bucket;
-    if (*bucket != 0) {
-        watcher_at(worker, *bucket - 1)->key_previous = connection + 1;
-    }
-    *bucket = connection + 1;
+    index_list_insert(key_bucket(worker, watcher_at(worker, connection)->key),
+                      INDEX_LINKS(worker->watch.watchers, by_key), connection, 0);
 }
 
 static void key_unlink(struct api_worker *worker, uint32_t connection)
 {
-    struct watcher *watcher = watcher_at(worker, connection);
-    if (watcher->key_previous != 0) {
-        watcher_at(worker, watcher->key_previous - 1)->key_next = watcher->key_next;
-    } else {
-        *key_bucket(worker, watcher->key) = watcher->key_next;
-    }
-    if (watcher->key_next != 0) {
-        watcher_at(worker, watcher->key_next - 1)->key_previous = watcher->key_previous;
-    }
+    index_list_remove(key_bucket(worker, watcher_at(worker, connection)->key),
+                      INDEX_LINKS(worker->watch.watchers, by_key), connection);
 }
 
 /* Sets the timer. A time beyond the wheel's reach is put at its end, and linked again from there. */
@@ -77,28 +64,17 @@ static void wheel_link(struct api_worker *worker, uint32_t connection, int64_t d
     struct watcher *watcher = watcher_at(worker, connection);
     int64_t last = watch->wheel_ms + (int64_t)(WHEEL_SLOTS - 1) * WHEEL_STEP_MS;
     int64_t at = due_ms < watch->wheel_ms ? watch->wheel_ms : due_ms > last ? last : due_ms;
-    uint32_t place = (uint32_t)(at / WHEEL_STEP_MS) % WHEEL_SLOTS;
     watcher->wake_ms = due_ms;
-    watcher->wheel_place = place;
-    watcher->wheel_previous = 0;
-    watcher->wheel_next = watch->wheel[place];
-    if (watcher->wheel_next != 0) {
-        watcher_at(worker, watcher->wheel_next - 1)->wheel_previous = connection + 1;
-    }
-    watch->wheel[place] = connection + 1;
+    watcher->wheel_place = (uint32_t)(at / WHEEL_STEP_MS) % WHEEL_SLOTS;
+    index_list_insert(&watch->wheel[watcher->wheel_place], INDEX_LINKS(watch->watchers, by_timer),
+                      connection, 0);
 }
 
 static void wheel_unlink(struct api_worker *worker, uint32_t connection)
 {
-    struct watcher *watcher = watcher_at(worker, connection);
-    if (watcher->wheel_previous != 0) {
-        watcher_at(worker, watcher->wheel_previous - 1)->wheel_next = watcher->wheel_next;
-    } else {
-        worker->watch.wheel[watcher->wheel_place] = watcher->wheel_next;
-    }
-    if (watcher->wheel_next != 0) {
-        watcher_at(worker, watcher->wheel_next - 1)->wheel_previous = watcher->wheel_previous;
-    }
+    struct watchers *watch = &worker->watch;
+    index_list_remove(&watch->wheel[watcher_at(worker, connection)->wheel_place],
+                      INDEX_LINKS(watch->watchers, by_timer), connection);
 }
 
 static void set_timer(struct api_worker *worker, uint32_t connection, int64_t due_ms)
@@ -112,41 +88,28 @@ static bool is_neighbour(const struct watcher *watcher, const struct watcher *ot
     return other != watcher && !watches_order(other) && order_id_equal(other->key, watcher->key);
 }
 
-/* Streams with the same key are neighbours in the list, so that the event is formatted once for all
+/* Streams with the same key are neighbours in the round, so that the event is formatted once for all
  * of them. */
-static void list_link(struct api_worker *worker, uint32_t connection)
-{
-    struct watcher *watcher = watcher_at(worker, connection);
-    struct periodic_stream *stream = &watcher->periodic;
-    uint32_t after = *key_bucket(worker, watcher->key);
-    while (after != 0 && !is_neighbour(watcher, watcher_at(worker, after - 1))) {
-        after = watcher_at(worker, after - 1)->key_next;
-    }
-    uint32_t *next = after != 0 ? &watcher_at(worker, after - 1)->periodic.list_next
-                                : &worker->watch.periodic_first;
-    stream->list_previous = after;
-    stream->list_next = *next;
-    *next = connection + 1;
-    if (stream->list_next != 0) {
-        watcher_at(worker, stream->list_next - 1)->periodic.list_previous = connection + 1;
-    }
-}
-
-static void list_unlink(struct api_worker *worker, uint32_t connection)
+static void round_link(struct api_worker *worker, uint32_t connection)
 {
     struct watchers *watch = &worker->watch;
-    struct periodic_stream *stream = &watcher_at(worker, connection)->periodic;
+    const struct watcher *watcher = watcher_at(worker, connection);
+    uint32_t after = key_bucket(worker, watcher->key)->first;
+    while (after != 0 && !is_neighbour(watcher, watcher_at(worker, after - 1))) {
+        after = watcher_at(worker, after - 1)->by_key.next;
+    }
+    index_list_insert(&watch->periodic, INDEX_LINKS(watch->watchers, periodic.in_round), connection,
+                      after);
+}
+
+static void round_unlink(struct api_worker *worker, uint32_t connection)
+{
+    struct watchers *watch = &worker->watch;
     if (watch->periodic_cursor == connection + 1) {
-        watch->periodic_cursor = stream->list_next;
+        watch->periodic_cursor = watcher_at(worker, connection)->periodic.in_round.next;
     }
-    if (stream->list_previous != 0) {
-        watcher_at(worker, stream->list_previous - 1)->periodic.list_next = stream->list_next;
-    } else {
-        watch->periodic_first = stream->list_next;
-    }
-    if (stream->list_next != 0) {
-        watcher_at(worker, stream->list_next - 1)->periodic.list_previous = stream->list_previous;
-    }
+    index_list_remove(&watch->periodic, INDEX_LINKS(watch->watchers, periodic.in_round),
+                      connection);
 }
 
 /* ---- adding and removing ---- */
@@ -163,11 +126,11 @@ static struct watcher *watch_add(struct api_worker *worker, struct http_exchange
     if (watches_order(watcher)) {
         order_notices_watch(worker->shared->notices, worker->loop, key);
     } else {
-        if (worker->watch.periodic_first == 0) { /* the first stream: the rounds begin with it */
+        if (worker->watch.periodic.first == 0) { /* the first stream: the rounds begin with it */
             worker->watch.periodic_next_ms = worker->now_ms + PERIOD_MS;
         }
         watcher->periodic.not_before_ms = worker->now_ms;
-        list_link(worker, exchange.connection);
+        round_link(worker, exchange.connection);
     }
     worker->watch.count++;
     metrics_add(worker->metrics, METRIC_HTTP_WATCHERS, 1);
@@ -180,7 +143,7 @@ static void watch_remove(struct api_worker *worker, uint32_t connection)
     if (watches_order(watcher)) {
         order_notices_unwatch(worker->shared->notices, worker->loop, watcher->key);
     } else {
-        list_unlink(worker, connection);
+        round_unlink(worker, connection);
     }
     key_unlink(worker, connection);
     wheel_unlink(worker, connection);
@@ -360,6 +323,10 @@ static enum http_outcome looked_up(struct api_request *req, struct api_operation
     if (!watches_exchange(watcher, exchange)) {
         return HTTP_ANSWERED; /* a notice came first and ended the watch */
     }
+    if (operation->error != 0) {
+        watch_durable(worker, exchange, true);
+        return HTTP_ANSWERED;
+    }
     bool again = watcher->order.look_up_again;
     watcher->order.looking_up = watcher->order.look_up_again = false;
     if (operation->gate.refusal == REFUSAL_NONE) {
@@ -451,10 +418,10 @@ void watch_order(struct api_worker *worker, struct http_exchange exchange,
 /* Shows a changed order to everyone who watches it on this loop. */
 static void observe_all(struct api_worker *worker, const struct order_view *view)
 {
-    uint32_t link = *key_bucket(worker, view->id);
+    uint32_t link = key_bucket(worker, view->id)->first;
     while (link != 0) {
         struct watcher *watcher = watcher_at(worker, link - 1);
-        uint32_t next = watcher->key_next;
+        uint32_t next = watcher->by_key.next;
         if (watches_order(watcher) && order_id_equal(watcher->key, view->id)) {
             observe(worker, link - 1, view);
         }
@@ -570,7 +537,7 @@ static bool serve_streams(struct api_worker *worker)
     for (int i = 0; i < STREAMS_PER_ITERATION && watch->periodic_cursor != 0; i++) {
         uint32_t connection = watch->periodic_cursor - 1;
         struct watcher *watcher = watcher_at(worker, connection);
-        watch->periodic_cursor = watcher->periodic.list_next;
+        watch->periodic_cursor = watcher->periodic.in_round.next;
         if (!event.made || !order_id_equal(event.key, watcher->key)) {
             make_event(worker, watcher->key, &event);
         }
@@ -650,10 +617,10 @@ static void run_wheel(struct api_worker *worker)
     while (watch->wheel_ms + WHEEL_STEP_MS <= worker->now_ms) {
         uint32_t place = (uint32_t)(watch->wheel_ms / WHEEL_STEP_MS) % WHEEL_SLOTS;
         watch->wheel_ms += WHEEL_STEP_MS;
-        uint32_t link = watch->wheel[place];
+        uint32_t link = watch->wheel[place].first;
         while (link != 0) {
             struct watcher *watcher = watcher_at(worker, link - 1);
-            uint32_t next = watcher->wheel_next;
+            uint32_t next = watcher->by_timer.next;
             if (watcher->wake_ms > worker->now_ms) {
                 set_timer(worker, link - 1, watcher->wake_ms);
             } else {
@@ -673,9 +640,9 @@ int64_t watch_tick(struct api_worker *worker)
     }
     run_wheel(worker);
     int64_t next = watch->wheel_ms + WHEEL_STEP_MS;
-    if (watch->periodic_first != 0) {
+    if (watch->periodic.first != 0) {
         if (worker->now_ms >= watch->periodic_next_ms && watch->periodic_cursor == 0) {
-            watch->periodic_cursor = watch->periodic_first;
+            watch->periodic_cursor = watch->periodic.first;
             watch->periodic_next_ms = worker->now_ms + PERIOD_MS;
         }
         if (watch->periodic_cursor != 0) {

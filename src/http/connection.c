@@ -14,17 +14,8 @@ static void timer_stop(struct http_server *s, struct connection *c)
     if (c->timer == TIMER_NONE) {
         return;
     }
-    struct timer_list *list = &s->timers[c->timer];
-    if (c->previous == CONNECTION_NONE) {
-        list->first = c->next;
-    } else {
-        s->connections[c->previous].next = c->next;
-    }
-    if (c->next == CONNECTION_NONE) {
-        list->last = c->previous;
-    } else {
-        s->connections[c->next].previous = c->previous;
-    }
+    index_list_remove(&s->timers[c->timer], INDEX_LINKS(s->connections, by_timer),
+                      connection_number(s, c));
     c->timer = TIMER_NONE;
 }
 
@@ -34,18 +25,10 @@ static void timer_start(struct http_server *s, struct connection *c, enum timer_
     if (kind == TIMER_NONE) {
         return;
     }
-    struct timer_list *list = &s->timers[kind];
-    uint32_t number = connection_number(s, c);
     c->timer = (uint8_t)kind;
     c->since_ms = s->now_ms;
-    c->next = CONNECTION_NONE;
-    c->previous = list->last;
-    if (list->last == CONNECTION_NONE) {
-        list->first = number;
-    } else {
-        s->connections[list->last].next = number;
-    }
-    list->last = number;
+    index_list_append(&s->timers[kind], INDEX_LINKS(s->connections, by_timer),
+                      connection_number(s, c));
 }
 
 static enum timer_kind timer_wanted(const struct connection *c)
@@ -185,9 +168,9 @@ struct connection *connection_of(struct http_server *s, struct http_exchange exc
 struct connection *connection_oldest_reading(struct http_server *s, bool large)
 {
     /* Each connection that is passed over holds a buffer of the other size, so there are few. */
-    for (uint32_t i = s->timers[TIMER_HEADER].first; i != CONNECTION_NONE;
-         i = s->connections[i].next) {
-        struct connection *c = &s->connections[i];
+    for (uint32_t link = s->timers[TIMER_HEADER].first; link != 0;
+         link = s->connections[link - 1].by_timer.next) {
+        struct connection *c = &s->connections[link - 1];
         if (c->in != NULL && c->in->large == large && c != s->current) {
             return c;
         }

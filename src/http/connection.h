@@ -15,6 +15,7 @@
 #ifndef SLUICE_HTTP_CONNECTION_H
 #define SLUICE_HTTP_CONNECTION_H
 
+#include "base/index_list.h"
 #include "http/buffers.h"
 #include "http/parser.h"
 #include "http/server.h"
@@ -45,14 +46,11 @@ enum connection_flag {
 /* All timers of a kind have the same duration, so a list in order of start is in order of expiry. */
 enum timer_kind { TIMER_IDLE, TIMER_HEADER, TIMER_WRITE, TIMER_LINGER, TIMER_COUNT, TIMER_NONE };
 
-#define CONNECTION_NONE UINT32_MAX
-
 struct connection {
     struct http_buffer *in;
     struct http_buffer *out;
-    int64_t since_ms; /* start of its timer */
-    uint32_t next;    /* on the list of its timer */
-    uint32_t previous;
+    int64_t since_ms;           /* start of its timer */
+    struct index_node by_timer; /* on the list of its timer */
     uint32_t generation; /* number of its last exchange; grows for as long as the server lives */
     uint16_t flags;      /* enum connection_flag */
     uint8_t state;       /* enum connection_state */
@@ -61,11 +59,6 @@ struct connection {
     uint8_t blank_lines; /* since the last request, over all reads; the parser limits them */
 };
 _Static_assert(sizeof(struct connection) <= 64, "one cache line for each connection");
-
-struct timer_list {
-    uint32_t first; /* the oldest */
-    uint32_t last;
-};
 
 /* After the last answer: wait this long for the client to close before the connection is closed. */
 #define HTTP_LINGER_MS 2000
@@ -89,7 +82,7 @@ struct http_server {
     uint32_t open;
     uint32_t busy;
     struct http_counts counts;
-    struct timer_list timers[TIMER_COUNT];
+    struct index_list timers[TIMER_COUNT]; /* connections, the oldest timer first */
     struct connection *connections;
     struct http_buffers buffers;
     /* Connections to resume in the next http_server_flush: answered ones with requests in `in`,

@@ -29,7 +29,7 @@ void http_server_retime(struct http_server *s, const struct http_options *option
 int http_server_new(struct net *net, const struct http_options *options, const struct http_app *app,
                     struct http_server **ret_server)
 {
-    CHECK(options->connections_max > 0 && options->connections_max < CONNECTION_NONE);
+    CHECK(options->connections_max > 0 && options->connections_max < UINT32_MAX);
     /* No calloc: most of it is buffers, which are written before they are read. */
     struct http_server *s = malloc(sizeof(*s));
     if (s == NULL) {
@@ -42,9 +42,6 @@ int http_server_new(struct net *net, const struct http_options *options, const s
     s->lines_second = -1;
     http_server_retime(s, options);
     output_lines(s);
-    for (int i = 0; i < TIMER_COUNT; i++) {
-        s->timers[i] = (struct timer_list){CONNECTION_NONE, CONNECTION_NONE};
-    }
     s->connections = calloc(options->connections_max, sizeof(*s->connections));
     s->resume = calloc(options->connections_max, sizeof(*s->resume));
     s->resume_spare = calloc(options->connections_max, sizeof(*s->resume_spare));
@@ -170,8 +167,8 @@ void http_server_timers(struct http_server *s, int64_t now_ms, int64_t *ret_next
     for (int kind = 0; kind < TIMER_COUNT; kind++) {
         int64_t duration_ms = timer_duration_ms(s, kind);
         uint32_t first;
-        while ((first = s->timers[kind].first) != CONNECTION_NONE) {
-            struct connection *c = &s->connections[first];
+        while ((first = s->timers[kind].first) != 0) {
+            struct connection *c = &s->connections[first - 1];
             if (c->since_ms + duration_ms > s->now_ms) {
                 int64_t end_ms = c->since_ms + duration_ms;
                 next_ms = end_ms < next_ms ? end_ms : next_ms;

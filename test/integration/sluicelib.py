@@ -45,7 +45,7 @@ RETRIES = ("no", "later", "same-ticket", "new-ticket")
 CODES = {
     400: ("bad_request",),
     401: ("unauthenticated", "bad_signature"),
-    403: ("forbidden", "blocked", "bad_ticket", "challenge_failed"),
+    403: ("forbidden", "bad_ticket"),
     404: ("not_found", "no_such_item"),
     405: ("method_not_allowed",),
     409: ("sold_out", "limit_reached", "barred", "not_open", "ended", "expired", "already_paid",

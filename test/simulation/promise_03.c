@@ -5,16 +5,26 @@
  * that front's disk together loses a 202.
  *
  * Checked whenever anybody is told of an order: the order is at the gate by now; while it is QUEUED
- * there, its record is durable (a later record, of a later state, may still be on its way: that
- * state is in the ledger). Any other state is committed. That a told order outlives every crash is
- * checked at each start (promise_12.c). FAILED does not happen in this engine at all.
+ * there, its record is durable. Any other state is committed. If it is the gate that was asked, and
+ * its state is the one that was told, the record of that state is durable, too. That a told order
+ * outlives every crash is checked at each start (promise_12.c). FAILED does not happen in this engine
+ * at all.
  */
 #include "referee_private.h"
 
 #define LLU(x) ((unsigned long long)(x))
 
+/* The answer shows what the gate has, and it is the gate of this life. */
+static bool from_this_gate(const struct referee *r, const struct sim_request *request,
+                           const struct ref_request *rr)
+{
+    return rr->life == r->life && (request->call == CALL_BUY || request->call == CALL_ORDER ||
+                                   request->call == CALL_ORDER_EVENTS);
+}
+
 static void check_durable(struct referee *r, const struct sim_request *request,
-                          const struct ref_order *order)
+                          const struct ref_request *rr, const struct ref_order *order,
+                          enum order_state told)
 {
     if (!r->up || ref_forgotten(order)) {
         return;
@@ -27,7 +37,9 @@ static void check_durable(struct referee *r, const struct sim_request *request,
         return;
     }
     const struct gate_order *at_gate = &gate->orders[slot];
-    if (at_gate->state == ORDER_QUEUED && at_gate->lsn > r->view.durable_lsn) {
+    bool must_be_durable = at_gate->state == ORDER_QUEUED ||
+                           (at_gate->state == told && from_this_gate(r, request, rr));
+    if (must_be_durable && at_gate->lsn > r->view.durable_lsn) {
         sim_broken(r->sim, 3, "order %s was told (request %llu) with LSN %llu; durable is %llu",
                    ref_name(order->id).text, LLU(request->number), LLU(at_gate->lsn),
                    LLU(r->view.durable_lsn));
@@ -35,7 +47,8 @@ static void check_durable(struct referee *r, const struct sim_request *request,
 }
 
 void promise_03_told(struct referee *r, const struct sim_request *request,
-                     const struct ref_order *order, const struct sim_told *told)
+                     const struct ref_request *rr, const struct ref_order *order,
+                     const struct sim_told *told)
 {
     const char *name = order_state_text(told->state);
     if (told->has_reason != (told->state == ORDER_FAILED)) {
@@ -53,7 +66,7 @@ void promise_03_told(struct referee *r, const struct sim_request *request,
                    order->in_truth ? order_state_text(order->state) : "not booked");
         return;
     }
-    check_durable(r, request, order);
+    check_durable(r, request, rr, order, told->state);
 }
 
 void promise_03_failed(struct referee *r, const struct ref_order *order)

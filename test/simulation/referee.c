@@ -145,7 +145,7 @@ static struct ref_order *tell(struct referee *r, const struct sim_request *reque
     if (order == NULL || sim_is_broken(r->sim)) {
         return NULL;
     }
-    promise_03_told(r, request, order, told);
+    promise_03_told(r, request, rr, order, told);
     promise_06_told(r, order, told);
     promise_07_told(r, request, rr, order, told);
     if (sim_is_broken(r->sim)) {

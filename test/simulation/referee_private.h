@@ -306,7 +306,8 @@ void promise_01_numbers(struct referee *r, const struct sim_request *request,
 void promise_02_committed(struct referee *r, const struct ref_item *item);
 /* 3: what is told is durable */
 void promise_03_told(struct referee *r, const struct sim_request *request,
-                     const struct ref_order *order, const struct sim_told *told);
+                     const struct ref_request *rr, const struct ref_order *order,
+                     const struct sim_told *told);
 void promise_03_heard(struct referee *r, const struct sim_request *request,
                       const struct sim_answer *answer);
 void promise_03_failed(struct referee *r, const struct ref_order *order);

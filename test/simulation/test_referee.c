@@ -199,6 +199,20 @@ static void a_202_before_it_is_durable(void **state)
     caught(3);
 }
 
+static void locked_before_its_record_is_durable(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_step(&w);
+    w.hold = true;
+    world_book(&w, id);
+    struct sim_request request = world_send(&w, CALL_ORDER, 1, id, 0);
+    struct sim_answer answer = world_view_of(&w, id);
+    assert_int_equal(answer.order.state, ORDER_LOCKED);
+    world_hear(&w, &request, &answer);
+    caught(3);
+}
+
 static void locked_before_it_is_committed(void **state)
 {
     (void)state;
@@ -597,6 +611,7 @@ int main(void)
         HISTORY(numbers_from_before_the_request),
         HISTORY(more_orders_than_units),
         HISTORY(a_202_before_it_is_durable),
+        HISTORY(locked_before_its_record_is_durable),
         HISTORY(locked_before_it_is_committed),
         HISTORY(paid_while_it_is_cancelled),
         HISTORY(a_told_order_is_lost),

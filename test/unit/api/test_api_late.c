@@ -4,6 +4,8 @@
  */
 #include "late_gate_fixture.h"
 
+#include "base/err.h"
+
 /* ---- the same answers ---- */
 
 /* What differs from run to run and is not the gate's: jitter. */
@@ -153,6 +155,103 @@ static void nothing_is_answered_before_it_is_durable(void **state)
     (void)api_world_iterate(&world);
     expect_status(api_world_heard(&world, buyer), 202);
     expect_status(api_world_heard(&world, reader), 200);
+}
+
+/* What the gate answered to a handler of this test, and how often. */
+static struct {
+    int calls;
+    int error;
+    struct gate_request answer;
+} seen;
+
+static enum http_outcome see(struct api_request *req, struct api_operation *operation)
+{
+    (void)req;
+    seen.calls++;
+    seen.error = operation->error;
+    seen.answer = operation->gate;
+    return HTTP_PENDING;
+}
+
+/* Looks an order up that is not durable, for a client that a long poll keeps there. */
+static struct order_id look_at_a_new_order(void)
+{
+    uint32_t poll = watch(queued_order(2), 2, "?wait_ms=20000");
+    struct api_request req = {.worker = world.worker,
+                              .exchange = {poll, world.worker->watch.watchers[poll].generation},
+                              .user = 1,
+                              .now_ms = world.worker->now_ms};
+    memset(&seen, 0, sizeof(seen));
+    struct order_id id = ledger_writer_world_bought(&world.ledger_writer, 1);
+    struct api_operation *operation = api_gate_operation(&req, GATE_REQUEST_ORDER, see);
+    assert_non_null(operation);
+    operation->gate.id = id;
+    assert_int_equal(api_submit(&req, operation), HTTP_PENDING);
+    (void)api_world_iterate(&world);
+    (void)api_world_iterate(&world);
+    assert_int_equal(seen.calls, 0);
+    return id;
+}
+
+/* No handler can forget to wait: it is not called before. */
+static void a_handler_sees_an_order_only_when_it_is_durable(void **state)
+{
+    (void)state;
+    struct order_id id = look_at_a_new_order();
+    api_world_flush(&world);
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(seen.error, 0);
+    assert_int_equal(seen.answer.refusal, REFUSAL_NONE);
+    assert_true(order_id_equal(seen.answer.order.id, id));
+}
+
+static void a_handler_never_sees_an_order_that_the_journal_lost(void **state)
+{
+    (void)state;
+    (void)look_at_a_new_order();
+    bool wrote;
+    world.ledger_writer.ram.dead_at = world.ledger_writer.ram.ops + 1;
+    assert_int_not_equal(journal_flush(world.ledger_writer.journal, &wrote), 0);
+    (void)api_world_iterate(&world);
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(seen.error, ERR_JOURNAL_FAILED);
+    assert_int_equal(seen.answer.refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_false(seen.answer.has_order);
+    assert_true(order_id_equal(seen.answer.order.id, (struct order_id){0, 0}));
+    assert_int_equal(seen.answer.order.user, 0);
+}
+
+/* Every call that can show an order. */
+static void no_call_shows_an_order_before_it_is_durable(void **state)
+{
+    (void)state;
+    struct order_id id;
+    char admin[128];
+    uint32_t calls[6];
+    calls[0] = send_buy(1, &id);
+    (void)api_world_iterate(&world);
+    calls[1] = send_buy(1, &id); /* the same ticket */
+    static const char *const ways[] = {"", "?wait_ms=1", "/events"};
+    for (size_t i = 0; i < 3; i++) {
+        calls[2 + i] = api_world_connect(&world);
+        api_world_send(&world, calls[2 + i], "GET", api_world_path(id, ways[i]), 1, NULL);
+    }
+    calls[5] = api_world_connect(&world);
+    (void)snprintf(admin, sizeof(admin), "/v1/admin%s", api_world_path(id, "") + 3);
+    api_world_send(&world, calls[5], "GET", admin, 0, NULL);
+    for (int i = 0; i < 4; i++) {
+        (void)api_world_iterate(&world);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        assert_string_equal(api_world_heard(&world, calls[i]), "");
+    }
+    ledger_writer_world_flush(&world.ledger_writer);
+    (void)api_world_iterate(&world);
+    fake_clock_pass_ms(&world.ledger_writer.clock, 2 * WHEEL_STEP_MS);
+    api_world_flush(&world);
+    for (size_t i = 0; i < 6; i++) {
+        expect_text(api_world_heard(&world, calls[i]), "\"status\":\"QUEUED\"");
+    }
 }
 
 /* Watchers that wait for an LSN, those that have gone among them, cannot fill the ring of waits. */
@@ -594,6 +693,9 @@ int main(void)
         TEST(late_answers_are_those_that_would_have_been_given_at_once),
         TEST(a_buy_whose_connection_has_gone_is_decided_all_the_same),
         TEST(nothing_is_answered_before_it_is_durable),
+        TEST(a_handler_sees_an_order_only_when_it_is_durable),
+        TEST(a_handler_never_sees_an_order_that_the_journal_lost),
+        TEST(no_call_shows_an_order_before_it_is_durable),
         TEST(when_all_requests_are_under_way_more_are_refused),
         TEST(a_committed_write_has_room_to_wait_whatever_watchers_do),
         TEST(a_buy_with_too_many_answers_waiting_has_an_unknown_outcome),

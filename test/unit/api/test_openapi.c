@@ -145,9 +145,81 @@ static void test_every_event_is_published(void **state)
     json_decref(root);
 }
 
+/* Whether the server can answer with this code. */
+static bool is_a_refusal(const char *code)
+{
+    for (int i = REFUSAL_NONE + 1; i < REFUSAL_COUNT; i++) {
+        if (strcmp(refusal_text((enum refusal)i)->code, code) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool in_list(const json_t *list, const char *text)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (strcmp(json_string_value(json_array_get(list, i)), text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void expect_refusals(const json_t *codes, int *count)
+{
+    for (size_t i = 0; i < json_array_size(codes); i++) {
+        const char *code = json_string_value(json_array_get(codes, i));
+        if (!is_a_refusal(code)) {
+            fail_msg("published, but the server cannot answer it: %s", code);
+        }
+        (*count)++;
+    }
+}
+
+/* Every list of codes below this value: `code` of an answer with an enum of its own. */
+static void expect_refusals_below(json_t *value, int *count)
+{
+    const char *name;
+    json_t *member;
+    size_t i;
+    json_object_foreach(value, name, member)
+    {
+        if (strcmp(name, "code") == 0) {
+            expect_refusals(json_object_get(member, "enum"), count);
+        }
+        expect_refusals_below(member, count);
+    }
+    json_array_foreach(value, i, member)
+    {
+        expect_refusals_below(member, count);
+    }
+}
+
+/* The codes that are published are those that the server has, in both directions. */
+static void test_every_refusal_is_published_and_nothing_else(void **state)
+{
+    (void)state;
+    json_t *root = load_contract();
+    json_t *schemas = json_object_get(json_object_get(root, "components"), "schemas");
+    const json_t *codes = json_object_get(json_object_get(schemas, "RefusalCode"), "enum");
+    int count = 0;
+    expect_refusals(codes, &count);
+    for (int i = REFUSAL_NONE + 1; i < REFUSAL_COUNT; i++) {
+        if (!in_list(codes, refusal_text((enum refusal)i)->code)) {
+            fail_msg("not published: %s", refusal_text((enum refusal)i)->code);
+        }
+    }
+    count = 0;
+    expect_refusals_below(root, &count);
+    assert_true(count >= 10); /* some were looked at */
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_refusal_is_published_and_nothing_else),
         cmocka_unit_test(test_every_route_is_published),
         cmocka_unit_test(test_everything_published_is_routed),
         cmocka_unit_test(test_security_is_what_the_routes_need),
