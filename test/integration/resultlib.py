@@ -18,9 +18,12 @@ FOLDER = os.path.join(ROOT, "docs/results")
 
 
 def git(*words):
-    """The output of a git command, or None if it fails."""
-    done = subprocess.run(["git", "-C", ROOT, *words], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True, check=False)
+    """The output of a git command, or None if it fails or the machine has no git."""
+    try:
+        done = subprocess.run(["git", "-C", ROOT, *words], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=False)
+    except FileNotFoundError:
+        return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 

@@ -47,16 +47,26 @@ def try_to_lock(server, tmp_path, count, pay_within_s):
     return lot
 
 
-def wait_until_all_are_due(server, lot):
+def last_deadline_ms(server, lot):
+    """The last deadline of the orders that are LOCKED; 0 if none is."""
     with Ledger(server) as ledger:
-        last_ms = ledger.last_deadline_ms(lot.item)
+        return ledger.last_deadline_ms(lot.item) or 0
+
+
+def seconds_until(when_ms):
+    return max(0, when_ms / 1000 - time.time())
+
+
+def wait_until_all_are_due(server, lot):
+    last_ms = last_deadline_ms(server, lot)
     sluicelib.eventually(lambda: time.time() * 1000 > last_ms + 100, "the deadlines",
-                         guard_s=240)
+                         guard_s=60 + seconds_until(last_ms))
 
 
 def weather_the_storm(server, lot):
     """Ask for the time until the last order has expired; (answers, what was seen locked)."""
     answers, seen = 0, set()
+    guard_s = 300 + seconds_until(last_deadline_ms(server, lot))
 
     def over():
         nonlocal answers
@@ -66,7 +76,7 @@ def weather_the_storm(server, lot):
         seen.add(locked)
         return locked == 0
 
-    sluicelib.eventually(over, "the end of the storm", guard_s=300, every_s=0)
+    sluicelib.eventually(over, "the end of the storm", guard_s=guard_s, every_s=0)
     return answers, seen
 
 
