@@ -9,6 +9,8 @@ import types
 
 import pytest
 
+import attacklib
+import attacks
 import crashlib
 import crowdlib
 import drilllib
@@ -402,3 +404,24 @@ def test_a_crowd_that_was_told_nothing_is_a_failure():
     verdict = judge([A], [A])
     verdict.counts = collections.Counter()
     assert not verdict.ok()
+
+
+# ---------------------------------------------------------------- attacks
+
+@pytest.mark.parametrize("alone, beside, proof, right", [
+    ((100, 100), (100, 99), "it struck", True),
+    ((100, 100), (100, 98), "it struck", False),
+    ((100, 98), (100, 100), "it struck", False),
+    ((100, 100), (100, 100), "", False),
+])
+def test_an_attack_is_judged_by_the_share_of_honest_people(alone, beside, proof, right):
+    verdict = attacklib.Verdict(attacks.ATTACKS[0])
+    verdict.alone, verdict.beside = (attacklib.Measured(*one, p99_ms=1) for one in (alone, beside))
+    verdict.proof = proof
+    verdict.judge()
+    assert verdict.ok() == right, verdict.json()
+
+
+def test_p99_is_the_99th_of_a_hundred():
+    assert attacklib.p99_ms([number / 1000 for number in range(1, 101)]) == 99
+    assert attacklib.p99_ms([0.005]) == 5
