@@ -29,7 +29,7 @@ static void log_found(const struct journal_found *found)
     }
     log_event(LOG_INFO, "journal.open", LOG_U64("last_lsn", found->last_lsn),
               LOG_U64("snapshot_lsn", found->snapshot_lsn), LOG_U64("replayed", found->replayed),
-              LOG_U64("files", found->segments));
+              LOG_U64("files", found->files));
 }
 
 static int open_journal(struct assembly *assembly, struct disk *disk)

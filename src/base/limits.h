@@ -48,7 +48,7 @@
 /* Journal. A batch starts on its own sector so that writing one cannot harm its neighbour. */
 #define JOURNAL_SECTOR 4096U
 #define JOURNAL_BUFFER_BYTES (8U << 20) /* two of them: one open, one being written */
-#define JOURNAL_SEGMENT_DEFAULT_MIB 16U
+#define JOURNAL_FILE_DEFAULT_MIB 16U
 
 /* HTTP. */
 #define HTTP_LINE_MAX 2048U               /* target of the request line: 414 above */

@@ -166,18 +166,18 @@ static void print_summary(const struct journal_show *show, const struct journal_
                           int error)
 {
     if (show->json) {
-        (void)printf("{\"type\":\"summary\",\"ok\":%s,\"segments\":%" PRIu64 ",\"batches\":%" PRIu64
+        (void)printf("{\"type\":\"summary\",\"ok\":%s,\"files\":%" PRIu64 ",\"batches\":%" PRIu64
                      ",\"records\":%" PRIu64 ",\"last_lsn\":%" PRIu64 ",\"snapshot_lsn\":%" PRIu64
                      ",\"bad_snapshots\":%" PRIu64 ",\"torn_bytes\":%" PRIu64
                      ",\"highest_ms\":%" PRId64 ",\"where\":\"%s\",\"why\":\"%s\"}\n",
-                     error == 0 ? "true" : "false", found->segments, show->batches, show->records,
+                     error == 0 ? "true" : "false", found->files, show->batches, show->records,
                      found->last_lsn, found->snapshot_lsn, found->bad_snapshots, found->torn_bytes,
                      found->highest_ms, found->where, found->why);
     } else {
-        (void)printf("%s: %" PRIu64 " segments, %" PRIu64 " batches, %" PRIu64
+        (void)printf("%s: %" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
                      " records, last lsn %" PRIu64 ", snapshot lsn %" PRIu64 ", torn %" PRIu64
                      " bytes\n",
-                     is_whole(found, error) ? "whole" : "damaged", found->segments, show->batches,
+                     is_whole(found, error) ? "whole" : "damaged", found->files, show->batches,
                      show->records, found->last_lsn, found->snapshot_lsn, found->torn_bytes);
     }
 }

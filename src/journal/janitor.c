@@ -22,7 +22,7 @@ static void take_snapshot(struct janitor *janitor)
 void janitor_iterate(struct janitor *janitor)
 {
     static struct log_limit limit;
-    int error = journal_prepare_segment(janitor->journal);
+    int error = journal_prepare_file(janitor->journal);
     if (error != 0) {
         log_event_limited(&limit, 60000, LOG_WARN, "journal.cannot_prepare",
                           LOG_ERR("error", error));

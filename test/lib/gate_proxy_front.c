@@ -59,7 +59,7 @@ void gate_proxy_front_catalog(struct gate_proxy_front *worker, uint64_t sale, ui
 void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_world *segments,
                            uint32_t promises)
 {
-    struct journal_options options = {.segment_bytes = 256ULL * JOURNAL_SECTOR,
+    struct journal_options options = {.file_bytes = 256ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 200U * JOURNAL_SECTOR};
     struct journal_found found;
     memset(ret_worker, 0, sizeof(*ret_worker));

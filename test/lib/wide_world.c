@@ -109,7 +109,7 @@ void wide_world_done(struct wide_world *world)
 
 static void open_journal(struct wide_process *process)
 {
-    struct journal_options options = {.segment_bytes = 256ULL * JOURNAL_SECTOR,
+    struct journal_options options = {.file_bytes = 256ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 200U * JOURNAL_SECTOR,
                                       .kind = JOURNAL_LIST};
     struct journal_found found;

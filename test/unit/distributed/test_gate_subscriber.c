@@ -86,7 +86,7 @@ static void set_up_world(bool late)
 {
     static struct gate_ops counting;
     static const uint64_t items[] = {WIDE_ONCE, WIDE_FREE};
-    struct journal_options options = {.segment_bytes = 64ULL * JOURNAL_SECTOR,
+    struct journal_options options = {.file_bytes = 64ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 32U * JOURNAL_SECTOR};
     struct journal_found found;
     segments_world_init(&world, SEGMENTS, late);

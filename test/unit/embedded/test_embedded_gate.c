@@ -61,7 +61,7 @@ static void woken(void *context)
 
 static void open_shop(uint32_t buffer_bytes)
 {
-    struct journal_options options = {.segment_bytes = 1U << 20, .buffer_bytes = buffer_bytes};
+    struct journal_options options = {.file_bytes = 1U << 20, .buffer_bytes = buffer_bytes};
     struct journal_found found;
     gate_box_init_sizes(&box, sizes);
     assert_int_equal(gate_content_open(&ram.disk, options, &box.gate, &journal, &found), 0);
