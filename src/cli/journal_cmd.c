@@ -97,16 +97,7 @@ static void print_fields(const struct journal_show *show, const struct gate_comm
 #define ID print_id(show, command->id);
 #define W64(field) print_field(show, #field, command->field);
 #define W32(field) print_field(show, #field, command->field);
-    switch (command->kind) {
-#define X(name, text, fields)                                                                      \
-    case name:                                                                                     \
-        fields break;
-        GATE_COMMANDS(X)
-#undef X
-    case GATE_KIND_NONE:
-    case GATE_KIND_COUNT:
-        break;
-    }
+    GATE_FIELDS(command->kind)
 #undef ID
 #undef W64
 #undef W32
