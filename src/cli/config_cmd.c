@@ -118,7 +118,7 @@ static void verdict_print(const char *problem, bool as_json)
         json_t *verdict = json_pack("{s:b}", "ok", problem == NULL);
         json_t *text = problem == NULL ? NULL : json_string(problem);
         if (problem != NULL && text == NULL) { /* it quotes a file that is not UTF-8 */
-            text = json_string("something that is not UTF-8; without --json it is told");
+            text = json_string("something that is not UTF-8; run it without --json to see it");
         }
         (void)(text != NULL && json_object_set_new(verdict, "error", text));
         print_json(verdict);

@@ -130,9 +130,9 @@ static void answer_print(const json_t *answer)
                  number_of(answer, "buyers"), number_of(answer, "unsure"),
                  number_of(answer, "found"));
     if (number_of(answer, "unsure") > 0) {
-        (void)printf(
-            "Not sure: what is on its way, or whoever could not be asked, was not compared. Ask "
-            "again.\n");
+        (void)printf("Not sure: messages on their way and servers that did not answer were not "
+                     "compared. Run "
+                     "again.\n");
     }
     if (json_array_size(differences) > 0) {
         (void)fputc('\n', stdout);

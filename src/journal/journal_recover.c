@@ -5,10 +5,10 @@
  * files reach back to, walk all batches of all files in order, apply the records after the
  * snapshot, find zeros after the last batch, continue writing there.
  *
- * What can go wrong, and how the cases are told apart. Batch n + 1, and the header of a later
+ * What can go wrong, and how to distinguish the cases. Batch n + 1, and the header of a later
  * file, are written only after batch n is durable. So an incomplete batch with nothing after it
- * was just being written. That is a torn tail: nobody was told of its records. It is cut (zeroed,
- * so that no later start takes leftovers for data). An incomplete batch with a whole batch or a
+ * was just being written. That is a torn tail: no answer was sent for its records. It is cut
+ * (zeroed, so that no later start takes leftovers for data). An incomplete batch with a whole batch or a
  * file after it was durable once. That is damage: the start is refused, with file and offset.
  *
  * What stays true: the last file and the names in the folder are synced before they are read. An

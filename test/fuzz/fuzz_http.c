@@ -11,7 +11,7 @@
  *    which refuses what could not be read and closes;
  *  - nothing is handled or answered behind an answer that says it closes, and no plain request
  *    goes unanswered before that;
- *  - the bytes sent are the same (but for 100 Continue, which is sent to who waits for it);
+ *  - the bytes sent are the same (except 100 Continue, which only a client that waits for it gets);
  *  - in the end the connection is closed and every buffer given back.
  * All but the last but one also hold where there are no buffers left to borrow.
  *

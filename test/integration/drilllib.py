@@ -285,7 +285,7 @@ class Trial:
                 verdict.bad("wrong", f"the crowd was told of {order_id}: {', '.join(states)}", 0)
 
     def keep(self, folder):
-        """What was told and asked, for whoever looks into a failure."""
+        """Requests and answers, to investigate a failure."""
         with open(os.path.join(folder, "steps"), "w", encoding="utf-8") as file:
             file.writelines(self.steps)
         if self.crowd:

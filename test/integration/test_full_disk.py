@@ -1,7 +1,7 @@
 """A journal disk that fills up in the middle of a sale, on a real small file system.
 
-The server stops promising, keeps answering what is durable, and sells on after room was made and it
-was started again. Nothing told is lost.
+The server accepts no more orders and still answers about durable ones. After space is freed and the
+server is restarted, it sells again. No acknowledged order is lost.
 """
 import os
 import shutil

@@ -280,7 +280,7 @@ def test_a_full_house_turns_new_connections_away_and_keeps_the_old(make_server):
     try:
         for conn in guests:
             conn.try_send(GET_TIME)
-        # Whoever was let in is answered; the others hear 503, the end, or (not let in) nothing.
+        # Every accepted connection is answered; the others get 503, a close, or (not accepted) nothing.
         served, waiting = [], list(guests)
         while True:
             ready, _, _ = select.select([c.sock for c in waiting], [], [], 1)

@@ -191,7 +191,7 @@ static void flush(struct sim *sim)
     }
 }
 
-/* A failed journal heals by a restart; whoever operates the server gives it one. */
+/* A failed journal heals by a restart, which the operator does. */
 static void restart_failed(struct sim *sim, uint32_t unused, uint64_t generation)
 {
     (void)unused;

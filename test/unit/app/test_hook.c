@@ -39,7 +39,7 @@ static int listen_at(struct sockaddr_in *ret_place, int backlog)
     return fd;
 }
 
-/* Nobody accepts, and the line is full: whoever comes now hears nothing. */
+/* Nobody accepts, and the backlog is full: a new connection gets no answer. */
 static void fill(const struct sockaddr_in *place, int *ret_knocking, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

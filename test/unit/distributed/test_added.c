@@ -1,6 +1,6 @@
 /*
  * Segments added while a sale runs: nobody's home, they hold stock and refill homes. Restocks reach
- * them, they can be lost and rebuilt, whoever does not know them yet does no harm, and in the end
+ * them, they can be lost and rebuilt, a process that does not know them yet does no harm, and in the end
  * every unit is sold.
  */
 #include <setjmp.h>
@@ -343,7 +343,7 @@ static size_t differences(struct keep *keep, const char **ret_first)
     return count;
 }
 
-/* Accounts are whole for whoever looks, and a missing unit is found there, too. */
+/* A reconciliation finds no differences, and finds a missing unit there, too. */
 static void test_accounts(void **state)
 {
     (void)state;

@@ -298,7 +298,7 @@ static void test_a_rebuilt_source(void **state)
     assert_true(notes > 10);
 }
 
-/* The ledger refuses units that are sold: whoever gave them is wrong, and is rebuilt. */
+/* The ledger refuses units that are sold: the segment that gave them is wrong, and is rebuilt. */
 static void test_a_source_that_gives_what_is_sold(void **state)
 {
     (void)state;

@@ -177,7 +177,7 @@ static void a_win_is_in_the_spool_before_it_is_told(void **state)
     assert_int_equal(request.refusal, REFUSAL_NONE);
     assert_false(request.existed);
     assert_int_equal(request.lsn, 1);
-    assert_int_equal(journal_durable_lsn(worker.journal), 0); /* nobody is told yet */
+    assert_int_equal(journal_durable_lsn(worker.journal), 0); /* no answer is sent yet */
     assert_true(spool_find(worker.spool, id, &entry));
     assert_int_equal(entry.lsn, 1);
     assert_int_equal(entry.epoch, 1);

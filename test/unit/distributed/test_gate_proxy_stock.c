@@ -316,7 +316,7 @@ static void sold_out_is_said_when_all_together_have_too_little(void **state)
     assert_ptr_equal(collect_after_ms(100), &request);
 }
 
-/* While other segments have units, who is above the limit is told so; once none has, that is. */
+/* A buy above the limit gets LIMIT_REACHED while any segment has units, and SOLD_OUT after that. */
 static void sold_out_goes_before_the_limit(void **state)
 {
     (void)state;

@@ -194,7 +194,7 @@ static void a_sales_change_is_answered_when_the_segments_have_followed(void **st
     assert_int_equal(sim_segments_gate(world.sim, 0)->sales[0].state, SALE_OPEN);
 }
 
-/* Who was told that his order is cancelled must not see it unpaid the next moment. */
+/* After the answer that an order is cancelled, no read shows it unpaid. */
 static void a_cancellation_is_answered_when_its_segment_shows_it(void **state)
 {
     (void)state;
@@ -322,7 +322,7 @@ static void a_sale_that_the_segments_have_no_room_for_is_refused(void **state)
     catalog_unlock(second->catalog);
 }
 
-/* Whoever balances or recovers writes to the ledger beside the ledger writer. */
+/* Balancing and recovery write to the ledger beside the ledger writer. */
 static void in_a_hurry_events_reach_the_segments_at_once(void **state)
 {
     (void)state;

@@ -322,7 +322,7 @@ static void while_a_segment_is_being_rebuilt_its_line_waits(void **state)
     assert_int_equal(spool_before(process->spool, 1), 0);
 }
 
-/* Without the ledger nobody can be failed; whoever can win does. */
+/* Without the ledger no order can be failed; an order that can be won is won. */
 static void the_line_moves_on_while_the_ledger_is_away(void **state)
 {
     (void)state;

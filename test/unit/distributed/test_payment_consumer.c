@@ -67,7 +67,7 @@ static int64_t locked_flush(struct gate_port *port, uint32_t loop)
 static const struct gate_ops locked_ops = {
     .submit = locked_submit, .collect = locked_collect, .flush = locked_flush};
 
-/* Whoever waits for the gate lets time pass. */
+/* Time passes while a payment waits for the gate. */
 static void sleep_ms(void *context, int64_t ms)
 {
     (void)context;

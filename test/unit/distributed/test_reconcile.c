@@ -232,7 +232,7 @@ static void rush_step(struct shop *shop)
     }
 }
 
-/* What others do before each of its calls. Whoever balances may die in the middle of it. */
+/* What others do before each of its calls. The balancing process may die in the middle. */
 static void rush(struct model_process *process)
 {
     struct shop *shop = process->context;
@@ -545,7 +545,7 @@ static void test_a_decision_that_was_lost_on_its_way(void **state)
     shop_close(&shop);
 }
 
-/* The gate has forgotten it, too, and is sold out by now: its buyer is told. */
+/* The gate has forgotten it, too, and is sold out: the buyer gets a FAILED order. */
 static void test_a_decision_that_nobody_knows_any_more(void **state)
 {
     (void)state;

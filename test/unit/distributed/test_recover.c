@@ -258,7 +258,7 @@ static void tries_to_buy(struct model_process *process)
     }
 }
 
-/* All units are told and none is booked when the gate is emptied: each goes back to its winner. */
+/* All units are won and none is booked when the gate is emptied: each goes back to its winner. */
 static void test_replayed_winners_come_before_new_buyers(void **state)
 {
     (void)state;

@@ -337,7 +337,7 @@ static void another_relay_claims_what_a_dead_one_held(void **state)
 
 /* ---- anything, in any order ---- */
 
-/* Whoever was decided is in an outbox, in the queue, or has arrived. */
+/* Every decision is in an outbox, in the queue, or has arrived. */
 static void nobody_is_lost(void)
 {
     struct queue_depths depths;

@@ -301,7 +301,7 @@ static void straight_they_go_at_a_limited_rate(void **state)
     }
     assert_int_equal(boot_ms() - since, 1000);
     assert_int_equal(world.ledger.orders_count, 11);
-    for (uint32_t i = 0; i < 8; i++) { /* whoever was taken first is not passed */
+    for (uint32_t i = 0; i < 8; i++) { /* later ones do not overtake */
         assert_non_null(cluster_row(&world, decisions[i].command.id));
     }
     atomic_store(&runtime_limits.direct_rate, 1000); /* turned while it runs */
@@ -437,7 +437,7 @@ static void a_queue_that_confirms_nothing_is_away(void **state)
     assert_non_null(cluster_row(&world, decision.command.id));
 }
 
-/* Whoever was decided is in an outbox, has a row, or has arrived at the other end. */
+/* Every decision is in an outbox, has a row, or has arrived at the queue. */
 static void nobody_is_lost(const struct order_id *ids, bool *arrived, size_t count)
 {
     struct queue_message message;

@@ -253,7 +253,7 @@ static void a_segments_status_is_what_its_last_check_found(void **state)
     log_set_witness(NULL);
 }
 
-/* Its status then is for whoever watches: epochs stay, and nobody is let in or out. */
+/* The status is then only shown: epochs stay, and no segment is opened or closed. */
 static void without_the_ledger_only_the_status_moves(void **state)
 {
     (void)state;
@@ -284,7 +284,7 @@ static void one_that_could_not_be_asked_serves_after_its_next_check(void **state
     assert_true(segment_monitor_serves(monitor, 1));
 }
 
-/* ---- numbers for whoever watches ---- */
+/* ---- numbers for operators ---- */
 
 /* What is in an outbox that nobody has ever seen is not nothing. */
 static void who_watches_is_told_nothing_of_what_was_never_seen(void **state)

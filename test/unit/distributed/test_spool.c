@@ -98,7 +98,7 @@ static void what_is_accepted_is_there_after_a_crash(void **state)
             flush();
         }
     }
-    (void)accept(501, 1); /* appended, not durable: nobody was told */
+    (void)accept(501, 1); /* appended, not durable: no answer was sent */
     assert_true(journal->files.file_count > 1);
     struct prng prng = {5};
     close_all();

@@ -188,7 +188,7 @@ static void a_buy_is_decided_journalled_and_told_with_its_lsn(void **state)
     assert_int_equal(answer.lsn, last + 1);
     assert_int_equal(answer.order.lsn, last + 1);
     assert_int_equal(journal_last_lsn(journal), last + 1);
-    assert_int_equal(journal_durable_lsn(journal), last); /* nobody is told yet */
+    assert_int_equal(journal_durable_lsn(journal), last); /* no answer is sent yet */
     assert_null(gate_collect(embedded_gate_port(engine), 0));
 }
 
@@ -571,7 +571,7 @@ static void a_latched_journal_decides_nothing_more(void **state)
     flush();
     fail_journal();
     assert_only_the_old_is_answered(known, REFUSAL_DEGRADED);
-    /* Decided, never durable: whoever asks again waits for an LSN that does not come. */
+    /* Decided, never durable: a repeated request waits for an LSN that is never reached. */
     struct gate_request lost = buy(999, 1);
     assert_true(lost.existed && lost.lsn > journal_durable_lsn(journal));
     uint64_t lsn = 4711;
