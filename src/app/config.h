@@ -76,7 +76,7 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Items of all warm, open, paused and recently closed sales together.")                       \
     X(gate, sales, NUMBER, 1, GATE_SALES_MAX, GATE_SALES_DEFAULT, "sales", RESTART,                \
       "Warm, open, paused and recently closed sales.")                                             \
-    X(journal, file_mib, NUMBER, 1, 1024, JOURNAL_FILE_DEFAULT_MIB, "MiB", RESTART,          \
+    X(journal, segment_mib, NUMBER, 1, 1024, JOURNAL_FILE_DEFAULT_MIB, "MiB", RESTART,          \
       "Size of one journal file. Snapshots and trimming work file by file.")                       \
     X(ledger, batch, NUMBER, 1, 100000, 4000, "orders", RESTART,                                   \
       "Maximum number of orders booked in one transaction.")                                       \

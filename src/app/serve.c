@@ -321,7 +321,7 @@ static int open_journal(struct server *server, const char *folder)
     server->disk_open = true;
     struct assembly_options options = {
         .sizes = server->sizes,
-        .journal = {.file_bytes = (uint64_t)config->journal_file_mib << 20,
+        .journal = {.file_bytes = (uint64_t)config->journal_segment_mib << 20,
                     .buffer_bytes = JOURNAL_BUFFER_BYTES},
         .ledger_writer = {.batch_max = (uint32_t)config->ledger_batch,
                           .tick_ms = (uint32_t)config->keeper_tick_ms,

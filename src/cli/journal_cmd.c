@@ -158,7 +158,7 @@ static void print_summary(const struct journal_show *show, const struct journal_
                           int error)
 {
     if (show->json) {
-        (void)printf("{\"type\":\"summary\",\"ok\":%s,\"files\":%" PRIu64 ",\"batches\":%" PRIu64
+        (void)printf("{\"type\":\"summary\",\"ok\":%s,\"segments\":%" PRIu64 ",\"batches\":%" PRIu64
                      ",\"records\":%" PRIu64 ",\"last_lsn\":%" PRIu64 ",\"snapshot_lsn\":%" PRIu64
                      ",\"bad_snapshots\":%" PRIu64 ",\"torn_bytes\":%" PRIu64
                      ",\"highest_ms\":%" PRId64 ",\"where\":\"%s\",\"why\":\"%s\"}\n",

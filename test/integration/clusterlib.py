@@ -197,7 +197,7 @@ class Embedded(Stage):
     def __init__(self, folder=None, mariadb=False, sets=()):
         super().__init__(folder)
         self.name = "embedded-mariadb" if mariadb else "embedded"
-        sets = ["server.threads=2", "keeper.tick_ms=20", "journal.file_mib=1", *sets]
+        sets = ["server.threads=2", "keeper.tick_ms=20", "journal.segment_mib=1", *sets]
         if mariadb:
             base = self.add(proclib.MariaDB("mariadb", self.place("mariadb")))
             base.start()
@@ -220,7 +220,7 @@ ORDERS_MAX = 400_000  # twice the largest crowd of a drill
 SMALL = ["server.threads=1", "server.connections=4096", f"gate.orders={ORDERS_MAX}",
          f"gate.buyers={ORDERS_MAX}", "gate.items=1000", "gate.sales=200",
          "http.small_buffers=2048", "http.large_buffers=8", "auth.tokens=65536",
-         "journal.file_mib=4", "keeper.tick_ms=50"]
+         "journal.segment_mib=4", "keeper.tick_ms=50"]
 
 
 class Distributed(Stage):

@@ -551,7 +551,7 @@ class CrashLoop:
         self.seed, self.rng = seed, random.Random(seed)
         self.server = FragileServer(forget=forget, skip_sync=skip_sync, database=database,
                                     sets=["keeper.tick_ms=20", f"server.threads={threads}",
-                                          "journal.file_mib=1"])
+                                          "journal.segment_mib=1"])
         self.shop = sluicelib.Shop(self.server)
         self.tell_file = TellFile(self.server.data + ".tell")
         self.told = Told()
