@@ -23,6 +23,7 @@
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/demo.h"
+#include "app/descriptors.h"
 #include "app/distributed.h"
 #include "app/event_publisher_thread.h"
 #include "app/exchange.h"
@@ -46,8 +47,6 @@
 #define LOOP_SLEEP_US 1000000
 #define LEDGER_WRITER_NICE 10
 #define JANITOR_NICE 10
-/* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
-#define FILES_RESERVED 256UL
 
 struct loop {
     pthread_t thread;
@@ -75,7 +74,8 @@ struct server {
     struct tally_thread *tally_thread;
     struct api_settings *settings; /* the newest; older ones are linked behind it until no loop uses
                                     * them */
-    uint32_t connections;
+    uint32_t connections;          /* of each loop */
+    int files;                     /* net_epoll_files() */
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
     struct mailbox janitor; /* used only to ring, to end its wait */
@@ -251,7 +251,6 @@ static int load_secrets(struct server *server)
 static void choose_sizes(struct server *server)
 {
     const struct config *config = &server->config;
-    struct rlimit files = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t threads = config->server_threads > 0 ? (uint32_t)config->server_threads
                        : cores > LOOPS_MAX - 1    ? LOOPS_MAX - 1
@@ -265,17 +264,33 @@ static void choose_sizes(struct server *server)
     server->sizes =
         (struct gate_sizes){(uint32_t)config->gate_orders, (uint32_t)config->gate_buyers,
                             (uint32_t)config->gate_items, (uint32_t)config->gate_sales};
-    server->connections = (uint32_t)config->server_connections;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-        uint64_t room = files.rlim_cur > FILES_RESERVED * 2
-                            ? (files.rlim_cur - FILES_RESERVED) / server->loops_count
-                            : 64;
-        if (server->connections > room) {
-            server->connections = (uint32_t)room;
-        }
+}
+
+/* Raises the limit on open files as far as allowed, and divides it. */
+static int reserve_descriptors(struct server *server)
+{
+    char text[DESCRIPTORS_ERROR_MAX];
+    struct rlimit files = {0};
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return assembly_fail("cannot read the limit on open files", ERR_IO, strerror(errno));
     }
+    rlim_t soft = files.rlim_cur;
+    files.rlim_cur = files.rlim_max;
+    uint64_t limit = setrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : soft;
+    struct descriptors descriptors;
+    int error = descriptors_divide(&server->config, server->loops_count, limit, &descriptors, text,
+                                   sizeof(text));
+    if (error != 0) {
+        return assembly_fail("too few open files are allowed", error, text);
+    }
+    server->connections = descriptors.connections;
+    server->files = descriptors.files;
+    if (server->connections < server->config.server_connections) {
+        log_event(LOG_WARN, "connections.fewer", LOG_U64("each_loop", server->connections),
+                  LOG_U64("open_files", limit),
+                  LOG_STR("do", "raise the limit on open files (ulimit -n, LimitNOFILE)"));
+    }
+    return 0;
 }
 
 /* Logs the version and the memory of all limits: reserved address space, used as needed. */
@@ -448,6 +463,7 @@ static int make_loops(struct server *server)
         if (error != 0) {
             return assembly_fail("cannot make an event loop", error, "");
         }
+        net_epoll_files(loop->net, server->files);
         if (server->distributed != NULL &&
             net_epoll_also(loop->net, distributed_fd(server->distributed, i)) != 0) {
             return assembly_fail("cannot make an event loop", ERR_IO, "");
@@ -512,7 +528,10 @@ static int make_server(struct server *server)
     choose_sizes(server);
     server->parts.shared.demo = server->options.demo;
     server->parts.shared.loops = server->loops_count; /* settings are published for each loop */
-    int error = open_folder(server, journal_folder, sizeof(journal_folder));
+    int error = reserve_descriptors(server);
+    if (error == 0) {
+        error = open_folder(server, journal_folder, sizeof(journal_folder));
+    }
     if (error == 0) {
         error = open_port(server);
     }

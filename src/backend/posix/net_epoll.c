@@ -9,9 +9,10 @@
  * empties a socket, unless the end of the stream was also seen.
  *
  * What can go wrong: no free slot, or no file descriptor left. Then the listening socket is not
- * watched until a connection closes (or, without descriptors, for a short time), and new
- * connections wait in the kernel's backlog. A failed connection is ERR_IO for its user, who closes
- * it.
+ * watched until a connection closes (or, without descriptors, for ACCEPT_PAUSE_US), and new
+ * connections wait in the kernel's backlog. A connection whose descriptor is among the last ones
+ * (net_epoll_files) counts as one without: it is closed at once. A failed connection is ERR_IO for
+ * its user, who closes it.
  *
  * Invariant: a connection number is either in use with an open descriptor or on the free list. The
  * last one freed is used again first, so few connections touch little memory.
@@ -21,6 +22,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -44,8 +46,8 @@
 #define EVENTS_MAX 256
 /* Connections accepted per iteration, so that a storm of new ones does not delay the others. */
 #define ACCEPTS_MAX 64
-/* Pause after the system ran out of descriptors and no connection of ours closes. */
-#define ACCEPT_RETRY_US 100000
+/* Pause after the process or the system ran out of descriptors and no connection of ours closes. */
+#define ACCEPT_PAUSE_US 100000
 #define BACKLOG 4096
 #define PIECES_MAX 8
 
@@ -78,7 +80,9 @@ struct net_epoll {
     int wake;
     int listen;     /* -1: closed */
     bool listening; /* watched by epoll */
-    bool starved;   /* not listening for want of descriptors */
+    bool starved;   /* not listening for want of descriptors, until paused_until_us */
+    int64_t paused_until_us;
+    int files; /* connections have descriptors below this number */
     struct index_pool pool;
     uint32_t fresh; /* chain: accepted while the listening socket was let go, not reported yet */
     struct slot *slots;
@@ -311,7 +315,22 @@ static void listen_watch(struct net_epoll *n, bool on)
     if (epoll_set(n, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, n->listen, EPOLLIN, MARK_LISTEN) == 0) {
         n->listening = on;
     }
-    n->starved = !n->listening && on;
+    n->starved = !n->listening && on; /* without a pause: the next poll tries again */
+}
+
+static int64_t monotonic_us(void)
+{
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* There is no descriptor for a connection that waits. It would be reported again at once. */
+static void pause_accepting(struct net_epoll *n)
+{
+    listen_watch(n, false);
+    n->starved = true;
+    n->paused_until_us = monotonic_us() + ACCEPT_PAUSE_US;
 }
 
 static void slot_give(struct net_epoll *n, uint32_t number)
@@ -355,9 +374,13 @@ static uint32_t accept_one(struct net_epoll *n)
     } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fd < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            listen_watch(n, false);
-            n->starved = true;
+            pause_accepting(n);
         }
+        return SLOT_NONE;
+    }
+    if (fd >= n->files) { /* the journal's next file must find a descriptor */
+        (void)close(fd);
+        pause_accepting(n);
         return SLOT_NONE;
     }
     uint32_t number = index_pool_take(&n->pool, INDEX_LINKS(n->slots, next));
@@ -365,8 +388,7 @@ static uint32_t accept_one(struct net_epoll *n)
     if (epoll_set(n, EPOLL_CTL_ADD, fd, interest(NET_READABLE), number) != 0) {
         (void)close(fd);
         slot_give(n, number);
-        listen_watch(n, false);
-        n->starved = true;
+        pause_accepting(n);
         return SLOT_NONE;
     }
     n->slots[number] = (struct slot){.fd = fd, .watch = NET_READABLE, .peer = address_of(&from)};
@@ -455,9 +477,13 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
         return report_fresh(n, ret_events, max);
     }
     if (n->starved) {
-        listen_watch(n, !index_pool_full(&n->pool));
-        bool longer = timeout_us < 0 || timeout_us > ACCEPT_RETRY_US;
-        timeout_us = longer ? ACCEPT_RETRY_US : timeout_us;
+        int64_t left_us = n->paused_until_us - monotonic_us();
+        if (left_us <= 0) {
+            n->starved = false;
+            listen_watch(n, !index_pool_full(&n->pool));
+        } else if (timeout_us < 0 || timeout_us > left_us) {
+            timeout_us = left_us;
+        }
     }
     arm_left(n);
     int ready = wait_events(n, max < EVENTS_MAX ? (int)max : EVENTS_MAX, timeout_us);
@@ -571,6 +597,11 @@ static struct net_address op_peer(struct net *net, uint32_t connection)
     return n->slots[connection].peer;
 }
 
+void net_epoll_files(struct net *net, int files)
+{
+    self(net)->files = files;
+}
+
 int net_epoll_also(struct net *net, int fd)
 {
     return epoll_set(self(net), EPOLL_CTL_ADD, fd, EPOLLIN, MARK_OTHER) == 0 ? 0 : ERR_IO;
@@ -606,6 +637,7 @@ int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connect
     }
     *n = (struct net_epoll){.net.ops = &ops,
                             .pool = {.capacity = connections_max},
+                            .files = INT_MAX,
                             .epoll = epoll_create1(EPOLL_CLOEXEC),
                             .wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
                             .listen = listener->sockets[loop]};

@@ -253,14 +253,42 @@ static void test_accepting_recovers_from_a_lack_of_descriptors(void **state)
     int fd = dial(f);
     struct rlimit none = {(rlim_t)fd + 1, before.rlim_max}; /* not one more */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    for (int i = 0; i < 3; i++) { /* does not spin: the wait lasts its time */
-        assert_int_equal(net_poll(f->net, events, 8, 1000), 0);
+    /* It pauses: the first poll sees that a connection waits, and the others last their time. A loop
+     * that tried again at once would poll thousands of times meanwhile. */
+    assert_int_equal(net_poll(f->net, events, 8, 1000), 0);
+    int polls = 0;
+    for (int64_t from_us = clock_boot_us(clock_posix()), us = 0; us < 300000; polls++) {
+        assert_int_equal(net_poll(f->net, events, 8, 30000), 0);
+        us = clock_boot_us(clock_posix()) - from_us;
     }
+    assert_in_range(polls, 1, 16); /* ten waits, three of them ended by a pause that is over */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     while (net_poll(f->net, events, 8, -1) == 0) {
     }
     assert_int_equal(events[0].what & NET_ACCEPTED, NET_ACCEPTED);
     (void)close(fd);
+}
+
+/* The last descriptors are for files: no connection gets one, and accepting pauses. */
+static void test_connections_leave_descriptors_for_files(void **state)
+{
+    struct fixture *f = *state;
+    struct net_event events[8];
+    int fd = dial(f);
+    int next = dup(fd); /* the number that the connection would get */
+    assert_true(next >= 0);
+    (void)close(next);
+    net_epoll_files(f->net, next);
+    assert_int_equal(net_poll(f->net, events, 8, 1000), 0);
+    char byte;
+    assert_int_equal(recv(fd, &byte, 1, 0), 0); /* it is told at once */
+    int again = dial(f);                        /* it has the number that was free */
+    net_epoll_files(f->net, again + 2);
+    while (net_poll(f->net, events, 8, -1) == 0) {
+    }
+    assert_int_equal(events[0].what & NET_ACCEPTED, NET_ACCEPTED);
+    (void)close(fd);
+    (void)close(again);
 }
 
 static void test_letting_go_takes_in_who_waits(void **state)
@@ -386,6 +414,7 @@ int main(void)
         T(test_who_does_not_read_costs_little),
         T(test_newcomers_wait_until_there_is_a_place),
         T(test_accepting_recovers_from_a_lack_of_descriptors),
+        T(test_connections_leave_descriptors_for_files),
         T(test_letting_go_takes_in_who_waits),
         T(test_a_wake_ends_the_wait_once),
         T(test_a_port_in_use_is_refused),
