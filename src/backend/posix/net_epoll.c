@@ -6,7 +6,8 @@
  * epoll is used edge-triggered, which saves the kernel one check of every socket per iteration. The
  * port promises level-triggered events, so a connection that was reported and not fully read
  * (slot.left) is armed again; that puts it behind the others in the kernel's queue. A short read
- * empties a socket, unless the end of the stream was also seen.
+ * empties a socket, unless the end of the stream was also seen. A connection that was reported
+ * writable and took all that was written is armed again, too.
  *
  * What can go wrong: no free slot, or no file descriptor left. Then the listening socket is not
  * watched until a connection closes (or, without descriptors, for ACCEPT_PAUSE_US), and new
@@ -72,7 +73,7 @@ struct slot {
     struct net_address peer;
 };
 
-enum { LEFT_READ = 1, LEFT_END = 2, LEFT_HUNG = 4 };
+enum { LEFT_READ = 1, LEFT_END = 2, LEFT_HUNG = 4, LEFT_WRITE = 8 };
 
 struct net_epoll {
     struct net net;
@@ -146,18 +147,22 @@ static int err_of_bind(void)
 }
 
 /*
- * Limits the kernel memory for a peer that does not read: the send buffer (the kernel doubles it;
- * its own limit would be megabytes) and the time it is kept, also after the connection was closed.
- * Accepted sockets inherit both from the listening one.
+ * Limits the kernel memory for a peer that does not read: the send buffer (the kernel doubles it,
+ * for its own overhead; its default limit would be megabytes), what of it was not sent yet, and the
+ * time it is kept, also after the connection was closed. Accepted sockets inherit all three from the
+ * listening one. A peer that reads gets up to the send buffer each round trip.
  */
-#define SEND_BUFFER_BYTES (128 * 1024)
+#define SEND_BUFFER_BYTES (64 * 1024)
+#define UNSENT_BYTES (16 * 1024)
 #define UNREAD_MS 30000
 
 static bool bound_unread(int fd)
 {
     int bytes = SEND_BUFFER_BYTES;
+    int unsent = UNSENT_BYTES;
     unsigned ms = UNREAD_MS;
     return setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)) == 0 &&
            setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) == 0;
 }
 
@@ -448,7 +453,8 @@ static void arm_left(struct net_epoll *n)
         uint32_t number = n->reported[i];
         struct slot *slot = &n->slots[number];
         bool unread = (slot->left & LEFT_READ) != 0 && (slot->watch & NET_READABLE) != 0;
-        if (slot->fd >= 0 && (unread || (slot->left & LEFT_HUNG) != 0)) {
+        bool room = (slot->left & LEFT_WRITE) != 0 && (slot->watch & NET_WRITABLE) != 0;
+        if (slot->fd >= 0 && (unread || room || (slot->left & LEFT_HUNG) != 0)) {
             CHECK(epoll_set(n, EPOLL_CTL_MOD, slot->fd, interest(slot->watch), number) == 0);
         }
     }
@@ -459,6 +465,7 @@ static void report(struct net_epoll *n, uint32_t number, uint32_t events,
                    struct net_event *ret_event)
 {
     n->slots[number].left = (uint8_t)(((events & EPOLLIN) != 0 ? LEFT_READ : 0) |
+                                      ((events & EPOLLOUT) != 0 ? LEFT_WRITE : 0) |
                                       ((events & EPOLLRDHUP) != 0 ? LEFT_END : 0) |
                                       ((events & (EPOLLHUP | EPOLLERR)) != 0 ? LEFT_HUNG : 0));
     n->reported[n->reported_count++] = number;
@@ -528,18 +535,25 @@ static int64_t op_read(struct net *net, uint32_t connection, void *bytes, size_t
 static int64_t op_write(struct net *net, uint32_t connection, const struct net_piece *pieces,
                         size_t count)
 {
+    struct slot *slot = &self(net)->slots[connection];
     int fd = fd_of(self(net), connection);
+    size_t given = 0;
     ssize_t n;
     if (count == 1) {
+        given = pieces[0].len;
         n = send(fd, pieces[0].at, pieces[0].len, MSG_NOSIGNAL);
     } else {
         struct iovec vectors[PIECES_MAX];
         CHECK(count <= PIECES_MAX);
         for (size_t i = 0; i < count; i++) {
             vectors[i] = (struct iovec){(void *)(uintptr_t)pieces[i].at, pieces[i].len};
+            given += pieces[i].len;
         }
         struct msghdr message = {.msg_iov = vectors, .msg_iovlen = count};
         n = sendmsg(fd, &message, MSG_NOSIGNAL);
+    }
+    if (n < 0 || (size_t)n < given) {
+        slot->left &= (uint8_t)~LEFT_WRITE; /* the kernel reports when there is room again */
     }
     if (n >= 0) {
         return n;
@@ -572,6 +586,13 @@ static void op_close(struct net *net, uint32_t connection)
     (void)close(fd_of(n, connection)); /* also removes it from epoll */
     slot_give(n, connection);
     listen_watch(n, true);
+}
+
+static void op_abort(struct net *net, uint32_t connection)
+{
+    struct linger now = {1, 0};
+    (void)setsockopt(fd_of(self(net), connection), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    op_close(net, connection);
 }
 
 static void op_accepting(struct net *net, bool on)
@@ -621,6 +642,7 @@ static const struct net_ops ops = {
     .finish = op_finish,
     .watch = op_watch,
     .close = op_close,
+    .abort = op_abort,
     .accepting = op_accepting,
     .peer = op_peer,
     .wake = op_wake,
