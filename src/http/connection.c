@@ -210,7 +210,9 @@ void connection_settle(struct http_server *s, struct connection *c)
         timer_start(s, c, kind);
     }
     enum connection_list list = list_wanted(c);
-    if (list != c->list || (restart && list <= LIST_IDLE)) {
+    bool used = connection_is(c, CONNECTION_PROGRESS) && list <= LIST_IDLE &&
+                (uint32_t)s->now_ms - c->listed_ms >= HTTP_LIST_STEP_MS;
+    if (list != c->list || used) {
         list_join(s, c, list);
     }
     c->flags &= (uint16_t)~CONNECTION_PROGRESS;
@@ -280,12 +282,14 @@ bool connection_drop_slow(struct http_server *s, enum connection_list list)
 /* Idle connections that are read before one of them is closed. Each that has a request is served. */
 #define IDLE_LOOKED_AT 8
 
-/* True: one connection less, or none is idle but the newcomer is. */
+/* True: one connection less, or several were served. False: none is idle, except for the newcomer or
+ * others as new. */
 static bool close_idle(struct http_server *s, const struct connection *newcomer)
 {
     for (int i = 0; i < IDLE_LOOKED_AT; i++) {
         struct connection *c = list_first(s, LIST_IDLE);
-        if (c == NULL || c == newcomer) {
+        if (c == NULL || c == newcomer ||
+            (newcomer == NULL && listed_for_ms(s, c) < HTTP_PATIENCE_MS)) {
             return false;
         }
         uint32_t generation = c->generation;

@@ -85,6 +85,10 @@ _Static_assert(sizeof(struct connection) <= 64, "one cache line for each connect
  * accepted at once, and more. A small table keeps fewer. */
 #define HTTP_PLACES_LEFT 128U
 #define HTTP_PLACES_PART 16U
+/* A connection that is used goes to the end of the idle ones at most this often. */
+#define HTTP_LIST_STEP_MS 20
+/* While the table is full, a place is looked for this often. */
+#define HTTP_FULL_MS 50
 /* How long a request may be incomplete, and an answer unsent, before others may take its place. */
 #define HTTP_PATIENCE_MS 1000
 /* Stable bytes of an answer are given to the socket in pieces of this size: the next one when there
@@ -162,7 +166,8 @@ struct connection *connection_oldest_reading(struct http_server *s, enum http_po
 /* Closes the connection that has been on the list longest, if that is HTTP_PATIENCE_MS. The current
  * connection is left out. False: none. */
 bool connection_drop_slow(struct http_server *s, enum connection_list list);
-/* Before a new connection: closes the one that has been idle longest, if few places are left. */
+/* Before a new connection, or without one (NULL) while no place is left: closes the one that has been
+ * idle longest, if few places are left. */
 void connection_make_room(struct http_server *s, const struct connection *newcomer);
 struct http_exchange connection_exchange(const struct http_server *s, const struct connection *c);
 

@@ -204,6 +204,12 @@ void http_server_timers(struct http_server *s, int64_t now_ms, int64_t *ret_next
             expire(s, c);
         }
     }
+    if (s->open == s->options.connections_max && s->places_left > 0) {
+        connection_make_room(s,
+                             NULL); /* a new one, for which there is no place, cannot ask for it */
+        int64_t again_ms = s->now_ms + HTTP_FULL_MS;
+        next_ms = again_ms < next_ms ? again_ms : next_ms;
+    }
     *ret_next_ms = s->resume_count > 0 ? s->now_ms : next_ms;
 }
 

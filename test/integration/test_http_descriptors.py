@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sluicelib import Server, Shop
+from sluicelib import ProtocolError, Server, Shop
 
 LIMIT = 110
 
@@ -32,6 +32,15 @@ def metric(server, name):
     return int(re.search(rf"^{name} (\d+)", text, re.M)[1])
 
 
+def buy(shop, user, item):
+    """In a table this small, the client's own connection may be the oldest idle one."""
+    while True:
+        try:
+            return shop.bought(user, shop.ticket(user, item))
+        except (OSError, ProtocolError):
+            shop.server.client.close()
+
+
 def test_the_journal_finds_descriptors_while_connections_want_all(limited):
     limited.start()
     shop = Shop(limited)
@@ -42,7 +51,7 @@ def test_the_journal_finds_descriptors_while_connections_want_all(limited):
     files = set(os.listdir(os.path.join(limited.data, "journal")))
     try:
         for _ in range(700):    # each has a batch of its own, of 4 KiB at least
-            shop.bought(user, shop.ticket(user, lot.item))
+            buy(shop, user, lot.item)
         assert metric(limited, "sluice_journal_failed") == 0
         segments = set(os.listdir(os.path.join(limited.data, "journal"))) - files
         assert len(segments) >= 2, "the journal has gone on to new files"

@@ -125,6 +125,24 @@ static void test_incomplete_requests_give_way_after_a_while(void **state)
     expect_status(f, next, 200);
 }
 
+/* No place is left, so no new connection comes that could take one. */
+static void test_a_full_table_does_not_stay_full(void **state)
+{
+    struct fixture *f = *state;
+    f->options.small_buffers = PLACES;
+    f->options.header_timeout_ms = 60000;
+    restart(f);
+    int64_t next_ms = 0;
+    for (size_t i = 0; i < PLACES; i++) {
+        send_text(f, connect_peer(f), "G");
+    }
+    assert_int_equal(http_server_connections(f->server), PLACES);
+    http_server_timers(f->server, f->now_ms, &next_ms);
+    assert_in_range(next_ms, f->now_ms + 1, f->now_ms + HTTP_PATIENCE_MS / 2);
+    advance(f, HTTP_PATIENCE_MS);
+    assert_int_equal(http_server_connections(f->server), PLACES - 1);
+}
+
 /* --- Addresses ----------------------------------------------------------------------------------
  */
 
@@ -408,6 +426,7 @@ int main(void)
         T(test_a_new_connection_closes_the_one_idle_longest),
         T(test_a_request_that_has_arrived_is_answered_first),
         T(test_incomplete_requests_give_way_after_a_while),
+        T(test_a_full_table_does_not_stay_full),
         T(test_an_address_has_its_share),
         cmocka_unit_test(test_addresses_are_counted_one_by_one),
         T(test_a_body_is_refused_from_the_head_before_it_has_a_buffer),
