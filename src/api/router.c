@@ -163,7 +163,11 @@ static const struct route *find_route(struct api_request *req, bool *ret_path_kn
 /* Whether a body of this length may belong to the route. False: it was refused. */
 static bool body_allowed(struct api_request *req, const struct route *route, size_t len)
 {
-    if (len <= HTTP_PLAIN_BODY_MAX || route->need == NEED_ADMIN || route->need == NEED_SIGNATURE) {
+    static const size_t most[] = {[NEED_NOTHING] = HTTP_ANONYMOUS_BODY_MAX,
+                                  [NEED_BUYER] = HTTP_BUYER_BODY_MAX,
+                                  [NEED_ADMIN] = HTTP_BODY_MAX,
+                                  [NEED_SIGNATURE] = HTTP_BODY_MAX};
+    if (len <= most[route->need]) {
         return true;
     }
     (void)api_refuse_simply(req->worker, req->exchange, REFUSAL_TOO_LARGE,

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sluicelib import Conn, Shop, compact, problem, request_bytes
+from sluicelib import Conn, Shop, compact, problem, request_bytes, webhook_signature
 
 GET_TIME = b"GET /v1/time HTTP/1.1\r\nHost: x\r\n\r\n"
 HONEST_S = 10    # an honest client would have left; attackers hold what they have for minutes
@@ -135,7 +135,7 @@ def test_a_large_body_of_a_buyer_is_refused_however_it_arrives(make_server):
     shop = Shop(server)
     lot, user = shop.lot(), shop.user()
     ticket = shop.ticket(user, lot.item)
-    body = b'{"qty":1' + b" " * 5000 + b"}"
+    body = b'{"qty":1' + b" " * 20_000 + b"}"
     request = request_bytes("POST", ticket["buy_url"],
                             {"Authorization": f"Bearer {server.token(user)}",
                              "Content-Type": "application/json"}, body)
@@ -147,6 +147,28 @@ def test_a_large_body_of_a_buyer_is_refused_however_it_arrives(make_server):
                 server.now_ms()
             problem(conn.read_response(), 413, "too_large")
     assert shop.bought(user, ticket)["order_id"] == ticket["order_id"]
+
+
+@pytest.mark.parametrize("padding", [1, 20_000])
+def test_a_signed_payment_in_pieces_is_taken(make_server, padding):
+    """Whether it fits a small buffer or not."""
+    server = make_server()
+    shop = Shop(server)
+    lot = shop.lot()
+    order = shop.order_locked(shop.user(), lot.item)["order_id"]
+    body = compact({"payment_id": shop.unique("pay"), "order_id": order,
+                    "amount_cents": lot.price}) + b" " * padding
+    now = str(int(time.time()))
+    request = request_bytes("POST", "/v1/payments", {
+        "Content-Type": "application/json", "webhook-id": "m", "webhook-timestamp": now,
+        "webhook-signature": webhook_signature(server.secret_bytes("webhook.key"), "m", now, body)
+    }, body)
+    with server.conn() as conn:
+        for at in range(0, len(request), 3000):
+            conn.send(request[at:at + 3000])
+            server.now_ms()
+        response = conn.read_response()
+        assert response.status == 200 and response.json()["status"] == "PAID"
 
 
 # ---------------------------------------------------------------- unread answers

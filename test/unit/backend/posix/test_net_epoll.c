@@ -210,8 +210,8 @@ static void test_who_does_not_read_costs_little(void **state)
             int unsent = 0;
             socklen_t unsent_len = sizeof(unsent);
             assert_int_equal(ms, 30000);
-            assert_int_equal(
-                getsockopt(own, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, &unsent_len), 0);
+            assert_int_equal(getsockopt(own, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, &unsent_len),
+                             0);
             assert_int_equal(unsent, 16384);
             found++;
         }
