@@ -16,6 +16,7 @@
 #ifndef SLUICE_API_API_H
 #define SLUICE_API_API_H
 
+#include "api/answer_cache.h"
 #include "api/token.h"
 #include "base/prng.h"
 #include "core/ticket.h"
@@ -61,12 +62,14 @@ struct api_shared {
     struct waker *wakers;                /* one for each loop */
     struct embedded_gate *embedded_gate; /* NULL: the distributed engine */
     struct ledger_writer *ledger_writer;
-    struct ledger_reader *ledger_reader;
+    struct ledger_reader *ledger_reader;     /* of buyers' lists */
+    struct ledger_reader *operator_reader;   /* of operators' lists and reports */
     struct reconciler *reconciler;           /* NULL: this process does not reconcile */
     struct page_cache *page_cache;           /* NULL: only static files (pages/static.h) */
     struct cluster_status *cluster_status;   /* NULL: the embedded engine */
     struct parked_messages *parked_messages; /* NULL: the embedded engine */
     struct catalog *catalog;
+    struct answer_cache *answer_cache;
     struct inside_time *time;
     struct metrics *metrics;
     struct latency_window *latencies; /* of metrics; NULL: only latencies since the start */

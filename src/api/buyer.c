@@ -10,6 +10,7 @@
 #include "api/api_private.h"
 #include "api/handlers.h"
 #include "api/watch.h"
+#include "base/check.h"
 #include "base/err.h"
 #include "base/flat_json.h"
 
@@ -95,32 +96,92 @@ static bool add_sale(struct api_worker *worker, struct out *body, const struct s
     return true;
 }
 
+/* One list of sales on its way to the answer cache. */
+struct sales_source {
+    struct api_worker *worker;
+    int64_t now_ms;
+};
+
 /* Newest sales first, closed ones last, as many as fit into an answer. Any single sale fits (limits.h).
  * `more`: some were left out. */
-enum http_outcome handle_sales(struct api_request *req)
+static void write_sales(void *context, int64_t from_ms, int64_t to_ms, struct out *body)
 {
     static const char more[] = "],\"more\":true}";
-    struct api_worker *worker = req->worker;
-    struct catalog *catalog = worker->shared->catalog;
-    struct out body = api_scratch(worker);
-    body.cap -= sizeof(more); /* reserved for the end */
-    out_lit(&body, "{\"sales\":[");
+    const struct sales_source *source = context;
+    struct catalog *catalog = source->worker->shared->catalog;
+    body->cap -= sizeof(more); /* reserved for the end */
+    out_lit(body, "{\"sales\":[");
     size_t count = 0;
     bool all = true;
     catalog_lock(catalog);
     struct sale_row *const *sales = catalog_sales(catalog, &count);
     for (int closed = 0; closed < 2; closed++) {
         for (size_t i = count; i > 0 && all; i--) {
-            enum sale_state state = sales[i - 1]->state;
-            if (state != SALE_DRAFT && (state == SALE_CLOSED) == (closed != 0)) {
-                all = add_sale(worker, &body, sales[i - 1], req->now_ms);
+            const struct sale_row *sale = sales[i - 1];
+            if (sale->state != SALE_DRAFT && (sale->state == SALE_CLOSED) == (closed != 0) &&
+                sale->ends_at_ms > from_ms && sale->starts_at_ms < to_ms) {
+                all = add_sale(source->worker, body, sale, source->now_ms);
             }
         }
     }
     catalog_unlock(catalog);
-    body.cap += sizeof(more);
-    out_text(&body, all ? "]}" : more);
-    return api_json(worker, req->exchange, 200, "", CACHE_PUBLIC, out_span(&body));
+    body->cap += sizeof(more);
+    out_text(body, all ? "]}" : more);
+}
+
+/* Sends an edition of the answer cache, with the tag of its bytes, and gives the reference back. */
+static enum http_outcome send_kept(struct api_request *req, struct answer *answer,
+                                   const char *cache)
+{
+    char text[512];
+    struct out lines = out_over(text, sizeof(text) - 1);
+    out_lit(&lines, "Cache-Control: ");
+    out_text(&lines, cache);
+    out_lit(&lines, "\r\n");
+    api_cors(req->worker, req->exchange, &lines);
+    CHECK(!lines.overflow);
+    text[lines.len] = '\0';
+    content_answer(req->worker->server, req->exchange, req->request, 200, &answer->content, text,
+                   &answer->hold);
+    http_hold_release(&answer->hold);
+    return HTTP_ANSWERED;
+}
+
+/* What is wrong with the range of time; NULL: nothing. */
+static const char *read_range(struct span query, int64_t *ret_from_ms, int64_t *ret_to_ms)
+{
+    uint64_t from_ms = 0;
+    uint64_t to_ms = INT64_MAX;
+    if (query_number(query, "from_ms", TIME_MAX_MS, 0, &from_ms) != 0) {
+        return "from_ms";
+    }
+    if (query_number(query, "to_ms", TIME_MAX_MS, INT64_MAX, &to_ms) != 0) {
+        return "to_ms";
+    }
+    *ret_from_ms = (int64_t)from_ms;
+    *ret_to_ms = (int64_t)to_ms;
+    return NULL;
+}
+
+enum http_outcome handle_sales(struct api_request *req)
+{
+    struct api_shared *shared = req->worker->shared;
+    struct sales_source source = {.worker = req->worker, .now_ms = req->now_ms};
+    struct answer *answer = NULL;
+    int64_t from_ms = 0;
+    int64_t to_ms = INT64_MAX;
+    const char *field = read_range(req->request->query, &from_ms, &to_ms);
+    if (field != NULL) {
+        return api_refuse_field(req->worker, req->exchange, field,
+                                "a time is a whole number of milliseconds since the epoch");
+    }
+    int error = answer_cache_sales(shared->answer_cache, shared->catalog, req->now_ms, from_ms,
+                                   to_ms, write_sales, &source, &answer);
+    if (error != 0) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED,
+                                 "too many different ranges of time are asked for");
+    }
+    return send_kept(req, answer, CACHE_PUBLIC);
 }
 
 static enum http_outcome no_such_item(struct api_request *req)

@@ -339,6 +339,13 @@ void operation_finish(struct api_worker *worker, struct api_operation *operation
     release(worker, operation);
 }
 
+/* Operators' lists and reports have a thread of their own, so that no buyer waits behind one. */
+static struct ledger_reader *reader_of(const struct api_shared *shared,
+                                       const struct api_operation *operation)
+{
+    return operation->budget == BUDGET_OPERATOR ? shared->operator_reader : shared->ledger_reader;
+}
+
 enum http_outcome api_submit(struct api_request *req, struct api_operation *operation)
 {
     struct api_worker *worker = req->worker;
@@ -356,7 +363,7 @@ enum http_outcome api_submit(struct api_request *req, struct api_operation *oper
         ledger_writer_post(shared->ledger_writer, &operation->write);
         break;
     case TARGET_LEDGER_READER:
-        ledger_reader_post(shared->ledger_reader, &operation->read);
+        ledger_reader_post(reader_of(shared, operation), &operation->read);
         break;
     case TARGET_RECONCILER:
         reconciler_post(shared->reconciler, operation->reconcile);
@@ -392,24 +399,30 @@ static void request_returned(struct api_worker *worker, struct api_operation *op
     operation_finish(worker, operation);
 }
 
-static bool collect_ledger(struct api_worker *worker)
+static bool collect_reads(struct api_worker *worker, struct ledger_reader *reader)
 {
-    struct ledger_writer_op *writes =
-        ledger_writer_collect(worker->shared->ledger_writer, worker->loop);
-    struct ledger_reader_query *reads =
-        ledger_reader_collect(worker->shared->ledger_reader, worker->loop);
-    bool any = writes != NULL || reads != NULL;
-    while (writes != NULL) {
-        struct ledger_writer_op *write = writes;
-        writes = (struct ledger_writer_op *)write->post.next;
-        request_returned(worker, of_request(write, offsetof(struct api_operation, write)));
-    }
+    struct ledger_reader_query *reads = ledger_reader_collect(reader, worker->loop);
+    bool any = reads != NULL;
     while (reads != NULL) {
         struct ledger_reader_query *read = reads;
         reads = (struct ledger_reader_query *)read->post.next;
         request_returned(worker, of_request(read, offsetof(struct api_operation, read)));
     }
     return any;
+}
+
+static bool collect_ledger(struct api_worker *worker)
+{
+    struct ledger_writer_op *writes =
+        ledger_writer_collect(worker->shared->ledger_writer, worker->loop);
+    bool any = writes != NULL;
+    while (writes != NULL) {
+        struct ledger_writer_op *write = writes;
+        writes = (struct ledger_writer_op *)write->post.next;
+        request_returned(worker, of_request(write, offsetof(struct api_operation, write)));
+    }
+    any = collect_reads(worker, worker->shared->ledger_reader) || any;
+    return collect_reads(worker, worker->shared->operator_reader) || any;
 }
 
 static bool collect_gate(struct api_worker *worker)

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "pages/report.h"
+#include "port/ledger_report.h"
 
 /* The report also lists faults this long before the start. */
 #define BEFORE_MS 60000
@@ -263,6 +264,12 @@ static void free_report(union api_context *context)
     report_free(context->report.report);
 }
 
+/* The ledger counts in steps of its own: the course begins with one of them. */
+static int64_t begin_of(int64_t from_ms, int64_t step_ms)
+{
+    return from_ms - from_ms % series_width(step_ms);
+}
+
 /* Chooses a round step, so that REPORT_STEPS of them cover the time. */
 static void set_course(struct report_course *course, int64_t from_ms, int64_t to_ms)
 {
@@ -271,14 +278,14 @@ static void set_course(struct report_course *course, int64_t from_ms, int64_t to
                                        600000, 1800000, 3600000, 10800000, 86400000};
     size_t i = 0;
     while (i + 1 < sizeof(steps_ms) / sizeof(steps_ms[0]) &&
-           steps_ms[i] * REPORT_STEPS <= to_ms - from_ms) {
+           steps_ms[i] * REPORT_STEPS <= to_ms - begin_of(from_ms, steps_ms[i])) {
         i++;
     }
     course->step_ms = steps_ms[i];
-    while (course->step_ms * REPORT_STEPS <= to_ms - from_ms) {
+    while (course->step_ms * REPORT_STEPS <= to_ms - begin_of(from_ms, course->step_ms)) {
         course->step_ms += steps_ms[i]; /* months: whole days */
     }
-    course->from_ms = from_ms;
+    course->from_ms = begin_of(from_ms, course->step_ms);
 }
 
 static void set_courses(struct report *report)

@@ -15,11 +15,15 @@ static const char *refusal_name(unsigned refusal)
 enum http_outcome handle_metrics(struct api_request *req)
 {
     struct api_shared *shared = api_shared(req->worker);
-    struct out body = api_scratch(req->worker);
-    metrics_render(shared->metrics, refusal_name, &body);
-    (void)http_answer(api_server(req->worker), req->exchange, 200,
-                      "text/plain; version=0.0.4; charset=utf-8", "Cache-Control: no-store\r\n",
-                      out_span(&body));
+    struct answer *answer = NULL;
+    int error = answer_cache_metrics(shared->answer_cache, shared->metrics, refusal_name,
+                                     req->now_ms, &answer);
+    if (error != 0) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
+    }
+    (void)http_answer_held(api_server(req->worker), req->exchange, 200, answer->content.type,
+                           "Cache-Control: no-store\r\n", answer->content.body, &answer->hold);
+    http_hold_release(&answer->hold);
     return HTTP_ANSWERED;
 }
 

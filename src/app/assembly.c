@@ -68,8 +68,10 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
     assembly->options = *options;
     assembly->shared.loops = options->loops;
     assembly->catalog = catalog_new();
+    assembly->answer_cache = answer_cache_new();
     assembly->shared.latencies = latency_window_new();
-    if (assembly->catalog == NULL || assembly->shared.latencies == NULL ||
+    if (assembly->catalog == NULL || assembly->answer_cache == NULL ||
+        assembly->shared.latencies == NULL ||
         metrics_init(&assembly->metrics, options->loops + ASSEMBLY_SLOTS) != 0) {
         return assembly_fail("cannot start", ERR_NOMEM, "catalog and metrics");
     }
@@ -161,7 +163,8 @@ static struct janitor janitor(struct assembly *assembly)
     return janitor;
 }
 
-int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader)
+int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader,
+                  struct ledger *operator_reader)
 {
     uint32_t loops = assembly->options.loops;
     struct ledger_query state = {.kind = QUERY_STATE};
@@ -186,6 +189,10 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     if (error == 0) {
         error = ledger_reader_new(assembly->wakers, reader, loops, &assembly->ledger_reader);
     }
+    if (error == 0) {
+        error =
+            ledger_reader_new(assembly->wakers, operator_reader, loops, &assembly->operator_reader);
+    }
     if (error != 0) {
         return assembly_fail("cannot start", error, "");
     }
@@ -196,7 +203,9 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     assembly->shared.wakers = assembly->wakers;
     assembly->shared.ledger_writer = assembly->ledger_writer;
     assembly->shared.ledger_reader = assembly->ledger_reader;
+    assembly->shared.operator_reader = assembly->operator_reader;
     assembly->shared.catalog = assembly->catalog;
+    assembly->shared.answer_cache = assembly->answer_cache;
     assembly->shared.time = &assembly->time;
     assembly->shared.metrics = &assembly->metrics;
     return 0;
@@ -236,11 +245,13 @@ void assembly_free(struct assembly *assembly)
     for (uint32_t i = 0; i < assembly->options.loops; i++) {
         api_worker_free(assembly->workers[i]);
     }
+    ledger_reader_free(assembly->operator_reader);
     ledger_reader_free(assembly->ledger_reader);
     ledger_writer_free(assembly->ledger_writer);
     booking_reader_done(&assembly->booking_reader);
     embedded_gate_free(assembly->embedded_gate);
     loop_notices_free(assembly->loop_notices);
+    answer_cache_free(assembly->answer_cache);
     catalog_free(assembly->catalog);
     journal_free(assembly->journal);
     gate_memory_unmap(assembly->gate_memory, assembly->options.sizes);

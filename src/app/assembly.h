@@ -63,8 +63,10 @@ struct assembly {
     /* of the distributed engine */
     struct loop_notices *loop_notices;
     struct catalog *catalog;
+    struct answer_cache *answer_cache;
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;
+    struct ledger_reader *operator_reader;
     struct janitor janitor;
     struct api_shared shared; /* the owner sets settings, demo, private_health, tokens_remembered */
     struct api_worker *workers[LOOPS_MAX];
@@ -76,7 +78,9 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
                   struct disk *disk, struct clock_port *clock);
 /* Creates everything that works on the ledger. In the embedded engine, raises inside time to the
  * latest time in the ledger. */
-int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader);
+/* reader: of buyers' lists; operator_reader: of operators' lists and reports. */
+int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader,
+                  struct ledger *operator_reader);
 /* Lets gate and ledger catch up with each other. The journal must be flushed by a running thread.
  * The caller logs the error, with the ledger's own message. */
 int assembly_catch_up(struct assembly *assembly);

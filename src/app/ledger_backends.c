@@ -83,6 +83,9 @@ static int open_sqlite(struct ledger_backends *ledger_backends, const struct con
         error = ledger_sqlite_open(path, READ_ONLY, &ledger_backends->reader);
     }
     if (error == 0) {
+        error = ledger_sqlite_open(path, READ_ONLY, &ledger_backends->operator_reader);
+    }
+    if (error == 0) {
         error = ledger_sqlite_open(path, READ_ONLY, &ledger_backends->comparer);
     }
     if (error == 0 && exchange_wanted(config)) {
@@ -110,6 +113,9 @@ static int open_mariadb(struct ledger_backends *ledger_backends, const struct co
     error = ledger_mariadb_open(&options, MARIADB_WRITER, &ledger_backends->writer);
     if (error == 0) {
         error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->reader);
+    }
+    if (error == 0) {
+        error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->operator_reader);
     }
     if (error == 0 && segments == 0) {
         error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->comparer);
@@ -144,6 +150,7 @@ void ledger_backends_close(struct ledger_backends *ledger_backends)
         ledger_backends->on_mariadb ? ledger_mariadb_close : ledger_sqlite_close;
     close_one(ledger_backends->event_reader);
     close_one(ledger_backends->comparer);
+    close_one(ledger_backends->operator_reader);
     close_one(ledger_backends->reader);
     close_one(ledger_backends->writer);
 }

@@ -10,8 +10,9 @@
 
 struct ledger_backends {
     struct ledger *writer;
-    struct ledger *reader;
-    struct ledger *comparer; /* a second reader, for the reconciler of the embedded engine */
+    struct ledger *reader;          /* of buyers' lists */
+    struct ledger *operator_reader; /* of operators' lists and reports */
+    struct ledger *comparer;        /* a second reader, for the reconciler of the embedded engine */
     /* A reader for the event publisher of the embedded engine; NULL: none. */
     struct ledger *event_reader;
     bool on_mariadb;

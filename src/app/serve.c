@@ -47,6 +47,8 @@
 #define LOOP_SLEEP_US 1000000
 #define LEDGER_WRITER_NICE 10
 #define JANITOR_NICE 10
+/* Buyers come before reports. */
+#define OPERATOR_READER_NICE 10
 
 struct loop {
     pthread_t thread;
@@ -79,7 +81,8 @@ struct server {
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
     struct mailbox janitor; /* used only to ring, to end its wait */
-    struct worker journal_worker, ledger_writer_worker, ledger_reader_worker, janitor_worker;
+    struct worker journal_worker, ledger_writer_worker, ledger_reader_worker,
+        operator_reader_worker, janitor_worker;
 };
 
 /* ---- threads ---- */
@@ -139,13 +142,13 @@ static void stop_ledger_writer(void *context)
 
 static bool run_ledger_reader(void *context)
 {
-    ledger_reader_run(((struct server *)context)->parts.ledger_reader);
+    ledger_reader_run(context);
     return false;
 }
 
 static void stop_ledger_reader(void *context)
 {
-    ledger_reader_stop(((struct server *)context)->parts.ledger_reader);
+    ledger_reader_stop(context);
 }
 
 static bool run_janitor(void *context)
@@ -407,8 +410,9 @@ static int open_ledger(struct server *server)
         error = distributed_join(distributed, &server->parts, &server->ledger_backends);
     }
     if (error == 0) {
-        error = assembly_join(&server->parts, server->ledger_backends.writer,
-                              server->ledger_backends.reader);
+        error =
+            assembly_join(&server->parts, server->ledger_backends.writer,
+                          server->ledger_backends.reader, server->ledger_backends.operator_reader);
     }
     if (error != 0) {
         return error;
@@ -488,7 +492,12 @@ static int start_threads(struct server *server)
     server->ledger_reader_worker = (struct worker){.name = "ledger-reader",
                                                    .iterate = run_ledger_reader,
                                                    .wake = stop_ledger_reader,
-                                                   .context = server};
+                                                   .context = server->parts.ledger_reader};
+    server->operator_reader_worker = (struct worker){.name = "operator-reader",
+                                                     .nice = OPERATOR_READER_NICE,
+                                                     .iterate = run_ledger_reader,
+                                                     .wake = stop_ledger_reader,
+                                                     .context = server->parts.operator_reader};
     server->janitor_worker = (struct worker){.name = "janitor",
                                              .nice = JANITOR_NICE,
                                              .iterate = run_janitor,
@@ -496,6 +505,7 @@ static int start_threads(struct server *server)
                                              .context = server};
     int error = start_worker(&server->ledger_writer_worker);
     error = error != 0 ? error : start_worker(&server->ledger_reader_worker);
+    error = error != 0 ? error : start_worker(&server->operator_reader_worker);
     error = error != 0 ? error : start_worker(&server->janitor_worker);
     if (error == 0) {
         error = tally_thread_start(&server->parts, server->config.data_dir, &server->tally_thread);
@@ -616,6 +626,7 @@ static void stop_server(struct server *server)
     event_publisher_thread_stop(server->event_publisher_thread);
     worker_stop(&server->ledger_writer_worker);
     worker_stop(&server->ledger_reader_worker);
+    worker_stop(&server->operator_reader_worker);
     worker_stop(&server->janitor_worker);
     worker_stop(&server->journal_worker);
     page_builder_thread_stop(

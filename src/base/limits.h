@@ -66,6 +66,11 @@
 #define HTTP_ANSWER_MAX (HTTP_BODY_MAX + ITEMS_PER_SALE_MAX * 400U + 16384U)
 #define HTTP_LARGE_BUFFER (HTTP_ANSWER_MAX + 4096U)
 
+/* Ranges of time for which a list of sales is kept (api/answer_cache.h), each with at most
+ * HTTP_ANSWER_MAX bytes and a compressed copy: 17 lists are below 10 MiB. It also limits how many are
+ * made in a second: 17 of about 2 ms. */
+#define ANSWER_CACHE_RANGES 16U
+
 /* Pages: the page of an item takes about 7 KiB with its compressed form, so 35,000 items fit. The
  * list shows whole sales until it has PAGES_LIST_ITEMS_MAX items. PAGE_MAX_BYTES limits one page,
  * and the manifest of all pages. */

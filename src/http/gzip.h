@@ -9,8 +9,9 @@
 
 #include "base/bytes.h"
 
-/* Compression levels. Files are compressed once at start, pages whenever they change. */
-enum { PACK_FILES = 9, PACK_PAGES = 6 };
+/* Compression levels. Files are compressed once at start, pages whenever they change, answers by the
+ * loop that serves, up to once a second. */
+enum { PACK_FILES = 9, PACK_PAGES = 6, PACK_ANSWERS = 1 };
 
 /* The memory for compressing, about 256 KiB, to reuse for several bodies. For one thread. */
 struct packer;

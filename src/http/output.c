@@ -275,6 +275,14 @@ static void send_pieces(struct http_server *s, struct connection *c,
     }
 }
 
+/* Stable bytes of some length are sent from where they are. To copy them into the batch would cost more
+ * than all the rest of such an answer. */
+#define COPY_STABLE_MAX 2048
+static bool is_copied(const struct output_piece *piece)
+{
+    return piece->lifetime != PIECE_STABLE || piece->len <= COPY_STABLE_MAX;
+}
+
 void output_emit(struct http_server *s, struct connection *c, const struct output_piece *pieces,
                  size_t count)
 {
@@ -283,10 +291,12 @@ void output_emit(struct http_server *s, struct connection *c, const struct outpu
         return;
     }
     size_t total = 0;
+    bool copied = true;
     for (size_t i = 0; i < count; i++) {
         total += pieces[i].len;
+        copied = copied && is_copied(&pieces[i]);
     }
-    if (c == s->current && c->out == NULL && total <= HTTP_BATCH - s->batch_len) {
+    if (c == s->current && c->out == NULL && copied && total <= HTTP_BATCH - s->batch_len) {
         for (size_t i = 0; i < count; i++) {
             memcpy(s->batch + s->batch_len, pieces[i].at, pieces[i].len);
             s->batch_len += pieces[i].len;
@@ -406,7 +416,8 @@ static void answer(struct http_server *s, struct connection *c, int status,
         problem(s, c, REFUSAL_OVERLOADED, "Retry-After: 1\r\n");
         return;
     }
-    if (c == s->current && c->out == NULL && !connection_is(c, CONNECTION_BROKEN)) {
+    if (c == s->current && c->out == NULL && is_copied(&body) &&
+        !connection_is(c, CONNECTION_BROKEN)) {
         struct out batch = out_over(s->batch + s->batch_len, HTTP_BATCH - s->batch_len);
         output_head(s, c, &batch, status, content_type, headers, length);
         out_bytes(&batch, body.at, body.len);

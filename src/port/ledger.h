@@ -268,7 +268,9 @@ enum ledger_query_kind {
     QUERY_SUMMARY, /* sale -> summary: its buyers, its busiest second, how long booking took */
     QUERY_SERIES,  /* sale, from_ms, step_ms -> series[limit], one row per step from from_ms on;
                     * earlier changes count in the first row; later ones in the last row if
-                    * and_later is set, else not at all */
+                    * and_later is set, else not at all. A change counts at the beginning of its
+                    * 10 ms, second, minute or hour: the longest that divides step_ms. If none
+                    * does: ERR_INVALID */
     QUERY_ORDERS_BY_ID, /* ids[limit] -> orders[i]; ORDER_QUEUED where there is no row */
     /* In a ledger of several segments. Forgotten sales are not included. */
     QUERY_SEGMENTS,       /* all that have an epoch; into segments[] */

@@ -13,6 +13,29 @@ void summary_add_length(struct sale_summary *summary, struct booking_lengths *le
     summary->booked_max_ms = ms;
 }
 
+uint64_t booking_length(int64_t created_at_ms, int64_t locked_at_ms)
+{
+    uint64_t ms = locked_at_ms > created_at_ms ? (uint64_t)(locked_at_ms - created_at_ms) : 0;
+    uint64_t unit = ms < 1000      ? 1
+                    : ms < 10000   ? 10
+                    : ms < 100000  ? 100
+                    : ms < 1000000 ? 1000
+                                   : 10000;
+    return ms - ms % unit;
+}
+
+const int64_t series_widths_ms[SERIES_WIDTHS_COUNT] = {10, SERIES_SECOND_MS, 60000, 3600000};
+
+int64_t series_width(int64_t step_ms)
+{
+    int64_t width_ms = 0;
+    for (size_t i = 0; i < SERIES_WIDTHS_COUNT; i++) {
+        width_ms =
+            step_ms > 0 && step_ms % series_widths_ms[i] == 0 ? series_widths_ms[i] : width_ms;
+    }
+    return width_ms;
+}
+
 struct series_row *series_step(const struct ledger_query *q, uint64_t step)
 {
     if (step >= q->limit) {

@@ -221,3 +221,35 @@ def test_catalog_needs_no_token_and_minds_no_bad_one(server, shop):
     for path in ("/v1/time", "/v1/sales", f"/v1/items/{lot.item}"):
         assert server.get(path).status == 200
         assert server.get(path, token="rubbish").status == 200
+
+
+def test_a_range_of_time_keeps_the_sales_that_meet_it(server, shop):
+    lot = shop.lot()
+    sale = listed(server, lot.sale)
+
+    def kept(query):
+        response = server.get(f"/v1/sales?{query}")
+        assert response.status == 200, response
+        return lot.sale in [s["id"] for s in response.json()["sales"]]
+
+    starts, ends = sale["starts_at_ms"], sale["ends_at_ms"]
+    assert kept(f"from_ms={ends - 1}") and not kept(f"from_ms={ends}")
+    assert kept(f"to_ms={starts + 1}") and not kept(f"to_ms={starts}")
+    assert kept(f"from_ms={starts}&to_ms={ends}")
+    for query in ("from_ms=-1", "to_ms=soon", "from_ms="):
+        problem(server.get(f"/v1/sales?{query}"), 400, "bad_request")
+
+
+def test_the_list_has_a_tag_and_a_compressed_form(server, shop):
+    shop.moved(shop.create_sale([item_json(name=f"thing {i}") for i in range(20)])["id"], "open")
+    plain = server.get("/v1/sales")
+    packed = server.get("/v1/sales", headers={"Accept-Encoding": "gzip"})
+    assert packed.get("content-encoding") == "gzip" and len(packed.body) < len(plain.body)
+    assert packed.get("etag") != plain.get("etag") and not packed.get("etag").startswith("W/")
+
+    def unchanged():  # other tests' sales change meanwhile
+        tag = server.get("/v1/sales").get("etag")
+        again = server.get("/v1/sales", headers={"If-None-Match": tag})
+        return again.status == 304 and not again.body and again.get("etag") == tag
+
+    eventually(unchanged, "304 for the tag of the list as it is")

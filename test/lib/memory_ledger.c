@@ -420,6 +420,11 @@ static void run_query(const struct memory_ledger *ledger, struct ledger_query *q
         }
         query->orders[query->count++] = *order;
         return;
+    case QUERY_REPORT:
+    case QUERY_SUMMARY:
+    case QUERY_SERIES:
+        query->error = memory_query_report(ledger, query);
+        return;
     default:
         query->error = memory_query_segments(ledger, query);
         return;

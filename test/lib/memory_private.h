@@ -86,4 +86,7 @@ bool memory_lease_holds(const struct memory_ledger *ledger, const struct ledger_
 /* The queries of a ledger with segments. ERR_INVALID: another one. */
 int memory_query_segments(const struct memory_ledger *ledger, struct ledger_query *query);
 
+/* memory_report.c: QUERY_REPORT, QUERY_SUMMARY, QUERY_SERIES. */
+int memory_query_report(const struct memory_ledger *ledger, struct ledger_query *query);
+
 #endif

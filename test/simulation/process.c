@@ -308,6 +308,7 @@ static void run_ledger_reader(struct sim *sim, uint32_t unused, uint64_t generat
     if (is_now(sim, generation)) {
         sim->process.ledger_reader_event = 0;
         ledger_reader_iterate(sim->process.parts->ledger_reader);
+        ledger_reader_iterate(sim->process.parts->operator_reader);
     }
 }
 
@@ -431,7 +432,7 @@ static int open_parts(struct sim *sim)
         free(copy);
     }
     if (error == 0) {
-        error = assembly_join(parts, &sim->writer.port, &sim->reader.port);
+        error = assembly_join(parts, &sim->writer.port, &sim->reader.port, &sim->reader.port);
     }
     return error == 0 ? assembly_catch_up(parts) : error;
 }

@@ -319,12 +319,7 @@ static int bind_result(struct maria *s, struct maria_row *row)
 /* What a word in braces stands for. */
 static void sql_table(const struct maria *s, struct span word, uint32_t place, struct out *out)
 {
-    bool all = span_is(word, "all");
-    CHECK(all || span_is(word, "orders"));
-    if (all) {
-        out_text(out, s->address.databases == 1 ? "orders" : "all_orders");
-        return;
-    }
+    CHECK(span_is(word, "orders"));
     if (place > 0) {
         char name[SPLIT_NAME_MAX];
         split_name(s->address.database, place, name);

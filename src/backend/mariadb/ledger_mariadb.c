@@ -64,13 +64,42 @@ static int read_version(struct maria *s, int64_t *ret_version)
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
+/* {all}: in a ledger split over several databases, the view of all their orders. */
+static int run_statement(struct maria *s, const char *text)
+{
+    int64_t databases = 0;
+    const char *mark = strstr(text, "{all}");
+    if (mark == NULL) {
+        return maria_do(s, text);
+    }
+    int err = maria_number(s, "SELECT databases_count FROM meta", &databases);
+    size_t bytes = 2 * strlen(text) + 1;
+    char *sql = malloc(bytes);
+    if (err != 0 || sql == NULL) {
+        free(sql);
+        return err == 0 ? ERR_NOMEM : err == ERR_NOTFOUND ? ERR_CORRUPT : err;
+    }
+    struct out out = out_over(sql, bytes);
+    for (; mark != NULL; mark = strstr(text, "{all}")) {
+        out_bytes(&out, text, (size_t)(mark - text));
+        out_text(&out, databases > 1 ? "all_orders" : "orders");
+        text = mark + sizeof("{all}") - 1;
+    }
+    out_text(&out, text);
+    out_char(&out, '\0');
+    CHECK(!out.overflow);
+    err = maria_do(s, sql);
+    free(sql);
+    return err;
+}
+
 static int run_step(struct maria *s, const struct maria_step *step, int64_t version)
 {
     int err = maria_do(s, "CREATE TABLE IF NOT EXISTS ledger_schema("
                           "id TINYINT NOT NULL PRIMARY KEY CHECK(id = 1),"
                           "version INT NOT NULL) ENGINE=InnoDB");
     for (size_t i = 0; i < step->count && err == 0; i++) {
-        err = maria_do(s, step->statements[i]);
+        err = run_statement(s, step->statements[i]);
     }
     if (err == 0) {
         char mark[96];

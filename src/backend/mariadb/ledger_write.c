@@ -293,6 +293,10 @@ static int write_transaction(struct maria_write *w)
                                                        : run_ops(w, batch->ops, batch->count);
     }
     if (err == 0) {
+        err = db_sums_write(&s->base, batch->ops, batch->count);
+        err = err == MARIA_REFUSED ? ERR_CORRUPT : err; /* no constraint stands on a sum */
+    }
+    if (err == 0) {
         err = maria_events_store(w);
     }
     if (err == 0) {

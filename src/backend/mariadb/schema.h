@@ -5,7 +5,8 @@
  *
  * MariaDB commits at each statement that changes tables, so a step may be cut short. Its version is
  * stored after its last statement, and it is done again from its first one: every statement must
- * be one that may be repeated (IF NOT EXISTS, INSERT IGNORE).
+ * be one that may be repeated (IF NOT EXISTS, INSERT IGNORE, REPLACE). {all} stands for the orders of
+ * all databases.
  *
  * The constraints are the last guard: whatever a program above believes, the SQL itself refuses
  * more alive units than there are, an order id twice, a buyer over the limit, and any order move
@@ -243,6 +244,54 @@ static const char *const schema_6[] = {
     "INSERT IGNORE INTO sale_changes(sale_id, number) SELECT id, id FROM sales",
 };
 
+/* The sums that reports are read from (backend/sql/sums.c), and those of the orders that are there. No
+ * constraint stands on a sum: it is never a reason to refuse an order. */
+#define WIDTHS                                                                                     \
+    "(SELECT 10 AS ms UNION ALL SELECT 1000 UNION ALL SELECT 60000 UNION ALL SELECT 3600000) w"
+static const char *const schema_7[] = {
+    "CREATE TABLE IF NOT EXISTS order_sums("
+    "  item_id BIGINT NOT NULL,"
+    "  status " WORD(9) " NOT NULL,"
+                        "  number BIGINT NOT NULL, units BIGINT NOT NULL, cents BIGINT NOT NULL,"
+                        /* when such orders were made */
+                        "  first_ms BIGINT NOT NULL, last_ms BIGINT NOT NULL,"
+                        "  PRIMARY KEY(item_id, status)" TABLE_END,
+    "CREATE TABLE IF NOT EXISTS sale_course("
+    "  sale_id BIGINT NOT NULL,"
+    "  item_id BIGINT NOT NULL," /* 0: the whole sale */
+    "  width_ms BIGINT NOT NULL,"
+    "  at_ms BIGINT NOT NULL,"
+    "  made BIGINT NOT NULL, taken BIGINT NOT NULL,"
+    "  paid BIGINT NOT NULL, returned BIGINT NOT NULL,"
+    "  PRIMARY KEY(sale_id, item_id, width_ms, at_ms)" TABLE_END,
+    "CREATE TABLE IF NOT EXISTS booking_lengths("
+    "  sale_id BIGINT NOT NULL, ms BIGINT NOT NULL, bookings BIGINT NOT NULL,"
+    "  PRIMARY KEY(sale_id, ms)" TABLE_END,
+    "ALTER TABLE holdings ADD COLUMN IF NOT EXISTS paid BIGINT NOT NULL DEFAULT 0",
+    "UPDATE holdings h JOIN (SELECT item_id, user_id, count(*) AS n FROM {all}"
+    "  WHERE status = 'PAID' GROUP BY item_id, user_id) p"
+    "  ON p.item_id = h.item_id AND p.user_id = h.user_id SET h.paid = p.n",
+    "REPLACE INTO order_sums SELECT item_id, status, count(*), sum(qty), sum(amount_cents),"
+    "  min(created_at_ms), max(created_at_ms) FROM {all} GROUP BY item_id, status",
+    "REPLACE INTO sale_course SELECT i.sale_id, 0, w.ms, o.created_at_ms DIV w.ms * w.ms AS t,"
+    "  count(*), sum(CASE WHEN o.status <> 'FAILED' THEN o.qty ELSE 0 END), 0, 0"
+    "  FROM {all} o JOIN items i ON i.id = o.item_id JOIN " WIDTHS " GROUP BY i.sale_id, w.ms, t",
+    "REPLACE INTO sale_course SELECT i.sale_id, i.id, 1000, o.created_at_ms DIV 1000 * 1000 AS t,"
+    "  count(*), sum(CASE WHEN o.status <> 'FAILED' THEN o.qty ELSE 0 END), 0, 0"
+    "  FROM {all} o JOIN items i ON i.id = o.item_id GROUP BY i.sale_id, i.id, t",
+    "INSERT INTO sale_course SELECT i.sale_id, 0, w.ms, o.ended_at_ms DIV w.ms * w.ms AS t, 0, 0,"
+    "  sum(CASE WHEN o.status = 'PAID' THEN o.qty ELSE 0 END),"
+    "  sum(CASE WHEN o.status <> 'PAID' THEN o.qty ELSE 0 END)"
+    "  FROM {all} o JOIN items i ON i.id = o.item_id JOIN " WIDTHS
+    "  WHERE o.ended_at_ms IS NOT NULL AND o.status <> 'FAILED' GROUP BY i.sale_id, w.ms, t"
+    "  ON DUPLICATE KEY UPDATE paid = VALUE(paid), returned = VALUE(returned)",
+    "REPLACE INTO booking_lengths SELECT sale_id, CASE WHEN d < 1000 THEN d"
+    "  WHEN d < 10000 THEN d DIV 10 * 10 WHEN d < 100000 THEN d DIV 100 * 100"
+    "  WHEN d < 1000000 THEN d DIV 1000 * 1000 ELSE d DIV 10000 * 10000 END AS t, count(*)"
+    "  FROM (SELECT i.sale_id, greatest(0, o.locked_at_ms - o.created_at_ms) AS d FROM {all} o"
+    "    JOIN items i ON i.id = o.item_id WHERE o.locked_at_ms IS NOT NULL) b GROUP BY sale_id, t",
+};
+
 /* Orders that one segment is read in, from any place on. Only a shared ledger has them: they cost
  * the one writer a third more for each order. */
 #define ORDERS_BY_SEGMENT "(segment, item_id, id)"
@@ -264,6 +313,7 @@ static const struct maria_step maria_steps[] = {
     {schema_4, sizeof(schema_4) / sizeof(schema_4[0])},
     {schema_5, sizeof(schema_5) / sizeof(schema_5[0])},
     {schema_6, sizeof(schema_6) / sizeof(schema_6[0])},
+    {schema_7, sizeof(schema_7) / sizeof(schema_7[0])},
 };
 #define MARIA_STEPS_COUNT (sizeof(maria_steps) / sizeof(maria_steps[0]))
 

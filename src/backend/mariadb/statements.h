@@ -3,7 +3,7 @@
  * runs besides. X(name, SQL).
  *
  * {orders} stands for the table of orders in one of the databases that the ledger is split over
- * (MARIA_IN says which), {all} for the orders of all of them. Other tables are in the first.
+ * (MARIA_IN says which). Other tables are in the first.
  *
  * Statements that write many rows are executed with arrays: one packet carries the values of all
  * rows. Those that look for many rows take the keys as one JSON text; STRAIGHT_JOIN: keys first.
@@ -14,7 +14,6 @@
 #include "backend/sql/statements.h"
 
 #define SQL_ORDERS "{orders}"
-#define SQL_ALL_ORDERS "{all}"
 #define SQL_JOIN " STRAIGHT_JOIN "
 #define SQL_BY_KEY " FORCE INDEX(PRIMARY)"
 #define SQL_BY_INDEX(name) " FORCE INDEX(" name ")"
@@ -25,7 +24,6 @@
 #define SQL_DIV "DIV"
 #define SQL_LEAST "least"
 #define SQL_GREATEST "greatest"
-#define SQL_TOTAL(column) "sum(" column ")"
 #define SQL_ON_CONFLICT(key) " ON DUPLICATE KEY UPDATE "
 #define SQL_NEW(column) "VALUE(" column ")"
 

@@ -216,6 +216,12 @@ int db_query_report(struct db *db, struct ledger_query *q);
 int db_query_summary(struct db *db, struct ledger_query *q);
 int db_query_series(struct db *db, struct ledger_query *q);
 
+/* ---- sums (sums.c) ---- */
+
+/* What the ops of a batch did to orders, added to the sums that reports are read from. Call it in the
+ * batch's transaction when all its ops are done. */
+int db_sums_write(struct db *db, struct ledger_op *const *ops, size_t count);
+
 /* ---- ops (ops.c, sales.c) ---- */
 
 /* An item as the open transaction sees it: the row, and stock moves not yet written to it. */

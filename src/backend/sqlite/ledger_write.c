@@ -260,6 +260,10 @@ static int write_transaction(struct write *w)
         err = write_ops(w);
     }
     if (err == 0) {
+        err = db_sums_write(&s->base, w->batch->ops, w->batch->count);
+        err = err == STORE_REFUSED ? ERR_CORRUPT : err; /* no constraint stands on a sum */
+    }
+    if (err == 0) {
         err = db_run(&s->base, SQL_CURSOR_SET, v_int((int64_t)w->batch->booked_lsn));
     }
     if (err == 0) {

@@ -161,6 +161,56 @@
     "CREATE UNIQUE INDEX sale_changes_in_order ON sale_changes(number);"                           \
     "INSERT INTO sale_changes(sale_id, number) SELECT id, id FROM sales;"
 
+/* The sums that reports are read from (backend/sql/sums.c), and those of the orders that are there. No
+ * constraint stands on a sum: it is never a reason to refuse an order. */
+#define SCHEMA_4_WIDTHS                                                                            \
+    "(SELECT 10 AS ms UNION ALL SELECT 1000 UNION ALL SELECT 60000 UNION ALL SELECT 3600000)"
+#define SCHEMA_4_SUMS                                                                              \
+    "CREATE TABLE order_sums("                                                                     \
+    "  item_id INTEGER NOT NULL,"                                                                  \
+    "  status TEXT NOT NULL,"                                                                      \
+    "  number INTEGER NOT NULL, units INTEGER NOT NULL, cents INTEGER NOT NULL,"                   \
+    "  first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL," /* when such orders were made */      \
+    "  PRIMARY KEY(item_id, status)"                                                               \
+    ") WITHOUT ROWID;"                                                                             \
+    "CREATE TABLE sale_course("                                                                    \
+    "  sale_id INTEGER NOT NULL,"                                                                  \
+    "  item_id INTEGER NOT NULL," /* 0: the whole sale */                                          \
+    "  width_ms INTEGER NOT NULL,"                                                                 \
+    "  at_ms INTEGER NOT NULL,"                                                                    \
+    "  made INTEGER NOT NULL, taken INTEGER NOT NULL,"                                             \
+    "  paid INTEGER NOT NULL, returned INTEGER NOT NULL,"                                          \
+    "  PRIMARY KEY(sale_id, item_id, width_ms, at_ms)"                                             \
+    ") WITHOUT ROWID;"                                                                             \
+    "CREATE TABLE booking_lengths("                                                                \
+    "  sale_id INTEGER NOT NULL, ms INTEGER NOT NULL, bookings INTEGER NOT NULL,"                  \
+    "  PRIMARY KEY(sale_id, ms)"                                                                   \
+    ") WITHOUT ROWID;"                                                                             \
+    "ALTER TABLE holdings ADD COLUMN paid INTEGER NOT NULL DEFAULT 0;"                             \
+    "UPDATE holdings SET paid = n FROM (SELECT item_id AS i, user_id AS u, count(*) AS n"          \
+    "  FROM orders WHERE status = 'PAID' GROUP BY i, u) WHERE item_id = i AND user_id = u;"        \
+    "INSERT INTO order_sums SELECT item_id, status, count(*), sum(qty), sum(amount_cents),"        \
+    "  min(created_at_ms), max(created_at_ms) FROM orders GROUP BY item_id, status;"               \
+    "INSERT INTO sale_course SELECT i.sale_id, 0, w.ms, o.created_at_ms / w.ms * w.ms, count(*),"  \
+    "  sum(CASE WHEN o.status <> 'FAILED' THEN o.qty ELSE 0 END), 0, 0"                            \
+    "  FROM orders o JOIN items i ON i.id = o.item_id JOIN " SCHEMA_4_WIDTHS " w"                  \
+    "  GROUP BY 1, 2, 3, 4;"                                                                       \
+    "INSERT INTO sale_course SELECT i.sale_id, i.id, 1000, o.created_at_ms / 1000 * 1000,"         \
+    "  count(*), sum(CASE WHEN o.status <> 'FAILED' THEN o.qty ELSE 0 END), 0, 0"                  \
+    "  FROM orders o JOIN items i ON i.id = o.item_id GROUP BY 1, 2, 3, 4;"                        \
+    "INSERT INTO sale_course SELECT i.sale_id, 0, w.ms, o.ended_at_ms / w.ms * w.ms, 0, 0,"        \
+    "  sum(CASE WHEN o.status = 'PAID' THEN o.qty ELSE 0 END),"                                    \
+    "  sum(CASE WHEN o.status <> 'PAID' THEN o.qty ELSE 0 END)"                                    \
+    "  FROM orders o JOIN items i ON i.id = o.item_id JOIN " SCHEMA_4_WIDTHS " w"                  \
+    "  WHERE o.ended_at_ms IS NOT NULL AND o.status <> 'FAILED' GROUP BY 1, 2, 3, 4"               \
+    "  ON CONFLICT(sale_id, item_id, width_ms, at_ms) DO UPDATE SET paid = excluded.paid,"         \
+    "  returned = excluded.returned;"                                                              \
+    "INSERT INTO booking_lengths SELECT sale_id, CASE WHEN d < 1000 THEN d"                        \
+    "  WHEN d < 10000 THEN d / 10 * 10 WHEN d < 100000 THEN d / 100 * 100"                         \
+    "  WHEN d < 1000000 THEN d / 1000 * 1000 ELSE d / 10000 * 10000 END AS ms, count(*)"           \
+    "  FROM (SELECT i.sale_id, max(0, o.locked_at_ms - o.created_at_ms) AS d FROM orders o"        \
+    "    JOIN items i ON i.id = o.item_id WHERE o.locked_at_ms IS NOT NULL) GROUP BY sale_id, ms;"
+
 /* One step of the way; tests bring steps of their own. */
 struct schema_step {
     const char *sql;
@@ -170,6 +220,7 @@ static const struct schema_step schema_steps[] = {
     {SCHEMA_1_SALES SCHEMA_1_ORDERS SCHEMA_1_MONEY},
     {SCHEMA_2_CURSORS},
     {SCHEMA_3_SALE_CHANGES},
+    {SCHEMA_4_SUMS},
 };
 #define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
 

@@ -10,7 +10,6 @@
 /* One gate, one table of orders. CROSS JOIN keeps the order of the tables; a primary key needs no
  * hint. */
 #define SQL_ORDERS "orders"
-#define SQL_ALL_ORDERS "orders"
 #define SQL_JOIN " CROSS JOIN "
 #define SQL_BY_KEY ""
 #define SQL_BY_INDEX(name) " INDEXED BY " name
@@ -21,7 +20,6 @@
 #define SQL_DIV "/"
 #define SQL_LEAST "min"
 #define SQL_GREATEST "max"
-#define SQL_TOTAL(column) "total(" column ")"
 #define SQL_ON_CONFLICT(key) " ON CONFLICT(" key ") DO UPDATE SET "
 #define SQL_NEW(column) "excluded." column
 

@@ -324,6 +324,85 @@ void assert_holding(struct fixture *f, uint64_t item, uint64_t user, int64_t hel
                      1);
 }
 
+#define WIDTHS                                                                                     \
+    "(SELECT 10 AS ms UNION ALL SELECT 1000 UNION ALL SELECT 60000 UNION ALL SELECT 3600000) w"
+#define OF_SALES " FROM orders o JOIN items i ON i.id = o.item_id "
+#define AT(column) column " - " column " % w.ms"
+
+/* No row of a full count `counted` (its keys and numbers named k.*) has other numbers in `kept`. */
+static void assert_sums(struct fixture *f, const char *counted, const char *kept, const char *on,
+                        const char *differ)
+{
+    assert_int_equal(sql_number(f, "SELECT count(*) FROM (%s) k LEFT JOIN %s c ON %s WHERE %s",
+                                counted, kept, on, differ),
+                     0);
+}
+
+/* The sums that reports are read from are what the orders add up to. */
+void assert_sums_audit(struct fixture *f)
+{
+    assert_sums(f,
+                "SELECT item_id, status, count(*) AS n, sum(qty) AS u, sum(amount_cents) AS m FROM "
+                "orders GROUP BY item_id, status",
+                "order_sums", "c.item_id = k.item_id AND c.status = k.status",
+                "ifnull(c.number, -1) <> n OR c.units <> u OR c.cents <> m");
+    assert_sums(f,
+                "SELECT item_id, min(created_at_ms) AS a, max(created_at_ms) AS z FROM orders "
+                "GROUP BY item_id",
+                "(SELECT item_id, min(first_ms) AS b, max(last_ms) AS y FROM order_sums GROUP BY "
+                "item_id)",
+                "c.item_id = k.item_id", "ifnull(b, -1) <> a OR y <> z");
+    assert_sums(f,
+                "SELECT i.sale_id AS sale, w.ms AS ms, " AT(
+                    "o.created_at_ms") " AS t, count(*) AS "
+                                       "n, sum(CASE WHEN status = 'FAILED' THEN 0 ELSE qty END) AS "
+                                       "u" OF_SALES "JOIN " WIDTHS
+                                       " GROUP BY i.sale_id, w.ms, " AT("o.created_at_ms"),
+                "sale_course",
+                "c.sale_id = sale AND c.item_id = 0 AND c.width_ms = k.ms AND c.at_ms = t",
+                "ifnull(c.made, -1) <> n OR c.taken <> u");
+    assert_sums(f,
+                "SELECT i.sale_id AS sale, i.id AS item, o.created_at_ms - o.created_at_ms % 1000 "
+                "AS t, count(*) AS n" OF_SALES
+                "GROUP BY i.sale_id, i.id, o.created_at_ms - o.created_at_ms % 1000",
+                "sale_course",
+                "c.sale_id = sale AND c.item_id = item AND c.width_ms = 1000 AND c.at_ms = t",
+                "ifnull(c.made, -1) <> n");
+    assert_sums(
+        f,
+        "SELECT i.sale_id AS sale, w.ms AS ms, " AT(
+            "o.ended_at_ms") " AS t, sum(CASE WHEN "
+                             "status = 'PAID' THEN qty ELSE 0 END) AS p, sum(CASE WHEN status = "
+                             "'PAID' THEN 0 "
+                             "ELSE qty END) AS r" OF_SALES "JOIN " WIDTHS
+                             " WHERE o.ended_at_ms IS NOT NULL AND "
+                             "status <> 'FAILED' GROUP BY i.sale_id, w.ms, " AT("o.ended_at_ms"),
+        "sale_course", "c.sale_id = sale AND c.item_id = 0 AND c.width_ms = k.ms AND c.at_ms = t",
+        "ifnull(c.paid, -1) <> p OR c.returned <> r");
+    assert_sums(f,
+                "SELECT sale, d - d % CASE WHEN d < 1000 THEN 1 WHEN d < 10000 THEN 10 WHEN d < "
+                "100000 THEN 100 WHEN d < 1000000 THEN 1000 ELSE 10000 END AS t, count(*) AS n "
+                "FROM (SELECT i.sale_id AS sale, CASE WHEN locked_at_ms > created_at_ms THEN "
+                "locked_at_ms - created_at_ms ELSE 0 END AS d" OF_SALES
+                "WHERE locked_at_ms IS NOT NULL) b GROUP BY sale, t",
+                "booking_lengths", "c.sale_id = sale AND c.ms = t", "ifnull(c.bookings, -1) <> n");
+    assert_sums(f,
+                "SELECT item_id, user_id, sum(status = 'PAID') AS n FROM orders GROUP BY item_id, "
+                "user_id",
+                "holdings", "c.item_id = k.item_id AND c.user_id = k.user_id",
+                "ifnull(c.paid, -1) <> n");
+    /* And nothing more is in them. */
+    assert_int_equal(
+        sql_number(f, "%s",
+                   "SELECT abs((SELECT ifnull(sum(number), 0) FROM order_sums) - (SELECT count(*) "
+                   "FROM orders)) + abs((SELECT ifnull(sum(made), 0) FROM sale_course) - (SELECT "
+                   "5 * count(*) FROM orders)) + abs((SELECT ifnull(sum(paid + returned), 0) FROM "
+                   "sale_course) - (SELECT 4 * ifnull(sum(qty), 0) FROM orders WHERE status IN "
+                   "('PAID', 'EXPIRED', 'CANCELLED'))) + abs((SELECT ifnull(sum(bookings), 0) FROM "
+                   "booking_lengths) - (SELECT count(locked_at_ms) FROM orders))"),
+        0);
+}
+
 /* A ledger without tables that SQL could look at is audited by its answers alone. */
 void assert_audit(struct fixture *f)
 {
@@ -362,5 +441,6 @@ void assert_audit(struct fixture *f)
                                 "p.payment_id)"),
                      0);
     assert_int_equal(sql_number(f, "SELECT count(*) - ifnull(max(number), 0) FROM events"), 0);
+    assert_sums_audit(f);
     fixture_backend->check_keys(f);
 }

@@ -146,6 +146,7 @@ void assert_holding(struct fixture *f, uint64_t item, uint64_t user, int64_t hel
 void assert_allotment(struct fixture *f, uint32_t segment, uint64_t item, int64_t amount,
                       int64_t locked, int64_t sold);
 /* Stock and holdings are what the orders add up to; events are numbered without gaps. */
+void assert_sums_audit(struct fixture *f);
 void assert_audit(struct fixture *f);
 /* The same of a ledger with segments, segment by segment, by what it answers. */
 void assert_audit_segments(struct fixture *f);

@@ -277,7 +277,8 @@ static void run_start(void *context)
     parts->options.gate = gate_proxy_port(engine->proxy);
     parts->options.ledger_writer.event_sink =
         segment_event_sink_event_sink(engine->segment_event_sink);
-    while (assembly_join(parts, &process->writer.ledger, &process->lists.ledger) != 0) {
+    while (assembly_join(parts, &process->writer.ledger, &process->lists.ledger,
+                         &process->lists.ledger) != 0) {
         (void)fiber_sleep(200000); /* the ledger is away; who runs it starts it again */
     }
     waker_init(&parts->wakers[0], woken, process);

@@ -72,6 +72,8 @@ void api_world_up(struct api_world *ret_world, uint64_t seed)
     world->reader = (struct api_reader){{&reader_ops}, &world->ledger_writer.ledger};
     CHECK(ledger_reader_new(world->ledger_writer.wakers, &world->reader.ledger, 1,
                             &world->ledger_reader) == 0);
+    CHECK(ledger_reader_new(world->ledger_writer.wakers, &world->reader.ledger, 1,
+                            &world->operator_reader) == 0);
     CHECK(metrics_init(&world->metrics, 1) == 0);
     make_settings(&world->settings);
     fake_clock_init(&world->gate_clock, LEDGER_WRITER_NOW);
@@ -84,9 +86,12 @@ void api_world_up(struct api_world *ret_world, uint64_t seed)
     world->shared.gate = &world->gate.port;
     world->shared.ledger_writer = world->ledger_writer.ledger_writer;
     world->shared.ledger_reader = world->ledger_reader;
+    world->shared.operator_reader = world->operator_reader;
     world->shared.catalog = world->ledger_writer.catalog;
     world->shared.time = &world->ledger_writer.time;
     world->shared.metrics = &world->metrics;
+    world->shared.answer_cache = answer_cache_new();
+    CHECK(world->shared.answer_cache != NULL);
     world->shared.demo = true;
     world->shared.loops = 1;
     world->shared.tokens_remembered = 32;
@@ -101,7 +106,9 @@ void api_world_down(struct api_world *world)
     api_worker_free(world->worker);
     memory_net_free(world->net);
     late_gate_done(&world->gate);
+    answer_cache_free(world->shared.answer_cache);
     metrics_done(&world->metrics);
+    ledger_reader_free(world->operator_reader);
     ledger_reader_free(world->ledger_reader);
     ledger_writer_world_done(&world->ledger_writer);
 }
@@ -133,6 +140,7 @@ void api_world_settle(struct api_world *world)
         (void)api_world_iterate(world);
         (void)ledger_writer_world_settle(&world->ledger_writer);
         ledger_reader_iterate(world->ledger_reader);
+        ledger_reader_iterate(world->operator_reader);
     }
 }
 

@@ -23,6 +23,7 @@ struct api_world {
     struct ledger_writer_world ledger_writer;
     struct api_reader reader;
     struct ledger_reader *ledger_reader;
+    struct ledger_reader *operator_reader;
     struct metrics metrics;
     struct api_settings settings;
     struct api_shared shared;

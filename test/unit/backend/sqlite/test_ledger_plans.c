@@ -3,9 +3,12 @@
 
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "backend/sqlite/statements.h"
+#include "backend/sqlite/store.h"
+
+#define ELSEWHERE 21
 
 static const char *const statement_texts[] = {
 #define X(name, sql) sql,
@@ -56,10 +59,103 @@ static void test_plans(void **state)
     }
 }
 
+/* All that a report of sale 1 asks of the ledger, in this order. */
+static void ask_report(struct fixture *f)
+{
+    struct report_row rows[2];
+    struct series_row series[60];
+    struct ledger_query queries[] = {
+        {.kind = QUERY_REPORT, .sale = 1, .limit = 2, .report = rows},
+        {.kind = QUERY_SUMMARY, .sale = 1},
+        {.kind = QUERY_SERIES, .sale = 1, .from_ms = T0, .step_ms = 100, .limit = 60},
+        {.kind = QUERY_SERIES,
+         .sale = 1,
+         .from_ms = T0,
+         .step_ms = 60000,
+         .and_later = true,
+         .limit = 60}};
+    for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+        queries[i].series = series;
+        (void)ledger_read(f->ledger, &queries[i]);
+        assert_int_equal(queries[i].error, 0);
+    }
+}
+
+/* Orders of a hundred buyers for one item, in 20 s. */
+static void many_orders_of(struct fixture *f, uint64_t item, uint32_t count)
+{
+    struct ledger_op *ops = calloc(count, sizeof(*ops));
+    struct ledger_op **list = calloc(count, sizeof(*list));
+    assert_true(ops != NULL && list != NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        ops[i] = book_fresh(item, 1 + i % 100, 1, 1000 + i);
+        ops[i].command.now_ms = T0 + i * 20000LL / count;
+        list[i] = &ops[i];
+    }
+    write_batch(f, T0 + 20000, list, count);
+    free(ops);
+    free(list);
+}
+
+/* Two items, a few orders. */
+static void small_sale(struct fixture *f)
+{
+    sale_open(f, 1, 11, 2, 100000, 0, false);
+    sale_open(f, 2, ELSEWHERE, 1, 1000000, 0, false);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct ledger_op op = book_fresh(11 + i % 2, 1 + i / 3, 1, i);
+        op.command.now_ms = T0 + 100 * i;
+        write_op(f, T0 + 100 * i + 5, &op);
+    }
+}
+
+static int count_step(void *context)
+{
+    ++*(uint64_t *)context;
+    return 0;
+}
+
+/* Steps of SQLite's machine that a report takes. */
+static uint64_t steps_of_report(struct fixture *f)
+{
+    uint64_t steps = 0;
+    sqlite3 *db = store_of(f->ledger)->db;
+    ask_report(f); /* prepares the statements */
+    sqlite3_progress_handler(db, 1, count_step, &steps);
+    ask_report(f);
+    sqlite3_progress_handler(db, 0, NULL, NULL);
+    return steps;
+}
+
+static void test_a_report_reads_its_sale_only(void **state)
+{
+    struct fixture *f = *state;
+    small_sale(f);
+    uint64_t before = steps_of_report(f);
+    many_orders_of(f, ELSEWHERE, 20000);
+    uint64_t after = steps_of_report(f);
+    assert_in_range(after, before / 2, before + before / 10);
+    assert_in_range(after, 100, 20000);
+}
+
+/* Steps of time, lengths and buyers are as many as before, however many orders there are: a full count
+ * takes about a hundred steps for each. */
+static void test_a_report_reads_no_orders(void **state)
+{
+    struct fixture *f = *state;
+    small_sale(f);
+    many_orders_of(f, 11, 20000);
+    assert_in_range(steps_of_report(f), 100, 10 * 20000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plans, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_report_reads_its_sale_only, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_report_reads_no_orders, fixture_setup,
+                                        fixture_teardown),
     };
     return LEDGER_RUN_ON(on_sqlite, tests);
 }
