@@ -461,8 +461,8 @@ static void memory_read(struct ledger *ledger, struct ledger_query *query)
 
 void memory_port_init(struct memory_port *ret_port, struct memory_ledger *ledger)
 {
-    static const struct ledger_ops ops = {memory_write, memory_read};
-    *ret_port = (struct memory_port){.ledger = {&ops}, .to = ledger};
+    static const struct ledger_ops ops = {.write = memory_write, .read = memory_read};
+    *ret_port = (struct memory_port){.ledger = {.ops = &ops}, .to = ledger};
 }
 
 void memory_port_done(struct memory_port *port)

@@ -498,7 +498,7 @@ int maria_open(const struct ledger_mariadb_options *options, enum ledger_mariadb
         (void)snprintf(open_error, sizeof(open_error), "%s", err_text(ERR_NOMEM));
         return ERR_NOMEM;
     }
-    s->base = (struct db){.ledger = {&maria_ops}, .ops = &maria_db_ops};
+    s->base = (struct db){.ledger = {.ops = &maria_ops}, .ops = &maria_db_ops};
     s->read_only = mode == MARIADB_READER;
     s->steps = steps;
     s->steps_count = steps_count;
