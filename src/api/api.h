@@ -62,6 +62,7 @@ struct api_shared {
     struct embedded_gate *embedded_gate; /* NULL: the distributed engine */
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;
+    struct ledger_health *ledger_health;     /* what is known of damage; NULL: nobody looks */
     struct reconciler *reconciler;           /* NULL: this process does not reconcile */
     struct page_cache *page_cache;           /* NULL: only static files (pages/static.h) */
     struct cluster_status *cluster_status;   /* NULL: the embedded engine */

@@ -233,6 +233,9 @@ static int open_ports(struct distributed *distributed, uint32_t threads)
     }
     if (error == 0 && (threads >> ENGINE_RECONCILER & 1) != 0) {
         error = backends_new_writer(backends, &ports->reconciler_ledger);
+        if (error == 0) {
+            ports->reconciler_ledger->health = parts->shared.ledger_health;
+        }
     }
     return error;
 }

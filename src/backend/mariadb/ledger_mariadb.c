@@ -450,6 +450,8 @@ int maria_ready(struct maria *s)
 static const struct ledger_ops maria_ops = {
     .write = maria_write,
     .read = maria_read,
+    .check = maria_check,
+    .error = ledger_mariadb_error,
 };
 
 /* The owner stands in SQL as it is: letters, digits and a few marks. */
