@@ -12,6 +12,8 @@ pytestmark = pytest.mark.skipif(enginelib.missing() != "",
                                 reason=f"not installed: {enginelib.missing()}")
 SECONDS = 8
 MOST_A_SECOND = 20
+# docs/DISTRIBUTED.md: by role, while nothing is compared or published.
+CONNECTIONS = {"keeper": 6, "front": 3, "relay,booker": 3}
 
 
 class Installation:
@@ -95,3 +97,24 @@ def test_statements_a_second(installation):
     print(rates)
     if max(rates.values()) >= MOST_A_SECOND:
         pytest.fail(f"{rates} statements a second\n{installation.statements_by_kind()}")
+
+
+def connections(installation):
+    rows = installation.mariadb.run("SELECT count(*) FROM information_schema.processlist"
+                                    " WHERE user = 'sluice'")
+    return int(rows[0][0])
+
+
+def test_connections(installation):
+    """As many as the documents say: a front has three."""
+    eventually(lambda: connections(installation) == sum(CONNECTIONS.values()),
+               f"{CONNECTIONS} connections to MariaDB")
+    front = installation.front
+    front.stop()
+    others = sum(CONNECTIONS.values()) - CONNECTIONS["front"]
+    eventually(lambda: connections(installation) == others, "the front's connections to end")
+    front.start()
+    # A comparison makes one more, and it ends again.
+    assert front.admin("POST", "/reconcile").status == 200
+    eventually(lambda: connections(installation) == sum(CONNECTIONS.values()),
+               "the comparison's connection to end")

@@ -535,6 +535,13 @@ void ledger_mariadb_close(struct ledger *ledger)
     free(s);
 }
 
+void ledger_mariadb_rest(struct ledger *ledger)
+{
+    struct maria *s = maria_of(ledger);
+    CHECK(s->read_only || s->segments > 0);
+    maria_disconnect(s);
+}
+
 const char *ledger_mariadb_error(const struct ledger *ledger)
 {
     return ledger == NULL ? open_error : ((const struct maria *)ledger)->error;
