@@ -6,8 +6,8 @@
 #ifndef SLUICE_APP_BACKENDS_H
 #define SLUICE_APP_BACKENDS_H
 
-#include "app/assembly.h"
 #include <pthread.h>
+#include "app/assembly.h"
 
 #include "app/config.h"
 #include "app/ledger_backends.h"

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+import marialib
 import sluicelib
 from sluicelib import Shop, eventually
 
@@ -142,3 +143,27 @@ def test_a_bit_that_flips_while_the_server_runs(make_server):
     assert code == 1 and "ledger_damage" in out, (out, err)
     code, out, err = command(server, "--integrity")
     assert code == 1 and "DAMAGED" in out and "page" in out, (out, err)
+
+
+@pytest.mark.skipif(marialib.missing() != "", reason=f"not installed: {marialib.missing()}")
+def test_tables_of_mariadb_are_checked_on_demand(make_server):
+    """InnoDB would end its server over a damaged page. A table of another engine among the ledger's
+    stands for one of them."""
+    with marialib.MariaDB() as mariadb:
+        database = mariadb.database()
+        server = make_server(sets=BOUND, database=database)
+        shop = Shop(server)
+        shop.order_locked(1, shop.lot().item)
+        code, out, err = command(server, "--integrity")
+        assert code == 0 and "No damage in the ledger" in out, (out, err)
+        mariadb.run("CREATE TABLE odd(x INT, KEY(x)) ENGINE = MyISAM;"
+                    "INSERT INTO odd SELECT seq FROM seq_1_to_5000; FLUSH TABLES", database.name)
+        for end in ("MYD", "MYI"):
+            path = f"{mariadb.folder}/data/{database.name}/odd.{end}"
+            with open(path, "r+b") as file:
+                file.seek(os.path.getsize(path) // 2)
+                file.write(b"\xff" * 2000)
+        code, out, err = command(server, "--integrity")
+        assert code == 1 and "DAMAGED" in out and "odd" in out, (out, err)
+        says_damage(server)
+        server.stop()

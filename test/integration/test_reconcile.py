@@ -345,7 +345,7 @@ def test_every_difference_on_one_machine_is_told(make_server):
     found = compared(server)["differences"]
     assert {(one["item_id"], one["kind"]) for one in found} == {
         (item["id"], kind) for item in sale.json()["items"]
-        for kind in ("ledger_stock", "gate_short")} and len(found) == 2 * count
+        for kind in ("ledger_stock", "gate_short", "share_sold")} and len(found) == 3 * count
 
 
 def test_what_is_wrong_is_refused(server):

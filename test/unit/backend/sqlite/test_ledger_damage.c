@@ -433,6 +433,30 @@ static void test_another_program_folds_the_wal(void **state)
     assert_true(scan.without == 0 && scan.bad == 0 && scan.done);
 }
 
+/* The backup of docs/LEDGER.md, taken while a server writes, and put in the ledger's place. */
+static void test_a_copy_by_another_program(void **state)
+{
+    struct fixture *f = *state;
+    sqlite3 *db;
+    char sql[256];
+    char copy[128];
+    (void)snprintf(copy, sizeof(copy), "%s-copy", f->path);
+    (void)snprintf(sql, sizeof(sql), "VACUUM INTO '%s'", copy);
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    ledger_sqlite_close(f->ledger);
+    assert_int_equal(rename(copy, f->path), 0);
+    assert_int_equal(ledger_sqlite_open(f->path, READ_WRITE, &f->ledger), 0);
+    struct ledger_check start = {0};
+    assert_int_equal(ledger_sqlite_check_start(f->ledger, 100000, &start), 0);
+    struct page_checksums_scan scan = {.pages_max = 100000};
+    assert_int_equal(page_checksums_scan(store_of(f->ledger)->db, &scan), SQLITE_OK);
+    assert_true(scan.done && scan.pages > 10 && scan.without == 0 && scan.bad == 0);
+    assert_int_equal(ask_all(f->ledger, answers), 0);
+    assert_string_equal(answers, told);
+}
+
 static void test_an_older_ledger_gets_checksums(void **state)
 {
     struct fixture *f = *state;
@@ -488,7 +512,8 @@ int main(void)
         TEST(test_the_start_meets_every_flip),      TEST(test_the_timer_meets_every_flip),
         TEST(test_readers_get_errors_not_absences), TEST(test_a_sound_ledger_has_no_damage),
         TEST(test_an_order_that_the_index_lacks),   TEST(test_an_order_that_only_the_index_has),
-        TEST(test_another_program_folds_the_wal),   TEST(test_an_older_ledger_gets_checksums),
+        TEST(test_another_program_folds_the_wal),   TEST(test_a_copy_by_another_program),
+        TEST(test_an_older_ledger_gets_checksums),
     };
     return LEDGER_RUN_ON(on_sqlite, tests);
 }
