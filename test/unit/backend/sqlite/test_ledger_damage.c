@@ -60,6 +60,7 @@ static void fill(struct fixture *f)
     }
     struct ledger_op more = restock(ITEM, 5, "r1");
     write_op(f, T0 + BUYERS, &more);
+    sale_row_free(more.sale);
     struct ledger_op cursor = {.kind = LEDGER_CURSOR, .amount = 17, .key = "reader"};
     write_op(f, T0 + BUYERS, &cursor);
 }
