@@ -42,12 +42,31 @@ static void put_difference(struct out *body, const struct difference *difference
     out_text(body, difference->repaired ? ",\"repaired\":true}" : ",\"repaired\":false}");
 }
 
+/* What the search of the whole ledger found; null: nobody asked. */
+static void put_integrity(struct out *body, const struct reconciler_call *call)
+{
+    out_lit(body, ",\"integrity\":");
+    if (!call->integrity) {
+        out_lit(body, "null");
+        return;
+    }
+    out_lit(body, "{\"damaged\":");
+    out_u64(body, call->check.damaged);
+    out_lit(body, ",\"first\":");
+    if (call->check.damaged > 0) {
+        out_json_string(body, span_of(call->check.what));
+    } else {
+        out_lit(body, "null");
+    }
+    out_char(body, '}');
+}
+
 /* An answer of any length: it lists every difference. */
 struct held_text {
     struct http_hold hold; /* must be first: freed as a hold */
     char text[];
 };
-#define TEXT_BYTES 512
+#define TEXT_BYTES 2560 /* the words of the integrity check, every byte of them escaped */
 #define DIFFERENCE_BYTES 384
 
 static void held_text_free(struct http_hold *hold)
@@ -80,6 +99,7 @@ static enum http_outcome reconciled(struct api_request *req, struct api_operatio
     put_id(&body, "buyers", true, call->result.buyers);
     put_id(&body, "unsure", true, call->result.unsure);
     put_id(&body, "found", true, call->result.count);
+    put_integrity(&body, call);
     out_lit(&body, ",\"differences\":[");
     for (size_t i = 0; i < call->result.count; i++) {
         if (i > 0) {
@@ -96,10 +116,11 @@ static enum http_outcome reconciled(struct api_request *req, struct api_operatio
 
 enum http_outcome handle_reconcile(struct api_request *req)
 {
-    static const char *const names[] = {"repair", NULL};
+    static const char *const names[] = {"repair", "integrity", NULL};
     struct api_worker *worker = req->worker;
     struct form form = {.wrong = false};
     bool repair = false;
+    bool integrity = false;
     enum refusal media = body_is_json(req->request, true);
     if (media != REFUSAL_NONE) {
         return api_refuse_simply(worker, req->exchange, media, NULL);
@@ -108,6 +129,7 @@ enum http_outcome handle_reconcile(struct api_request *req)
     if (root != NULL) {
         form_only(&form, "", root, names);
         (void)form_flag(&form, "", root, "repair", &repair);
+        (void)form_flag(&form, "", root, "integrity", &integrity);
         json_decref(root);
     }
     if (form.wrong) {
@@ -122,5 +144,6 @@ enum http_outcome handle_reconcile(struct api_request *req)
         return api_refuse_simply(worker, req->exchange, REFUSAL_OVERLOADED, NULL);
     }
     operation->reconcile->repair = repair;
+    operation->reconcile->integrity = integrity;
     return api_submit(req, operation);
 }

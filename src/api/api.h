@@ -64,6 +64,7 @@ struct api_shared {
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;     /* of buyers' lists */
     struct ledger_reader *operator_reader;   /* of operators' lists and reports */
+    struct ledger_health *ledger_health;     /* what is known of damage; NULL: nobody looks */
     struct reconciler *reconciler;           /* NULL: this process does not reconcile */
     struct page_cache *page_cache;           /* NULL: only static files (pages/static.h) */
     struct cluster_status *cluster_status;   /* NULL: the embedded engine */

@@ -1,4 +1,6 @@
 /* The server itself: metrics, health, the OpenAPI contract, the page's settings, the live feed. */
+#include <stdio.h>
+
 #include "api/api.h"
 #include "api/handlers.h"
 #include "api/live.h"
@@ -32,6 +34,12 @@ enum http_outcome handle_livez(struct api_request *req)
     return api_json(req->worker, req->exchange, 200, "", NULL, span_of("{\"status\":\"live\"}"));
 }
 
+/* The first damage in words; NULL: none is known. */
+static const char *ledger_damage(const struct api_shared *shared)
+{
+    return shared->ledger_health == NULL ? NULL : ledger_health_what(shared->ledger_health);
+}
+
 enum http_outcome handle_readyz(struct api_request *req)
 {
     struct api_shared *shared = api_shared(req->worker);
@@ -41,6 +49,12 @@ enum http_outcome handle_readyz(struct api_request *req)
     if (!atomic_load(&shared->ready) || journal_failed(shared->journal)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
                                  "orders cannot be made durable; see the log");
+    }
+    const char *damage = ledger_damage(shared);
+    if (damage != NULL) {
+        char detail[300];
+        (void)snprintf(detail, sizeof(detail), "the ledger is damaged: %s; see the log", damage);
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, detail);
     }
     return api_json(req->worker, req->exchange, 200, "", NULL, span_of("{\"status\":\"ready\"}"));
 }
@@ -263,6 +277,11 @@ void live_json(struct api_worker *worker, struct out *out)
     put_state(worker, out);
     live_funnel(worker, out);
     put_recent(worker, out, now_ms);
+    const char *damage = ledger_damage(api_shared(worker));
+    if (damage != NULL) {
+        out_lit(out, ",\"ledger_damage\":");
+        out_json_string(out, span_of(damage));
+    }
     live_engine(worker, out);
     out_lit(out, ",\"items\":[");
     size_t count = 0;

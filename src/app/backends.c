@@ -204,6 +204,44 @@ int backends_new_writer(struct backends *backends, struct ledger **ret_ledger)
     return new_ledger(backends, MARIADB_WRITER, ret_ledger);
 }
 
+static struct shared_reader *shared_of(struct ledger *ledger)
+{
+    return (struct shared_reader *)ledger;
+}
+
+/* No lock is held across I/O but this one: whoever waits here would wait for the same server. */
+static void shared_read(struct ledger *ledger, struct ledger_query *query)
+{
+    struct shared_reader *shared = shared_of(ledger);
+    CHECK(pthread_mutex_lock(&shared->lock) == 0);
+    (void)ledger_read(shared->real, query);
+    CHECK(pthread_mutex_unlock(&shared->lock) == 0);
+}
+
+int backends_shared_reader(struct backends *backends, struct ledger **ret_ledger)
+{
+    static const struct ledger_ops ops = {.read = shared_read};
+    struct shared_reader *shared = &backends->shared_reader;
+    if (shared->real == NULL) {
+        int error = backends_new_reader(backends, &shared->real);
+        if (error != 0) {
+            return error;
+        }
+        CHECK(pthread_mutex_init(&shared->lock, NULL) == 0);
+        shared->ledger.ops = &ops;
+    }
+    *ret_ledger = &shared->ledger;
+    return 0;
+}
+
+void backends_shared_words(struct backends *backends, char *ret_text, size_t capacity)
+{
+    struct shared_reader *shared = &backends->shared_reader;
+    CHECK(pthread_mutex_lock(&shared->lock) == 0);
+    (void)snprintf(ret_text, capacity, "%s", ledger_mariadb_error(shared->real));
+    CHECK(pthread_mutex_unlock(&shared->lock) == 0);
+}
+
 int backends_new_lease(struct backends *backends, struct lease_port **ret_lease)
 {
     struct ledger_mariadb_options options = ledger_options(backends);
@@ -301,6 +339,9 @@ void backends_close(struct backends *backends)
         }
         ledger_mariadb_close(backends->ledger_backends[i]);
         queue_amqp_close(backends->queues[i]);
+    }
+    if (backends->shared_reader.real != NULL) {
+        (void)pthread_mutex_destroy(&backends->shared_reader.lock);
     }
     for (int i = 0; i < BACKENDS_LEASES; i++) {
         lease_mariadb_close(backends->leases[i]);

@@ -6,7 +6,9 @@
 #ifndef SLUICE_APP_BACKENDS_H
 #define SLUICE_APP_BACKENDS_H
 
+#include <pthread.h>
 #include "app/assembly.h"
+
 #include "app/config.h"
 #include "app/ledger_backends.h"
 #include "port/lease.h"
@@ -25,6 +27,13 @@ enum backends_link {
     LINK_EVENT_PUBLISHER
 };
 
+/* One connection for two threads that ask little, one after the other. */
+struct shared_reader {
+    struct ledger ledger; /* first: a struct ledger * is a struct shared_reader * */
+    pthread_mutex_t lock;
+    struct ledger *real; /* NULL: nobody has asked for it yet */
+};
+
 struct backends {
     const struct config *config;
     struct clock_port *clock;
@@ -36,6 +45,7 @@ struct backends {
     uint32_t segments_count;
     struct segments *segments[BACKENDS_MAX];
     struct ledger *ledger_backends[BACKENDS_MAX];
+    struct shared_reader shared_reader; /* of the promise resolver and the cluster status */
     struct queue *queues[BACKENDS_MAX];
     struct lease_port *leases[BACKENDS_LEASES];
     _Atomic uint32_t links_seen, links_away; /* a bit for each backends_link */
@@ -52,6 +62,10 @@ int backends_new_segments(struct backends *backends, const char *thread,
                           struct segments **ret_segments);
 int backends_new_reader(struct backends *backends, struct ledger **ret_ledger);
 int backends_new_writer(struct backends *backends, struct ledger **ret_ledger);
+/* A reader for several threads, which share its connection. Not while two threads start. */
+int backends_shared_reader(struct backends *backends, struct ledger **ret_ledger);
+/* What it said last. */
+void backends_shared_words(struct backends *backends, char *ret_text, size_t capacity);
 /* *ret_queue is NULL if no queue is configured. */
 int backends_new_queue(struct backends *backends, bool publisher, struct queue **ret_queue);
 /* The queue of payments. *ret_queue is NULL if none is configured. */

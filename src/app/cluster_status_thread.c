@@ -109,7 +109,7 @@ static int make(struct cluster_status_thread *cluster_status_thread,
     cluster_status->address = address;
     cluster_status->context = cluster_status_thread;
     int error = backends_new_segments(backends, "cluster status", &cluster_status->segments);
-    error = error != 0 ? error : backends_new_reader(backends, &cluster_status->ledger);
+    error = error != 0 ? error : backends_shared_reader(backends, &cluster_status->ledger);
     error = error != 0 ? error
                        : backends_new_queue(backends, false,
                                             &cluster_status->queues[PARKED_MESSAGES_ORDERS]);

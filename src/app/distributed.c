@@ -117,6 +117,8 @@ static void reconciler_idle(void *context)
 {
     struct distributed *distributed = context;
     struct queue *parked = distributed->engine.ports.parked;
+    /* It compares rarely: no connection to MariaDB meanwhile. The next call makes one. */
+    ledger_mariadb_rest(distributed->engine.ports.reconciler_ledger);
     if (parked != NULL) {
         backends_link_seen(&distributed->backends, LINK_RECONCILER,
                            queue_amqp_wait(parked, RECONCILE_CONNECT_MS) != 0);
@@ -225,7 +227,7 @@ static int open_ports(struct distributed *distributed, uint32_t threads)
             error = backends_new_segments(backends, rows[i].name, &ports->segments[i]);
         }
     }
-    error = error != 0 ? error : backends_new_reader(backends, &ports->promise_ledger);
+    error = error != 0 ? error : backends_shared_reader(backends, &ports->promise_ledger);
     if (error == 0 && (threads >> ENGINE_KEEPER & 1) != 0) {
         error = backends_new_lease(backends, &ports->keeper_lease);
         error = error != 0 ? error : backends_new_lease(backends, &ports->recover_lease);
@@ -233,6 +235,9 @@ static int open_ports(struct distributed *distributed, uint32_t threads)
     }
     if (error == 0 && (threads >> ENGINE_RECONCILER & 1) != 0) {
         error = backends_new_writer(backends, &ports->reconciler_ledger);
+        if (error == 0) {
+            ports->reconciler_ledger->health = parts->shared.ledger_health;
+        }
     }
     return error;
 }

@@ -4,7 +4,6 @@
 
 #include "app/distributed_private.h"
 #include "backend/amqp/queue_amqp.h"
-#include "backend/mariadb/ledger_mariadb.h"
 #include "backend/redis/segments_redis.h"
 #include "base/check.h"
 #include "base/err.h"
@@ -53,9 +52,10 @@ static void tell_outages(struct distributed *distributed)
                     segments_redis_trouble(engine->ports.segments[ENGINE_PROMISE_RESOLVER], s),
                     now_ms);
     }
+    char words[256];
+    backends_shared_words(&distributed->backends, words, sizeof(words));
     outage_seen(&distributed->ledger_outage, "mariadb", "promise resolver",
-                segment_monitor_ledger_away(engine->segment_monitor),
-                ledger_mariadb_error(engine->ports.promise_ledger), now_ms);
+                segment_monitor_ledger_away(engine->segment_monitor), words, now_ms);
 }
 
 static void tell_queue_outage(struct distributed_thread *thread, struct queue *queue,

@@ -18,6 +18,7 @@
 #include "backend/sqlite/ledger_sqlite.h"
 #include "base/crypt.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "obs/log.h"
 
 #define ID_BYTES 16
@@ -74,11 +75,36 @@ int ledger_backends_folder_id(const struct config *config, char ret_id[LEDGER_BA
     return folder_id(path, ret_id);
 }
 
+/*
+ * Before anybody reads: damage is told at once. The server starts all the same: what is sound can be
+ * read, and paid, and what is damaged is an error.
+ */
+static void check_sqlite(struct ledger *writer)
+{
+    struct ledger_check check = {0};
+    int error = ledger_sqlite_check_start(writer, LEDGER_START_CHECK_PAGES, &check);
+    if (error == ERR_CORRUPT) {
+        log_event(LOG_ERROR, "ledger.damaged", LOG_STR("first", check.what),
+                  LOG_U64("findings", check.damaged),
+                  LOG_STR("do", "sluice reconcile --integrity; docs/LEDGER.md, Damage"));
+    } else if (error != 0) {
+        log_event(LOG_WARN, "ledger.not_checked", LOG_ERR("error", error),
+                  LOG_STR("why", ledger_sqlite_error(writer)));
+    } else {
+        log_event(LOG_INFO, "ledger.checked", LOG_U64("pages", check.pages),
+                  LOG_STR("what", check.done ? "all of it" : "its beginning; the rest follows"));
+    }
+}
+
 static int open_sqlite(struct ledger_backends *ledger_backends, const struct config *config)
 {
     char path[1024];
     ledger_backends_mark(config, path, sizeof(path));
     int error = ledger_sqlite_open(path, READ_WRITE, &ledger_backends->writer);
+    if (error == 0) {
+        ledger_backends->writer->health = &ledger_backends->health;
+        check_sqlite(ledger_backends->writer);
+    }
     if (error == 0) {
         error = ledger_sqlite_open(path, READ_ONLY, &ledger_backends->reader);
     }
@@ -140,8 +166,16 @@ int ledger_backends_open(struct ledger_backends *ledger_backends, const struct c
         return assembly_fail("redis.url needs ledger.url, a MariaDB that all processes share",
                              ERR_INVALID, "");
     }
-    return config->ledger_url[0] == '\0' ? open_sqlite(ledger_backends, config)
-                                         : open_mariadb(ledger_backends, config, segments);
+    int error = config->ledger_url[0] == '\0' ? open_sqlite(ledger_backends, config)
+                                              : open_mariadb(ledger_backends, config, segments);
+    struct ledger *const all[] = {ledger_backends->writer, ledger_backends->reader,
+                                  ledger_backends->comparer, ledger_backends->event_reader};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (all[i] != NULL) {
+            all[i]->health = &ledger_backends->health;
+        }
+    }
+    return error;
 }
 
 void ledger_backends_close(struct ledger_backends *ledger_backends)

@@ -16,6 +16,7 @@ struct ledger_backends {
     /* A reader for the event publisher of the embedded engine; NULL: none. */
     struct ledger *event_reader;
     bool on_mariadb;
+    struct ledger_health health; /* of all of them */
 };
 
 /* The id of the data folder; created if there is none. ERR_IO, ERR_CORRUPT. */

@@ -39,6 +39,11 @@ static int reconcile(void *context, struct reconcile_result *ret_result)
     return reconcile_local_now(((struct reconciler_thread *)context)->local, ret_result);
 }
 
+static void check_next(void *context)
+{
+    reconcile_local_check_next(((struct reconciler_thread *)context)->local);
+}
+
 static bool iterate(void *context)
 {
     reconciler_iterate(((struct reconciler_thread *)context)->reconciler);
@@ -59,8 +64,12 @@ static int make(struct reconciler_thread *reconciler_thread, struct ledger *ledg
                                           .ledger = ledger,
                                           .blocking = {reconciler_thread, sleep_ms, now_ms},
                                           .bound_ms = bound_ms};
-    struct reconciler_work work = {
-        .context = reconciler_thread, .now = reconcile, .ending = ending};
+    struct reconciler_work work = {.context = reconciler_thread,
+                                   .now = reconcile,
+                                   .ending = ending,
+                                   .ledger = ledger,
+                                   .health = ledger->health,
+                                   .idle = check_next};
     int error = reconcile_local_new(&local, &reconciler_thread->local);
     if (error == 0) {
         uint32_t loops = parts->options.loops;

@@ -405,6 +405,7 @@ static int open_ledger(struct server *server)
 {
     struct distributed *distributed = server->distributed;
     uint32_t segments = distributed != NULL ? distributed_segments(distributed) : 0;
+    server->parts.shared.ledger_health = &server->ledger_backends.health;
     int error = ledger_backends_open(&server->ledger_backends, &server->config, segments);
     if (error == 0 && distributed != NULL) {
         error = distributed_join(distributed, &server->parts, &server->ledger_backends);

@@ -104,6 +104,11 @@
 #define CLUSTER_STATUS_ADDRESS_MAX 80U
 #define CLUSTER_STATUS_LEASES_MAX 16U
 
+/* Pages of the SQLite ledger whose checksums are looked at before a server serves: 512 MiB, half a
+ * second from memory, some seconds from a disk. A larger ledger is looked at further while it is
+ * served. */
+#define LEDGER_START_CHECK_PAGES 131072U
+
 /* Queries. */
 #define PAGE_LIMIT_DEFAULT 50U
 #define PAGE_LIMIT_MAX 1000U

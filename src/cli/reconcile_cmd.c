@@ -23,6 +23,7 @@ struct reconcile_command {
     const char *url;
     const char *data;
     bool repair;
+    bool integrity;
     bool json;
     bool help;
 };
@@ -37,16 +38,19 @@ static const struct print_column columns[] = {
 
 static void help_print(void)
 {
-    (void)puts("Usage: sluice reconcile [options]\n\n"
-               "Compares gate, queue and ledger, twice, and lists every difference that both\n"
-               "comparisons show. Takes a little longer than reconcile.bound_s.\n\n"
-               "Options:\n"
-               "  --url URL    the server (" CLIENT_URL_DEFAULT ")\n"
-               "  --data DIR   where its admin.token is (" CLIENT_DATA_DEFAULT ")\n"
-               "  --repair     repair what can be repaired\n"
-               "  --json       print what the server said\n"
-               "  --help       this text\n\n"
-               "Exit status: 0 no differences, 1 differences, not sure or failed, 2 usage.");
+    (void)puts(
+        "Usage: sluice reconcile [options]\n\n"
+        "Compares gate, queue and ledger, twice, and lists every difference that both\n"
+        "comparisons show. Takes a little longer than reconcile.bound_s.\n\n"
+        "Options:\n"
+        "  --url URL    the server (" CLIENT_URL_DEFAULT ")\n"
+        "  --data DIR   where its admin.token is (" CLIENT_DATA_DEFAULT ")\n"
+        "  --repair     repair what can be repaired\n"
+        "  --integrity  search the whole ledger for damage, too: integrity_check of SQLite,\n"
+        "               CHECK TABLE of MariaDB; reads all of it\n"
+        "  --json       print what the server said\n"
+        "  --help       this text\n\n"
+        "Exit status: 0 no differences, 1 differences, not sure or failed, 2 usage.");
 }
 
 static bool options_read(int argc, char **argv, struct reconcile_command *options)
@@ -54,7 +58,7 @@ static bool options_read(int argc, char **argv, struct reconcile_command *option
     const struct cli_option known[] = {
         CLI_TEXT("--url", &options->url),       CLI_TEXT("--data", &options->data),
         CLI_FLAG("--repair", &options->repair), CLI_FLAG("--json", &options->json),
-        CLI_FLAG("--help", &options->help),
+        CLI_FLAG("--help", &options->help),     CLI_FLAG("--integrity", &options->integrity),
     };
     struct cli_words words;
     if (!cli_options_read(argc, argv, known, sizeof(known) / sizeof(known[0]), &words)) {
@@ -134,6 +138,13 @@ static void answer_print(const json_t *answer)
                      "compared. Run "
                      "again.\n");
     }
+    const json_t *integrity = json_object_get(answer, "integrity");
+    if (number_of(integrity, "damaged") > 0) {
+        (void)printf("The ledger is DAMAGED, in %lld places: %s\n", number_of(integrity, "damaged"),
+                     json_string_value(json_object_get(integrity, "first")));
+    } else if (json_is_object(integrity)) {
+        (void)printf("No damage in the ledger.\n");
+    }
     if (json_array_size(differences) > 0) {
         (void)fputc('\n', stdout);
         print_table(differences, columns, sizeof(columns) / sizeof(columns[0]));
@@ -156,18 +167,21 @@ int reconcile_main(int argc, char **argv)
     }
     int error = client_init(&client, options.url, options.data, problem, sizeof(problem));
     if (error == 0) {
+        char request[64];
+        (void)snprintf(request, sizeof(request), "{\"repair\":%s,\"integrity\":%s}",
+                       options.repair ? "true" : "false", options.integrity ? "true" : "false");
         client.silence_s = SILENCE_S;
         progress_begin(&progress);
-        error = client_call(&client, "POST", "/v1/admin/reconcile",
-                            span_of(options.repair ? "{\"repair\":true}" : ""), &answer, problem,
-                            sizeof(problem));
+        error = client_call(&client, "POST", "/v1/admin/reconcile", span_of(request), &answer,
+                            problem, sizeof(problem));
         progress_end(&progress);
     }
     if (error != 0) {
         (void)fprintf(stderr, "sluice reconcile: %s\n", problem);
         return 1;
     }
-    bool clean = number_of(answer, "found") == 0 && number_of(answer, "unsure") == 0;
+    bool clean = number_of(answer, "found") == 0 && number_of(answer, "unsure") == 0 &&
+                 number_of(json_object_get(answer, "integrity"), "damaged") == 0;
     if (options.json) {
         print_json(answer);
     } else {

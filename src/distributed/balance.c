@@ -13,7 +13,7 @@
 #define REFILL_REQUESTS_MAX 256 /* 32 bytes each */
 #define MOVES_MAX 1024          /* moves remembered; the oldest is dropped. Only bounds the rate. */
 #define CHANGES_PAGE 64
-#define IDLE_MS 1000 /* between two rounds while no sale sells and nobody asks for units */
+#define IDLE_MS 2000 /* between two rounds while no sale sells and nobody asks for units */
 
 struct refill {
     uint64_t item;

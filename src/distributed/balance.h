@@ -35,7 +35,7 @@
  * after each round, so that a process that does see it can take over.
  *
  * A round reads the sales that have changed since the one before, not all of them. While no sale
- * sells, no transfer is open and nobody asks for units, there is one round a second.
+ * sells, no transfer is open and nobody asks for units, there is a round every two seconds.
  *
  * Threads: one thread runs the rounds, under the lease "balance". Any thread may call balance_ask.
  */

@@ -131,6 +131,8 @@ static int make_reconciler(struct engine *engine, struct waker *wakers)
                                    .repair = reconcile_mend,
                                    .may = reconcile_may,
                                    .ending = reconcile_ending,
+                                   .ledger = ports->reconciler_ledger,
+                                   .health = ports->reconciler_ledger->health,
                                    .idle = reconcile_idle};
     redriver_init(&engine->redriver, ports->parked, ports->clock, engine->options.redrive_ms);
     int error = reconcile_new(reconcile_ports, options, &engine->reconcile);

@@ -13,6 +13,8 @@
 #define STEPS_MAX 256
 /* How far a gate that is ahead of its ledger (restored from a backup) is followed at once. */
 #define RAISES_MAX 1000
+/* Between two readings of the epochs, while every segment looks as the last one said. */
+#define EPOCHS_EVERY_MS 1000
 
 /* A segment that needs recovery. */
 struct job {
@@ -33,6 +35,9 @@ struct recover {
     uint32_t jobs_count;
     struct segment_step steps[STEPS_MAX];
     size_t steps_count;
+    uint64_t epochs[SEGMENTS_MAX]; /* as the ledger said last */
+    int64_t epochs_ms;             /* when */
+    bool epochs_known;
 };
 
 /* Why the segment needs recovery, for the log. NULL: it does not. */
@@ -162,10 +167,25 @@ static int take_job(struct recover *recover, uint32_t segment, struct recover_ro
     return 0;
 }
 
+/* The epochs of the ledger, at most EPOCHS_EVERY_MS old. They change when a segment is rebuilt;
+ * whoever takes a job reads them again. */
+static int know_epochs(struct recover *recover)
+{
+    int64_t now_ms = blocking_now(&recover->ports.blocking);
+    int64_t age_ms = now_ms - recover->epochs_ms;
+    if (recover->epochs_known && age_ms >= 0 && age_ms < EPOCHS_EVERY_MS) {
+        return 0;
+    }
+    int error = read_epochs(recover, recover->epochs);
+    recover->epochs_known = error == 0;
+    recover->epochs_ms = now_ms;
+    return error;
+}
+
 static int find_jobs(struct recover *recover, struct recover_round *round)
 {
-    uint64_t epochs[SEGMENTS_MAX];
-    int error = read_epochs(recover, epochs);
+    const uint64_t *epochs = recover->epochs;
+    int error = know_epochs(recover);
     recover->jobs_count = 0;
     for (uint32_t i = 0; error == 0 && i < recover->options.segments; i++) {
         struct segment_state state;
@@ -175,6 +195,7 @@ static int find_jobs(struct recover *recover, struct recover_round *round)
         } else if (need_of(&state, epochs[i]) == NULL) {
             round->whole++;
         } else {
+            recover->epochs_known = false;
             error = take_job(recover, i, round);
         }
     }

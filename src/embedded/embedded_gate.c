@@ -366,6 +366,48 @@ struct order_notices *embedded_gate_notices(struct embedded_gate *engine)
     return &engine->order_notices;
 }
 
+/* Slots looked at in one hold of the lock: some microseconds. */
+#define SLOTS_A_LOCK 256
+
+size_t embedded_gate_orders(struct embedded_gate *engine, uint32_t *slot,
+                            struct order_view *ret_views, size_t max)
+{
+    size_t count = 0;
+    lock(&engine->lock);
+    const struct gate *gate = engine->gate;
+    for (uint32_t i = 0; i < SLOTS_A_LOCK && count < max && *slot < gate->order_pool.fresh; i++) {
+        if (gate->orders[*slot].used) {
+            gate_view_order(gate, *slot, &ret_views[count++]);
+        }
+        ++*slot;
+    }
+    if (*slot >= gate->order_pool.fresh) {
+        *slot = GATE_NONE;
+    }
+    unlock(&engine->lock);
+    return count;
+}
+
+bool embedded_gate_order(struct embedded_gate *engine, struct order_id id,
+                         struct order_view *ret_view)
+{
+    lock(&engine->lock);
+    uint32_t slot = gate_find_order(engine->gate, id);
+    if (slot != GATE_NONE) {
+        gate_view_order(engine->gate, slot, ret_view);
+    }
+    unlock(&engine->lock);
+    return slot != GATE_NONE;
+}
+
+bool embedded_gate_has_item(struct embedded_gate *engine, uint64_t item)
+{
+    lock(&engine->lock);
+    bool has = gate_find_item(engine->gate, item) != GATE_NONE;
+    unlock(&engine->lock);
+    return has;
+}
+
 void embedded_gate_count(struct embedded_gate *engine, struct embedded_gate_numbers *ret_numbers)
 {
     lock(&engine->lock);

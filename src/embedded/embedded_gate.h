@@ -41,6 +41,18 @@ void embedded_gate_room(struct embedded_gate *engine, uint32_t *ret_sales, uint3
 /* True if no unit of the sale is locked: no order of it is left to book, pay or expire. */
 bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale);
 
+/*
+ * For a comparison with the ledger: the next orders from *slot on, at most max. Looks at a bounded
+ * number of slots under the lock, so it may return none; done when *slot is GATE_NONE. An order that
+ * comes meanwhile may be left out.
+ */
+size_t embedded_gate_orders(struct embedded_gate *engine, uint32_t *slot,
+                            struct order_view *ret_views, size_t max);
+/* False: the gate has no such order. */
+bool embedded_gate_order(struct embedded_gate *engine, struct order_id id,
+                         struct order_view *ret_view);
+bool embedded_gate_has_item(struct embedded_gate *engine, uint64_t item);
+
 /* Numbers for metrics, live feed and logs. */
 struct embedded_gate_numbers {
     uint32_t orders;

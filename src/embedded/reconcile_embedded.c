@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "embedded/compare_orders.h"
 
 #define PAGE 64
 #define PAUSE_MS 100
@@ -17,6 +18,7 @@ struct reconcile_local {
     struct difference *differences;
     int error; /* no memory for a difference */
     uint64_t items;
+    struct ledger_check check; /* where the next piece of it begins */
 };
 
 struct moment {
@@ -34,9 +36,9 @@ static bool is_quiet(const struct reconcile_local *local, struct moment *ret_mom
     return ledger_writer_booked_lsn(local->parts.ledger_writer) >= numbers.last_lsn;
 }
 
-static void found(struct reconcile_local *local, enum difference_kind kind, uint64_t item,
-                  uint64_t at_gate, uint64_t expected)
+static void keep(void *context, struct difference difference)
 {
+    struct reconcile_local *local = context;
     if (local->found == local->room) {
         size_t room = local->room == 0 ? 64 : 2 * local->room;
         struct difference *more = realloc(local->differences, room * sizeof(*more));
@@ -47,13 +49,18 @@ static void found(struct reconcile_local *local, enum difference_kind kind, uint
         local->differences = more;
         local->room = room;
     }
-    local->differences[local->found++] =
-        (struct difference){.kind = kind,
-                            .segment = DIFFERENCE_NO_SEGMENT,
-                            .item = item,
-                            .found = at_gate,
-                            .expected = expected,
-                            .since_ms = blocking_now(&local->parts.blocking)};
+    local->differences[local->found++] = difference;
+}
+
+static void found(struct reconcile_local *local, enum difference_kind kind, uint64_t item,
+                  uint64_t at_gate, uint64_t expected)
+{
+    keep(local, (struct difference){.kind = kind,
+                                    .segment = DIFFERENCE_NO_SEGMENT,
+                                    .item = item,
+                                    .found = at_gate,
+                                    .expected = expected,
+                                    .since_ms = blocking_now(&local->parts.blocking)});
 }
 
 static void compare_item(struct reconcile_local *local, const struct item_row *row)
@@ -125,26 +132,91 @@ static int look(struct reconcile_local *local, bool *ret_sure)
     return 0;
 }
 
-int reconcile_local_now(struct reconcile_local *local, struct reconcile_result *ret_result)
+static void keep_damage(struct reconcile_local *local, const struct ledger_check *check)
+{
+    for (uint32_t i = 0; i < check->damage_count; i++) {
+        const struct ledger_damage *damage = &check->damage[i];
+        keep(local, (struct difference){.kind = DIFFERENCE_DAMAGE,
+                                        .segment = DIFFERENCE_NO_SEGMENT,
+                                        .item = damage->item,
+                                        .user = damage->user,
+                                        .id = damage->id,
+                                        .found = damage->page,
+                                        .since_ms = blocking_now(&local->parts.blocking)});
+    }
+}
+
+/* One pass over the ledger's file, piece by piece. */
+static int look_for_damage(struct reconcile_local *local)
+{
+    struct ledger_check check = {0};
+    do {
+        int error = ledger_check(local->parts.ledger, &check);
+        if (error != 0 && error != ERR_CORRUPT) {
+            return error;
+        }
+        keep_damage(local, &check);
+    } while (!check.done);
+    return 0;
+}
+
+/* The items' numbers at a quiet moment. */
+static int compare_items(struct reconcile_local *local, bool *ret_sure)
 {
     int64_t left_ms = local->parts.bound_ms;
-    bool sure = false;
-    int error = look(local, &sure);
-    for (; error == 0 && !sure && left_ms > 0; left_ms -= PAUSE_MS) {
+    int error = look(local, ret_sure);
+    for (; error == 0 && !*ret_sure && left_ms > 0; left_ms -= PAUSE_MS) {
         blocking_sleep(&local->parts.blocking, PAUSE_MS);
-        error = look(local, &sure);
+        error = look(local, ret_sure);
     }
+    if (error == ERR_CORRUPT) { /* then nothing can be said of the items */
+        local->found = 0;
+        found(local, DIFFERENCE_DAMAGE, 0, 0, 0);
+        error = local->error;
+    }
+    return error;
+}
+
+int reconcile_local_now(struct reconcile_local *local, struct reconcile_result *ret_result)
+{
+    bool sure = false;
+    local->error = 0;
+    int error = compare_items(local, &sure);
+    bool damaged =
+        error == 0 && local->found > 0 && !sure && local->differences[0].kind == DIFFERENCE_DAMAGE;
+    size_t seen = local->found;
+    if (error == 0 && !sure && !damaged) {
+        local->found = 0; /* they moved */
+    }
+    struct compare_orders orders = {.parts = &local->parts, .found = keep, .context = local};
+    error = error != 0 ? error : compare_orders(&orders);
+    if (error == ERR_CORRUPT) { /* what it met is noted below */
+        error = 0;
+        damaged = true;
+    }
+    error = error != 0 ? error : look_for_damage(local);
+    error = error != 0 ? error : local->error;
     if (error != 0) {
         return error;
     }
+    if (damaged && local->found == 0) {
+        found(local, DIFFERENCE_DAMAGE, 0, 0, 0);
+    }
     local->passes++;
     *ret_result = (struct reconcile_result){.differences = local->differences,
-                                            .count = sure ? local->found : 0,
-                                            .seen = local->found,
+                                            .count = local->found,
+                                            .seen = local->found > seen ? local->found : seen,
                                             .items = sure ? local->items : 0,
-                                            .unsure = sure ? 0 : (uint32_t)local->items,
+                                            .orders = orders.orders,
+                                            .unsure = (sure ? 0 : (uint32_t)local->items) +
+                                                      (uint32_t)orders.unsure,
                                             .passes = local->passes};
     return 0;
+}
+
+void reconcile_local_check_next(struct reconcile_local *local)
+{
+    (void)ledger_check(local->parts.ledger, &local->check); /* damage is noted by it */
 }
 
 int reconcile_local_new(const struct reconcile_local_parts *parts,

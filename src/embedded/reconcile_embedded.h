@@ -1,11 +1,11 @@
 /*
  * Reconciliation for the gate in this process: compares the numbers of every item with the
- * ledger's.
+ * ledger's, every order both ways (compare_orders.h), and looks for damage in the ledger's file.
  *
  * There is one journal and one ledger, so nothing has to be guessed. If the last journal record is
  * booked and the last ledger event is applied, both before and after the two were read, then gate
- * and ledger show the same moment and must agree. While they move, it looks again for a bounded
- * time, and then reports that it is unsure. It repairs nothing: a restart rebuilds the gate from
+ * and ledger show the same moment and the items must agree. While they move, it looks again for a
+ * bounded time, and then reports that it is unsure. It repairs nothing: a restart rebuilds the gate from
  * the journal.
  *
  * One thread.
@@ -33,5 +33,7 @@ int reconcile_local_new(const struct reconcile_local_parts *parts,
 void reconcile_local_free(struct reconcile_local *local);
 /* 0, or the ledger's error. The differences are valid until the next call. */
 int reconcile_local_now(struct reconcile_local *local, struct reconcile_result *ret_result);
+/* Looks for damage in the next piece of the ledger (port/ledger.h). For a timer. */
+void reconcile_local_check_next(struct reconcile_local *local);
 
 #endif

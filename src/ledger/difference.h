@@ -7,8 +7,8 @@
 
 #include "core/gate.h"
 
-/* kind, name, what `found` and `expected` are. State ORDER_STATE_COUNT: the gate has no such
- * order. */
+/* kind, name, what `found` and `expected` are. State ORDER_STATE_COUNT: there is no such order.
+ * ORDER*: of one gate; its numbers are the gate's. */
 #define DIFFERENCES(X)                                                                             \
     X(DIFFERENCE_STOCK, "ledger_stock")         /* available + locked + sold; the item's total */  \
     X(DIFFERENCE_STOCK_LOCKED, "ledger_locked") /* the item's; the sum over its shares */          \
@@ -25,7 +25,12 @@
     X(DIFFERENCE_GATE_BEHIND, "gate_behind")    /* last event applied; the ledger's last event */  \
     X(DIFFERENCE_OUTBOX, "outbox_stuck")        /* entries; when the oldest was decided */         \
     X(DIFFERENCE_PARKED, "parked")              /* attempts; 1 if the ledger has the order */      \
-    X(DIFFERENCE_DECISION, "decision")          /* promised to a buyer, and not in the ledger */
+    X(DIFFERENCE_DECISION, "decision")          /* promised to a buyer, and not in the ledger */   \
+    X(DIFFERENCE_ORDER, "order")                /* state at the gate; in the ledger */             \
+    X(DIFFERENCE_ORDER_USER, "order_user")      /* at the gate; in the ledger */                   \
+    X(DIFFERENCE_ORDER_ITEM, "order_item")      /* at the gate; in the ledger */                   \
+    X(DIFFERENCE_ORDER_QTY, "order_qty")        /* at the gate; in the ledger */                   \
+    X(DIFFERENCE_DAMAGE, "ledger_damage")       /* page of the file, 0: not known; 0 */
 
 enum difference_kind {
 #define X(name, text) name,

@@ -15,6 +15,7 @@ struct reconciler {
     uint32_t loops;
     int64_t every_ms;
     int64_t next_ms; /* by itself */
+    uint64_t damage_told;
     struct mailbox inbox;
     struct mailbox *outboxes;
 };
@@ -52,10 +53,11 @@ static void tell_log(struct reconciler *reconciler, const struct reconcile_resul
 /* ---- calls ---- */
 
 static void answer(struct reconciler *reconciler, struct reconciler_call *call, int error,
-                   const struct reconcile_result *result)
+                   const struct reconcile_result *result, const struct ledger_check *check)
 {
     uint32_t loop = call->loop;
     call->error = error;
+    call->check = *check;
     if (error == 0) {
         call->result = *result;
         call->result.differences = NULL;
@@ -71,6 +73,15 @@ static void answer(struct reconciler *reconciler, struct reconciler_call *call, 
     waker_wake(&reconciler->wakers[loop]);
 }
 
+static bool wants_integrity(const struct post *posts)
+{
+    bool integrity = false;
+    for (; posts != NULL; posts = posts->next) {
+        integrity = integrity || ((const struct reconciler_call *)posts)->integrity;
+    }
+    return integrity;
+}
+
 static bool wants_repair(const struct post *posts)
 {
     bool repair = false;
@@ -84,7 +95,13 @@ static void run_for(struct reconciler *reconciler, struct post *posts)
 {
     const struct reconciler_work *work = &reconciler->work;
     struct reconcile_result result = {0};
+    struct ledger_check check = {
+        .whole = true, .stop = work->ending, .context = work->context, .done = false};
     int error = work->now(work->context, &result);
+    if (error == 0 && work->ledger != NULL && wants_integrity(posts)) {
+        error = ledger_check(work->ledger, &check);
+        error = error == ERR_CORRUPT ? 0 : error; /* that is an answer */
+    }
     if (error == 0 && work->ending(work->context)) {
         error = ERR_CLOSED; /* its passes were too close */
     }
@@ -96,9 +113,28 @@ static void run_for(struct reconciler *reconciler, struct post *posts)
     }
     while (posts != NULL) {
         struct post *next = posts->next;
-        answer(reconciler, (struct reconciler_call *)posts, error, &result);
+        answer(reconciler, (struct reconciler_call *)posts, error, &result, &check);
         posts = next;
     }
+}
+
+/* ---- damage ---- */
+
+/* Told once for each time that more damage was met, a minute apart. */
+static void tell_damage(struct reconciler *reconciler)
+{
+    struct ledger_health *health = reconciler->work.health;
+    uint64_t damaged = health == NULL ? 0 : atomic_load(&health->damaged);
+    const char *what = damaged == 0 ? NULL : ledger_health_what(health);
+    if (what == NULL || damaged == reconciler->damage_told) {
+        return;
+    }
+    static struct log_limit limit;
+    reconciler->damage_told = damaged;
+    metrics_set(reconciler->metrics, METRIC_LEDGER_DAMAGE, damaged);
+    log_event_limited(&limit, 60000, LOG_ERROR, "ledger.damaged", LOG_STR("first", what),
+                      LOG_U64("times", damaged),
+                      LOG_STR("do", "sluice reconcile --integrity; docs/LEDGER.md, Damage"));
 }
 
 /* ---- by itself ---- */
@@ -133,6 +169,7 @@ void reconciler_iterate(struct reconciler *reconciler)
     struct post *posts = mailbox_take(&reconciler->inbox);
     if (posts != NULL) {
         run_for(reconciler, posts);
+        tell_damage(reconciler);
         return;
     }
     if (alone && now_ms(reconciler) >= reconciler->next_ms) {
@@ -142,6 +179,7 @@ void reconciler_iterate(struct reconciler *reconciler)
     if (work->idle != NULL) {
         work->idle(work->context);
     }
+    tell_damage(reconciler);
     int64_t wait_ms = RECONCILER_IDLE_MS;
     if (alone) {
         int64_t left_ms = reconciler->next_ms - now_ms(reconciler);

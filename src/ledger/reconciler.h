@@ -22,6 +22,7 @@
 #include "ledger/difference.h"
 #include "obs/metrics.h"
 #include "port/clock.h"
+#include "port/ledger.h"
 
 /* The most differences that one run logs. Callers get all of them. */
 #define RECONCILER_LOGGED_MAX 20
@@ -32,10 +33,12 @@ struct reconciler_call {
     struct post post; /* must be first */
     uint32_t loop;
     bool repair;
+    bool integrity; /* search the whole ledger for damage, too */
     /* out */
     int error;
     struct reconcile_result result; /* its `differences` is NULL, see below */
     struct difference *differences; /* result.count entries, malloc'ed, owned by the call */
+    struct ledger_check check;      /* with `integrity` */
 };
 
 struct reconciler_work {
@@ -50,6 +53,10 @@ struct reconciler_work {
     bool (*may)(void *context);
     /* True: the server is stopping, and waits have been cut short. */
     bool (*ending)(void *context);
+    /* Searched for damage when a call asks for it. NULL: none. */
+    struct ledger *ledger;
+    /* What this process knows of damage: logged and counted here. NULL: nothing. */
+    struct ledger_health *health;
     /* Called between runs, at least every RECONCILER_IDLE_MS. NULL: not called. */
     void (*idle)(void *context);
 };

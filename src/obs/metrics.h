@@ -61,6 +61,8 @@
     X(COUNTER, LEDGER_COMMITS_TOTAL, "sluice_ledger_commits_total", "transactions committed")      \
     X(GAUGE, LEDGER_LAG, "sluice_ledger_lag_records", "durable records not booked yet")            \
     X(HISTOGRAM, LEDGER_COMMIT, "sluice_ledger_commit_seconds", "one transaction of the ledger")   \
+    X(GAUGE, LEDGER_DAMAGE, "sluice_ledger_damage",                                                \
+      "times that damage was met in the ledger since the start: alert above 0")                    \
     X(COUNTER, RELAY_TAKEN_TOTAL, "sluice_relay_taken_total", "decisions taken from the outboxes") \
     X(COUNTER, RELAY_CONFIRMED_TOTAL, "sluice_relay_confirmed_total",                              \
       "decisions the queue has confirmed")                                                         \

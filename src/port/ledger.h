@@ -7,6 +7,8 @@
  *          batch whose answer was lost is sent again.
  *   read:  one query, answered from a committed state. It never blocks the writer.
  *
+ * What is damaged is an error (ERR_CORRUPT), never an absence; ledger_check() looks for damage.
+ *
  * Both run on the caller's thread and return when the answer is there. Every change of orders, stock
  * or sales is also an event row, committed with the change and numbered without gaps in commit order.
  * The gate applies events in that order.
@@ -14,6 +16,9 @@
 #ifndef SLUICE_PORT_LEDGER_H
 #define SLUICE_PORT_LEDGER_H
 
+#include <stdatomic.h>
+
+#include "base/err.h"
 #include "core/gate.h"
 #include "core/types.h"
 #include "port/regions.h"
@@ -408,25 +413,82 @@ struct ledger_query {
     struct series_row *series;
 };
 
+/* Something that is not as it was written. What is not known is 0. */
+struct ledger_damage {
+    uint64_t page; /* of the file, from 1 on */
+    uint64_t item; /* an order that one of table and index has, and the other has not */
+    uint64_t user;
+    struct order_id id;
+};
+#define LEDGER_DAMAGE_MAX 16 /* told by one check; all are counted */
+
+/*
+ * A search for damage, in pieces: each call looks at the next piece (milliseconds), until `done`.
+ * Then the next call begins anew. Or `whole`: all that the database can say about itself, in one
+ * call, which reads everything.
+ */
+struct ledger_check {
+    bool whole;
+    bool (*stop)(void *context); /* NULL, or true: give a whole check up (ERR_CLOSED) */
+    void *context;
+    /* Where the next piece begins. Zeros: at the start. */
+    uint32_t part;
+    uint64_t at_page;
+    struct ledger_damage at_order;
+    int64_t at_ms;
+    /* out, of this call. error: 0, ERR_CORRUPT if there is damage, ERR_IO, ERR_CLOSED ... */
+    int error;
+    bool done;
+    uint64_t pages; /* looked at */
+    uint64_t rows;
+    uint64_t damaged; /* findings */
+    struct ledger_damage damage[LEDGER_DAMAGE_MAX];
+    uint32_t damage_count;
+    char what[256]; /* the first finding, in words */
+};
+
+/* What this process knows of damage in its ledger. Any thread. Damage stays known until a restart. */
+struct ledger_health {
+    _Atomic uint64_t damaged; /* times that damage was met, by a check, a read or a write */
+    _Atomic int said;
+    char what[200];
+};
+void ledger_health_note(struct ledger_health *health, const char *what);
+/* The first damage in words; NULL: none is known. */
+const char *ledger_health_what(struct ledger_health *health);
+
 struct ledger;
 struct ledger_ops {
     void (*write)(struct ledger *ledger, struct ledger_batch *batch);
     void (*read)(struct ledger *ledger, struct ledger_query *query);
+    void (*check)(struct ledger *ledger, struct ledger_check *check); /* NULL: it cannot */
+    const char *(*error)(const struct ledger *ledger); /* the last one, in words. NULL: no words */
 };
 struct ledger {
     const struct ledger_ops *ops;
+    struct ledger_health *health; /* NULL: nobody wants to know */
 };
+/* Notes damage that a call on this ledger has met. */
+void ledger_note_damage(struct ledger *l, const char *what);
 /* Writes the batch; its error. */
 static inline int ledger_write(struct ledger *l, struct ledger_batch *batch)
 {
     l->ops->write(l, batch);
+    if (batch->error == ERR_CORRUPT) {
+        ledger_note_damage(l, NULL);
+    }
     return batch->error;
 }
 /* Answers the query; its error. */
 static inline int ledger_read(struct ledger *l, struct ledger_query *query)
 {
     l->ops->read(l, query);
+    if (query->error == ERR_CORRUPT) {
+        ledger_note_damage(l, NULL);
+    }
     return query->error;
 }
+/* Looks for damage; its error. */
+int ledger_check(struct ledger *l, struct ledger_check *check);
 
 #endif

@@ -25,7 +25,8 @@ def reconcile(server, repair=False):
     response = server.beside().admin("POST", "/reconcile", {"repair": True} if repair else None)
     assert response.status == 200, response
     body = response.json()
-    assert set(body) == {"passes", "items", "orders", "buyers", "unsure", "found", "differences"}
+    assert set(body) == {"passes", "items", "orders", "buyers", "unsure", "found", "integrity",
+                         "differences"}
     assert body["found"] == len(body["differences"])
     assert all(set(one) == MEMBERS for one in body["differences"])
     return body
@@ -321,7 +322,8 @@ def test_a_ledger_that_was_changed_while_its_server_ran_is_found(make_server):
     assert [(one["kind"], one["segment"], one["item_id"], one["found"], one["expected"],
              one["repaired"]) for one in found] == \
         [("ledger_stock", None, lot.item, 22, 20, False),
-         ("gate_short", None, lot.item, 3, 5, False)]
+         ("gate_short", None, lot.item, 3, 5, False),
+         ("share_sold", None, lot.item, 2, 0, False)]
     assert command(server)[0] == 1
     change(server, "UPDATE stock SET sold = sold - 2 WHERE item_id = ?", lot.item)
     assert compared(server)["differences"] == []
@@ -343,7 +345,7 @@ def test_every_difference_on_one_machine_is_told(make_server):
     found = compared(server)["differences"]
     assert {(one["item_id"], one["kind"]) for one in found} == {
         (item["id"], kind) for item in sale.json()["items"]
-        for kind in ("ledger_stock", "gate_short")} and len(found) == 2 * count
+        for kind in ("ledger_stock", "gate_short", "share_sold")} and len(found) == 3 * count
 
 
 def test_what_is_wrong_is_refused(server):

@@ -353,6 +353,39 @@ static void read_locked(const struct memory_ledger *ledger, struct ledger_query 
     }
 }
 
+/* One item's orders, by id downwards. The cursor is the last id. */
+static int read_item_orders(const struct memory_ledger *ledger, struct ledger_query *query)
+{
+    struct order_id id = {UINT64_MAX, UINT64_MAX};
+    query->next[0] = '\0';
+    if (query->item == 0 || query->user != 0 || query->sale != 0 || query->state >= 0 ||
+        (query->cursor[0] != '\0' && order_id_parse(span_of(query->cursor), &id) != 0)) {
+        return ERR_INVALID;
+    }
+    for (;;) {
+        const struct order_row *next = NULL;
+        for (size_t i = 0; i < ledger->orders_count; i++) {
+            const struct order_row *order = &ledger->orders[i];
+            if (order->item == query->item && memory_order_compare(order, query->item, id) < 0 &&
+                (next == NULL || memory_order_compare(next, order->item, order->id) < 0)) {
+                next = order;
+            }
+        }
+        if (next == NULL) {
+            return 0;
+        }
+        if (query->count == query->limit) {
+            char text[ORDER_ID_TEXT];
+            order_id_text(id, text);
+            memcpy(query->next, text, sizeof(text));
+            query->next[sizeof(text)] = '\0';
+            return 0;
+        }
+        query->orders[query->count++] = *next;
+        id = next->id;
+    }
+}
+
 /* With a segment: only those that its gate applies. */
 static void read_events(const struct memory_ledger *ledger, struct ledger_query *query)
 {
@@ -404,6 +437,9 @@ static void run_query(const struct memory_ledger *ledger, struct ledger_query *q
         return;
     case QUERY_LOCKED:
         read_locked(ledger, query);
+        return;
+    case QUERY_ORDERS:
+        query->error = read_item_orders(ledger, query);
         return;
     case QUERY_CURSOR:
         cursor = cursor_find(ledger, query->cursor);
@@ -466,8 +502,8 @@ static void memory_read(struct ledger *ledger, struct ledger_query *query)
 
 void memory_port_init(struct memory_port *ret_port, struct memory_ledger *ledger)
 {
-    static const struct ledger_ops ops = {memory_write, memory_read};
-    *ret_port = (struct memory_port){.ledger = {&ops}, .to = ledger};
+    static const struct ledger_ops ops = {.write = memory_write, .read = memory_read};
+    *ret_port = (struct memory_port){.ledger = {.ops = &ops}, .to = ledger};
 }
 
 void memory_port_done(struct memory_port *port)

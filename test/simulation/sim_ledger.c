@@ -121,7 +121,7 @@ void sim_ledger_clean(pid_t pid)
 
 void sim_ledger_init(struct sim *sim)
 {
-    static const struct ledger_ops ops = {op_write, op_read};
+    static const struct ledger_ops ops = {.write = op_write, .read = op_read};
     memory_ledger_init(&sim->memory);
     struct ledger *inner = &sim->memory.ledger;
     if (sim->plan.sqlite) {
@@ -130,7 +130,7 @@ void sim_ledger_init(struct sim *sim)
         CHECK(ledger_sqlite_open(sqlite_path(getpid(), "", path), READ_WRITE, &sim->sqlite) == 0);
         inner = sim->sqlite;
     }
-    sim->writer = (struct sim_ledger){.port = {&ops}, .sim = sim, .inner = inner};
+    sim->writer = (struct sim_ledger){.port = {.ops = &ops}, .sim = sim, .inner = inner};
     sim->reader = sim->writer;
 }
 

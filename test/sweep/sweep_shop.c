@@ -43,7 +43,7 @@ static void shop_read(struct ledger *ledger, struct ledger_query *query)
     fault_back(inside);
 }
 
-static const struct ledger_ops shop_ops = {shop_write, shop_read};
+static const struct ledger_ops shop_ops = {.write = shop_write, .read = shop_read};
 
 /* ---- life ---- */
 
@@ -57,7 +57,7 @@ void shop_init(struct shop *ret_shop)
                                                       .buffer_bytes = 3 * JOURNAL_SECTOR};
     world->options.batch_max = 16;
     tap_disk_init(&ret_shop->tap, &world->ram.disk);
-    ret_shop->ledger = (struct shop_ledger){{&shop_ops}, ret_shop};
+    ret_shop->ledger = (struct shop_ledger){{.ops = &shop_ops}, ret_shop};
 }
 
 void shop_done(struct shop *shop)

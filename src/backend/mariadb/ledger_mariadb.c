@@ -479,6 +479,8 @@ int maria_ready(struct maria *s)
 static const struct ledger_ops maria_ops = {
     .write = maria_write,
     .read = maria_read,
+    .check = maria_check,
+    .error = ledger_mariadb_error,
 };
 
 /* The owner stands in SQL as it is: letters, digits and a few marks. */
@@ -527,7 +529,7 @@ int maria_open(const struct ledger_mariadb_options *options, enum ledger_mariadb
         (void)snprintf(open_error, sizeof(open_error), "%s", err_text(ERR_NOMEM));
         return ERR_NOMEM;
     }
-    s->base = (struct db){.ledger = {&maria_ops}, .ops = &maria_db_ops};
+    s->base = (struct db){.ledger = {.ops = &maria_ops}, .ops = &maria_db_ops};
     s->read_only = mode == MARIADB_READER;
     s->steps = steps;
     s->steps_count = steps_count;
@@ -560,6 +562,13 @@ void ledger_mariadb_close(struct ledger *ledger)
     free(s->statements);
     memset(&s->address, 0, sizeof(s->address));
     free(s);
+}
+
+void ledger_mariadb_rest(struct ledger *ledger)
+{
+    struct maria *s = maria_of(ledger);
+    CHECK(s->read_only || s->segments > 0);
+    maria_disconnect(s);
 }
 
 const char *ledger_mariadb_error(const struct ledger *ledger)

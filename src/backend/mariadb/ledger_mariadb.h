@@ -49,6 +49,8 @@ int ledger_mariadb_check_url(const char *url, char *ret_error, size_t capacity);
 int ledger_mariadb_open(const struct ledger_mariadb_options *options, enum ledger_mariadb_mode mode,
                         struct ledger **ret_ledger);
 void ledger_mariadb_close(struct ledger *ledger); /* NULL is fine */
+/* Ends the connection until the next call, which makes a new one. Not for the only writer. */
+void ledger_mariadb_rest(struct ledger *ledger);
 
 /* What went wrong last, and what to do about it. NULL: in the last failed open on this thread. */
 const char *ledger_mariadb_error(const struct ledger *ledger);

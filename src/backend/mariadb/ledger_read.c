@@ -1,8 +1,9 @@
 /*
  * Reading: the transaction around a query of backend/sql, and the queries that are MariaDB's own.
  *
- * Each query runs in a read transaction of its own, in one snapshot, so whatever statements it takes
- * see one committed state; nobody waits for it. A query whose connection had ended is asked once
+ * Each query sees one committed state, whatever statements it takes; nobody waits for it. One
+ * statement is a snapshot by itself: the queries that idle processes repeat are such, and cost the
+ * server nothing more. The others run in a read transaction of their own. A query whose connection had ended is asked once
  * more on a new one.
  */
 #include "backend/mariadb/maria.h"
@@ -49,22 +50,48 @@ static int (*const query_table[])(struct maria *s, struct ledger_query *q) = {
     [QUERY_LEASES] = maria_query_leases,
 };
 
+/* Whether the query is one statement. (Who asks for a segment's events may first ask whether there
+ * are segments: that does not change.) */
+static bool is_one_statement(const struct ledger_query *query)
+{
+    switch (query->kind) {
+    case QUERY_STATE:
+    case QUERY_SALE_CHANGES:
+    case QUERY_EVENTS:
+    case QUERY_CURSOR:
+    case QUERY_SEGMENTS:
+    case QUERY_TRANSFERS:
+    case QUERY_LEASES:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int run_query(struct maria *s, struct ledger_query *query)
+{
+    int (*own)(struct maria * s, struct ledger_query * q) = query_table[query->kind];
+    return own != NULL ? own(s, query) : db_query(&s->base, query);
+}
+
 /* One try: a snapshot, the query's statements, the end. */
 static int read_once(struct maria *s, struct ledger_query *query)
 {
+    bool alone = is_one_statement(query);
     query->count = 0;
     query->next[0] = '\0';
     int err = maria_ready(s);
-    if (err == 0 && !s->read_only) {
+    if (err == 0 && !alone && !s->read_only) {
         err = maria_do(s, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ");
     }
-    if (err == 0) {
+    if (err == 0 && !alone) {
         err = maria_do(s, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
     }
     if (err == 0) {
-        int (*own)(struct maria * s, struct ledger_query * q) = query_table[query->kind];
-        err = own != NULL ? own(s, query) : db_query(&s->base, query);
-        maria_rollback(s); /* ends it; nothing was written */
+        err = run_query(s, query);
+        if (!alone) {
+            maria_rollback(s); /* ends it; nothing was written */
+        }
     }
     if (err != 0) {
         query->count = 0;

@@ -133,6 +133,8 @@ static inline uint32_t maria_place(const struct maria *s, struct order_id id)
 }
 
 void maria_read(struct ledger *ledger, struct ledger_query *query);
+/* ledger_check.c */
+void maria_check(struct ledger *ledger, struct ledger_check *check);
 
 /* ledger_write.c: the transaction. */
 /* How a batch is written: its bookings without a look at what is there; after a look; each op so

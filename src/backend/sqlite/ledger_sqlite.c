@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/sqlite/page_checksums.h"
 #include "backend/sqlite/schema.h"
 #include "backend/sqlite/store.h"
 #include "base/check.h"
@@ -30,6 +31,9 @@ static _Thread_local char open_error[256];
 
 static int store_error_code(int code)
 {
+    if (code == SQLITE_IOERR_DATA) {
+        return ERR_CORRUPT;
+    }
     switch (code & 0xff) {
     case SQLITE_FULL:
         return ERR_NOSPACE;
@@ -48,9 +52,13 @@ static int store_error_code(int code)
     }
 }
 
-/* Keeps the words of what just failed and gives it our code. */
-static int store_failed(struct store *s, int code, const char *what)
+int store_failed(struct store *s, int code, const char *what)
 {
+    if (code == SQLITE_IOERR_DATA) {
+        (void)snprintf(s->error, sizeof(s->error), "page %u of the ledger is damaged (checksum)",
+                       (unsigned)page_checksums_bad_page(s->db));
+        return ERR_CORRUPT;
+    }
     (void)snprintf(s->error, sizeof(s->error), "%s: %s (%d)", what, sqlite3_errmsg(s->db), code);
     return store_error_code(code);
 }
@@ -382,7 +390,33 @@ static int store_set_up(struct store *s)
 static const struct ledger_ops store_ops = {
     .write = store_write,
     .read = store_read,
+    .check = store_check,
+    .error = ledger_sqlite_error,
 };
+
+/* Room for a checksum in each page: of a new file. No effect on one that has pages. */
+static int store_reserve(struct store *s)
+{
+    int bytes = PAGE_CHECKSUMS_RESERVED;
+    int code = sqlite3_file_control(s->db, "main", SQLITE_FCNTL_RESERVE_BYTES, &bytes);
+    return code == SQLITE_OK ? 0 : store_failed(s, code, "reserve bytes");
+}
+
+/* A ledger from before there were checksums is written anew, once, with room for them. */
+static int store_add_checksums(struct store *s)
+{
+    if (s->read_only || page_checksums_on(s->db)) {
+        return 0;
+    }
+    int err = store_reserve(s);
+    if (err == 0) {
+        err = store_exec(s, "VACUUM");
+    }
+    if (err == 0) { /* into the file, whose pages then have checksums */
+        err = store_exec(s, "PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+    return err;
+}
 
 static int store_open_file(struct store *s, const char *path, const struct schema_step *steps,
                            size_t steps_count)
@@ -397,13 +431,22 @@ static int store_open_file(struct store *s, const char *path, const struct schem
         (void)snprintf(s->error, sizeof(s->error), "cannot make the file: %m");
         return err;
     }
-    int code = sqlite3_open_v2(path, &s->db, flags, NULL);
+    int code = page_checksums_register();
+    if (code == SQLITE_OK) {
+        code = sqlite3_open_v2(path, &s->db, flags, PAGE_CHECKSUMS_VFS);
+    }
     if (code != SQLITE_OK) {
         return s->db == NULL ? ERR_NOMEM : store_failed(s, code, "open");
     }
-    err = store_set_up(s);
+    err = s->read_only ? 0 : store_reserve(s);
+    if (err == 0) {
+        err = store_set_up(s);
+    }
     if (err == 0) {
         err = store_migrate(s, steps, steps_count);
+    }
+    if (err == 0) {
+        err = store_add_checksums(s);
     }
     if (err == 0 && !s->read_only && (err = folder_sync(path)) != 0) {
         (void)snprintf(s->error, sizeof(s->error), "cannot sync the folder");
@@ -430,7 +473,7 @@ int store_open(const char *path, enum ledger_sqlite_mode mode, const struct sche
         (void)snprintf(open_error, sizeof(open_error), "%s", err_text(ERR_NOMEM));
         return ERR_NOMEM;
     }
-    s->base = (struct db){.ledger = {&store_ops}, .ops = &store_db_ops, .places = 1};
+    s->base = (struct db){.ledger = {.ops = &store_ops}, .ops = &store_db_ops, .places = 1};
     s->read_only = mode == READ_ONLY;
     s->items.stamp = 1;
     int err = store_open_file(s, path, steps, steps_count);
@@ -447,6 +490,30 @@ int store_open(const char *path, enum ledger_sqlite_mode mode, const struct sche
     }
     *ret_ledger = &s->base.ledger;
     return 0;
+}
+
+int ledger_sqlite_check_start(struct ledger *ledger, uint64_t pages_max, struct ledger_check *check)
+{
+    struct store *s = store_of(ledger);
+    CHECK(!s->read_only);
+    /* What a crash left in the WAL goes into the file first. Pages that another program has put
+     * there get their checksums. */
+    int err = store_exec(s, "PRAGMA wal_checkpoint(TRUNCATE)");
+    struct page_checksums_scan scan = {.mend = true, .pages_max = pages_max};
+    if (err == 0) {
+        int code = page_checksums_scan(s->db, &scan);
+        err = code == SQLITE_OK ? 0 : store_failed(s, code, "read the file");
+    }
+    store_check_pages(check, &scan);
+    check->done = err == 0 && scan.done;
+    check->error = err != 0 ? err : check->damaged > 0 ? ERR_CORRUPT : 0;
+    if (check->error == 0 && scan.done && scan.pages <= STORE_QUICK_CHECK_PAGES) {
+        check->error = store_pragma_check(s, "PRAGMA quick_check(16)", check);
+    }
+    if (check->error == ERR_CORRUPT) {
+        ledger_note_damage(ledger, check->what[0] != '\0' ? check->what : s->error);
+    }
+    return check->error;
 }
 
 int ledger_sqlite_open(const char *path, enum ledger_sqlite_mode mode, struct ledger **ret_ledger)

@@ -6,6 +6,9 @@
  * own READ_ONLY one on the same file; reading never makes the writer wait, except for the bounded
  * pause in which an overlong WAL is cut (ledger_write.c).
  *
+ * Every page of the file has a checksum (page_checksums.h). What is damaged cannot be read:
+ * ERR_CORRUPT. No other program should write to the file: its pages would have wrong checksums.
+ *
  * A batch that fails (full disk, I/O error, a foreign lock) is rolled back and the instance goes
  * on: the same batch may be sent again.
  */
@@ -23,6 +26,14 @@ enum ledger_sqlite_mode { READ_WRITE, READ_ONLY };
  */
 int ledger_sqlite_open(const char *path, enum ledger_sqlite_mode mode, struct ledger **ret_ledger);
 void ledger_sqlite_close(struct ledger *ledger); /* NULL is fine */
+
+/*
+ * Before a server uses the ledger, and while nobody else has it: folds the WAL into the file, looks
+ * at the checksums of the first pages_max pages, and runs quick_check on a ledger that is not large.
+ * 0; ERR_CORRUPT, with what was found in *check; ERR_IO ... The rest is for ledger_check().
+ */
+int ledger_sqlite_check_start(struct ledger *ledger, uint64_t pages_max,
+                              struct ledger_check *check);
 
 /* What went wrong last, in words. NULL: in the last failed open on this thread. */
 const char *ledger_sqlite_error(const struct ledger *ledger);

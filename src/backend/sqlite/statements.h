@@ -52,7 +52,19 @@
                    " barred = max(barred, ?5) WHERE item_id = ?1 AND user_id = ?2")                \
     X(SQL_PAYMENT, "SELECT fingerprint FROM payments WHERE payment_id = ?1")                       \
     X(SQL_PAYMENT_ADD, "INSERT INTO payments(payment_id, item_id, order_id, amount_cents,"         \
-                       " fingerprint, at_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")
+                       " fingerprint, at_ms) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                      \
+    X(SQL_PAGE_COUNT, "SELECT page_count FROM pragma_page_count")                                  \
+    X(SQL_CHECK_ROWS,                                                                              \
+      "SELECT o.item_id, o.id, o.user_id, o.created_at_ms, EXISTS(SELECT 1 FROM orders x"          \
+      " INDEXED BY orders_by_user WHERE x.user_id = o.user_id"                                     \
+      " AND x.created_at_ms = o.created_at_ms AND x.item_id = o.item_id AND x.id = o.id)"          \
+      " FROM orders o WHERE (o.item_id, o.id) > (?1, ?2) ORDER BY o.item_id, o.id LIMIT ?3")       \
+    X(SQL_CHECK_INDEX,                                                                             \
+      "SELECT x.item_id, x.id, x.user_id, x.created_at_ms, EXISTS(SELECT 1 FROM orders o"          \
+      " WHERE o.item_id = x.item_id AND o.id = x.id AND +o.user_id = x.user_id"                    \
+      " AND +o.created_at_ms = x.created_at_ms) FROM orders x INDEXED BY orders_by_user"           \
+      " WHERE (x.user_id, x.created_at_ms, x.item_id, x.id) > (?1, ?2, ?3, ?4)"                    \
+      " ORDER BY x.user_id, x.created_at_ms, x.item_id, x.id LIMIT ?5")
 
 enum store_statement {
     STATEMENTS_SHARED = SQL_STATEMENT_COUNT - 1,

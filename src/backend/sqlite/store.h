@@ -63,6 +63,21 @@ void store_rollback(struct store *s);
 /* ledger_read.c */
 void store_read(struct ledger *ledger, struct ledger_query *query);
 
+/* ledger_check.c */
+void store_check(struct ledger *ledger, struct ledger_check *check);
+struct page_checksums_scan;
+/* Adds what a scan found. */
+void store_check_pages(struct ledger_check *check, const struct page_checksums_scan *scan);
+/* Runs quick_check or integrity_check and adds what it says. 0, ERR_CORRUPT, an error. */
+int store_pragma_check(struct store *s, const char *sql, struct ledger_check *check);
+
+/* 64 MiB, about 150,000 orders: quick_check reads them in half a second. Beyond, only the command
+ * runs it (PRAGMA integrity_check). */
+#define STORE_QUICK_CHECK_PAGES 16384
+
+/* Keeps the words of what just failed and gives it our code. */
+int store_failed(struct store *s, int code, const char *what);
+
 /*
  * ledger_write.c: the transaction. The op functions (ledger_orders.c) fill the op's answer; they
  * return 0 also when they refuse, and a refusal wrote nothing.

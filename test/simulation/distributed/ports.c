@@ -100,8 +100,9 @@ static void world_read(struct ledger *ledger, struct ledger_query *query)
 
 void world_ledger_init(struct world_ledger *ret_ledger, struct world *world, uint32_t process)
 {
-    static const struct ledger_ops ops = {world_write, world_read};
-    *ret_ledger = (struct world_ledger){.ledger = {&ops}, .world = world, .process = process};
+    static const struct ledger_ops ops = {.write = world_write, .read = world_read};
+    *ret_ledger =
+        (struct world_ledger){.ledger = {.ops = &ops}, .world = world, .process = process};
     memory_port_init(&ret_ledger->inner, &world->ledger);
 }
 

@@ -61,7 +61,7 @@ static void make_settings(struct api_settings *settings)
 
 void api_world_up(struct api_world *ret_world, uint64_t seed)
 {
-    static const struct ledger_ops reader_ops = {reader_write, reader_read};
+    static const struct ledger_ops reader_ops = {.write = reader_write, .read = reader_read};
     struct api_world *world = ret_world;
     memset(world, 0, sizeof(*world));
     CHECK(crypt_start() == 0);
@@ -69,7 +69,7 @@ void api_world_up(struct api_world *ret_world, uint64_t seed)
     world->ledger_writer.sizes.orders = world->ledger_writer.sizes.buyers = 5000;
     CHECK(ledger_writer_world_up(&world->ledger_writer) == 0);
     ledger_writer_world_open_sale(&world->ledger_writer);
-    world->reader = (struct api_reader){{&reader_ops}, &world->ledger_writer.ledger};
+    world->reader = (struct api_reader){{.ops = &reader_ops}, &world->ledger_writer.ledger};
     CHECK(ledger_reader_new(world->ledger_writer.wakers, &world->reader.ledger, 1,
                             &world->ledger_reader) == 0);
     CHECK(ledger_reader_new(world->ledger_writer.wakers, &world->reader.ledger, 1,

@@ -32,7 +32,7 @@ static void a_segment_that_never_answered_is_not_known(void **state)
     static const struct segments_ops segments_ops = {.look = op_look};
     static const struct ledger_ops ledger_ops = {.read = op_read};
     struct segments segments = {&segments_ops};
-    struct ledger ledger = {&ledger_ops};
+    struct ledger ledger = {.ops = &ledger_ops};
     static struct segment_table segment_table = {.count = 1};
     static struct cluster_status cluster_status;
     static struct cluster_status_sample sample;

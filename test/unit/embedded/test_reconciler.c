@@ -29,6 +29,8 @@ static bool ends;
 static bool may;
 static uint32_t nows, passes, repairs, idles, sleeps;
 static bool asks_meanwhile;
+static bool moving;
+static uint64_t moves;
 
 static struct reconciler_call *request(uint32_t loop, bool repair)
 {
@@ -102,6 +104,14 @@ static void sleep_ms(void *context, int64_t ms)
 {
     (void)context;
     sleeps++;
+    if (moving && moves < 60) {
+        struct order_id id = ledger_writer_world_bought(&world, 1000 + ++moves);
+        struct ledger_writer_op *op = ledger_writer_op_order(&world, LEDGER_CANCEL, id);
+        ledger_writer_world_settle(&world);
+        ledger_writer_world_do(&world, op);
+        ledger_writer_op_free(op);
+        (void)ledger_writer_world_bought(&world, 5000 + moves); /* and one is on its way */
+    }
     if (!ends) {
         ledger_writer_world_pass_ms(&world, ms);
     }
@@ -125,7 +135,8 @@ static int set_up(void **state)
     memset(differences, 0, sizeof(differences));
     found_count = 0;
     work_error = 0;
-    ends = asks_meanwhile = false;
+    ends = asks_meanwhile = moving = false;
+    moves = 0;
     may = true;
     nows = passes = repairs = idles = sleeps = 0;
     ledger_writer_world_init(&world);
@@ -326,14 +337,16 @@ static void what_differs_is_found(void **state)
     items[2].locked -= 1;
     world.ledger.sales[0]->items[2].total += 1;
     struct reconcile_result result = compare();
-    assert_int_equal(result.count, 5);
-    static const enum difference_kind kinds[] = {DIFFERENCE_GATE_TOTAL, DIFFERENCE_GATE_SHORT,
-                                                 DIFFERENCE_STOCK, DIFFERENCE_GATE_TOTAL,
-                                                 DIFFERENCE_GATE_STUCK};
+    static const enum difference_kind kinds[] = {
+        DIFFERENCE_GATE_TOTAL, DIFFERENCE_GATE_SHORT, DIFFERENCE_STOCK,       DIFFERENCE_GATE_TOTAL,
+        DIFFERENCE_GATE_STUCK, DIFFERENCE_SHARE_SOLD, DIFFERENCE_SHARE_LOCKED};
     static const uint64_t of[] = {LEDGER_WRITER_ONCE, LEDGER_WRITER_THREE, LEDGER_WRITER_FREE,
-                                  LEDGER_WRITER_FREE, LEDGER_WRITER_FREE};
-    static const uint64_t numbers[][2] = {{100, 104}, {0, 1}, {100, 101}, {100, 101}, {1, 0}};
-    for (size_t i = 0; i < 5; i++) {
+                                  LEDGER_WRITER_FREE, LEDGER_WRITER_FREE,  LEDGER_WRITER_THREE,
+                                  LEDGER_WRITER_FREE};
+    static const uint64_t numbers[][2] = {{100, 104}, {0, 1}, {100, 101}, {100, 101},
+                                          {1, 0},     {1, 0}, {0, 1}};
+    assert_int_equal(result.count, 7);
+    for (size_t i = 0; i < 7; i++) {
         assert_int_equal(result.differences[i].kind, kinds[i]);
         assert_int_equal(result.differences[i].item, of[i]);
         assert_int_equal(result.differences[i].found, numbers[i][0]);
@@ -348,6 +361,89 @@ static void what_differs_is_found(void **state)
     items[2].locked += 1;
     items[2].total -= 1;
     assert_int_equal(compare().count, 0);
+}
+
+static struct order_row *row_of(struct order_id id)
+{
+    return (struct order_row *)memory_ledger_order(&world.ledger, id);
+}
+
+static void found_one(enum difference_kind kind, struct order_id id, uint64_t at_gate,
+                      uint64_t expected)
+{
+    struct reconcile_result result = compare();
+    assert_int_equal(result.count, 1);
+    assert_int_equal(result.differences[0].kind, kind);
+    assert_true(order_id_equal(result.differences[0].id, id));
+    assert_int_equal(result.differences[0].found, at_gate);
+    assert_int_equal(result.differences[0].expected, expected);
+    assert_int_equal(result.unsure, 0);
+}
+
+static void each_order_is_compared(void **state)
+{
+    (void)state;
+    struct order_id ids[5];
+    for (uint64_t i = 0; i < 5; i++) {
+        ids[i] = ledger_writer_world_bought(&world, i + 1);
+    }
+    struct reconcile_result result = compare();
+    assert_int_equal(result.count, 0);
+    assert_int_equal(result.orders, 5);
+    struct order_row *row = row_of(ids[2]);
+    row->user += 7;
+    found_one(DIFFERENCE_ORDER_USER, ids[2], row->user - 7, row->user);
+    row->user -= 7;
+    row->state = ORDER_CANCELLED;
+    result = compare(); /* the item's sum differs, too */
+    assert_int_equal(result.count, 2);
+    assert_int_equal(result.differences[0].kind, DIFFERENCE_SHARE_LOCKED);
+    assert_int_equal(result.differences[0].found, 5);
+    assert_int_equal(result.differences[0].expected, 4);
+    assert_int_equal(result.differences[1].kind, DIFFERENCE_ORDER);
+    assert_int_equal(result.differences[1].found, ORDER_LOCKED);
+    assert_int_equal(result.differences[1].expected, ORDER_CANCELLED);
+    row->state = ORDER_LOCKED;
+    assert_int_equal(compare().count, 0);
+}
+
+/* Each way: the gate has it and the ledger not, and the other way round. */
+static void an_order_that_vanished_is_found(void **state)
+{
+    (void)state;
+    (void)ledger_writer_world_bought(&world, 1);
+    struct order_id lost = ledger_writer_world_bought(&world, 2);
+    (void)compare();
+    struct order_row *row = row_of(lost);
+    struct order_row kept = *row;
+    row->id.lo ^= 1; /* a flipped bit in a key: one order vanishes, another appears */
+    struct reconcile_result result = compare();
+    assert_int_equal(result.count, 2);
+    assert_int_equal(result.differences[0].kind, DIFFERENCE_ORDER);
+    assert_true(order_id_equal(result.differences[0].id, lost));
+    assert_int_equal(result.differences[0].found, ORDER_LOCKED);
+    assert_int_equal(result.differences[0].expected, ORDER_STATE_COUNT);
+    assert_int_equal(result.differences[0].user, 2);
+    assert_true(order_id_equal(result.differences[1].id, row->id));
+    assert_int_equal(result.differences[1].found, ORDER_STATE_COUNT);
+    assert_int_equal(result.differences[1].expected, ORDER_LOCKED);
+    *row = kept;
+    assert_int_equal(compare().count, 0);
+}
+
+/* Buyers buy and pay in every pause of the comparison. */
+static void orders_that_move_are_no_difference(void **state)
+{
+    (void)state;
+    for (uint64_t user = 1; user <= 20; user++) {
+        (void)ledger_writer_world_bought(&world, user);
+    }
+    moving = true;
+    (void)ledger_writer_world_bought(&world, 21);
+    struct reconcile_result result = compare();
+    assert_int_equal(result.count, 0);
+    assert_true(result.orders >= 21);
+    assert_true(moves > 0);
 }
 
 static void a_ledger_that_cannot_be_read_is_an_error(void **state)
@@ -374,6 +470,9 @@ int main(void)
         TEST(a_sale_leaves_gate_and_ledger_of_one_mind),
         TEST(what_moves_all_the_time_is_not_sure),
         TEST(what_differs_is_found),
+        TEST(each_order_is_compared),
+        TEST(an_order_that_vanished_is_found),
+        TEST(orders_that_move_are_no_difference),
         TEST(a_ledger_that_cannot_be_read_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
