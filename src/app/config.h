@@ -27,6 +27,7 @@
     X(NUMBER, "a whole number")                                                                    \
     X(PATH, "a path")                                                                              \
     X(ADDRESS, "ADDRESS:PORT with a numeric address, like 127.0.0.1:8080 or [::1]:8080")           \
+    X(PROXIES, "addresses or networks like 127.0.0.1,10.0.0.0/8, separated by commas or spaces")   \
     X(ORIGINS, "origins like https://shop.example, separated by spaces or commas, or *")           \
     X(URL, "a URL that begins with https://, http:// or /")                                        \
     X(DATABASE, "mariadb://user[:password]@host[:port]/database[?options]")                        \
@@ -56,6 +57,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(server, private_listen, ADDRESS, 0, 100, "", "", RESTART,                                    \
       "A second address for /metrics, /livez and /readyz; the first then no longer serves "        \
       "them. Empty: the first address serves them.")                                               \
+    X(server, trusted_proxies, PROXIES, 0, 1000, "", "", RELOAD,                                   \
+      "Proxies that say in Forwarded, or else in X-Forwarded-For, who their client is. They must " \
+      "set or remove both. Empty: none; a client's address is its connection's.")                  \
     X(server, threads, NUMBER, 0, LOOPS_MAX, 0, "event loops", RESTART,                            \
       "Event loops, one thread each. 0: one per core.")                                            \
     X(server, connections, NUMBER, 16, 1000000, 16384, "connections", RESTART,                     \
@@ -175,6 +179,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Lifetime of a ticket.")                                                                     \
     X(ticket, window_s, NUMBER, 0, 604800, 60, "s", RELOAD,                                        \
       "Give out tickets this long before a sale starts.")                                          \
+    X(order, late_cancel_s, NUMBER, 0, 31536000, 0, "s", RELOAD,                                   \
+      "A buyer's cancellation this long before the payment deadline, or later, counts as an "      \
+      "unpaid order: a sale with bar_unpaid then bars the buyer. 0: none does.")                   \
     X(auth, leeway_s, NUMBER, 0, 3600, 0, "s", RELOAD,                                             \
       "Accept a buyer's token this long after its exp, for clocks that differ.")                   \
     X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                \
@@ -184,7 +191,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(cors, origins, ORIGINS, 0, 1000, "", "", RELOAD,                                             \
       "Origins whose pages may call the API from a browser. Empty: only this server's own.")       \
     X(page, login_url, URL, 0, URL_MAX_BYTES, "", "", RELOAD,                                      \
-      "Where the page sends a buyer without a token. Empty: nowhere.")                             \
+      "Where the page sends a buyer without a token, with the parameters return and state, or "     \
+      "with them in place of {return} and {state}. The login sends the buyer back to "             \
+      "RETURN#token=TOKEN&state=STATE. Empty: nowhere.")                             \
     X(pages, memory_mib, NUMBER, 1, 65536, PAGES_MEMORY_DEFAULT_MIB, "MiB", RESTART,               \
       "Memory for storefront pages. Items beyond it have no page.")                                \
     X(pages, base_url, ORIGIN, 0, 255, "", "", RESTART,                                            \
@@ -219,6 +228,7 @@ struct config {
 #define CONFIG_MEMBER_NUMBER(member, max) int64_t member;
 #define CONFIG_MEMBER_PATH(member, max) char member[(max) + 1];
 #define CONFIG_MEMBER_ADDRESS CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_PROXIES CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_ORIGINS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_URL CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_DATABASE CONFIG_MEMBER_PATH
