@@ -12,11 +12,17 @@ static const char *refusal_name(unsigned refusal)
     return refusal < REFUSAL_COUNT ? refusal_text((enum refusal)refusal)->code : NULL;
 }
 
+static const char *bound_name(unsigned bound)
+{
+    return bound < GATE_BOUND_COUNT ? gate_bound_text((enum gate_bound)bound) : NULL;
+}
+
 enum http_outcome handle_metrics(struct api_request *req)
 {
     struct api_shared *shared = api_shared(req->worker);
     struct out body = api_scratch(req->worker);
     metrics_render(shared->metrics, refusal_name, &body);
+    metrics_render_bounds(shared->metrics, bound_name, &body);
     (void)http_answer(api_server(req->worker), req->exchange, 200,
                       "text/plain; version=0.0.4; charset=utf-8", "Cache-Control: no-store\r\n",
                       out_span(&body));

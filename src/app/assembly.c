@@ -103,6 +103,8 @@ static void wake_nobody(void *context)
 
 static int make_embedded(struct assembly *assembly)
 {
+    /* The journal has been replayed: the shares count for new decisions only. */
+    gate_limit(&assembly->gate, assembly->options.shares);
     int error = embedded_gate_new(&assembly->gate, assembly->journal, assembly->wakers,
                                   assembly->options.loops, &assembly->embedded_gate);
     if (error != 0) {

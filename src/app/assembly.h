@@ -22,6 +22,7 @@
 
 struct assembly_options {
     struct gate_sizes sizes;
+    struct gate_percents shares; /* of the embedded gate's pools */
     struct journal_options journal;
     struct ledger_writer_options ledger_writer;
     uint32_t loops;

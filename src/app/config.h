@@ -79,6 +79,15 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Items of all warm, open, paused and recently closed sales together.")                       \
     X(gate, sales, NUMBER, 1, GATE_SALES_MAX, GATE_SALES_DEFAULT, "sales", RESTART,                \
       "Warm, open, paused and recently closed sales.")                                             \
+    X(gate, buyer_share, NUMBER, 1, 100, GATE_BUYER_SHARE_DEFAULT, "% of gate.orders", RESTART,    \
+      "The most orders that the gate holds of one buyer for one item, at least 200. More are "     \
+      "refused for this buyer only. 100: no such share. Embedded engine only.")                    \
+    X(gate, item_share, NUMBER, 1, 100, GATE_ITEM_SHARE_DEFAULT, "% of gate.orders", RESTART,      \
+      "The most orders that the gate holds of one item. 100: no such share. Embedded engine only.") \
+    X(gate, sale_share, NUMBER, 1, 100, GATE_SALE_SHARE_DEFAULT,                                   \
+      "% of gate.orders and gate.buyers", RESTART,                                                 \
+      "The most orders and buyers that the gate holds of one sale. 100: no such share. Embedded "  \
+      "engine only.")                                                                              \
     X(journal, segment_mib, NUMBER, 1, 1024, JOURNAL_FILE_DEFAULT_MIB, "MiB", RESTART,          \
       "Size of one journal file. Snapshots and trimming work file by file.")                       \
     X(ledger, batch, NUMBER, 1, 100000, 4000, "orders", RESTART,                                   \

@@ -87,7 +87,32 @@ struct gate_command {
     uint64_t ends_at_ms;
     uint32_t bar_unpaid;
     uint32_t limit;
+    /* Not in the record. It was decided before, and its record is replayed: what only a decision
+     * asks is not asked again. */
+    bool accepted;
 };
+
+/* What can be full, and its name for operators. With OVERLOADED, the effects say which it was. */
+#define GATE_BOUNDS(X)                                                                             \
+    X(GATE_BOUND_NONE, "none")                                                                     \
+    X(GATE_BOUND_ORDERS, "gate.orders")                                                            \
+    X(GATE_BOUND_BUYERS, "gate.buyers")                                                            \
+    X(GATE_BOUND_ITEMS, "gate.items")                                                              \
+    X(GATE_BOUND_SALES, "gate.sales")                                                              \
+    X(GATE_BOUND_BUYER_SHARE, "gate.buyer_share")                                                  \
+    X(GATE_BOUND_ITEM_SHARE, "gate.item_share")                                                    \
+    X(GATE_BOUND_SALE_SHARE, "gate.sale_share")                                                    \
+    X(GATE_BOUND_SALE_BUYERS, "gate.sale_share of gate.buyers")                                    \
+    X(GATE_BOUND_UNITS, "units of a buyer")                                                        \
+    X(GATE_BOUND_JOURNAL, "journal buffer")
+
+enum gate_bound {
+#define X(name, text) name,
+    GATE_BOUNDS(X)
+#undef X
+        GATE_BOUND_COUNT
+};
+const char *gate_bound_text(enum gate_bound bound);
 
 enum verdict {
     VERDICT_DONE,            /* the state changed: the command goes into the journal */
@@ -98,11 +123,12 @@ enum verdict {
 
 struct gate_effects {
     enum refusal refusal;
-    uint32_t slot;      /* of the order, or GATE_NONE */
-    uint32_t item_slot; /* of the changed item, or GATE_NONE */
-    uint32_t held;      /* units the buyer holds after the step */
-    uint32_t limit;     /* with LIMIT_REACHED */
-    uint64_t available; /* of the item after the step; with SOLD_OUT: units left */
+    enum gate_bound bound; /* with OVERLOADED */
+    uint32_t slot;         /* of the order, or GATE_NONE */
+    uint32_t item_slot;    /* of the changed item, or GATE_NONE */
+    uint32_t held;         /* units the buyer holds after the step */
+    uint32_t limit;        /* with LIMIT_REACHED */
+    uint64_t available;    /* of the item after the step; with SOLD_OUT: units left */
     uint64_t locked;
 };
 
@@ -113,6 +139,23 @@ struct gate_sizes {
     uint32_t buyers;
     uint32_t items;
     uint32_t sales;
+};
+
+/*
+ * The most orders that one buyer of an item, one item and one sale may have in the gate, and the most
+ * buyers of one sale. So nobody can fill a pool that all sales use. UINT32_MAX: no share.
+ */
+struct gate_shares {
+    uint32_t buyer_orders;
+    uint32_t item_orders;
+    uint32_t sale_orders;
+    uint32_t sale_buyers;
+};
+/* The same in percent of the pools. 100: no share. */
+struct gate_percents {
+    uint32_t buyer;
+    uint32_t item;
+    uint32_t sale;
 };
 
 /*
@@ -146,7 +189,8 @@ struct gate_buyer {
     uint32_t held;
     uint32_t failed_attempts; /* orders that ended unsold: the attempt number in the next ORDER_ONCE
                           * id */
-    uint32_t barred;
+    uint32_t orders : 31;     /* of this buyer and item in the gate */
+    bool barred : 1;
     uint32_t next_hash;
     uint32_t next_item;
 };
@@ -163,6 +207,7 @@ struct gate_item {
     uint32_t limit;
     uint32_t orders; /* head of the chain of its orders */
     uint32_t buyers; /* head of the chain of its buyers */
+    uint32_t orders_count;
     uint32_t next_hash;
     uint32_t used;
 };
@@ -173,7 +218,9 @@ struct gate_sale {
     int64_t ends_at_ms;
     uint32_t bar_unpaid;
     uint32_t used;
-    uint32_t items;     /* loaded and not yet forgotten */
+    uint32_t items;  /* loaded and not yet forgotten */
+    uint32_t orders; /* of all its items, in the gate */
+    uint32_t buyers;
     uint8_t state;      /* enum sale_state */
     uint8_t forgetting; /* being forgotten, in steps */
     uint8_t spare[2];
@@ -201,6 +248,7 @@ struct gate {
     uint64_t applied_event; /* highest ledger event applied */
     int64_t highest_ms;     /* highest now_ms of any command applied */
     uint64_t hash_key;      /* mixed into the choice of buckets; never changes a verdict */
+    struct gate_shares shares;
 };
 
 /* Bytes that gate_init needs for these sizes. Printed at start. */
@@ -208,6 +256,10 @@ size_t gate_bytes(struct gate_sizes sizes);
 /* memory: zeroed, gate_bytes(sizes) long, 64-byte aligned, owned by the caller, outlives the gate.
  */
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key);
+
+/* From now on new orders are refused above these shares. gate_init sets none. Every share is at least
+ * one entry. A buyer's is at least as much as BUYER_FAILED_ATTEMPTS_MAX and as many orders alive. */
+void gate_limit(struct gate *gate, struct gate_percents percents);
 
 enum verdict gate_step(struct gate *gate, const struct gate_command *command,
                        struct gate_effects *ret_effects);

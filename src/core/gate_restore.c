@@ -77,6 +77,9 @@ int gate_restore_order(struct gate_restore *restore, const struct gate_order *or
     if (index_pool_full(&gate->order_pool)) {
         return ERR_FULL;
     }
+    if (gate_find_buyer(gate, entry.item_slot, entry.user) == NULL) {
+        return ERR_CORRUPT; /* an item's buyers come before its orders */
+    }
     (void)gate_add_order(gate, &entry);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "embedded/gate_content.h"
+#include "obs/log.h"
 
 /* Watched orders that may change between two iterations of a loop before it has to look up all it
  * watches: 4096 * 16 bytes. */
@@ -54,6 +55,7 @@ static void buy_without_journal(struct embedded_gate *engine, struct gate_reques
     uint32_t slot = gate_find_order(engine->gate, request->id);
     if (slot == GATE_NONE) {
         request->refusal = failed ? REFUSAL_DEGRADED : REFUSAL_OVERLOADED;
+        request->bound = failed ? GATE_BOUND_NONE : GATE_BOUND_JOURNAL;
         return;
     }
     const struct gate_order *order = &engine->gate->orders[slot];
@@ -98,6 +100,7 @@ static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
     request->locked = effects.locked;
     if (verdict == VERDICT_REFUSED) {
         request->refusal = effects.refusal;
+        request->bound = effects.bound;
         return;
     }
     struct gate_order *order = &gate->orders[effects.slot];
@@ -161,6 +164,15 @@ static void ask_item(const struct embedded_gate *engine, struct gate_request *re
     gate_view_item(engine->gate, slot, &request->view);
 }
 
+/* One line a second for each bound. */
+static void log_full(const struct gate_request *request)
+{
+    static struct log_limit limits[GATE_BOUND_COUNT];
+    log_event_limited(&limits[request->bound], 1000, LOG_WARN, "gate.full",
+                      LOG_STR("bound", gate_bound_text(request->bound)),
+                      LOG_U64("item", request->item), LOG_U64("user", request->user));
+}
+
 static enum gate_submitted embedded_gate_submit(struct gate_port *port,
                                                 struct gate_request *request)
 {
@@ -181,6 +193,9 @@ static enum gate_submitted embedded_gate_submit(struct gate_port *port,
         break;
     }
     unlock(&engine->lock);
+    if (request->bound != GATE_BOUND_NONE) {
+        log_full(request);
+    }
     return GATE_ANSWERED;
 }
 

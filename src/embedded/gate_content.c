@@ -44,7 +44,9 @@ int gate_content_next(struct journal_reader *reader, uint64_t *ret_lsn,
 int gate_content_replay(struct gate *gate, uint64_t lsn, const struct gate_command *command)
 {
     struct gate_effects effects;
-    enum verdict verdict = gate_step(gate, command, &effects);
+    struct gate_command accepted = *command;
+    accepted.accepted = true;
+    enum verdict verdict = gate_step(gate, &accepted, &effects);
     if (verdict == VERDICT_REFUSED && effects.refusal == REFUSAL_OVERLOADED) {
         return ERR_FULL;
     }

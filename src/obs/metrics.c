@@ -154,3 +154,17 @@ void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, s
 #undef X
     put_refusals(metrics, name, out);
 }
+
+void metrics_render_bounds(const struct metrics *metrics, metrics_refusal_name *name,
+                           struct out *out)
+{
+    put_head(out, "sluice_full_total", "counter",
+             "requests refused with overloaded because this was full");
+    for (unsigned i = 1; i < METRICS_BOUNDS_MAX && name(i) != NULL; i++) {
+        uint64_t sum = 0;
+        for (unsigned k = 0; k < metrics->count; k++) {
+            sum += atomic_load_explicit(&metrics->slots[k].full[i], memory_order_relaxed);
+        }
+        out_format(out, "sluice_full_total{bound=\"%s\"} %llu\n", name(i), (unsigned long long)sum);
+    }
+}

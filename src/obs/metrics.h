@@ -130,10 +130,15 @@ enum metric_hist {
 /* Refusals are counted by number (the index of a refusal) and shown with the label code. */
 #define METRICS_REFUSALS_MAX 64
 
+/* Refusals for want of room are counted by number, too (the index of a bound), and shown with the
+ * label bound. */
+#define METRICS_BOUNDS_MAX 16
+
 /* The numbers of one thread. All zero at the start. */
 struct metrics_slot {
     _Alignas(64) _Atomic uint64_t values[METRIC_COUNT];
     _Atomic uint64_t refused[METRICS_REFUSALS_MAX];
+    _Atomic uint64_t full[METRICS_BOUNDS_MAX];
     struct hist hists[HIST_COUNT];
 };
 
@@ -181,6 +186,11 @@ static inline void metrics_refuse(struct metrics_slot *slot, unsigned refusal)
     CHECK(refusal < METRICS_REFUSALS_MAX);
     metrics_bump(&slot->refused[refusal], 1);
 }
+static inline void metrics_full(struct metrics_slot *slot, unsigned bound)
+{
+    CHECK(bound < METRICS_BOUNDS_MAX);
+    metrics_bump(&slot->full[bound], 1);
+}
 static inline void metrics_observe_us(struct metrics_slot *slot, enum metric_hist hist, uint64_t us)
 {
     hist_add(&slot->hists[hist], us);
@@ -191,11 +201,14 @@ uint64_t metrics_sum(const struct metrics *metrics, enum metric metric);
 uint64_t metrics_refused(const struct metrics *metrics, unsigned refusal);
 void metrics_hist(const struct metrics *metrics, enum metric_hist hist, struct hist *ret_hist);
 
-/* The text of refusal number i; NULL at the end of the list. */
+/* The text of refusal, or bound, number i; NULL at the end of the list. */
 typedef const char *metrics_refusal_name(unsigned refusal);
 
 /* Appends everything in Prometheus's text format. METRICS_TEXT_MAX bytes are always enough. */
 #define METRICS_TEXT_MAX 32768
 void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, struct out *out);
+/* Appends what was full how often. Number 0 is no bound. */
+void metrics_render_bounds(const struct metrics *metrics, metrics_refusal_name *name,
+                           struct out *out);
 
 #endif

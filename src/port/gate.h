@@ -53,8 +53,9 @@ struct gate_request {
     uint64_t epoch;      /* ... and the lowest epoch it may be decided in */
     /* out */
     enum gate_outcome outcome;
-    enum refusal refusal; /* REFUSAL_NONE: answered as asked */
-    bool existed;         /* BUY: decided before */
+    enum refusal refusal;  /* REFUSAL_NONE: answered as asked */
+    enum gate_bound bound; /* with OVERLOADED: what was full, if the gate says so */
+    bool existed;          /* BUY: decided before */
     bool has_order;
     struct order_view order;
     struct item_view view;
@@ -103,6 +104,7 @@ static inline enum gate_submitted gate_submit(struct gate_port *port, struct gat
 {
     request->outcome = GATE_OUTCOME_ANSWERED;
     request->refusal = REFUSAL_NONE;
+    request->bound = GATE_BOUND_NONE;
     request->existed = false;
     request->has_order = false;
     request->held = 0;

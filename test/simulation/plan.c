@@ -101,6 +101,7 @@ void plan_draw(struct sim *sim)
         plan->sizes.orders = (uint32_t)sim_between(sim, 20, 300);
         plan->sizes.buyers = (uint32_t)sim_between(sim, 10, 200);
     }
+    plan->shares = (struct gate_percents){100, 100, 100};
     plan->file_bytes = (uint64_t)JOURNAL_SECTOR << sim_between(sim, 3, 6);
     plan->buffer_bytes = (uint32_t)sim_between(sim, 2, 5) * JOURNAL_SECTOR;
     draw_habits(sim);

@@ -84,6 +84,7 @@ struct plan {
     uint32_t tick_ms, batch_max;
     int64_t board_keep_ms;
     struct gate_sizes sizes;
+    struct gate_percents shares;
     uint64_t file_bytes;
     uint32_t buffer_bytes;
 };

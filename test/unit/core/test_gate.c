@@ -203,6 +203,110 @@ static void full_of_orders(void **state)
     refused(buy(order_id_once(ONCE, 2, 0), 2, 1), REFUSAL_OVERLOADED);
 }
 
+/* ---- shares ---- */
+
+static void full(struct gate_command command, enum gate_bound bound)
+{
+    refused(command, REFUSAL_OVERLOADED);
+    assert_int_equal(effects.bound, bound);
+}
+
+/* 1,000 orders and 8 buyers: two sales with an item each, the first one without a limit. */
+static void make_shared_gate(struct gate_percents percents)
+{
+    make_gate((struct gate_sizes){.orders = 1000, .buyers = 8, .items = 4, .sales = 2});
+    done(load_sale(SALE));
+    done(load_item(SALE, FREE, 100000, 0));
+    done(load_item(SALE, FEW, 100000, 0));
+    done(of_sale(GATE_OPEN, SALE));
+    done(load_sale(OTHER));
+    done(load_item(OTHER, ONCE, 100, 1));
+    done(of_sale(GATE_OPEN, OTHER));
+    gate_limit(&gate, percents);
+}
+
+static uint32_t sequence;
+
+static void buy_many(uint64_t item, uint64_t user, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        done(buy(order_id_fresh(item, NOW, ++sequence), user, 1));
+    }
+}
+
+static struct gate_command one_more(uint64_t item, uint64_t user)
+{
+    return buy(order_id_fresh(item, NOW, 1U << 20), user, 1);
+}
+
+static void a_buyer_has_a_share(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 25, .item = 100, .sale = 100});
+    buy_many(FREE, 1, 250);
+    full(one_more(FREE, 1), GATE_BOUND_BUYER_SHARE);
+    done(one_more(FREE, 2)); /* others go on, */
+    done(one_more(FEW, 1));  /* and he does, with another item */
+    unchanged(buy(order_id_fresh(FREE, NOW, sequence), 1, 1), VERDICT_ALREADY_APPLIED,
+              REFUSAL_NONE); /* what he has is told on */
+    free(memory);
+    /* Never below what the limits of attempts allow. */
+    make_shared_gate((struct gate_percents){.buyer = 1, .item = 100, .sale = 100});
+    buy_many(FREE, 1, 2 * BUYER_FAILED_ATTEMPTS_MAX);
+    full(one_more(FREE, 1), GATE_BOUND_BUYER_SHARE);
+}
+
+static void an_item_and_a_sale_have_a_share(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 100, .item = 50, .sale = 75});
+    buy_many(FREE, 1, 500);
+    full(one_more(FREE, 2), GATE_BOUND_ITEM_SHARE);
+    buy_many(FEW, 1, 250);
+    full(one_more(FEW, 1), GATE_BOUND_SALE_SHARE);
+    done(buy(order_id_once(ONCE, 1, 0), 1, 1)); /* the other sale goes on */
+    /* Forgetting gives the room back. */
+    done(of_sale(GATE_CLOSE, SALE));
+    struct gate_command forget = of_sale(GATE_FORGET, SALE);
+    forget.qty = 5000;
+    done(forget);
+    assert_int_equal(gate.order_pool.used, 1);
+}
+
+static void the_buyers_of_a_sale_have_a_share(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 100, .item = 100, .sale = 75});
+    for (uint64_t user = 1; user <= 6; user++) {
+        buy_many(FREE, user, 1);
+    }
+    full(one_more(FREE, 7), GATE_BOUND_SALE_BUYERS);
+    done(one_more(FREE, 6)); /* he has a record */
+    done(buy(order_id_once(ONCE, 7, 0), 7, 1));
+}
+
+/* A record was decided under other shares. */
+static void a_record_is_replayed_whatever_the_shares(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 100, .item = 1, .sale = 1});
+    buy_many(FREE, 1, 10);
+    full(one_more(FREE, 2), GATE_BOUND_ITEM_SHARE);
+    struct gate_command command = one_more(FREE, 2);
+    command.accepted = true;
+    done(command);
+}
+
+static void what_is_full_has_a_name(void **state)
+{
+    (void)state;
+    assert_string_equal(gate_bound_text(GATE_BOUND_NONE), "none");
+    assert_string_equal(gate_bound_text(GATE_BOUND_ITEM_SHARE), "gate.item_share");
+    assert_string_equal(gate_bound_text(GATE_BOUND_COUNT - 1), "journal buffer");
+    done(load_sale(OTHER));
+    full(load_sale(99), GATE_BOUND_SALES);
+}
+
 static void a_buyer_holds_no_more_than_can_be_counted(void **state)
 {
     (void)state;
@@ -418,6 +522,11 @@ int main(void)
         TEST(orders_that_end_unsold_are_counted_and_then_enough),
         TEST(full_tables_refuse_only_what_needs_them),
         BARE(full_of_orders),
+        BARE(a_buyer_has_a_share),
+        BARE(an_item_and_a_sale_have_a_share),
+        BARE(the_buyers_of_a_sale_have_a_share),
+        BARE(a_record_is_replayed_whatever_the_shares),
+        TEST(what_is_full_has_a_name),
         TEST(a_buyer_holds_no_more_than_can_be_counted),
         TEST(stock_has_a_bound),
         TEST(loading_again_changes_nothing),
