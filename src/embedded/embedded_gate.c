@@ -387,6 +387,8 @@ void embedded_gate_count(struct embedded_gate *engine, struct embedded_gate_numb
     ret_numbers->orders = engine->gate->order_pool.used;
     ret_numbers->buyers = engine->gate->buyer_pool.used;
     ret_numbers->items = engine->gate->item_pool.used;
+    ret_numbers->sales = engine->gate->sales_used;
+    ret_numbers->sizes = engine->gate->sizes;
     unlock(&engine->lock);
     ret_numbers->durable_lsn = journal_durable_lsn(engine->journal);
     ret_numbers->last_lsn = journal_last_lsn(engine->journal);

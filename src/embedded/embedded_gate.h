@@ -46,6 +46,8 @@ struct embedded_gate_numbers {
     uint32_t orders;
     uint32_t buyers;
     uint32_t items;
+    uint32_t sales;
+    struct gate_sizes sizes;
     uint64_t durable_lsn;
     uint64_t last_lsn;
 };

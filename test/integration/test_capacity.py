@@ -2,9 +2,11 @@
 
 SECURITY.md, threat 1. The gate is small here, so a few hundred orders fill a share of it.
 """
+import json
+
 import pytest
 
-from sluicelib import Shop, problem
+from sluicelib import Shop, eventually, problem
 
 ORDERS = 1000  # that the gate holds. A buyer's share is never below 200, an item's is 500 of these
 
@@ -42,3 +44,45 @@ def test_one_account_fills_its_share_and_nobody_elses(small):
     small.restart(kill=True)
     shop.order(attacker, mine)
     problem(shop.buy(attacker, shop.ticket(attacker, lot.item)), 503, "overloaded", retry="later")
+
+
+def level(server, pool):
+    """Used and size, as /metrics shows them."""
+    shown = {}
+    for line in server.get("/metrics").body.decode().splitlines():
+        for name in ("used", "size"):
+            head = f'sluice_pool_{name}{{pool="{pool}"}} '
+            if line.startswith(head):
+                shown[name] = int(line[len(head):])
+    return shown["used"], shown["size"]
+
+
+def test_pools_that_fill_up_are_told_to_operators(make_server):
+    server = make_server(sets=["server.threads=1", "gate.orders=40", "gate.item_share=100",
+                               "gate.sale_share=100"])
+    shop = Shop(server)
+    lot = shop.lot(total=1000, limit=0)
+    user = shop.user()
+    for pool in ("gate.orders", "gate.buyers", "gate.items", "gate.sales", "server.connections",
+                 "buffers.large", "requests.gate", "journal.buffer"):
+        assert level(server, pool)[1] > 0, pool
+    assert server.get("/readyz").json()["nearly_full"] == []
+    bought = 0
+    for count, percent in ((20, 50), (32, 80), (38, 95)):
+        for bought in range(bought, count):
+            shop.bought(user, shop.ticket(user, lot.item))
+        bought = count
+        line = f"pool.fills pool=gate.orders used={count} size=40 percent={percent}"
+        eventually(lambda: line in server.log(), line)
+    ready = server.get("/readyz")
+    assert ready.status == 200 and ready.json()["nearly_full"] == ["gate.orders"], ready
+    with server.events("/v1/admin/live", server.admin_token) as live:
+        pools = {pool["pool"]: pool for pool in json.loads(live.next().data)["pools"]}
+        assert pools["gate.orders"] == {"pool": "gate.orders", "used": 38, "size": 40,
+                                        "nearly_full": True}
+    for _ in range(2):
+        shop.bought(user, shop.ticket(user, lot.item))
+    problem(shop.buy(user, shop.ticket(user, lot.item)), 503, "overloaded")
+    eventually(lambda: server.get("/readyz").status == 503, "not ready: nothing can be sold")
+    problem(server.get("/readyz"), 503, "overloaded")
+    assert server.log().count("pool.fills pool=gate.orders") == 3
