@@ -244,6 +244,7 @@ void assembly_count_pools(struct assembly *assembly)
     }
     struct embedded_gate_numbers gate;
     embedded_gate_count(assembly->embedded_gate, &gate);
+    metrics_set(slot, METRIC_GATE_EVICTED_TOTAL, gate.evicted);
     metrics_pool(slot, POOL_GATE_ORDERS, gate.orders, gate.sizes.orders);
     metrics_pool(slot, POOL_GATE_BUYERS, gate.buyers, gate.sizes.buyers);
     metrics_pool(slot, POOL_GATE_ITEMS, gate.items, gate.sizes.items);

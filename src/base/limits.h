@@ -30,6 +30,7 @@
  * for other sales, whatever one buyer, one item or one sale does. 1 % of the default are 10,000 orders
  * of one buyer for one item. */
 #define GATE_BUYER_SHARE_DEFAULT 1U
+#define GATE_BUYER_SHARE_LEAST 200U /* orders */
 #define GATE_ITEM_SHARE_DEFAULT 50U
 #define GATE_SALE_SHARE_DEFAULT 75U
 

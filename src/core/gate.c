@@ -111,8 +111,11 @@ static uint32_t share_of(uint32_t capacity, uint32_t percent, uint32_t least)
 
 void gate_limit(struct gate *gate, struct gate_percents percents)
 {
+    /* A limit per buyer is seldom above this; a small gate is not for one buyer all the same. */
+    uint32_t least = gate->sizes.orders / 10 < GATE_BUYER_SHARE_LEAST ? gate->sizes.orders / 10
+                                                                      : GATE_BUYER_SHARE_LEAST;
     gate->shares = (struct gate_shares){
-        .buyer_orders = share_of(gate->sizes.orders, percents.buyer, 2 * BUYER_FAILED_ATTEMPTS_MAX),
+        .buyer_orders = share_of(gate->sizes.orders, percents.buyer, least),
         .item_orders = share_of(gate->sizes.orders, percents.item, 1),
         .sale_orders = share_of(gate->sizes.orders, percents.sale, 1),
         .sale_buyers = share_of(gate->sizes.buyers, percents.sale, 1),
@@ -209,19 +212,21 @@ enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms)
 
 /* ---- entries ---- */
 
+/* Behind the order of the link `after` in its item's list; 0: in front of all. */
 static uint32_t add_order(struct gate *gate, uint32_t *bucket, struct gate_buyer *buyer,
-                          const struct gate_order *order)
+                          const struct gate_order *order, uint32_t after)
 {
     CHECK(!index_pool_full(&gate->order_pool) && buyer != NULL);
     uint32_t slot = index_pool_take(&gate->order_pool, order_links(gate));
     struct gate_item *item = &gate->items[order->item_slot];
     gate->orders[slot] = *order;
-    gate->orders[slot].used = 1;
     index_chain_add(bucket, order_links(gate), slot);
-    index_chain_add(&item->orders, INDEX_LINKS(gate->orders, next_item), slot);
-    buyer->orders++;
-    item->orders_count++;
-    gate->sales[item->sale_slot].orders++;
+    index_list_insert(&item->orders, item_order_links(gate), slot, after);
+    if (!order_state_final((enum order_state)order->state)) {
+        buyer->live++;
+        item->live++;
+        gate->sales[item->sale_slot].live++;
+    }
     return slot;
 }
 
@@ -229,7 +234,8 @@ uint32_t gate_add_order(struct gate *gate, const struct gate_order *order)
 {
     const uint32_t *bucket = buyer_bucket(gate, order->item_slot, order->user);
     struct gate_buyer *buyer = find_buyer(gate, bucket, order->item_slot, order->user);
-    return add_order(gate, order_bucket(gate, order->id), buyer, order);
+    return add_order(gate, order_bucket(gate, order->id), buyer, order,
+                     gate->items[order->item_slot].orders.last);
 }
 
 static uint32_t add_buyer(struct gate *gate, uint32_t *bucket, const struct gate_buyer *buyer)
@@ -238,7 +244,7 @@ static uint32_t add_buyer(struct gate *gate, uint32_t *bucket, const struct gate
     uint32_t slot = index_pool_take(&gate->buyer_pool, buyer_links(gate));
     struct gate_item *item = &gate->items[buyer->item_slot];
     gate->buyers[slot] = *buyer;
-    gate->buyers[slot].orders = 0;
+    gate->buyers[slot].live = 0;
     index_chain_add(bucket, buyer_links(gate), slot);
     index_chain_add(&item->buyers, INDEX_LINKS(gate->buyers, next_item), slot);
     gate->sales[item->sale_slot].buyers++;
@@ -258,9 +264,9 @@ uint32_t gate_add_item(struct gate *gate, const struct gate_item *item)
     CHECK(!gate->items[slot].used);
     gate->items[slot] = *item;
     gate->items[slot].used = 1;
-    gate->items[slot].orders = 0;
+    gate->items[slot].orders = (struct index_list){0, 0};
     gate->items[slot].buyers = 0;
-    gate->items[slot].orders_count = 0;
+    gate->items[slot].live = 0;
     index_chain_add(bucket, item_links(gate), slot);
     gate->sales[item->sale_slot].items++;
     return slot;
@@ -273,7 +279,7 @@ uint32_t gate_add_sale(struct gate *gate, const struct gate_sale *sale)
             gate->sales[i] = *sale;
             gate->sales[i].used = 1;
             gate->sales[i].items = 0;
-            gate->sales[i].orders = 0;
+            gate->sales[i].live = 0;
             gate->sales[i].buyers = 0;
             gate->sales_used++;
             return i;
@@ -351,7 +357,7 @@ static void reserve_units(struct gate *gate, const struct gate_command *command,
                                .item_slot = effects->item_slot,
                                .version = 1,
                                .state = ORDER_QUEUED};
-    effects->slot = add_order(gate, places->order_bucket, buyer, &entry);
+    effects->slot = add_order(gate, places->order_bucket, buyer, &entry, 0);
     buyer->held += command->qty;
     item->available -= command->qty;
     item->locked += command->qty;
@@ -381,17 +387,27 @@ static enum gate_bound full_bound(const struct gate *gate, const struct gate_com
     if (command->accepted) {
         return GATE_BOUND_NONE;
     }
-    if (buyer != NULL && buyer->orders >= shares->buyer_orders) {
+    if (buyer != NULL && buyer->live >= shares->buyer_orders) {
         return GATE_BOUND_BUYER_SHARE;
     }
-    if (item->orders_count >= shares->item_orders) {
+    if (item->live >= shares->item_orders) {
         return GATE_BOUND_ITEM_SHARE;
     }
-    if (sale->orders >= shares->sale_orders) {
+    if (sale->live >= shares->sale_orders) {
         return GATE_BOUND_SALE_SHARE;
     }
     return buyer == NULL && sale->buyers >= shares->sale_buyers ? GATE_BOUND_SALE_BUYERS
                                                                 : GATE_BOUND_NONE;
+}
+
+/* The order may have been evicted, and the ledger was not asked since. An order that was evicted
+ * after the ledger was asked has an LSN above that moment's. */
+static bool must_ask_ledger(const struct gate *gate, const struct gate_command *command,
+                            uint32_t item_slot)
+{
+    bool asked =
+        command->absent_lsn != 0 && gate->items[item_slot].evicted_lsn <= command->absent_lsn;
+    return !command->accepted && !asked && gate_maybe_evicted(gate, item_slot, command->id);
 }
 
 static enum verdict step_reserve(struct gate *gate, const struct gate_command *command,
@@ -413,6 +429,10 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     uint32_t slot = find_order(gate, places.order_bucket, command->id);
     if (slot != GATE_NONE) {
         return existing_order(gate, command, slot, effects);
+    }
+    if (must_ask_ledger(gate, command, item_slot)) {
+        effects->ask_ledger = true;
+        return refuse(effects, REFUSAL_UNKNOWN_OUTCOME);
     }
     if (command->now_ms >= (int64_t)command->ticket_expires_ms || !id_fits(command, item, buyer)) {
         return refuse(effects, REFUSAL_BAD_TICKET);
@@ -509,6 +529,9 @@ static enum verdict step_order(struct gate *gate, const struct gate_command *com
     uint64_t sold = item->sold;
     order->state = (uint8_t)to;
     order->version++;
+    if (order_state_final(to)) {
+        uncount_live(gate, order);
+    }
     if (move == MOVE_CONFIRM) {
         order->pay_by_ms = (int64_t)command->time_ms;
     } else if (move == MOVE_REFUSE) {
@@ -684,6 +707,8 @@ static enum verdict dispatch(struct gate *gate, const struct gate_command *comma
         return gate_step_forget(gate, command, effects);
     case GATE_SKIP:
         return VERDICT_DONE;
+    case GATE_EVICT:
+        return gate_step_evict(gate, command, effects);
     case GATE_KIND_NONE:
     case GATE_KIND_COUNT:
         break;
@@ -695,7 +720,8 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
                        struct gate_effects *ret_effects)
 {
     *ret_effects = (struct gate_effects){.slot = GATE_NONE, .item_slot = GATE_NONE};
-    if (command->kind != GATE_RESERVE && command->event <= gate->applied_event) {
+    bool follows = command->kind != GATE_RESERVE && command->kind != GATE_EVICT;
+    if (follows && command->event <= gate->applied_event) {
         return VERDICT_ALREADY_APPLIED;
     }
     enum verdict verdict = dispatch(gate, command, ret_effects);
@@ -705,7 +731,7 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
             gate->highest_ms = command->now_ms;
         }
     }
-    if (command->kind != GATE_RESERVE && verdict == VERDICT_DONE) {
+    if (follows && verdict == VERDICT_DONE) {
         gate->applied_event = command->event;
     }
     return verdict;

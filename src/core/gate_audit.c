@@ -7,6 +7,7 @@
 
 struct sums {
     uint64_t orders;
+    uint64_t live;
     uint64_t buyers;
     uint64_t items;
 };
@@ -18,14 +19,15 @@ struct item_sums {
     uint64_t held;
     uint64_t orders;
     uint64_t buyers;
-    uint64_t buyers_orders; /* as the buyers' records count them */
+    uint64_t live;
+    uint64_t buyers_live; /* as the buyers' records count them */
 };
 
 /* Compares the item's orders with its counters, and sums them up. */
 static bool orders_fit(const struct gate *gate, uint32_t slot, struct item_sums *sums)
 {
-    uint32_t link = gate->items[slot].orders;
-    for (; link != 0; link = gate->orders[link - 1].next_item) {
+    uint32_t link = gate->items[slot].orders.first;
+    for (; link != 0; link = gate->orders[link - 1].by_item.next) {
         const struct gate_order *order = &gate->orders[link - 1];
         if (order->item_slot != slot || gate_find_order(gate, order->id) != link - 1) {
             return false;
@@ -35,6 +37,7 @@ static bool orders_fit(const struct gate *gate, uint32_t slot, struct item_sums 
         } else if (order_state_alive((enum order_state)order->state)) {
             sums->locked += order->qty;
         }
+        sums->live += !order_state_final((enum order_state)order->state);
         sums->orders++;
     }
     return true;
@@ -50,7 +53,7 @@ static bool buyers_fit(const struct gate *gate, uint32_t slot, struct item_sums 
             return false;
         }
         sums->held += buyer->held;
-        sums->buyers_orders += buyer->orders;
+        sums->buyers_live += buyer->live;
         sums->buyers++;
     }
     return true;
@@ -61,17 +64,17 @@ static bool item_fits(const struct gate *gate, uint32_t slot, struct sums *sums)
     const struct gate_item *item = &gate->items[slot];
     struct item_sums found = {0};
     if (!orders_fit(gate, slot, &found) || !buyers_fit(gate, slot, &found) ||
-        !gate_item_adds_up(item) || found.orders != item->orders_count ||
-        found.orders != found.buyers_orders) {
+        !gate_item_adds_up(item) || found.live != item->live || found.live != found.buyers_live) {
         return false;
     }
     sums->orders += found.orders;
+    sums->live += found.live;
     sums->buyers += found.buyers;
     sums->items++;
     /* A sale that is being forgotten has already lost some of its orders. */
     return gate->sales[item->sale_slot].forgetting ||
-           (found.locked == item->locked && found.sold == item->sold &&
-            found.held == found.locked + found.sold);
+           (found.locked == item->locked && found.sold + item->evicted_sold == item->sold &&
+            found.held == item->locked + item->sold);
 }
 
 /* What the sales count is what there is. */
@@ -79,11 +82,11 @@ static bool sales_fit(const struct gate *gate, const struct sums *sums)
 {
     struct sums counted = {0};
     for (uint32_t i = 0; i < gate->sizes.sales; i++) {
-        counted.orders += gate->sales[i].orders;
+        counted.live += gate->sales[i].live;
         counted.buyers += gate->sales[i].buyers;
         counted.items += gate->sales[i].items;
     }
-    return counted.orders == sums->orders && counted.buyers == sums->buyers &&
+    return counted.live == sums->live && counted.buyers == sums->buyers &&
            counted.items == sums->items;
 }
 

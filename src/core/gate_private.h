@@ -55,6 +55,24 @@ static inline struct gate_buyer *find_buyer(const struct gate *gate, const uint3
     return NULL;
 }
 
+static inline struct index_links item_order_links(const struct gate *gate)
+{
+    return INDEX_LINKS(gate->orders, by_item);
+}
+
+/* The order is final, or leaves. */
+static inline void uncount_live(struct gate *gate, const struct gate_order *order)
+{
+    struct gate_item *item = &gate->items[order->item_slot];
+    struct gate_sale *sale = &gate->sales[item->sale_slot];
+    const uint32_t *bucket = buyer_bucket(gate, order->item_slot, order->user);
+    struct gate_buyer *buyer = find_buyer(gate, bucket, order->item_slot, order->user);
+    CHECK(buyer != NULL && buyer->live > 0 && item->live > 0 && sale->live > 0);
+    buyer->live--;
+    item->live--;
+    sale->live--;
+}
+
 static inline enum verdict refuse(struct gate_effects *effects, enum refusal refusal)
 {
     CHECK(refusal != REFUSAL_NONE);
@@ -63,6 +81,8 @@ static inline enum verdict refuse(struct gate_effects *effects, enum refusal ref
 }
 
 /* gate_leave.c */
+enum verdict gate_step_evict(struct gate *gate, const struct gate_command *command,
+                             struct gate_effects *effects);
 enum verdict gate_step_forget(struct gate *gate, const struct gate_command *command,
                               struct gate_effects *effects);
 

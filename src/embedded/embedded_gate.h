@@ -41,12 +41,17 @@ void embedded_gate_room(struct embedded_gate *engine, uint32_t *ret_sales, uint3
 /* True if no unit of the sale is locked: no order of it is left to book, pay or expire. */
 bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale);
 
+/* Ledger writer only: if the gate is nearly full of orders, evicts some that are final, durable and
+ * delivered to those who watch them. True: call it again soon. */
+bool embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms);
+
 /* Numbers for metrics, live feed and logs. */
 struct embedded_gate_numbers {
     uint32_t orders;
     uint32_t buyers;
     uint32_t items;
     uint32_t sales;
+    uint64_t evicted; /* orders, since the start */
     struct gate_sizes sizes;
     uint64_t durable_lsn;
     uint64_t last_lsn;

@@ -52,6 +52,8 @@
     X(COUNTER, ORDERS_EXPIRED_TOTAL, "sluice_orders_expired_total", "orders not paid in time")     \
     X(COUNTER, ORDERS_CANCELLED_TOTAL, "sluice_orders_cancelled_total", "orders cancelled")        \
     X(COUNTER, ORDERS_FAILED_TOTAL, "sluice_orders_failed_total", "orders the ledger refused")     \
+    X(COUNTER, GATE_EVICTED_TOTAL, "sluice_gate_evicted_total",                                    \
+      "final orders that left the nearly full gate")                                               \
     X(COUNTER, JOURNAL_BATCHES_TOTAL, "sluice_journal_batches_total", "batches made durable")      \
     X(COUNTER, JOURNAL_RECORDS_TOTAL, "sluice_journal_records_total", "records made durable")      \
     X(COUNTER, JOURNAL_SNAPSHOTS_TOTAL, "sluice_journal_snapshots_total", "snapshots written")     \
