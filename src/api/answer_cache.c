@@ -379,7 +379,7 @@ int answer_cache_sales(struct answer_cache *cache, struct catalog *catalog, int6
 /* ---- the metrics ---- */
 
 int answer_cache_metrics(struct answer_cache *cache, const struct metrics *metrics,
-                         metrics_refusal_name *name, int64_t now_ms, struct answer **ret_answer)
+                         answer_metrics_render *render, int64_t now_ms, struct answer **ret_answer)
 {
     char text[METRICS_TEXT_MAX];
     lock(&cache->lock);
@@ -396,7 +396,7 @@ int answer_cache_metrics(struct answer_cache *cache, const struct metrics *metri
         return 0;
     }
     struct out body = out_over(text, sizeof(text));
-    metrics_render(metrics, name, &body);
+    render(metrics, &body);
     struct answer *made = answer_new("text/plain; version=0.0.4; charset=utf-8", out_span(&body),
                                      (struct span){NULL, 0});
     if (made == NULL) {

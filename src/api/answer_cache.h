@@ -50,9 +50,11 @@ int answer_cache_sales(struct answer_cache *cache, struct catalog *catalog, int6
                        int64_t from_ms, int64_t to_ms, answer_cache_write *write, void *context,
                        struct answer **ret_answer);
 
+/* Writes the text of /metrics. */
+typedef void answer_metrics_render(const struct metrics *metrics, struct out *body);
 /* The text of /metrics. The first requests of a second get a fresh one each, the others the newest of
  * that second. */
 int answer_cache_metrics(struct answer_cache *cache, const struct metrics *metrics,
-                         metrics_refusal_name *name, int64_t now_ms, struct answer **ret_answer);
+                         answer_metrics_render *render, int64_t now_ms, struct answer **ret_answer);
 
 #endif

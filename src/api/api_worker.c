@@ -137,6 +137,32 @@ static void count_connections(struct api_worker *worker)
     metrics_set(worker->metrics, METRIC_HTTP_UNKEPT_TOTAL, counts.unkept);
 }
 
+static void count_pools(struct api_worker *worker)
+{
+    static const struct {
+        enum metrics_pool pool;
+        enum api_budget budget;
+    } budgets[] = {{POOL_GATE_REQUESTS, BUDGET_GATE},
+                   {POOL_DURABLE_WAITS, BUDGET_DURABLE},
+                   {POOL_SHOP_REQUESTS, BUDGET_SHOP},
+                   {POOL_BUYER_REQUESTS, BUDGET_BUYER},
+                   {POOL_OPERATOR_REQUESTS, BUDGET_OPERATOR}};
+    struct metrics_slot *metrics = worker->metrics;
+    const struct http_options *http = &worker->settings->http;
+    struct http_borrowed borrowed = http_server_borrowed(worker->server);
+    uint32_t connections = worker->connections_count;
+    metrics_pool(metrics, POOL_CONNECTIONS, http_server_connections(worker->server), connections);
+    metrics_pool(metrics, POOL_WATCHERS, worker->watch.count, connections - connections / 4);
+    metrics_pool(metrics, POOL_SMALL_BUFFERS, borrowed.small, http->small_buffers);
+    metrics_pool(metrics, POOL_LARGE_BUFFERS, borrowed.large, http->large_buffers);
+    metrics_pool(metrics, POOL_RESERVED_BUFFERS, borrowed.reserved,
+                 (uint64_t)http->reserved_buffers * (HTTP_CLASSES - 1));
+    for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++) {
+        const struct budget *budget = &worker->operations.budgets[budgets[i].budget];
+        metrics_pool(metrics, budgets[i].pool, budget->used, budget->limit);
+    }
+}
+
 bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
 {
     struct net_event events[EVENTS_PER_ITERATION];
@@ -162,6 +188,7 @@ bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
         (void)gate_flush(worker->gate, worker->loop);
     }
     count_connections(worker);
+    count_pools(worker);
     if (atomic_load_explicit(&worker->shared->draining, memory_order_relaxed)) {
         return drain(worker);
     }

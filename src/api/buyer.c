@@ -291,6 +291,14 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
                          : request->locked > 0  ? SOLD_OUT_FOR_NOW
                                                 : SOLD_OUT_FOR_GOOD;
         break;
+    case REFUSAL_OVERLOADED:
+        metrics_full(worker->metrics, request->bound);
+        refused.detail = request->bound == GATE_BOUND_BUYER_SHARE
+                             ? "you have too many orders for this item at once"
+                         : request->bound == GATE_BOUND_ITEM_SHARE
+                             ? "there are too many orders for this item at once"
+                             : NULL;
+        break;
     case REFUSAL_LIMIT_REACHED:
         refused.has_held = true;
         refused.held = request->held;

@@ -323,6 +323,70 @@ static bool answer_waits(struct api_worker *worker, struct api_operation *operat
     return true;
 }
 
+/* ---- orders that were evicted from the gate ---- */
+
+/* How often the ledger is asked for one request. Again only if an order was evicted meanwhile that
+ * might be this one. */
+#define LEDGER_ASKS_MAX 3
+
+static uint16_t version_of(enum order_state state)
+{
+    /* FAILED comes after QUEUED, the other final states after LOCKED. */
+    return order_state_final(state) && state != ORDER_FAILED ? ORDER_VERSION_MAX
+                                                             : ORDER_VERSION_MAX - 1;
+}
+
+static struct order_view view_of(const struct order_row *row)
+{
+    return (struct order_view){.id = row->id,
+                               .user = row->user,
+                               .item = row->item,
+                               .qty = row->qty,
+                               .state = (uint8_t)row->state,
+                               .reason = (uint8_t)row->reason,
+                               .version = version_of(row->state),
+                               .created_at_ms = row->created_at_ms,
+                               .pay_by_ms = row->pay_by_ms};
+}
+
+/* The gate gets the ledger's answer. If there is none, the request stays refused. */
+static enum http_outcome ledger_told(struct api_request *req, struct api_operation *read)
+{
+    struct api_operation *operation = read->parent;
+    const struct ledger_query *query = &read->read.query;
+    bool has = query->error == 0 && query->count > 0;
+    if (!has && query->error != 0 && query->error != ERR_NOTFOUND) {
+        return operation->done(req, operation);
+    }
+    operation->gate.ledger = has ? GATE_LEDGER_HAS : GATE_LEDGER_LACKS;
+    if (has) {
+        operation->gate.ledger_order = view_of(&query->orders[0]);
+    }
+    operation->uses++; /* api_submit takes one, and this operation's part another */
+    return api_submit(req, operation);
+}
+
+/* True: the gate has to know from the ledger whether the order exists, and the ledger was asked. The
+ * query takes over the operation's use: they are freed together. */
+static bool asks_ledger(struct api_worker *worker, struct api_operation *operation)
+{
+    if (operation->target != TARGET_GATE || !operation->gate.ask_ledger ||
+        operation->ledger_asks == LEDGER_ASKS_MAX) {
+        return false;
+    }
+    struct api_request req = later_request(worker, operation);
+    struct api_operation *read =
+        api_read_operation(&req, QUERY_ORDER, 1, BUDGET_EVICTED, ledger_told);
+    if (read == NULL) {
+        return false;
+    }
+    operation->ledger_asks++;
+    read->read.query.id = operation->gate.id;
+    read->parent = operation;
+    ledger_reader_post(worker->shared->ledger_reader, &read->read);
+    return true;
+}
+
 void operation_finish(struct api_worker *worker, struct api_operation *operation)
 {
     if (operation->target == TARGET_GATE && operation->error != 0) {
@@ -353,7 +417,7 @@ enum http_outcome api_submit(struct api_request *req, struct api_operation *oper
     switch (operation->target) {
     case TARGET_GATE:
         if (gate_submit(worker->gate, &operation->gate) == GATE_ANSWERED &&
-            !answer_waits(worker, operation)) {
+            !asks_ledger(worker, operation) && !answer_waits(worker, operation)) {
             enum http_outcome outcome = operation->done(req, operation);
             release(worker, operation);
             return outcome;
@@ -386,7 +450,8 @@ static struct api_operation *of_request(void *request, size_t offset)
  * gate's record. */
 static void request_returned(struct api_worker *worker, struct api_operation *operation)
 {
-    if (operation->target == TARGET_GATE && answer_waits(worker, operation)) {
+    if (operation->target == TARGET_GATE &&
+        (asks_ledger(worker, operation) || answer_waits(worker, operation))) {
         return;
     }
     if (operation->target == TARGET_LEDGER_WRITER) {

@@ -16,6 +16,10 @@
  * not a refusal waits for the LSN of what it shows. A write comes back when the ledger has committed
  * it, and waits for the LSN of the gate's record of the change.
  *
+ * A gate's answer may depend on an order that it has evicted. Then the ledger is asked first, and the
+ * gate once more with the ledger's answer; `done` sees only the last answer. If the ledger cannot be
+ * asked, it is the refusal UNKNOWN_OUTCOME.
+ *
  * What can go wrong:
  * - The budget is used up. There is no operation, and the handler answers OVERLOADED.
  * - The client has gone. `done` is not called. What was decided or committed stays so.
@@ -64,10 +68,11 @@ enum api_target {
  * - Requests to the reconciler and about parked messages are not part of the worker's memory, and
  *   answers that wait for an LSN are in no other thread's hands. So nothing waits for these. */
 #define API_BUDGETS(X)                                                                             \
-    X(BUDGET_GATE, 0, true)     /* requests at the gate */                                         \
-    X(BUDGET_DURABLE, 0, false) /* answers that wait for an LSN */                                 \
-    X(BUDGET_SHOP, 4096, true)  /* payments and cancellations */                                   \
-    X(BUDGET_BUYER, 512, true)  /* lists of a buyer's orders */                                    \
+    X(BUDGET_GATE, 0, true)       /* requests at the gate */                                       \
+    X(BUDGET_DURABLE, 0, false)   /* answers that wait for an LSN */                               \
+    X(BUDGET_SHOP, 4096, true)    /* payments and cancellations */                                 \
+    X(BUDGET_BUYER, 512, true)    /* lists of a buyer's orders */                                  \
+    X(BUDGET_EVICTED, 1024, true) /* orders that the gate has evicted */                           \
     X(BUDGET_OPERATOR, 256, true)                                                                  \
     X(BUDGET_RECONCILE, 16, false)                                                                 \
     X(BUDGET_PARKED_MESSAGES, PARKED_MESSAGES_CALLS_MAX, false)
@@ -125,7 +130,8 @@ struct api_operation {
     /* ERR_JOURNAL_FAILED: the LSN that the operation waited for will never be durable. For a write
      * also the ledger's error. `done` sees this only in answers of the gate. */
     int error;
-    uint32_t uses; /* the operation is freed when this drops to 0 */
+    uint32_t ledger_asks; /* of a gate's operation: see asks_ledger() */
+    uint32_t uses;        /* the operation is freed when this drops to 0 */
     /* An operation for `done` to submit. Freed with this one unless `done` took it and set NULL. */
     struct api_operation *prepared;
     /* This operation is a part of another one: api_make_part(). */

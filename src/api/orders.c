@@ -238,7 +238,19 @@ static void look_up_row(struct api_request *req, struct api_operation *list, uin
         list->context.order_list.refusal = REFUSAL_OVERLOADED;
         return;
     }
-    operation->gate.id = list->read.query.orders[row].id;
+    const struct order_row *read = &list->read.query.orders[row];
+    operation->gate.id = read->id;
+    if (order_state_final(
+            read->state)) { /* it does not change: the gate need not have it read again */
+        operation->gate.ledger = GATE_LEDGER_HAS;
+        operation->gate.ledger_order = (struct order_view){.id = read->id,
+                                                           .user = read->user,
+                                                           .item = read->item,
+                                                           .qty = read->qty,
+                                                           .state = (uint8_t)read->state,
+                                                           .reason = (uint8_t)read->reason,
+                                                           .pay_by_ms = read->pay_by_ms};
+    }
     operation->context.order_list_row.row = row;
     api_make_part(operation, list);
     (void)api_submit(req, operation);

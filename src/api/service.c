@@ -14,11 +14,23 @@ static const char *refusal_name(unsigned refusal)
     return refusal < REFUSAL_COUNT ? refusal_text((enum refusal)refusal)->code : NULL;
 }
 
+static const char *bound_name(unsigned bound)
+{
+    return bound < GATE_BOUND_COUNT ? gate_bound_text((enum gate_bound)bound) : NULL;
+}
+
+static void render_metrics(const struct metrics *metrics, struct out *body)
+{
+    metrics_render(metrics, refusal_name, body);
+    metrics_render_bounds(metrics, bound_name, body);
+    metrics_render_pools(metrics, body);
+}
+
 enum http_outcome handle_metrics(struct api_request *req)
 {
     struct api_shared *shared = api_shared(req->worker);
     struct answer *answer = NULL;
-    int error = answer_cache_metrics(shared->answer_cache, shared->metrics, refusal_name,
+    int error = answer_cache_metrics(shared->answer_cache, shared->metrics, render_metrics,
                                      req->now_ms, &answer);
     if (error != 0) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED, NULL);
@@ -56,7 +68,26 @@ enum http_outcome handle_readyz(struct api_request *req)
         (void)snprintf(detail, sizeof(detail), "the ledger is damaged: %s; see the log", damage);
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, detail);
     }
-    return api_json(req->worker, req->exchange, 200, "", NULL, span_of("{\"status\":\"ready\"}"));
+    /* Nothing can be sold. Every other full pool refuses some requests only. */
+    struct metrics_level orders = metrics_level(shared->metrics, POOL_GATE_ORDERS);
+    if (orders.size > 0 && orders.used >= orders.size) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED,
+                                 "gate.orders is full: nothing can be sold");
+    }
+    char memory[512];
+    struct out body = out_over(memory, sizeof(memory));
+    out_lit(&body, "{\"status\":\"ready\",\"nearly_full\":[");
+    for (unsigned i = 0; i < POOL_COUNT; i++) {
+        if (metrics_percent(metrics_level(shared->metrics, (enum metrics_pool)i)) >=
+            METRICS_NEARLY_FULL) {
+            if (body.at[body.len - 1] != '[') {
+                out_char(&body, ',');
+            }
+            out_json_string(&body, span_of(metrics_pool_text((enum metrics_pool)i)));
+        }
+    }
+    out_lit(&body, "]}");
+    return api_json(req->worker, req->exchange, 200, "", NULL, out_span(&body));
 }
 
 enum http_outcome handle_page_config(struct api_request *req)
@@ -244,6 +275,25 @@ static void put_state(struct api_worker *worker, struct out *out)
     put_number(out, "journal_latched", journal_failed(shared->journal) ? 1 : 0);
 }
 
+/* Every bounded pool of this process. */
+static void put_pools(struct out *out, const struct metrics *metrics)
+{
+    out_lit(out, ",\"pools\":[");
+    for (unsigned i = 0; i < POOL_COUNT; i++) {
+        struct metrics_level level = metrics_level(metrics, (enum metrics_pool)i);
+        if (level.size == 0) {
+            continue;
+        }
+        out_text(out, out->at[out->len - 1] == '[' ? "{\"pool\":" : ",{\"pool\":");
+        out_json_string(out, span_of(metrics_pool_text((enum metrics_pool)i)));
+        put_number(out, "used", level.used);
+        put_number(out, "size", level.size);
+        out_format(out, ",\"nearly_full\":%s}",
+                   metrics_percent(level) >= METRICS_NEARLY_FULL ? "true" : "false");
+    }
+    out_char(out, ']');
+}
+
 static void put_live_item(struct api_worker *worker, struct out *out, const struct item_row *item,
                           int64_t now_ms)
 {
@@ -275,6 +325,7 @@ void live_json(struct api_worker *worker, struct out *out)
     out_lit(out, "{\"now_ms\":");
     out_i64(out, now_ms);
     put_state(worker, out);
+    put_pools(out, api_shared(worker)->metrics);
     live_funnel(worker, out);
     put_recent(worker, out, now_ms);
     const char *damage = ledger_damage(api_shared(worker));

@@ -105,6 +105,8 @@ static void wake_nobody(void *context)
 
 static int make_embedded(struct assembly *assembly)
 {
+    /* The journal has been replayed: the shares count for new decisions only. */
+    gate_limit(&assembly->gate, assembly->options.shares);
     int error = embedded_gate_new(&assembly->gate, assembly->journal, assembly->wakers,
                                   assembly->options.loops, &assembly->embedded_gate);
     if (error != 0) {
@@ -233,6 +235,29 @@ int assembly_worker(struct assembly *assembly, uint32_t loop, struct net *net,
     }
     waker_init(&assembly->wakers[loop], wake, context);
     return 0;
+}
+
+void assembly_count_pools(struct assembly *assembly)
+{
+    struct metrics_slot *slot =
+        metrics_slot(&assembly->metrics, assembly->options.loops + SLOT_POOLS);
+    uint64_t used = 0;
+    uint64_t size = 0;
+    journal_fill(assembly->journal, &used, &size);
+    metrics_pool(slot, POOL_JOURNAL_BUFFER, used, size);
+    if (assembly->options.spool != NULL) {
+        struct spool_numbers spool;
+        spool_count(assembly->options.spool, &spool);
+        metrics_pool(slot, POOL_SPOOL_PROMISES, spool.entries, spool.capacity);
+        return;
+    }
+    struct embedded_gate_numbers gate;
+    embedded_gate_count(assembly->embedded_gate, &gate);
+    metrics_set(slot, METRIC_GATE_EVICTED_TOTAL, gate.evicted);
+    metrics_pool(slot, POOL_GATE_ORDERS, gate.orders, gate.sizes.orders);
+    metrics_pool(slot, POOL_GATE_BUYERS, gate.buyers, gate.sizes.buyers);
+    metrics_pool(slot, POOL_GATE_ITEMS, gate.items, gate.sizes.items);
+    metrics_pool(slot, POOL_GATE_SALES, gate.sales, gate.sizes.sales);
 }
 
 void assembly_ready(struct assembly *assembly)

@@ -22,6 +22,7 @@
 
 struct assembly_options {
     struct gate_sizes sizes;
+    struct gate_percents shares; /* of the embedded gate's pools */
     struct journal_options journal;
     struct ledger_writer_options ledger_writer;
     uint32_t loops;
@@ -31,7 +32,7 @@ struct assembly_options {
 
 /* Metrics slots after those of the loops: ledger writer, journal, janitor; of the distributed
  * engine: relay, order consumer, promise resolver; then reconciler, event publisher, payment
- * consumer, cluster status. */
+ * consumer, cluster status, pools. */
 enum {
     SLOT_LEDGER_WRITER,
     SLOT_JOURNAL,
@@ -43,6 +44,7 @@ enum {
     SLOT_EVENT_PUBLISHER,
     SLOT_PAYMENT_CONSUMER,
     SLOT_CLUSTER_STATUS,
+    SLOT_POOLS, /* the tally thread: pools that several threads use */
     ASSEMBLY_SLOTS
 };
 
@@ -87,6 +89,8 @@ int assembly_catch_up(struct assembly *assembly);
 /* Creates the front of a loop; `wake` ends that loop's sleep. */
 int assembly_worker(struct assembly *assembly, uint32_t loop, struct net *net,
                     void (*wake)(void *context), void *context);
+/* Counts the pools that several threads use: gate, journal, spool. One thread, about once a second. */
+void assembly_count_pools(struct assembly *assembly);
 /* From now on buyers are served. */
 void assembly_ready(struct assembly *assembly);
 void assembly_free(struct assembly *assembly);

@@ -339,6 +339,9 @@ static int open_journal(struct server *server, const char *folder)
     server->disk_open = true;
     struct assembly_options options = {
         .sizes = server->sizes,
+        .shares = {(uint32_t)server->config.gate_buyer_share,
+                   (uint32_t)server->config.gate_item_share,
+                   (uint32_t)server->config.gate_sale_share},
         .journal = {.file_bytes = (uint64_t)config->journal_segment_mib << 20,
                     .buffer_bytes = JOURNAL_BUFFER_BYTES},
         .ledger_writer = {.batch_max = (uint32_t)config->ledger_batch,

@@ -8,6 +8,7 @@
 #include "app/worker.h"
 #include "base/err.h"
 #include "base/mailbox.h"
+#include "obs/pool_watch.h"
 
 #define LOOK_US 1000000 /* well below TALLY_SECONDS */
 #define SAVE_LOOKS 10
@@ -18,6 +19,7 @@ struct tally_thread {
     struct tally_file file;
     struct mailbox ends; /* used only to ring */
     unsigned looks;
+    struct pool_watch pools;
     struct worker worker;
 };
 
@@ -56,6 +58,8 @@ static bool iterate(void *context)
     mark(tally_thread); /* first: new sales may need room */
     begin(tally_thread, inside_time_ms(&tally_thread->parts->time));
     tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
+    assembly_count_pools(tally_thread->parts);
+    pool_watch_look(&tally_thread->pools, &tally_thread->parts->metrics);
     if (++tally_thread->looks % SAVE_LOOKS == 0) {
         tally_file_save(&tally_thread->file, &tally_thread->book);
     }

@@ -26,6 +26,14 @@
 #define GATE_SALES_DEFAULT 1000U
 #define GATE_SALES_MAX 100000U
 
+/* Shares of the gate's pools, in percent (core/gate.h). Together with the sale's share they leave room
+ * for other sales, whatever one buyer, one item or one sale does. 1 % of the default are 10,000 orders
+ * of one buyer for one item. */
+#define GATE_BUYER_SHARE_DEFAULT 1U
+#define GATE_BUYER_SHARE_LEAST 200U /* orders */
+#define GATE_ITEM_SHARE_DEFAULT 50U
+#define GATE_SALE_SHARE_DEFAULT 75U
+
 /* Orders of one buyer for one item that ended unsold. Each stays in the gate until its sale is
  * forgotten; a loop of buying and cancelling must not fill it. */
 #define BUYER_FAILED_ATTEMPTS_MAX 100U

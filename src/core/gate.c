@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "core/gate_check.h"
+#include "core/gate_private.h"
 
 const char *gate_kind_text(enum gate_kind kind)
 {
@@ -27,6 +28,17 @@ const char *gate_kind_text(enum gate_kind kind)
     };
     CHECK((unsigned)kind < GATE_KIND_COUNT);
     return texts[kind];
+}
+
+const char *gate_bound_text(enum gate_bound bound)
+{
+    static const char *const texts[] = {
+#define X(name, text) text,
+        GATE_BOUNDS(X)
+#undef X
+    };
+    CHECK((unsigned)bound < GATE_BOUND_COUNT);
+    return texts[bound];
 }
 
 /* ---- memory ---- */
@@ -74,7 +86,9 @@ static struct gate_table table_over(char **at, uint32_t capacity)
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key)
 {
     char *at = memory;
-    *ret_gate = (struct gate){.sizes = sizes, .hash_key = hash_key};
+    *ret_gate = (struct gate){.sizes = sizes,
+                              .hash_key = hash_key,
+                              .shares = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     ret_gate->orders = take(&at, (size_t)sizes.orders * sizeof(struct gate_order));
     ret_gate->order_table = table_over(&at, sizes.orders);
     ret_gate->order_pool.capacity = sizes.orders;
@@ -88,40 +102,27 @@ void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uin
     CHECK((size_t)(at - (char *)memory) == gate_bytes(sizes));
 }
 
-/* The links of the hash tables' chains, and of the pools' free entries. */
-static struct index_links order_links(const struct gate *gate)
+/* Rounded up, so that every share of a pool is at least one entry. */
+static uint32_t share_of(uint32_t capacity, uint32_t percent, uint32_t least)
 {
-    return INDEX_LINKS(gate->orders, next_hash);
+    uint64_t share = ((uint64_t)capacity * percent + 99) / 100;
+    return percent >= 100 ? UINT32_MAX : share < least ? least : (uint32_t)share;
 }
 
-static struct index_links buyer_links(const struct gate *gate)
+void gate_limit(struct gate *gate, struct gate_percents percents)
 {
-    return INDEX_LINKS(gate->buyers, next_hash);
-}
-
-static struct index_links item_links(const struct gate *gate)
-{
-    return INDEX_LINKS(gate->items, next_hash);
+    /* A limit per buyer is seldom above this; a small gate is not for one buyer all the same. */
+    uint32_t least = gate->sizes.orders / 10 < GATE_BUYER_SHARE_LEAST ? gate->sizes.orders / 10
+                                                                      : GATE_BUYER_SHARE_LEAST;
+    gate->shares = (struct gate_shares){
+        .buyer_orders = share_of(gate->sizes.orders, percents.buyer, least),
+        .item_orders = share_of(gate->sizes.orders, percents.item, 1),
+        .sale_orders = share_of(gate->sizes.orders, percents.sale, 1),
+        .sale_buyers = share_of(gate->sizes.buyers, percents.sale, 1),
+    };
 }
 
 /* ---- look-ups ---- */
-
-static inline uint32_t *order_bucket(const struct gate *gate, struct order_id id)
-{
-    uint64_t h = order_id_hash(id, gate->hash_key);
-    return &gate->order_table.buckets[h & gate->order_table.mask];
-}
-
-static uint32_t *buyer_bucket(const struct gate *gate, uint32_t item_slot, uint64_t user)
-{
-    uint64_t h = hash_mix(hash_mix(user ^ gate->hash_key) ^ item_slot);
-    return &gate->buyer_table.buckets[h & gate->buyer_table.mask];
-}
-
-static uint32_t *item_bucket(const struct gate *gate, uint64_t item)
-{
-    return &gate->item_table.buckets[hash_mix(item ^ gate->hash_key) & gate->item_table.mask];
-}
 
 static inline uint32_t find_order(const struct gate *gate, const uint32_t *bucket,
                                   struct order_id id)
@@ -155,20 +156,6 @@ uint32_t gate_find_sale(const struct gate *gate, uint64_t sale)
         }
     }
     return GATE_NONE;
-}
-
-static struct gate_buyer *find_buyer(const struct gate *gate, const uint32_t *bucket,
-                                     uint32_t item_slot, uint64_t user)
-{
-    uint32_t link = *bucket;
-    while (link != 0) {
-        struct gate_buyer *buyer = &gate->buyers[link - 1];
-        if (buyer->user == user && buyer->item_slot == item_slot) {
-            return buyer;
-        }
-        link = buyer->next_hash;
-    }
-    return NULL;
 }
 
 const struct gate_buyer *gate_find_buyer(const struct gate *gate, uint32_t item_slot, uint64_t user)
@@ -225,21 +212,30 @@ enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms)
 
 /* ---- entries ---- */
 
-static uint32_t add_order(struct gate *gate, uint32_t *bucket, const struct gate_order *order)
+/* Behind the order of the link `after` in its item's list; 0: in front of all. */
+static uint32_t add_order(struct gate *gate, uint32_t *bucket, struct gate_buyer *buyer,
+                          const struct gate_order *order, uint32_t after)
 {
-    CHECK(!index_pool_full(&gate->order_pool));
+    CHECK(!index_pool_full(&gate->order_pool) && buyer != NULL);
     uint32_t slot = index_pool_take(&gate->order_pool, order_links(gate));
     struct gate_item *item = &gate->items[order->item_slot];
     gate->orders[slot] = *order;
-    gate->orders[slot].used = 1;
     index_chain_add(bucket, order_links(gate), slot);
-    index_chain_add(&item->orders, INDEX_LINKS(gate->orders, next_item), slot);
+    index_list_insert(&item->orders, item_order_links(gate), slot, after);
+    if (!order_state_final((enum order_state)order->state)) {
+        buyer->live++;
+        item->live++;
+        gate->sales[item->sale_slot].live++;
+    }
     return slot;
 }
 
 uint32_t gate_add_order(struct gate *gate, const struct gate_order *order)
 {
-    return add_order(gate, order_bucket(gate, order->id), order);
+    const uint32_t *bucket = buyer_bucket(gate, order->item_slot, order->user);
+    struct gate_buyer *buyer = find_buyer(gate, bucket, order->item_slot, order->user);
+    return add_order(gate, order_bucket(gate, order->id), buyer, order,
+                     gate->items[order->item_slot].orders.last);
 }
 
 static uint32_t add_buyer(struct gate *gate, uint32_t *bucket, const struct gate_buyer *buyer)
@@ -248,8 +244,10 @@ static uint32_t add_buyer(struct gate *gate, uint32_t *bucket, const struct gate
     uint32_t slot = index_pool_take(&gate->buyer_pool, buyer_links(gate));
     struct gate_item *item = &gate->items[buyer->item_slot];
     gate->buyers[slot] = *buyer;
+    gate->buyers[slot].live = 0;
     index_chain_add(bucket, buyer_links(gate), slot);
     index_chain_add(&item->buyers, INDEX_LINKS(gate->buyers, next_item), slot);
+    gate->sales[item->sale_slot].buyers++;
     return slot;
 }
 
@@ -266,8 +264,9 @@ uint32_t gate_add_item(struct gate *gate, const struct gate_item *item)
     CHECK(!gate->items[slot].used);
     gate->items[slot] = *item;
     gate->items[slot].used = 1;
-    gate->items[slot].orders = 0;
+    gate->items[slot].orders = (struct index_list){0, 0};
     gate->items[slot].buyers = 0;
+    gate->items[slot].live = 0;
     index_chain_add(bucket, item_links(gate), slot);
     gate->sales[item->sale_slot].items++;
     return slot;
@@ -280,6 +279,8 @@ uint32_t gate_add_sale(struct gate *gate, const struct gate_sale *sale)
             gate->sales[i] = *sale;
             gate->sales[i].used = 1;
             gate->sales[i].items = 0;
+            gate->sales[i].live = 0;
+            gate->sales[i].buyers = 0;
             gate->sales_used++;
             return i;
         }
@@ -288,13 +289,6 @@ uint32_t gate_add_sale(struct gate *gate, const struct gate_sale *sale)
 }
 
 /* ---- the step ---- */
-
-static enum verdict refuse(struct gate_effects *effects, enum refusal refusal)
-{
-    CHECK(refusal != REFUSAL_NONE);
-    effects->refusal = refusal;
-    return VERDICT_REFUSED;
-}
 
 /* The window. The first refusal that applies: ended, not started, paused. */
 static enum refusal window_refusal(const struct gate_sale *sale, int64_t now_ms)
@@ -363,7 +357,7 @@ static void reserve_units(struct gate *gate, const struct gate_command *command,
                                .item_slot = effects->item_slot,
                                .version = 1,
                                .state = ORDER_QUEUED};
-    effects->slot = add_order(gate, places->order_bucket, &entry);
+    effects->slot = add_order(gate, places->order_bucket, buyer, &entry, 0);
     buyer->held += command->qty;
     item->available -= command->qty;
     item->locked += command->qty;
@@ -372,6 +366,48 @@ static void reserve_units(struct gate *gate, const struct gate_command *command,
     effects->available = item->available;
     effects->locked = item->locked;
     gate_check_reserved(&gate->orders[effects->slot], buyer, item, held, locked);
+}
+
+/* What has no room for one more order, and one more buyer if he has no record yet; GATE_BOUND_NONE:
+ * there is room. The pools come first, because a replayed record needs them, too. */
+static enum gate_bound full_bound(const struct gate *gate, const struct gate_command *command,
+                                  const struct gate_item *item, const struct gate_buyer *buyer)
+{
+    const struct gate_sale *sale = &gate->sales[item->sale_slot];
+    const struct gate_shares *shares = &gate->shares;
+    if (index_pool_full(&gate->order_pool)) {
+        return GATE_BOUND_ORDERS;
+    }
+    if (buyer == NULL && index_pool_full(&gate->buyer_pool)) {
+        return GATE_BOUND_BUYERS;
+    }
+    if (buyer != NULL && buyer->held > UINT32_MAX - command->qty) {
+        return GATE_BOUND_UNITS;
+    }
+    if (command->accepted) {
+        return GATE_BOUND_NONE;
+    }
+    if (buyer != NULL && buyer->live >= shares->buyer_orders) {
+        return GATE_BOUND_BUYER_SHARE;
+    }
+    if (item->live >= shares->item_orders) {
+        return GATE_BOUND_ITEM_SHARE;
+    }
+    if (sale->live >= shares->sale_orders) {
+        return GATE_BOUND_SALE_SHARE;
+    }
+    return buyer == NULL && sale->buyers >= shares->sale_buyers ? GATE_BOUND_SALE_BUYERS
+                                                                : GATE_BOUND_NONE;
+}
+
+/* The order may have been evicted, and the ledger was not asked since. An order that was evicted
+ * after the ledger was asked has an LSN above that moment's. */
+static bool must_ask_ledger(const struct gate *gate, const struct gate_command *command,
+                            uint32_t item_slot)
+{
+    bool asked =
+        command->absent_lsn != 0 && gate->items[item_slot].evicted_lsn <= command->absent_lsn;
+    return !command->accepted && !asked && gate_maybe_evicted(gate, item_slot, command->id);
 }
 
 static enum verdict step_reserve(struct gate *gate, const struct gate_command *command,
@@ -393,6 +429,10 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     uint32_t slot = find_order(gate, places.order_bucket, command->id);
     if (slot != GATE_NONE) {
         return existing_order(gate, command, slot, effects);
+    }
+    if (must_ask_ledger(gate, command, item_slot)) {
+        effects->ask_ledger = true;
+        return refuse(effects, REFUSAL_UNKNOWN_OUTCOME);
     }
     if (command->now_ms >= (int64_t)command->ticket_expires_ms || !id_fits(command, item, buyer)) {
         return refuse(effects, REFUSAL_BAD_TICKET);
@@ -416,9 +456,8 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     if (command->qty > item->available) {
         return refuse(effects, REFUSAL_SOLD_OUT);
     }
-    if (index_pool_full(&gate->order_pool) ||
-        (buyer == NULL && index_pool_full(&gate->buyer_pool)) ||
-        effects->held > UINT32_MAX - command->qty) {
+    effects->bound = full_bound(gate, command, item, buyer);
+    if (effects->bound != GATE_BOUND_NONE) {
         return refuse(effects, REFUSAL_OVERLOADED);
     }
     /* From here on it succeeds. */
@@ -437,7 +476,7 @@ static void buyer_lets_go(struct gate *gate, const struct gate_order *order, boo
     uint32_t held = buyer->held;
     buyer->held -= order->qty;
     if (bar) {
-        buyer->barred = 1;
+        buyer->barred = true;
     } else {
         buyer->failed_attempts++;
     }
@@ -492,6 +531,9 @@ static enum verdict step_order(struct gate *gate, const struct gate_command *com
     uint64_t sold = item->sold;
     order->state = (uint8_t)to;
     order->version++;
+    if (order_state_final(to)) {
+        uncount_live(gate, order);
+    }
     if (move == MOVE_CONFIRM) {
         order->pay_by_ms = (int64_t)command->time_ms;
     } else if (move == MOVE_REFUSE) {
@@ -546,6 +588,7 @@ static enum verdict step_load_sale(struct gate *gate, const struct gate_command 
         return VERDICT_ALREADY_APPLIED;
     }
     if (gate->sales_used == gate->sizes.sales) {
+        effects->bound = GATE_BOUND_SALES;
         return refuse(effects, REFUSAL_OVERLOADED);
     }
     /* From here on it succeeds. */
@@ -573,6 +616,7 @@ static enum verdict step_load_item(struct gate *gate, const struct gate_command 
         return refuse(effects, REFUSAL_BAD_REQUEST);
     }
     if (index_pool_full(&gate->item_pool)) {
+        effects->bound = GATE_BOUND_ITEMS;
         return refuse(effects, REFUSAL_OVERLOADED);
     }
     /* From here on it succeeds. */
@@ -634,84 +678,6 @@ static enum verdict step_sale(struct gate *gate, const struct gate_command *comm
     return VERDICT_DONE;
 }
 
-/* ---- forgetting ---- */
-
-static void unlink_order(struct gate *gate, uint32_t slot)
-{
-    struct gate_order *order = &gate->orders[slot];
-    CHECK(order->used);
-    index_chain_remove(order_bucket(gate, order->id), order_links(gate), slot);
-    *order = (struct gate_order){0};
-    index_pool_give(&gate->order_pool, order_links(gate), slot);
-}
-
-static void unlink_buyer(struct gate *gate, uint32_t slot)
-{
-    struct gate_buyer *buyer = &gate->buyers[slot];
-    index_chain_remove(buyer_bucket(gate, buyer->item_slot, buyer->user), buyer_links(gate), slot);
-    *buyer = (struct gate_buyer){0};
-    index_pool_give(&gate->buyer_pool, buyer_links(gate), slot);
-}
-
-static void unlink_item(struct gate *gate, uint32_t slot)
-{
-    struct gate_item *item = &gate->items[slot];
-    CHECK(item->used && gate->sales[item->sale_slot].items > 0);
-    CHECK(item->orders == 0 && item->buyers == 0);
-    index_chain_remove(item_bucket(gate, item->id), item_links(gate), slot);
-    gate->sales[item->sale_slot].items--;
-    *item = (struct gate_item){0};
-    index_pool_give(&gate->item_pool, item_links(gate), slot);
-}
-
-/* Frees up to *budget entries of an item, orders first; true when nothing of it is left. */
-static bool forget_item(struct gate *gate, uint32_t slot, uint32_t *budget)
-{
-    struct gate_item *item = &gate->items[slot];
-    for (; *budget > 0 && item->orders != 0; (*budget)--) {
-        uint32_t order = item->orders - 1;
-        item->orders = gate->orders[order].next_item;
-        unlink_order(gate, order);
-    }
-    for (; *budget > 0 && item->buyers != 0; (*budget)--) {
-        uint32_t buyer = item->buyers - 1;
-        item->buyers = gate->buyers[buyer].next_item;
-        unlink_buyer(gate, buyer);
-    }
-    return item->orders == 0 && item->buyers == 0;
-}
-
-/* Forgets a sale in steps, so that the lock is never held long. The ledger wrote the event only
- * after the sale was closed and all its orders were final. */
-static enum verdict step_forget(struct gate *gate, const struct gate_command *command,
-                                struct gate_effects *effects)
-{
-    uint32_t sale_slot = gate_find_sale(gate, command->sale);
-    if (sale_slot == GATE_NONE) {
-        return VERDICT_ALREADY_APPLIED;
-    }
-    if (gate->sales[sale_slot].state != SALE_CLOSED || command->qty == 0) {
-        return refuse(effects, REFUSAL_BAD_STATE);
-    }
-    /* From here on it succeeds. */
-    uint32_t budget = command->qty;
-    gate->sales[sale_slot].forgetting = 1;
-    for (uint32_t i = 0; i < gate->item_pool.fresh; i++) {
-        if (!gate->items[i].used || gate->items[i].sale_slot != sale_slot) {
-            continue;
-        }
-        if (!forget_item(gate, i, &budget)) {
-            CHECK(budget == 0);
-            return VERDICT_MORE;
-        }
-        unlink_item(gate, i);
-    }
-    CHECK(gate->sales[sale_slot].items == 0 && gate->sales_used > 0);
-    gate->sales[sale_slot] = (struct gate_sale){0};
-    gate->sales_used--;
-    return VERDICT_DONE;
-}
-
 static enum verdict dispatch(struct gate *gate, const struct gate_command *command,
                              struct gate_effects *effects)
 {
@@ -743,9 +709,11 @@ static enum verdict dispatch(struct gate *gate, const struct gate_command *comma
     case GATE_RETIME:
         return step_sale(gate, command, effects);
     case GATE_FORGET:
-        return step_forget(gate, command, effects);
+        return gate_step_forget(gate, command, effects);
     case GATE_SKIP:
         return VERDICT_DONE;
+    case GATE_EVICT:
+        return gate_step_evict(gate, command, effects);
     case GATE_KIND_NONE:
     case GATE_KIND_COUNT:
         break;
@@ -757,7 +725,8 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
                        struct gate_effects *ret_effects)
 {
     *ret_effects = (struct gate_effects){.slot = GATE_NONE, .item_slot = GATE_NONE};
-    if (command->kind != GATE_RESERVE && command->event <= gate->applied_event) {
+    bool follows = command->kind != GATE_RESERVE && command->kind != GATE_EVICT;
+    if (follows && command->event <= gate->applied_event) {
         return VERDICT_ALREADY_APPLIED;
     }
     enum verdict verdict = dispatch(gate, command, ret_effects);
@@ -767,7 +736,7 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
             gate->highest_ms = command->now_ms;
         }
     }
-    if (command->kind != GATE_RESERVE && verdict == VERDICT_DONE) {
+    if (follows && verdict == VERDICT_DONE) {
         gate->applied_event = command->event;
     }
     return verdict;

@@ -5,10 +5,15 @@
  *
  * State: available, locked and sold of each item; for each buyer of an item who ever got an order,
  * the units held and the number of orders that ended unsold; each order until its sale is
- * forgotten. Refused buyers leave no trace.
+ * forgotten, or until it is final and was evicted. Refused buyers leave no trace.
  *
- * Commands come from two sources. GATE_RESERVE comes from a buyer and is decided here first. All
- * other commands follow from what the ledger has committed. They carry the ledger's event number
+ * Evicted: when the pool of orders is nearly full, its owner removes orders that are final
+ * (GATE_EVICT). The ledger answers for them. Counters and buyers' records stay, so the gate still
+ * knows whether an id may be that of an evicted order (gate_maybe_evicted), and never decides such
+ * an id before the ledger has said that it has no such order.
+ *
+ * Commands come from three sources. GATE_RESERVE comes from a buyer and is decided here first.
+ * GATE_EVICT comes from the gate's owner. All other commands follow from what the ledger has committed. They carry the ledger's event number
  * and are applied in that order; applying one twice changes nothing (VERDICT_ALREADY_APPLIED).
  *
  * Not thread-safe: the owner holds a lock around each call.
@@ -44,7 +49,8 @@
     X(GATE_TRANSFER_OUT, "transfer_out", W64(item) W64(amount))                                    \
     X(GATE_TRANSFER_IN, "transfer_in", W64(item) W64(amount))                                      \
     X(GATE_SKIP, "skip", )                                                                         \
-    X(GATE_CANCEL_LATE, "cancel_late", ID W64(item))
+    X(GATE_CANCEL_LATE, "cancel_late", ID W64(item))                                               \
+    X(GATE_EVICT, "evict", ID)
 
 /* Does what W64, W32 and ID mean at this place for every field of the kind; another kind has none. */
 #define GATE_FIELDS(of)                                                                            \
@@ -74,7 +80,7 @@ const char *gate_kind_text(enum gate_kind kind);
 struct gate_command {
     enum gate_kind kind;
     int64_t now_ms; /* inside time when it was decided */
-    uint64_t event; /* the ledger's event number; 0 for RESERVE */
+    uint64_t event; /* the ledger's event number; 0 for RESERVE and EVICT */
     struct order_id id;
     uint64_t user;
     uint64_t item;
@@ -89,7 +95,35 @@ struct gate_command {
     uint64_t ends_at_ms;
     uint32_t bar_unpaid;
     uint32_t limit;
+    /* Not in the record. It was decided before, and its record is replayed: what only a decision
+     * asks is not asked again. */
+    bool accepted;
+    /* Not in the record. RESERVE: the ledger had no order with this id after this LSN was the
+     * journal's last; 0: it was not asked. */
+    uint64_t absent_lsn;
 };
+
+/* What can be full, and its name for operators. With OVERLOADED, the effects say which it was. */
+#define GATE_BOUNDS(X)                                                                             \
+    X(GATE_BOUND_NONE, "none")                                                                     \
+    X(GATE_BOUND_ORDERS, "gate.orders")                                                            \
+    X(GATE_BOUND_BUYERS, "gate.buyers")                                                            \
+    X(GATE_BOUND_ITEMS, "gate.items")                                                              \
+    X(GATE_BOUND_SALES, "gate.sales")                                                              \
+    X(GATE_BOUND_BUYER_SHARE, "gate.buyer_share")                                                  \
+    X(GATE_BOUND_ITEM_SHARE, "gate.item_share")                                                    \
+    X(GATE_BOUND_SALE_SHARE, "gate.sale_share")                                                    \
+    X(GATE_BOUND_SALE_BUYERS, "gate.sale_share of gate.buyers")                                    \
+    X(GATE_BOUND_UNITS, "units of a buyer")                                                        \
+    X(GATE_BOUND_JOURNAL, "journal buffer")
+
+enum gate_bound {
+#define X(name, text) name,
+    GATE_BOUNDS(X)
+#undef X
+        GATE_BOUND_COUNT
+};
+const char *gate_bound_text(enum gate_bound bound);
 
 enum verdict {
     VERDICT_DONE,            /* the state changed: the command goes into the journal */
@@ -100,11 +134,13 @@ enum verdict {
 
 struct gate_effects {
     enum refusal refusal;
-    uint32_t slot;      /* of the order, or GATE_NONE */
-    uint32_t item_slot; /* of the changed item, or GATE_NONE */
-    uint32_t held;      /* units the buyer holds after the step */
-    uint32_t limit;     /* with LIMIT_REACHED */
-    uint64_t available; /* of the item after the step; with SOLD_OUT: units left */
+    enum gate_bound bound; /* with OVERLOADED */
+    bool ask_ledger;       /* with UNKNOWN_OUTCOME: the order may have been evicted */
+    uint32_t slot;         /* of the order, or GATE_NONE */
+    uint32_t item_slot;    /* of the changed item, or GATE_NONE */
+    uint32_t held;         /* units the buyer holds after the step */
+    uint32_t limit;        /* with LIMIT_REACHED */
+    uint64_t available;    /* of the item after the step; with SOLD_OUT: units left */
     uint64_t locked;
 };
 
@@ -118,9 +154,27 @@ struct gate_sizes {
 };
 
 /*
+ * The most orders that are not final yet (QUEUED, LOCKED) of one buyer of an item, one item and one
+ * sale, and the most buyers of one sale. So nobody can fill a pool that all sales use: orders that
+ * are final leave when room is needed. UINT32_MAX: no share.
+ */
+struct gate_shares {
+    uint32_t buyer_orders;
+    uint32_t item_orders;
+    uint32_t sale_orders;
+    uint32_t sale_buyers;
+};
+/* The same in percent of the pools. 100: no share. */
+struct gate_percents {
+    uint32_t buyer;
+    uint32_t item;
+    uint32_t sale;
+};
+
+/*
  * The pools are arrays; a slot is an index. Links between entries (next_*, orders, buyers, buckets,
  * free) are slot + 1, and 0 ends a chain. So zeroed memory is an empty gate, and unused capacity
- * takes no memory. The orders and the buyers of an item are chained, newest first.
+ * takes no memory. The orders and the buyers of an item are linked, newest first.
  */
 struct gate_order {
     struct order_id id;
@@ -133,12 +187,11 @@ struct gate_order {
     uint32_t qty;
     uint32_t item_slot;
     uint32_t next_hash; /* chain of the table, or of the free list */
-    uint32_t next_item; /* chain of the item's orders */
-    uint16_t version;
+    struct index_node by_item;
+    uint8_t version;
     uint8_t state;
     uint8_t reason;
-    uint8_t used;
-    uint8_t spare[3];
+    uint8_t notices; /* set by the owner: loops that have not yet taken the notice of a change */
 };
 _Static_assert(sizeof(struct gate_order) == 80, "limits.h counts with it");
 
@@ -148,7 +201,8 @@ struct gate_buyer {
     uint32_t held;
     uint32_t failed_attempts; /* orders that ended unsold: the attempt number in the next ORDER_ONCE
                           * id */
-    uint32_t barred;
+    uint32_t live : 31;       /* his orders that are not final */
+    bool barred : 1;
     uint32_t next_hash;
     uint32_t next_item;
 };
@@ -163,9 +217,14 @@ struct gate_item {
     uint64_t version;
     uint32_t sale_slot;
     uint32_t limit;
-    uint32_t orders; /* head of the chain of its orders */
-    uint32_t buyers; /* head of the chain of its buyers */
+    struct index_list orders;
+    uint32_t buyers;  /* head of the chain of its buyers */
+    uint32_t live;    /* orders that are not final */
+    uint32_t evicted; /* orders */
     uint32_t next_hash;
+    uint64_t evicted_sold; /* units of evicted orders that are PAID */
+    int64_t evicted_end;   /* an ORDER_FRESH id with this time or a later one was never evicted */
+    uint64_t evicted_lsn;  /* highest LSN of an evicted order */
     uint32_t used;
 };
 
@@ -175,7 +234,9 @@ struct gate_sale {
     int64_t ends_at_ms;
     uint32_t bar_unpaid;
     uint32_t used;
-    uint32_t items;     /* loaded and not yet forgotten */
+    uint32_t items; /* loaded and not yet forgotten */
+    uint32_t live;  /* orders of its items that are not final */
+    uint32_t buyers;
     uint8_t state;      /* enum sale_state */
     uint8_t forgetting; /* being forgotten, in steps */
     uint8_t spare[2];
@@ -203,6 +264,7 @@ struct gate {
     uint64_t applied_event; /* highest ledger event applied */
     int64_t highest_ms;     /* highest now_ms of any command applied */
     uint64_t hash_key;      /* mixed into the choice of buckets; never changes a verdict */
+    struct gate_shares shares;
 };
 
 /* Bytes that gate_init needs for these sizes. Printed at start. */
@@ -210,6 +272,30 @@ size_t gate_bytes(struct gate_sizes sizes);
 /* memory: zeroed, gate_bytes(sizes) long, 64-byte aligned, owned by the caller, outlives the gate.
  */
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key);
+
+/* From now on new orders are refused above these shares. gate_init sets none. Every share is at least
+ * one entry. A buyer's is at least GATE_BUYER_SHARE_LEAST orders, or a tenth of a small gate. */
+void gate_limit(struct gate *gate, struct gate_percents percents);
+
+/* Whether an order that is not in the gate may have been evicted. If not, it never existed. */
+bool gate_maybe_evicted(const struct gate *gate, uint32_t item_slot, struct order_id id);
+
+/* Where the search for final orders is. Zeroed: at the start. */
+struct gate_sweep {
+    uint32_t item;        /* slot */
+    uint32_t link;        /* the next order to look at; 0: the item's oldest */
+    uint32_t item_id_low; /* of the item in the slot, to notice that it is another one by now */
+    bool active;
+};
+/* Whether orders should be evicted now: from GATE_EVICT_FROM percent of the pool on, until it is below
+ * GATE_EVICT_TO, or nothing more was found. */
+bool gate_sweep_wanted(const struct gate *gate, struct gate_sweep *sweep);
+/* The next final order, item by item, each one's oldest first. GATE_NONE: not among the next *looks
+ * orders, or all have been looked at (then the sweep is no longer active). The caller may evict the
+ * order before it calls again. */
+uint32_t gate_sweep_next(const struct gate *gate, struct gate_sweep *sweep, uint32_t *looks);
+#define GATE_EVICT_FROM 90U
+#define GATE_EVICT_TO 80U
 
 enum verdict gate_step(struct gate *gate, const struct gate_command *command,
                        struct gate_effects *ret_effects);
@@ -228,7 +314,8 @@ void gate_view_item(const struct gate *gate, uint32_t item_slot, struct item_vie
 enum sale_state gate_sale_state_at(const struct gate_sale *sale, int64_t now_ms);
 
 /*
- * Direct insertion, for loading a snapshot. Links are made here; counters are set by the caller.
+ * Direct insertion, for loading a snapshot. Links and counts of orders are made here; counters of
+ * units are set by the caller. The orders of an item come newest first, and after their buyers.
  * The caller has checked that there is room (only gate_add_sale returns GATE_NONE) and that ids are
  * new.
  */

@@ -1,6 +1,6 @@
 /*
- * Loads a gate. Entries are inserted at the head of their chains, so a chain given newest first
- * comes out oldest first. When an item is complete, its chains are reversed.
+ * Loads a gate. Buyers are inserted at the head of their item's chain, so a chain given newest first
+ * comes out oldest first. When an item is complete, it is reversed. Orders are appended.
  */
 #include "core/gate_restore.h"
 
@@ -13,14 +13,13 @@ void gate_restore_start(struct gate_restore *ret_restore, struct gate *empty_gat
     *ret_restore = (struct gate_restore){.gate = empty_gate, .item_slot = GATE_NONE};
 }
 
-static void turn_chains(struct gate_restore *restore)
+static void turn_chain(struct gate_restore *restore)
 {
     struct gate *gate = restore->gate;
     if (restore->item_slot == GATE_NONE) {
         return;
     }
     struct gate_item *item = &gate->items[restore->item_slot];
-    index_chain_reverse(&item->orders, INDEX_LINKS(gate->orders, next_item));
     index_chain_reverse(&item->buyers, INDEX_LINKS(gate->buyers, next_item));
 }
 
@@ -44,7 +43,7 @@ int gate_restore_item(struct gate_restore *restore, const struct gate_item *item
     if (index_pool_full(&gate->item_pool)) {
         return ERR_FULL;
     }
-    turn_chains(restore);
+    turn_chain(restore);
     restore->item_slot = gate_add_item(gate, &entry);
     return 0;
 }
@@ -65,6 +64,19 @@ int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *bu
     return 0;
 }
 
+int gate_restore_evicted(struct gate_restore *restore, const struct gate_item *item)
+{
+    if (restore->item_slot == GATE_NONE) {
+        return ERR_CORRUPT;
+    }
+    struct gate_item *entry = &restore->gate->items[restore->item_slot];
+    entry->evicted = item->evicted;
+    entry->evicted_sold = item->evicted_sold;
+    entry->evicted_end = item->evicted_end;
+    entry->evicted_lsn = item->evicted_lsn;
+    return 0;
+}
+
 int gate_restore_order(struct gate_restore *restore, const struct gate_order *order)
 {
     struct gate *gate = restore->gate;
@@ -77,13 +89,16 @@ int gate_restore_order(struct gate_restore *restore, const struct gate_order *or
     if (index_pool_full(&gate->order_pool)) {
         return ERR_FULL;
     }
+    if (gate_find_buyer(gate, entry.item_slot, entry.user) == NULL) {
+        return ERR_CORRUPT; /* an item's buyers come before its orders */
+    }
     (void)gate_add_order(gate, &entry);
     return 0;
 }
 
 int gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms)
 {
-    turn_chains(restore);
+    turn_chain(restore);
     restore->gate->applied_event = applied_event;
     restore->gate->highest_ms = highest_ms;
     return gate_consistent(restore->gate) ? 0 : ERR_CORRUPT;

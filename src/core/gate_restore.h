@@ -1,6 +1,6 @@
 /*
  * Fills an empty gate from a snapshot: all sales first, then each item followed by its buyers and
- * its orders, both in the order of the item's chains, newest first. The result equals the gate that
+ * its orders, both newest first. The result equals the gate that
  * was written: the same chains, the same counts, the same verdicts.
  *
  * What can go wrong: ERR_FULL if the gate is smaller than the data, ERR_CORRUPT for entries that
@@ -17,10 +17,12 @@ struct gate_restore {
 };
 
 void gate_restore_start(struct gate_restore *ret_restore, struct gate *empty_gate);
-/* Links, slots and `used` of the entries are ignored and made here. */
+/* Links, slots and counts of the entries are ignored and made here. */
 int gate_restore_sale(struct gate_restore *restore, const struct gate_sale *sale);
 int gate_restore_item(struct gate_restore *restore, const struct gate_item *item, uint64_t sale);
 int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *buyer);
+/* What the item that is being loaded remembers of evicted orders. */
+int gate_restore_evicted(struct gate_restore *restore, const struct gate_item *item);
 int gate_restore_order(struct gate_restore *restore, const struct gate_order *order);
 /* Ends with gate_consistent(): ERR_CORRUPT if the counters do not match the orders. */
 int gate_restore_finish(struct gate_restore *restore, uint64_t applied_event, int64_t highest_ms);

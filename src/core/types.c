@@ -48,6 +48,11 @@ uint64_t order_id_user(struct order_id id)
     return (id.hi & 0x1ff) << 44 | id.lo >> 20;
 }
 
+int64_t order_id_ms(struct order_id id)
+{
+    return (int64_t)((id.hi & 0x1ff) << 33 | id.lo >> 31);
+}
+
 void order_id_text(struct order_id id, char *ret_text)
 {
     for (int i = ORDER_ID_TEXT - 1; i >= 0; i--) {

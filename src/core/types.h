@@ -39,6 +39,7 @@ uint64_t order_id_item(struct order_id id);
 uint32_t order_id_attempt(struct order_id id); /* ORDER_ONCE only */
 uint64_t order_id_user(struct order_id id);    /* ORDER_ONCE only */
 uint32_t order_id_segment(struct order_id id); /* ORDER_FRESH only */
+int64_t order_id_ms(struct order_id id);       /* ORDER_FRESH only: when its ticket was signed */
 #define ORDER_SEGMENT_BITS 6
 /* Writes ORDER_ID_TEXT characters, no terminator. */
 void order_id_text(struct order_id id, char *ret_text);

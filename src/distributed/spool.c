@@ -485,6 +485,6 @@ uint64_t spool_trim_lsn(struct spool *spool)
 void spool_count(struct spool *spool, struct spool_numbers *ret_numbers)
 {
     lock(spool);
-    *ret_numbers = (struct spool_numbers){spool->pool.used, spool->undecided};
+    *ret_numbers = (struct spool_numbers){spool->pool.used, spool->undecided, spool->pool.capacity};
     unlock(spool);
 }

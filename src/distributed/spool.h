@@ -98,6 +98,7 @@ uint64_t spool_trim_lsn(struct spool *spool);
 struct spool_numbers {
     uint32_t entries;
     uint32_t undecided;
+    uint32_t capacity;
 };
 void spool_count(struct spool *spool, struct spool_numbers *ret_numbers);
 

@@ -178,7 +178,8 @@ static int compare_rows(struct compare_orders *compare, uint64_t item,
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             ret_sums->locked += rows[i].state == ORDER_LOCKED ? rows[i].qty : 0;
             ret_sums->sold += rows[i].state == ORDER_PAID ? rows[i].qty : 0;
-            if (!embedded_gate_order(compare->parts->engine, rows[i].id, &view)) {
+            if (!embedded_gate_order(compare->parts->engine, rows[i].id, &view) &&
+                !embedded_gate_may_lack(compare->parts->engine, item, rows[i].id, rows[i].state)) {
                 error = suspect(compare, suspicions, rows[i].id, item);
             }
         }
@@ -288,9 +289,10 @@ static int look_again(struct compare_orders *compare, const struct suspicion *su
         }
         return 0;
     }
-    /* A sale that is forgotten takes its orders from the gate. */
-    *ret_differs = row.state != ORDER_QUEUED &&
-                   embedded_gate_has_item(compare->parts->engine, suspicion->item);
+    /* A sale that is forgotten takes its orders from the gate, and so does an eviction. */
+    *ret_differs =
+        row.state != ORDER_QUEUED &&
+        !embedded_gate_may_lack(compare->parts->engine, suspicion->item, suspicion->id, row.state);
     if (*ret_differs && last) {
         tell(compare, DIFFERENCE_ORDER, suspicion->item, row.user, suspicion->id, ORDER_STATE_COUNT,
              row.state);

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "embedded/gate_content.h"
+#include "obs/log.h"
 
 /* Watched orders that may change between two iterations of a loop before it has to look up all it
  * watches: 4096 * 16 bytes. */
@@ -33,6 +34,9 @@ struct embedded_gate {
     uint32_t loops;
     struct waker *wakers;    /* one per loop */
     struct notices *notices; /* one per loop */
+    struct gate_sweep sweep; /* the ledger writer's, under the lock */
+    int64_t sweep_at_ms;
+    uint64_t evicted;
 };
 
 static void lock(pthread_mutex_t *mutex)
@@ -47,13 +51,75 @@ static void unlock(pthread_mutex_t *mutex)
 
 /* ---- requests ---- */
 
+/* ---- orders that were evicted ---- */
+
+static void ask_the_ledger(const struct embedded_gate *engine, struct gate_request *request)
+{
+    request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+    request->ask_ledger = true;
+    request->asked_lsn = journal_last_lsn(engine->journal);
+}
+
+/* The order is not in the gate. True: it may have been evicted, and the request is answered with the
+ * ledger's row, or comes back so that the ledger is asked. */
+static bool answer_evicted(const struct embedded_gate *engine, struct gate_request *request)
+{
+    const struct gate *gate = engine->gate;
+    uint32_t item_slot = gate_find_item(gate, order_id_item(request->id));
+    if (item_slot == GATE_NONE || !gate_maybe_evicted(gate, item_slot, request->id)) {
+        return false;
+    }
+    if (request->ledger == GATE_LEDGER_LACKS) {
+        if (gate->items[item_slot].evicted_lsn <= request->asked_lsn) {
+            return false;
+        }
+    }
+    /* Only final orders are evicted. The row of one that was not final when it was read is old. */
+    if (request->ledger != GATE_LEDGER_HAS ||
+        !order_state_final((enum order_state)request->ledger_order.state)) {
+        ask_the_ledger(engine, request);
+        return true;
+    }
+    request->has_order = true;
+    request->order = request->ledger_order;
+    return true;
+}
+
+/* The same for a buy, which names its buyer and a quantity. */
+static bool answer_evicted_buy(const struct embedded_gate *engine, struct gate_request *request)
+{
+    if (!answer_evicted(engine, request)) {
+        return false;
+    }
+    if (!request->has_order) {
+        return true;
+    }
+    const struct gate *gate = engine->gate;
+    if (request->order.user != request->user || request->order.qty != request->qty) {
+        request->has_order = false;
+        request->refusal =
+            request->order.user != request->user ? REFUSAL_BAD_TICKET : REFUSAL_DIFFERENT_REQUEST;
+        return true;
+    }
+    /* What he holds now, not when the ledger was asked. */
+    const struct gate_buyer *buyer =
+        gate_find_buyer(gate, gate_find_item(gate, request->order.item), request->user);
+    request->held = buyer != NULL ? buyer->held : 0;
+    request->existed = true;
+    return true;
+}
+
 /* Nothing can be decided now. An existing order is still answered. */
 static void buy_without_journal(struct embedded_gate *engine, struct gate_request *request,
                                 bool failed)
 {
     uint32_t slot = gate_find_order(engine->gate, request->id);
     if (slot == GATE_NONE) {
+        if (answer_evicted_buy(engine, request)) {
+            return;
+        }
         request->refusal = failed ? REFUSAL_DEGRADED : REFUSAL_OVERLOADED;
+        request->bound = failed ? GATE_BOUND_NONE : GATE_BOUND_JOURNAL;
         return;
     }
     const struct gate_order *order = &engine->gate->orders[slot];
@@ -89,6 +155,7 @@ static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
         .item = request->item,
         .qty = request->qty,
         .ticket_expires_ms = (uint64_t)request->ticket_expires_ms,
+        .absent_lsn = request->ledger == GATE_LEDGER_LACKS ? request->asked_lsn : 0,
     };
     struct gate_effects effects;
     enum verdict verdict = gate_step(gate, &command, &effects);
@@ -96,8 +163,13 @@ static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
     request->limit = effects.limit;
     request->available = effects.available;
     request->locked = effects.locked;
+    if (verdict == VERDICT_REFUSED && effects.ask_ledger) {
+        CHECK(answer_evicted_buy(engine, request));
+        return;
+    }
     if (verdict == VERDICT_REFUSED) {
         request->refusal = effects.refusal;
+        request->bound = effects.bound;
         return;
     }
     struct gate_order *order = &gate->orders[effects.slot];
@@ -129,18 +201,18 @@ static void ask_ticket(const struct embedded_gate *engine, struct gate_request *
         request->attempt = buyer->failed_attempts;
         request->barred = buyer->barred != 0;
     }
-    if (gate->items[slot].limit == 1 && request->attempt <= ORDER_ATTEMPT_MAX) {
-        uint32_t order =
-            gate_find_order(gate, order_id_once(request->item, request->user, request->attempt));
-        request->has_order = order != GATE_NONE;
-    }
+    /* The order of the present attempt, also if it was evicted. */
+    request->has_order =
+        gate->items[slot].limit == 1 && buyer != NULL && (buyer->held > 0 || buyer->barred);
 }
 
 static void ask_order(struct embedded_gate *engine, struct gate_request *request)
 {
     uint32_t slot = gate_find_order(engine->gate, request->id);
     if (slot == GATE_NONE) {
-        request->refusal = REFUSAL_NOT_FOUND;
+        if (!answer_evicted(engine, request)) {
+            request->refusal = REFUSAL_NOT_FOUND;
+        }
         return;
     }
     if (request->watch) {
@@ -159,6 +231,15 @@ static void ask_item(const struct embedded_gate *engine, struct gate_request *re
         return;
     }
     gate_view_item(engine->gate, slot, &request->view);
+}
+
+/* One line a second for each bound. */
+static void log_full(const struct gate_request *request)
+{
+    static struct log_limit limits[GATE_BOUND_COUNT];
+    log_event_limited(&limits[request->bound], 1000, LOG_WARN, "gate.full",
+                      LOG_STR("bound", gate_bound_text(request->bound)),
+                      LOG_U64("item", request->item), LOG_U64("user", request->user));
 }
 
 static enum gate_submitted embedded_gate_submit(struct gate_port *port,
@@ -181,6 +262,9 @@ static enum gate_submitted embedded_gate_submit(struct gate_port *port,
         break;
     }
     unlock(&engine->lock);
+    if (request->bound != GATE_BOUND_NONE) {
+        log_full(request);
+    }
     return GATE_ANSWERED;
 }
 
@@ -223,6 +307,7 @@ static uint64_t notify(struct embedded_gate *engine, struct gate_order *order)
         lock(&notices->lock);
         if (notices->count < NOTICES_MAX) {
             notices->ids[notices->count++] = order->id;
+            order->notices++; /* it stays until the notice is taken */
         } else {
             notices->all = true;
         }
@@ -301,6 +386,58 @@ bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale)
     return idle;
 }
 
+/* ---- evicting ---- */
+
+/* Some holds of the engine's lock in one call, each for some microseconds. */
+#define EVICT_HOLDS 32
+#define EVICT_LOOKS 64
+/* All orders have been looked at: a gate full of orders that cannot leave is not searched all the
+ * time. */
+#define SWEEP_EVERY_MS 100
+
+/* Its final state is durable, and every loop that watches it has it. */
+static bool may_leave(const struct embedded_gate *engine, const struct gate_order *order)
+{
+    return order->notices == 0 && order->lsn <= journal_durable_lsn(engine->journal);
+}
+
+/* Evicts among the next orders of the sweep. False: there is nothing more to do now. */
+static bool evict_some(struct embedded_gate *engine, int64_t now_ms)
+{
+    struct gate *gate = engine->gate;
+    uint32_t looks = EVICT_LOOKS;
+    while (looks > 0 && journal_has_room(engine->journal, 1) &&
+           gate_sweep_wanted(gate, &engine->sweep)) {
+        uint32_t slot = gate_sweep_next(gate, &engine->sweep, &looks);
+        if (slot == GATE_NONE) {
+            engine->sweep_at_ms = engine->sweep.active ? 0 : now_ms + SWEEP_EVERY_MS;
+            break;
+        }
+        if (!may_leave(engine, &gate->orders[slot])) {
+            continue;
+        }
+        struct gate_command command = {
+            .kind = GATE_EVICT, .now_ms = gate->highest_ms, .id = gate->orders[slot].id};
+        struct gate_effects effects;
+        uint64_t lsn = 0;
+        CHECK(gate_step(gate, &command, &effects) == VERDICT_DONE);
+        (void)gate_content_append(engine->journal, &command, &lsn);
+        engine->evicted++;
+    }
+    return looks == 0 && engine->sweep.active;
+}
+
+bool embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms)
+{
+    bool more = now_ms >= engine->sweep_at_ms;
+    for (int i = 0; more && i < EVICT_HOLDS; i++) {
+        lock(&engine->lock);
+        more = evict_some(engine, now_ms);
+        unlock(&engine->lock);
+    }
+    return more;
+}
+
 /* Takes out up to max ids. Does not need the engine's lock. */
 static size_t take_notices(struct notices *notices, struct order_id *ret_ids, size_t max, bool *all)
 {
@@ -341,8 +478,10 @@ static size_t embedded_gate_take(struct order_notices *notices, uint32_t loop,
             if (slot == GATE_NONE) {
                 continue; /* it has left the board since */
             }
+            struct gate_order *order = &engine->gate->orders[slot];
             /* Later changes are not in this view, so they must cause a notice again. */
-            engine->gate->orders[slot].watch |= 1ULL << loop;
+            order->watch |= 1ULL << loop;
+            order->notices -= order->notices > 0;
             gate_view_order(engine->gate, slot, &ret_views[count++]);
         }
         unlock(&engine->lock);
@@ -400,12 +539,15 @@ bool embedded_gate_order(struct embedded_gate *engine, struct order_id id,
     return slot != GATE_NONE;
 }
 
-bool embedded_gate_has_item(struct embedded_gate *engine, uint64_t item)
+bool embedded_gate_may_lack(struct embedded_gate *engine, uint64_t item, struct order_id id,
+                            enum order_state state)
 {
     lock(&engine->lock);
-    bool has = gate_find_item(engine->gate, item) != GATE_NONE;
+    uint32_t slot = gate_find_item(engine->gate, item);
+    bool may = slot == GATE_NONE ||
+               (order_state_final(state) && gate_maybe_evicted(engine->gate, slot, id));
     unlock(&engine->lock);
-    return has;
+    return may;
 }
 
 void embedded_gate_count(struct embedded_gate *engine, struct embedded_gate_numbers *ret_numbers)
@@ -414,6 +556,9 @@ void embedded_gate_count(struct embedded_gate *engine, struct embedded_gate_numb
     ret_numbers->orders = engine->gate->order_pool.used;
     ret_numbers->buyers = engine->gate->buyer_pool.used;
     ret_numbers->items = engine->gate->item_pool.used;
+    ret_numbers->sales = engine->gate->sales_used;
+    ret_numbers->sizes = engine->gate->sizes;
+    ret_numbers->evicted = engine->evicted;
     unlock(&engine->lock);
     ret_numbers->durable_lsn = journal_durable_lsn(engine->journal);
     ret_numbers->last_lsn = journal_last_lsn(engine->journal);

@@ -51,13 +51,22 @@ size_t embedded_gate_orders(struct embedded_gate *engine, uint32_t *slot,
 /* False: the gate has no such order. */
 bool embedded_gate_order(struct embedded_gate *engine, struct order_id id,
                          struct order_view *ret_view);
-bool embedded_gate_has_item(struct embedded_gate *engine, uint64_t item);
+/* Whether the gate may lack an order that the ledger has in this state: the gate does not have the
+ * item, or the order is final and may have been evicted. */
+bool embedded_gate_may_lack(struct embedded_gate *engine, uint64_t item, struct order_id id,
+                            enum order_state state);
+/* Ledger writer only: if the gate is nearly full of orders, evicts some that are final, durable and
+ * delivered to those who watch them. True: call it again soon. */
+bool embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms);
 
 /* Numbers for metrics, live feed and logs. */
 struct embedded_gate_numbers {
     uint32_t orders;
     uint32_t buyers;
     uint32_t items;
+    uint32_t sales;
+    uint64_t evicted; /* orders, since the start */
+    struct gate_sizes sizes;
     uint64_t durable_lsn;
     uint64_t last_lsn;
 };

@@ -2,8 +2,8 @@
  * See gate_content.h.
  *
  * A snapshot of the gate: the head announces the counts of what follows. An entry is a tag and the
- * fields listed below, little-endian. All sales come first, then each item with its buyers and its
- * orders in the order of its chains.
+ * fields listed below, little-endian. All sales come first, then each item with what was evicted of
+ * it, its buyers and its orders, newest first.
  */
 #include "embedded/gate_content.h"
 
@@ -44,7 +44,9 @@ int gate_content_next(struct journal_reader *reader, uint64_t *ret_lsn,
 int gate_content_replay(struct gate *gate, uint64_t lsn, const struct gate_command *command)
 {
     struct gate_effects effects;
-    enum verdict verdict = gate_step(gate, command, &effects);
+    struct gate_command accepted = *command;
+    accepted.accepted = true;
+    enum verdict verdict = gate_step(gate, &accepted, &effects);
     if (verdict == VERDICT_REFUSED && effects.refusal == REFUSAL_OVERLOADED) {
         return ERR_FULL;
     }
@@ -88,17 +90,20 @@ struct head {
     W64(id.hi)                                                                                     \
     W64(id.lo)                                                                                     \
     W64(user) W64(created_at_ms) W64(pay_by_ms) W64(lsn) W32(qty) W16(version) W8(state) W8(reason)
+/* Of an item of which orders were evicted. It has no such entry otherwise. */
+#define EVICTED_FIELDS W64(evicted_sold) W64(evicted_end) W64(evicted_lsn) W32(evicted)
 
 /* name, struct, its fields */
 #define ENTRIES(X)                                                                                 \
     X(head, head, HEAD_FIELDS)                                                                     \
     X(sale, gate_sale, SALE_FIELDS)                                                                \
     X(item, gate_item, ITEM_FIELDS)                                                                \
+    X(evicted, gate_item, EVICTED_FIELDS)                                                          \
     X(buyer, gate_buyer, BUYER_FIELDS)                                                             \
     X(order, gate_order, ORDER_FIELDS)
 
 /* An entry's first byte. In an item's entry the sale's id follows, then the fields. */
-enum { TAG_SALE = 1, TAG_ITEM, TAG_BUYER, TAG_ORDER };
+enum { TAG_SALE = 1, TAG_ITEM, TAG_BUYER, TAG_ORDER, TAG_EVICTED };
 
 #define W64(field) +8
 #define W32(field) +4
@@ -145,7 +150,7 @@ ENTRIES(X)
     entry.field = load_le32(at);                                                                   \
     at += 4;
 #define W16(field)                                                                                 \
-    entry.field = load_le16(at);                                                                   \
+    entry.field = (__typeof__(entry.field))load_le16(at);                                          \
     at += 2;
 #define W8(field) entry.field = *at++;
 #define X(name, type, fields)                                                                      \
@@ -177,10 +182,14 @@ static void save_item(struct journal_snapshot_writer *writer, const struct gate 
     uint8_t *at = begin_entry(writer, TAG_ITEM, 8 + item_bytes);
     store_le64(at, gate->sales[item->sale_slot].id);
     (void)item_put(at + 8, item);
+    if (item->evicted > 0) {
+        (void)evicted_put(begin_entry(writer, TAG_EVICTED, evicted_bytes), item);
+    }
     for (uint32_t link = item->buyers; link != 0; link = gate->buyers[link - 1].next_item) {
         (void)buyer_put(begin_entry(writer, TAG_BUYER, buyer_bytes), &gate->buyers[link - 1]);
     }
-    for (uint32_t link = item->orders; link != 0; link = gate->orders[link - 1].next_item) {
+    for (uint32_t link = item->orders.first; link != 0;
+         link = gate->orders[link - 1].by_item.next) {
         (void)order_put(begin_entry(writer, TAG_ORDER, order_bytes), &gate->orders[link - 1]);
     }
 }
@@ -237,6 +246,10 @@ static int take_entry(struct loader *loader, uint8_t tag, const uint8_t *at)
         loader->seen.buyers++;
         return load ? gate_restore_buyer(restore, &buyer) : 0;
     }
+    if (tag == TAG_EVICTED) {
+        struct gate_item evicted = evicted_take(at);
+        return load ? gate_restore_evicted(restore, &evicted) : 0;
+    }
     struct gate_order order = order_take(at);
     loader->seen.orders++;
     return load ? gate_restore_order(restore, &order) : 0;
@@ -245,14 +258,12 @@ static int take_entry(struct loader *loader, uint8_t tag, const uint8_t *at)
 static int take_entries(struct loader *loader, const uint8_t *at, uint32_t length)
 {
     static const uint8_t bytes_of[] = {
-        [TAG_SALE] = sale_bytes,
-        [TAG_ITEM] = 8 + item_bytes,
-        [TAG_BUYER] = buyer_bytes,
-        [TAG_ORDER] = order_bytes,
+        [TAG_SALE] = sale_bytes,   [TAG_ITEM] = 8 + item_bytes,   [TAG_BUYER] = buyer_bytes,
+        [TAG_ORDER] = order_bytes, [TAG_EVICTED] = evicted_bytes,
     };
     while (length > 0) {
         uint8_t tag = *at;
-        if (tag < TAG_SALE || tag > TAG_ORDER || length < 1U + bytes_of[tag]) {
+        if (tag < TAG_SALE || tag > TAG_EVICTED || length < 1U + bytes_of[tag]) {
             return ERR_CORRUPT;
         }
         int error = take_entry(loader, tag, at + 1);

@@ -234,6 +234,17 @@ struct http_counts http_server_counts(const struct http_server *s)
     return s->counts;
 }
 
+struct http_borrowed http_server_borrowed(const struct http_server *s)
+{
+    const struct http_pool *pools = s->buffers.pools;
+    struct http_borrowed borrowed = {.small = pools[HTTP_POOL_SMALL].lent};
+    for (int class = 0; class < HTTP_CLASSES; class ++) {
+        uint32_t lent = pools[HTTP_POOL_LARGE + class].lent;
+        *(class == HTTP_CLASS_ANYONE ? &borrowed.large : &borrowed.reserved) += lent;
+    }
+    return borrowed;
+}
+
 uint32_t http_server_connections(const struct http_server *s)
 {
     return s->open;

@@ -156,6 +156,13 @@ struct http_counts {
 struct http_counts http_server_counts(const struct http_server *server);
 /* Open connections. */
 uint32_t http_server_connections(const struct http_server *server);
+/* Buffers that connections have borrowed. */
+struct http_borrowed {
+    uint32_t small;
+    uint32_t large;    /* of HTTP_CLASS_ANYONE */
+    uint32_t reserved; /* large ones of all other classes */
+};
+struct http_borrowed http_server_borrowed(const struct http_server *server);
 /* Connections with an incomplete request, a pending exchange, a stream or unsent bytes. */
 uint32_t http_server_busy(const struct http_server *server);
 

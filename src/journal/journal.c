@@ -91,6 +91,12 @@ bool journal_has_room(struct journal *journal, size_t n)
     return !journal_failed(journal) && n <= (journal->capacity - fill) / JOURNAL_RECORD_MAX;
 }
 
+void journal_fill(struct journal *journal, uint64_t *ret_used, uint64_t *ret_size)
+{
+    *ret_used = atomic_load_explicit(&journal->open_fill, memory_order_relaxed);
+    *ret_size = journal->capacity;
+}
+
 int journal_append(struct journal *journal, const uint8_t *record, size_t length, int64_t time_ms,
                    uint64_t *ret_lsn)
 {

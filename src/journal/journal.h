@@ -105,6 +105,8 @@ void journal_free(struct journal *journal);
 /* True if the open buffer has room for n more records of any kind. Callers ask before they decide.
  * A failed journal has no room. */
 bool journal_has_room(struct journal *journal, size_t n);
+/* Bytes in the open buffer, and how many it holds. */
+void journal_fill(struct journal *journal, uint64_t *ret_used, uint64_t *ret_size);
 /*
  * Appends one record and returns its LSN in ret_lsn. Any thread; the caller's lock keeps their
  * order. ERR_JOURNAL_FAILED, or ERR_FULL if the caller did not check for room.

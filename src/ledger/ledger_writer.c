@@ -95,28 +95,29 @@ static int catch_up(struct ledger_writer *writer, uint64_t *ret_applied)
 
 /* ---- a batch ---- */
 
-/* Whether the gate has room for what a move would load. If not, the op is refused before the ledger
+/* What of the gate is too full for what a move would load. Then the op is refused before the ledger
  * commits it. `room` shrinks with every move of the batch that loads. */
-static bool has_room(struct ledger_writer *writer, const struct ledger_op *op, struct room *room)
+static enum gate_bound full_bound(struct ledger_writer *writer, const struct ledger_op *op,
+                                  struct room *room)
 {
     bool loads =
         op->kind == LEDGER_SALE_MOVE && (op->target == SALE_WARM || op->target == SALE_OPEN);
     if (!loads) {
-        return true;
+        return GATE_BOUND_NONE;
     }
     catalog_lock(writer->catalog);
     const struct sale_row *sale = catalog_sale(writer->catalog, op->sale_id);
     uint32_t items = sale != NULL && sale->state == SALE_DRAFT ? sale->items_count : 0;
     catalog_unlock(writer->catalog);
     if (items == 0) {
-        return true;
+        return GATE_BOUND_NONE;
     }
     if (room->sales == 0 || room->items < items) {
-        return false;
+        return room->sales == 0 ? GATE_BOUND_SALES : GATE_BOUND_ITEMS;
     }
     room->sales--;
     room->items -= items;
-    return true;
+    return GATE_BOUND_NONE;
 }
 
 /* Answers one posted op without the ledger. */
@@ -147,7 +148,11 @@ static void gather_posted(struct ledger_writer *writer, size_t *count)
         changed = changed || op->kind == LEDGER_SALE_CREATE || op->kind == LEDGER_SALE_CHANGE;
         writer->waiting = post->next;
         post->next = NULL;
-        if (!has_room(writer, op, &room)) {
+        enum gate_bound bound = full_bound(writer, op, &room);
+        if (bound != GATE_BOUND_NONE) {
+            log_event(LOG_WARN, "gate.full", LOG_STR("bound", gate_bound_text(bound)),
+                      LOG_U64("sale", op->sale_id),
+                      LOG_STR("do", "close sales that are over, or raise the setting"));
             turn_down(writer, post, REFUSAL_OVERLOADED);
             continue;
         }

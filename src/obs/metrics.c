@@ -154,3 +154,58 @@ void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, s
 #undef X
     put_refusals(metrics, name, out);
 }
+
+void metrics_render_bounds(const struct metrics *metrics, metrics_refusal_name *name,
+                           struct out *out)
+{
+    put_head(out, "sluice_full_total", "counter",
+             "requests refused with overloaded because this was full");
+    for (unsigned i = 1; i < METRICS_BOUNDS_MAX && name(i) != NULL; i++) {
+        uint64_t sum = 0;
+        for (unsigned k = 0; k < metrics->count; k++) {
+            sum += atomic_load_explicit(&metrics->slots[k].full[i], memory_order_relaxed);
+        }
+        out_format(out, "sluice_full_total{bound=\"%s\"} %llu\n", name(i), (unsigned long long)sum);
+    }
+}
+
+const char *metrics_pool_text(enum metrics_pool pool)
+{
+    static const char *const texts[] = {
+#define X(name, text) text,
+        METRICS_POOLS(X)
+#undef X
+    };
+    CHECK((unsigned)pool < POOL_COUNT);
+    return texts[pool];
+}
+
+struct metrics_level metrics_level(const struct metrics *metrics, enum metrics_pool pool)
+{
+    struct metrics_level level = {0, 0};
+    for (unsigned i = 0; i < metrics->count; i++) {
+        const struct metrics_slot *slot = &metrics->slots[i];
+        level.used += atomic_load_explicit(&slot->pool_used[pool], memory_order_relaxed);
+        level.size += atomic_load_explicit(&slot->pool_size[pool], memory_order_relaxed);
+    }
+    return level;
+}
+
+static void put_pools(const struct metrics *metrics, const char *name, const char *help, bool size,
+                      struct out *out)
+{
+    put_head(out, name, "gauge", help);
+    for (unsigned i = 0; i < POOL_COUNT; i++) {
+        struct metrics_level level = metrics_level(metrics, (enum metrics_pool)i);
+        if (level.size > 0) {
+            out_format(out, "%s{pool=\"%s\"} %llu\n", name, metrics_pool_text((enum metrics_pool)i),
+                       (unsigned long long)(size ? level.size : level.used));
+        }
+    }
+}
+
+void metrics_render_pools(const struct metrics *metrics, struct out *out)
+{
+    put_pools(metrics, "sluice_pool_used", "entries of a bounded pool in use", false, out);
+    put_pools(metrics, "sluice_pool_size", "entries that a bounded pool has", true, out);
+}

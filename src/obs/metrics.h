@@ -54,6 +54,8 @@
     X(COUNTER, ORDERS_EXPIRED_TOTAL, "sluice_orders_expired_total", "orders not paid in time")     \
     X(COUNTER, ORDERS_CANCELLED_TOTAL, "sluice_orders_cancelled_total", "orders cancelled")        \
     X(COUNTER, ORDERS_FAILED_TOTAL, "sluice_orders_failed_total", "orders the ledger refused")     \
+    X(COUNTER, GATE_EVICTED_TOTAL, "sluice_gate_evicted_total",                                    \
+      "final orders that left the nearly full gate")                                               \
     X(COUNTER, JOURNAL_BATCHES_TOTAL, "sluice_journal_batches_total", "batches made durable")      \
     X(COUNTER, JOURNAL_RECORDS_TOTAL, "sluice_journal_records_total", "records made durable")      \
     X(COUNTER, JOURNAL_SNAPSHOTS_TOTAL, "sluice_journal_snapshots_total", "snapshots written")     \
@@ -131,13 +133,56 @@ enum metric_hist {
 #undef X
 };
 
+/*
+ * The bounded pools, each with its name in sluice_pool_used and sluice_pool_size. A slot holds the
+ * share of its thread; a pool without size is not shown. What happens when a pool is full is said
+ * where the pool is. obs/pool_watch.h warns before.
+ */
+#define METRICS_POOLS(X)                                                                           \
+    X(GATE_ORDERS, "gate.orders")                                                                  \
+    X(GATE_BUYERS, "gate.buyers")                                                                  \
+    X(GATE_ITEMS, "gate.items")                                                                    \
+    X(GATE_SALES, "gate.sales")                                                                    \
+    X(CONNECTIONS, "server.connections")                                                           \
+    X(WATCHERS, "watchers")                                                                        \
+    X(SMALL_BUFFERS, "buffers.small")                                                              \
+    X(LARGE_BUFFERS, "buffers.large")                                                              \
+    X(RESERVED_BUFFERS, "buffers.reserved")                                                        \
+    X(GATE_REQUESTS, "requests.gate")                                                              \
+    X(DURABLE_WAITS, "requests.durable")                                                           \
+    X(SHOP_REQUESTS, "requests.shop")                                                              \
+    X(BUYER_REQUESTS, "requests.buyer")                                                            \
+    X(OPERATOR_REQUESTS, "requests.operator")                                                      \
+    X(JOURNAL_BUFFER, "journal.buffer")                                                            \
+    X(SPOOL_PROMISES, "spool.promises")
+
+enum metrics_pool {
+#define X(name, text) POOL_##name,
+    METRICS_POOLS(X)
+#undef X
+        POOL_COUNT
+};
+const char *metrics_pool_text(enum metrics_pool pool);
+
+struct metrics_level {
+    uint64_t used;
+    uint64_t size; /* 0: there is no such pool */
+};
+
 /* Refusals are counted by number (the index of a refusal) and shown with the label code. */
 #define METRICS_REFUSALS_MAX 64
+
+/* Refusals for want of room are counted by number, too (the index of a bound), and shown with the
+ * label bound. */
+#define METRICS_BOUNDS_MAX 16
 
 /* The numbers of one thread. All zero at the start. */
 struct metrics_slot {
     _Alignas(64) _Atomic uint64_t values[METRIC_COUNT];
     _Atomic uint64_t refused[METRICS_REFUSALS_MAX];
+    _Atomic uint64_t full[METRICS_BOUNDS_MAX];
+    _Atomic uint64_t pool_used[POOL_COUNT];
+    _Atomic uint64_t pool_size[POOL_COUNT];
     struct hist hists[HIST_COUNT];
 };
 
@@ -185,6 +230,17 @@ static inline void metrics_refuse(struct metrics_slot *slot, unsigned refusal)
     CHECK(refusal < METRICS_REFUSALS_MAX);
     metrics_bump(&slot->refused[refusal], 1);
 }
+static inline void metrics_full(struct metrics_slot *slot, unsigned bound)
+{
+    CHECK(bound < METRICS_BOUNDS_MAX);
+    metrics_bump(&slot->full[bound], 1);
+}
+static inline void metrics_pool(struct metrics_slot *slot, enum metrics_pool pool, uint64_t used,
+                                uint64_t size)
+{
+    atomic_store_explicit(&slot->pool_used[pool], used, memory_order_relaxed);
+    atomic_store_explicit(&slot->pool_size[pool], size, memory_order_relaxed);
+}
 static inline void metrics_observe_us(struct metrics_slot *slot, enum metric_hist hist, uint64_t us)
 {
     hist_add(&slot->hists[hist], us);
@@ -193,13 +249,26 @@ static inline void metrics_observe_us(struct metrics_slot *slot, enum metric_his
 /* Sums over all slots. Any thread. */
 uint64_t metrics_sum(const struct metrics *metrics, enum metric metric);
 uint64_t metrics_refused(const struct metrics *metrics, unsigned refusal);
+struct metrics_level metrics_level(const struct metrics *metrics, enum metrics_pool pool);
+/* How full a pool is, in percent, rounded down: 100 only if it is full. */
+static inline unsigned metrics_percent(struct metrics_level level)
+{
+    return level.size == 0 ? 0 : (unsigned)(level.used * 100 / level.size);
+}
+/* A pool as full as this is nearly full: /readyz and the console say so. */
+#define METRICS_NEARLY_FULL 80U
 void metrics_hist(const struct metrics *metrics, enum metric_hist hist, struct hist *ret_hist);
 
-/* The text of refusal number i; NULL at the end of the list. */
+/* The text of refusal, or bound, number i; NULL at the end of the list. */
 typedef const char *metrics_refusal_name(unsigned refusal);
 
 /* Appends everything in Prometheus's text format. METRICS_TEXT_MAX bytes are always enough. */
 #define METRICS_TEXT_MAX 32768
 void metrics_render(const struct metrics *metrics, metrics_refusal_name *name, struct out *out);
+/* Appends sluice_pool_used and sluice_pool_size. */
+void metrics_render_pools(const struct metrics *metrics, struct out *out);
+/* Appends what was full how often. Number 0 is no bound. */
+void metrics_render_bounds(const struct metrics *metrics, metrics_refusal_name *name,
+                           struct out *out);
 
 #endif

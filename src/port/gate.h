@@ -22,6 +22,8 @@ enum gate_request_kind {
     GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> refusal, existed, order,
                        * held */
     GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
+    /* BUY and ORDER may come back with ask_ledger: the order may have been evicted from the gate. The
+     * caller asks the ledger for it, and submits the request again with the answer in `ledger`. */
     GATE_REQUEST_ORDER, /* id, user (the caller; 0: not known) -> order; watch: notify this loop of
                          * changes */
     GATE_REQUEST_ITEM,  /* item, may_wait, catalog_locked -> view; with may_wait it is pending until
@@ -37,6 +39,13 @@ enum gate_outcome {
                             * now or when it was asked before */
 };
 
+/* What the ledger said of the order since the request came back with ask_ledger. */
+enum gate_ledger {
+    GATE_LEDGER_NOT_ASKED,
+    GATE_LEDGER_LACKS, /* it has no such order */
+    GATE_LEDGER_HAS,
+};
+
 struct gate_request {
     enum gate_request_kind kind;
     uint32_t loop;
@@ -49,12 +58,19 @@ struct gate_request {
     bool watch;
     bool may_wait;
     bool catalog_locked; /* ITEM: the caller already holds the catalog's lock */
-    uint32_t segment;    /* distributed: the segment the request goes to ... */
-    uint64_t epoch;      /* ... and the lowest epoch it may be decided in */
+    enum gate_ledger ledger;
+    struct order_view ledger_order; /* with GATE_LEDGER_HAS */
+    uint32_t segment;               /* distributed: the segment the request goes to ... */
+    uint64_t epoch;                 /* ... and the lowest epoch it may be decided in */
     /* out */
     enum gate_outcome outcome;
-    enum refusal refusal; /* REFUSAL_NONE: answered as asked */
-    bool existed;         /* BUY: decided before */
+    enum refusal refusal;  /* REFUSAL_NONE: answered as asked */
+    enum gate_bound bound; /* with OVERLOADED: what was full, if the gate says so */
+    bool existed;          /* BUY: decided before */
+    /* With UNKNOWN_OUTCOME: what the gate has to know from the ledger first. asked_lsn is the gate's
+     * own and goes back with the answer. */
+    bool ask_ledger;
+    uint64_t asked_lsn;
     bool has_order;
     struct order_view order;
     struct item_view view;
@@ -103,6 +119,8 @@ static inline enum gate_submitted gate_submit(struct gate_port *port, struct gat
 {
     request->outcome = GATE_OUTCOME_ANSWERED;
     request->refusal = REFUSAL_NONE;
+    request->bound = GATE_BOUND_NONE;
+    request->ask_ledger = false;
     request->existed = false;
     request->has_order = false;
     request->held = 0;

@@ -61,6 +61,14 @@ static void draw_reserve(struct fuzz_input *in, struct gate_command *c)
     uint32_t attempt = buyer != NULL ? (uint32_t)buyer->failed_attempts : 0;
     bool once = item != NULL && item->limit == 1;
     switch (fuzz_below(in, 16)) {
+    case 4: /* evicted */
+        if (model.evicted_count == 0) {
+            break;
+        }
+        c->id = model.evicted[how % (model.evicted_count < MODEL_EVICTED ? model.evicted_count
+                                                                         : MODEL_EVICTED)];
+        c->item = order_id_item(c->id);
+        return;
     case 0:
         once = !once;
         break;
@@ -141,6 +149,11 @@ static struct gate_command draw_command(struct fuzz_input *in)
     c.kind = c.kind == GATE_KIND_COUNT ? GATE_RESERVE : c.kind;
     if (c.kind == GATE_RESERVE) {
         draw_reserve(in, &c);
+        c.absent_lsn = fuzz_byte(in) < 32;
+        return c;
+    }
+    if (c.kind == GATE_EVICT) {
+        c.id = draw_order(in);
         return c;
     }
     draw_event(in, &c);
@@ -159,6 +172,7 @@ static void replay(const struct gate_command *c, enum verdict verdict)
     struct gate_command back;
     struct gate_effects effects;
     CHECK(record_decode(bytes, record_encode(c, bytes), &back) == 0);
+    back.accepted = true;
     CHECK(gate_step(&second, &back, &effects) == verdict);
 }
 

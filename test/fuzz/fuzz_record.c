@@ -30,6 +30,7 @@ static const size_t body_bytes[GATE_KIND_COUNT] = {
     [GATE_TRANSFER_OUT] = 8 + 8,
     [GATE_TRANSFER_IN] = 8 + 8,
     [GATE_SKIP] = 0,
+    [GATE_EVICT] = 16,
 };
 
 static bool same(const struct gate_command *a, const struct gate_command *b)

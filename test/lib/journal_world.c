@@ -43,7 +43,7 @@ static bool same_buyers(const struct gate *a, uint32_t item_a, const struct gate
         const struct gate_buyer *x = &a->buyers[link - 1];
         const struct gate_buyer *y = gate_find_buyer(b, item_b, x->user);
         if (y == NULL || x->held != y->held || x->failed_attempts != y->failed_attempts ||
-            x->barred != y->barred) {
+            x->live != y->live || x->barred != y->barred) {
             return false;
         }
     }
@@ -52,7 +52,8 @@ static bool same_buyers(const struct gate *a, uint32_t item_a, const struct gate
 
 static bool same_orders(const struct gate *a, uint32_t item_a, const struct gate *b)
 {
-    for (uint32_t link = a->items[item_a].orders; link != 0; link = a->orders[link - 1].next_item) {
+    for (uint32_t link = a->items[item_a].orders.first; link != 0;
+         link = a->orders[link - 1].by_item.next) {
         const struct gate_order *x = &a->orders[link - 1];
         uint32_t slot = gate_find_order(b, x->id);
         if (slot == GATE_NONE) {
@@ -82,7 +83,9 @@ static bool same_item(const struct gate *a, uint32_t slot, const struct gate *b)
     }
     const struct gate_item *y = &b->items[other];
     return x->total == y->total && x->available == y->available && x->locked == y->locked &&
-           x->sold == y->sold && x->version == y->version && x->limit == y->limit &&
+           x->sold == y->sold && x->live == y->live && x->evicted == y->evicted &&
+           x->evicted_sold == y->evicted_sold && x->evicted_end == y->evicted_end &&
+           x->evicted_lsn == y->evicted_lsn && x->version == y->version && x->limit == y->limit &&
            a->sales[x->sale_slot].id == b->sales[y->sale_slot].id &&
            same_buyers(a, slot, b, other) && same_orders(a, slot, b);
 }

@@ -203,6 +203,15 @@ static bool moves_order(enum gate_kind kind)
            kind == GATE_CANCEL || kind == GATE_CANCEL_LATE || kind == GATE_EXPIRE;
 }
 
+static struct gate_buyer *buyer_at(struct gate *gate, uint32_t item, uint64_t user)
+{
+    const struct gate_buyer *there = gate_find_buyer(gate, item, user);
+    uint32_t slot =
+        there != NULL ? (uint32_t)(there - gate->buyers)
+                      : gate_add_buyer(gate, &(struct gate_buyer){.user = user, .item_slot = item});
+    return &gate->buyers[slot];
+}
+
 /* An order that failed without having been decided here is noted: its buyer sees it, and it was one
  * of his attempts. */
 static bool note_failed(struct gate *gate, const struct gate_command *command,
@@ -213,20 +222,15 @@ static bool note_failed(struct gate *gate, const struct gate_command *command,
         gate_find_order(gate, command->id) != GATE_NONE) {
         return false;
     }
-    const struct gate_buyer *there = gate_find_buyer(gate, item, command->user);
-    uint32_t slot =
-        there != NULL
-            ? (uint32_t)(there - gate->buyers)
-            : gate_add_buyer(gate, &(struct gate_buyer){.user = command->user, .item_slot = item});
-    gate->buyers[slot].failed_attempts++;
-    slot = gate_add_order(gate, &(struct gate_order){.id = command->id,
-                                                     .user = command->user,
-                                                     .item_slot = item,
-                                                     .qty = command->qty,
-                                                     .created_at_ms = command->now_ms,
-                                                     .version = 2,
-                                                     .state = ORDER_FAILED,
-                                                     .reason = (uint8_t)command->reason});
+    buyer_at(gate, item, command->user)->failed_attempts++;
+    uint32_t slot = gate_add_order(gate, &(struct gate_order){.id = command->id,
+                                                              .user = command->user,
+                                                              .item_slot = item,
+                                                              .qty = command->qty,
+                                                              .created_at_ms = command->now_ms,
+                                                              .version = 2,
+                                                              .state = ORDER_FAILED,
+                                                              .reason = (uint8_t)command->reason});
     gate->applied_event = command->event;
     *ret_effects = (struct gate_effects){.slot = slot, .item_slot = item};
     return true;
@@ -345,38 +349,52 @@ static void fill_sale(struct gate *gate, const struct segment_step *step)
     }
     row.used = 1;
     row.items = gate->sales[slot].items;
+    row.live = gate->sales[slot].live;
+    row.buyers = gate->sales[slot].buyers;
     gate->sales[slot] = row;
 }
 
 static void fill_buyer(struct gate *gate, uint32_t item, const struct segment_step *step)
 {
-    const struct gate_buyer *there = gate_find_buyer(gate, item, step->user);
-    if (there == NULL) {
-        uint32_t slot =
-            gate_add_buyer(gate, &(struct gate_buyer){.user = step->user, .item_slot = item});
-        there = &gate->buyers[slot];
-    }
-    struct gate_buyer *buyer = &gate->buyers[there - gate->buyers];
+    struct gate_buyer *buyer = buyer_at(gate, item, step->user);
     buyer->held = step->held;
     buyer->failed_attempts = step->failed_attempts;
     buyer->barred = step->barred;
 }
 
+/* An order may come before its buyer, and again with another state. */
 static void fill_order(struct gate *gate, uint32_t item, const struct segment_step *step)
 {
     const struct order_view *view = &step->order;
+    const struct gate_order entry = {.id = view->id,
+                                     .user = view->user,
+                                     .item_slot = item,
+                                     .qty = view->qty,
+                                     .created_at_ms = view->created_at_ms,
+                                     .pay_by_ms = view->pay_by_ms,
+                                     .version = (uint8_t)view->version,
+                                     .state = view->state,
+                                     .reason = view->reason};
+    struct gate_buyer *buyer = buyer_at(gate, item, view->user);
     uint32_t slot = gate_find_order(gate, view->id);
     if (slot == GATE_NONE) {
-        slot = gate_add_order(gate, &(struct gate_order){.id = view->id, .item_slot = item});
+        (void)gate_add_order(gate, &entry);
+        return;
     }
     struct gate_order *order = &gate->orders[slot];
-    order->user = view->user;
-    order->qty = view->qty;
-    order->created_at_ms = view->created_at_ms;
-    order->pay_by_ms = view->pay_by_ms;
-    order->version = view->version;
-    order->state = view->state;
-    order->reason = view->reason;
+    uint32_t live = !order_state_final((enum order_state)view->state);
+    uint32_t was_live = !order_state_final((enum order_state)order->state);
+    struct gate_item *at = &gate->items[item];
+    buyer->live += live - was_live;
+    at->live += live - was_live;
+    gate->sales[at->sale_slot].live += live - was_live;
+    order->user = entry.user;
+    order->qty = entry.qty;
+    order->created_at_ms = entry.created_at_ms;
+    order->pay_by_ms = entry.pay_by_ms;
+    order->version = entry.version;
+    order->state = entry.state;
+    order->reason = entry.reason;
 }
 
 static void fill_entry(struct gate *gate, uint32_t item, const struct segment_step *step)

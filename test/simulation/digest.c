@@ -33,7 +33,7 @@ uint64_t gate_digest(const struct gate *gate)
 {
     uint64_t sum = mix(gate->applied_event, (uint64_t)gate->highest_ms);
     for (uint32_t i = 0; i < gate->order_pool.fresh; i++) {
-        sum += gate->orders[i].used != 0 ? order_hash(gate, &gate->orders[i]) : 0;
+        sum += gate->orders[i].id.hi != 0 ? order_hash(gate, &gate->orders[i]) : 0;
     }
     for (uint32_t i = 0; i < gate->item_pool.fresh; i++) {
         const struct gate_item *item = &gate->items[i];
@@ -41,6 +41,8 @@ uint64_t gate_digest(const struct gate *gate)
             continue;
         }
         sum += item_hash(gate, item);
+        sum += mix(mix(mix(mix(5, item->evicted), item->evicted_sold), item->evicted_lsn),
+                   (uint64_t)item->evicted_end);
         for (uint32_t link = item->buyers; link != 0;) {
             const struct gate_buyer *buyer = &gate->buyers[link - 1];
             uint64_t hash = mix(mix(4, buyer->user), item->id);

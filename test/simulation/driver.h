@@ -54,6 +54,8 @@ struct figures {
     uint64_t orders;
     uint64_t steps;
     uint64_t restarts;
+    uint64_t evictions;
+    uint64_t full;
     uint64_t virtual_us;
     uint64_t hash; /* of all seeds, in any order */
     uint64_t faults[FAULT_COUNT];

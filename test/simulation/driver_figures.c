@@ -29,6 +29,8 @@ void figures_add(struct figures *figures, uint64_t seed, const struct sim_result
     figures->orders += result->orders;
     figures->steps += result->steps;
     figures->restarts += result->restarts;
+    figures->evictions += result->evictions;
+    figures->full += result->full;
     figures->virtual_us += result->virtual_us;
     figures->hash += mix(result->hash + mix(seed));
     for (int i = 0; i < FAULT_COUNT; i++) {
@@ -48,6 +50,8 @@ void figures_sum(struct figures *figures, const struct figures *more)
     figures->orders += more->orders;
     figures->steps += more->steps;
     figures->restarts += more->restarts;
+    figures->evictions += more->evictions;
+    figures->full += more->full;
     figures->virtual_us += more->virtual_us;
     figures->hash += more->hash;
     for (int i = 0; i < FAULT_COUNT; i++) {
@@ -155,6 +159,8 @@ void print_figures(FILE *out, const struct pool_plan *plan, const struct pool_re
     row(out, "orders", figures->orders);
     row(out, "steps", figures->steps);
     row(out, "restarts from disk", figures->restarts);
+    row(out, "orders evicted from the gate", figures->evictions);
+    row(out, "buys refused for want of room", figures->full);
     (void)fprintf(out, "%-38s %15.1f\n", "virtual hours", (double)figures->virtual_us / 3.6e9);
     (void)fprintf(out, "%-38s %15.1f\n", "wall time, s", (double)result->took_us / 1e6);
     (void)fprintf(out, "%-38s %15.1f\n", "CPU time of the workers, s",
@@ -255,6 +261,8 @@ void print_json(FILE *out, const struct pool_plan *plan, const struct pool_resul
     put_number(out, "orders", figures->orders);
     put_number(out, "steps", figures->steps);
     put_number(out, "restarts", figures->restarts);
+    put_number(out, "evictions", figures->evictions);
+    put_number(out, "full", figures->full);
     put_number(out, "workers", plan->jobs);
     (void)fprintf(out,
                   ",\"virtual_hours\":%.3f,\"wall_s\":%.3f,\"cpu_s\":%.3f,\"decisions_per_s\":%.1f",

@@ -110,6 +110,18 @@ void plan_draw(struct sim *sim)
         plan->sizes.orders = (uint32_t)sim_between(sim, 20, 300);
         plan->sizes.buyers = (uint32_t)sim_between(sim, 10, 200);
     }
+    /* Orders that are final leave a small gate. */
+    bool narrow = sim_chance(sim, 300);
+    if (narrow && sim_chance(sim, 700)) {
+        plan->sizes.orders = (uint32_t)sim_between(sim, 40, 400);
+    }
+    plan->shares = (struct gate_percents){100, 100, 100};
+    if (narrow) {
+        plan->shares.buyer = (uint32_t)sim_between(sim, 1, 40);
+        plan->shares.item = (uint32_t)sim_between(sim, 10, 100);
+        plan->shares.sale = (uint32_t)sim_between(sim, 30, 100);
+        plan->reads_fail = sim_fault_on(sim, FAULT_LEDGER_DOWN) ? habit(sim, 300) : 0;
+    }
     plan->file_bytes = (uint64_t)JOURNAL_SECTOR << sim_between(sim, 3, 6);
     plan->buffer_bytes = (uint32_t)sim_between(sim, 2, 5) * JOURNAL_SECTOR;
     draw_habits(sim);

@@ -411,6 +411,7 @@ static int open_parts(struct sim *sim)
     const struct plan *plan = &sim->plan;
     struct assembly_options options = {
         .sizes = plan->sizes,
+        .shares = plan->shares,
         .journal = {.file_bytes = plan->file_bytes, .buffer_bytes = plan->buffer_bytes},
         .ledger_writer = {.batch_max = plan->batch_max,
                           .tick_ms = plan->tick_ms,

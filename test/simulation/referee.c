@@ -180,6 +180,7 @@ static void heard_refusal(struct referee *r, const struct sim_request *request,
     }
     switch (request->call) {
     case CALL_BUY:
+        r->full += ref_code(answer, "overloaded");
         order->buys_refused++;
         order->buys_refused_at = r->now;
         break;
@@ -396,6 +397,8 @@ uint64_t referee_unfinished(const struct referee *r)
 
 void referee_count(const struct referee *r, struct sim_result *result)
 {
+    result->evictions = r->evictions;
+    result->full = r->full;
     for (uint32_t i = 0; i < r->orders.count; i++) {
         const struct ref_order *order = r->orders.entries[i];
         result->orders += ref_told_rank(order, r->now) >= 0;

@@ -111,7 +111,7 @@ static void forget_sale(struct referee *r, const struct ref_sale *sale)
         struct ref_order *order = r->orders.entries[i];
         if (order->in_gate && order->item->sale == sale) {
             order->in_gate = false;
-            r->gate_orders--;
+            r->gate_orders -= !order->evicted;
         }
     }
 }
@@ -121,6 +121,9 @@ static void apply_end(struct referee *r, struct ref_order *order, enum ledger_ev
 {
     struct ref_buyer *buyer = ref_buyer(r, order->user, order->item->pair.a);
     order->item->gate_locked -= order->qty;
+    buyer->live--;
+    order->item->live--;
+    order->item->sale->live--;
     order->gate_ended_at = r->now;
     if (kind == EVENT_ORDER_PAID) {
         order->item->gate_sold += order->qty;
@@ -136,7 +139,7 @@ static void apply_end(struct referee *r, struct ref_order *order, enum ledger_ev
     }
 }
 
-static void compare_order(struct referee *r, const struct ref_order *order);
+static void compare_order(struct referee *r, struct ref_order *order);
 
 static void apply_event(struct referee *r, const struct ledger_event *event)
 {
@@ -202,7 +205,7 @@ static void apply_events(struct referee *r)
         r->applied++;
     }
     for (uint64_t i = from; i < to && !sim_is_broken(r->sim); i++) {
-        const struct ref_order *order =
+        struct ref_order *order =
             r->events[i].id.hi != 0 ? ref_find_order(r, r->events[i].id) : NULL;
         if (order != NULL) {
             compare_order(r, order);
@@ -229,6 +232,7 @@ static void decided(struct referee *r, const struct gate_order *at_gate, struct 
     }
     bool known = order->seen || order->in_truth;
     order->in_gate = true;
+    order->evicted = false;
     order->gate_user = at_gate->user;
     order->gate_qty = at_gate->qty;
     order->gate_created_ms = at_gate->created_at_ms;
@@ -238,6 +242,9 @@ static void decided(struct referee *r, const struct gate_order *at_gate, struct 
     r->gate_orders++;
     item->gate_locked += at_gate->qty;
     buyer->held += at_gate->qty;
+    buyer->live++;
+    item->live++;
+    item->sale->live++;
     if (!order_state_final(order->in_truth ? order->state : ORDER_QUEUED)) {
         ref_open_add(r, order);
     }
@@ -258,33 +265,59 @@ static void find_decisions(struct referee *r, struct ref_item *item,
                            const struct gate_item *at_gate, bool starting)
 {
     const struct gate *gate = r->view.gate;
-    if (at_gate->orders == 0) {
-        return;
-    }
-    for (uint32_t link = at_gate->orders; link != 0; link = gate->orders[link - 1].next_item) {
+    for (uint32_t link = at_gate->orders.first; link != 0;
+         link = gate->orders[link - 1].by_item.next) {
         const struct gate_order *order = &gate->orders[link - 1];
-        if (!starting && order_id_equal(order->id, item->newest)) {
-            break;
+        const struct ref_order *known = ref_find_order(r, order->id);
+        if (known != NULL && known->in_gate && !known->evicted) {
+            break; /* so are all older ones */
         }
         decided(r, order, item, starting);
         if (sim_is_broken(r->sim)) {
             return;
         }
     }
-    item->newest = gate->orders[at_gate->orders - 1].id;
 }
 
 /* ---- comparing ---- */
 
-static void compare_order(struct referee *r, const struct ref_order *order)
+static uint32_t evicted_at_gate(const struct referee *r, const struct ref_item *item)
+{
+    uint32_t slot = gate_find_item(r->view.gate, item->pair.a);
+    return slot != GATE_NONE ? r->view.gate->items[slot].evicted : 0;
+}
+
+/* An order has left the gate. Only one that is final may, and the item counts it. */
+static bool found_evicted(struct referee *r, struct ref_order *order)
+{
+    struct ref_item *item = order->item;
+    if (!order_state_final(ref_state_at(order, r->applied)) ||
+        item->evicted >= evicted_at_gate(r, item)) {
+        return false;
+    }
+    order->evicted = true;
+    item->evicted++;
+    r->gate_orders--;
+    r->evictions++;
+    return true;
+}
+
+static void compare_order(struct referee *r, struct ref_order *order)
 {
     const struct gate *gate = r->view.gate;
     if (!order->in_gate) {
         return;
     }
     uint32_t slot = gate_find_order(gate, order->id);
+    if (order->evicted) {
+        if (slot != GATE_NONE) {
+            sim_broken(r->sim, 6, "order %s was evicted, and is in the gate again",
+                       ref_name(order->id).text);
+        }
+        return;
+    }
     if (slot == GATE_NONE) {
-        if (!ref_forgotten(order)) {
+        if (!ref_forgotten(order) && !found_evicted(r, order)) {
             sim_broken(r->sim, 12, "order %s was in the gate and is gone",
                        ref_name(order->id).text);
         }
@@ -331,6 +364,23 @@ static void compare_buyer(struct referee *r, const struct ref_buyer *buyer)
             (unsigned long long)buyer->pair.a, (unsigned long long)held,
             (unsigned long long)item->pair.a, failed_attempts, barred,
             (unsigned long long)buyer->held, buyer->failed_attempts, buyer->barred);
+    }
+}
+
+/* Nobody has more orders that are not final than his share. */
+static void compare_shares(struct referee *r, const struct ref_buyer *buyer)
+{
+    const struct gate_shares *shares = &r->view.gate->shares;
+    const struct ref_item *item = buyer->item;
+    if (!item->loaded || item->sale->forgotten) {
+        return;
+    }
+    if (buyer->live > shares->buyer_orders || item->live > shares->item_orders ||
+        item->sale->live > shares->sale_orders) {
+        sim_broken(r->sim, 9,
+                   "user %llu has %u live orders of item %llu, which has %u, its sale %u",
+                   (unsigned long long)buyer->pair.a, buyer->live, (unsigned long long)item->pair.a,
+                   item->live, item->sale->live);
     }
 }
 
@@ -405,6 +455,14 @@ void ref_gate_compare_all(struct referee *r)
     }
     for (uint32_t i = 0; i < r->buyers.count && !sim_is_broken(r->sim); i++) {
         compare_buyer(r, r->buyers.entries[i]);
+        compare_shares(r, r->buyers.entries[i]);
+    }
+    for (uint32_t i = 0; i < r->items.count && !sim_is_broken(r->sim); i++) {
+        const struct ref_item *item = r->items.entries[i];
+        if (item->loaded && !item->sale->forgotten && item->evicted != evicted_at_gate(r, item)) {
+            sim_broken(r->sim, 12, "%u orders of item %llu were evicted, the gate counts %u",
+                       item->evicted, (unsigned long long)item->pair.a, evicted_at_gate(r, item));
+        }
     }
     uint32_t used = r->view.gate->order_pool.used;
     bool forgetting = false;
@@ -427,6 +485,7 @@ static void compare_some(struct referee *r)
     for (int i = 0; i < BUYERS_A_STEP && r->buyers.count > 0; i++) {
         r->next_buyer = (r->next_buyer + 1) % r->buyers.count;
         compare_buyer(r, r->buyers.entries[r->next_buyer]);
+        compare_shares(r, r->buyers.entries[r->next_buyer]);
     }
 }
 
@@ -461,7 +520,7 @@ static void forget_gate(struct referee *r)
     for (uint32_t i = 0; i < r->orders.count; i++) {
         struct ref_order *order = r->orders.entries[i];
         order->seen = order->in_gate;
-        order->in_gate = false;
+        order->in_gate = order->evicted = false;
         if (!order->in_truth) {
             ref_open_remove(r, order);
         }
@@ -469,6 +528,7 @@ static void forget_gate(struct referee *r)
     for (uint32_t i = 0; i < r->buyers.count; i++) {
         struct ref_buyer *buyer = r->buyers.entries[i];
         buyer->held = 0;
+        buyer->live = 0;
         buyer->failed_attempts = 0;
         buyer->barred = false;
     }
@@ -476,7 +536,7 @@ static void forget_gate(struct referee *r)
         struct ref_item *item = r->items.entries[i];
         item->loaded = false;
         item->slot = GATE_NONE;
-        item->newest = (struct order_id){0, 0};
+        item->evicted = item->live = 0;
         item->gate_total = item->gate_locked = item->gate_sold = item->gate_returned = 0;
     }
     for (uint32_t i = 0; i < r->sales.count; i++) {
@@ -484,6 +544,7 @@ static void forget_gate(struct referee *r)
         sale->loaded = false;
         sale->gone = false;
         sale->eras_count = 0;
+        sale->live = 0;
     }
     r->gate_orders = 0;
     r->applied = 0;
@@ -514,6 +575,32 @@ static void forget_undurable(struct referee *r)
     }
 }
 
+/* After a start: an order of the ledger that is final by the gate's events, and is not in the gate,
+ * was evicted. The item's own count is compared with theirs. */
+static void find_evicted(struct referee *r)
+{
+    uint64_t applied = r->view.gate->applied_event;
+    for (uint32_t i = 0; i < r->orders.count; i++) {
+        struct ref_order *order = r->orders.entries[i];
+        if (order->in_gate || !order->in_truth || order->ended_event == 0 ||
+            order->ended_event > applied || evicted_at_gate(r, order->item) == 0) {
+            continue;
+        }
+        struct ref_buyer *buyer = ref_buyer(r, order->user, order->item->pair.a);
+        order->in_gate = order->evicted = true;
+        order->gate_user = order->user;
+        order->gate_qty = order->qty;
+        order->gate_created_ms = order->created_at_ms;
+        order->gate_lsn = 0;
+        order->item->evicted++;
+        order->item->gate_locked += order->qty;
+        order->item->live++;
+        order->item->sale->live++;
+        buyer->held += order->qty;
+        buyer->live++;
+    }
+}
+
 void ref_gate_started(struct referee *r)
 {
     const struct gate *gate = r->view.gate;
@@ -528,6 +615,7 @@ void ref_gate_started(struct referee *r)
         item->version = at_gate->version;
         find_decisions(r, item, at_gate, true);
     }
+    find_evicted(r);
     if (!sim_is_broken(r->sim)) {
         apply_events(r);
     }

@@ -90,6 +90,7 @@ struct ref_sale {
     bool gone; /* the event that forgets it is applied */
     struct ref_era *eras;
     uint32_t eras_count;
+    uint32_t live; /* orders in the gate that are not final */
 };
 
 struct ref_item {
@@ -106,7 +107,8 @@ struct ref_item {
     uint64_t loaded_at; /* when it was first seen there; NEVER */
     uint64_t version;   /* of the gate's item when last looked at */
     uint32_t slot;
-    struct order_id newest; /* head of its chain then */
+    uint32_t evicted; /* orders that are known to have been evicted */
+    uint32_t live;    /* orders in the gate that are not final */
     uint64_t gate_total;
     uint64_t gate_locked;
     uint64_t gate_sold;
@@ -122,6 +124,7 @@ struct ref_buyer {
     uint64_t alive;           /* truth: units in LOCKED and PAID orders */
     uint64_t told;            /* units told of whose orders are not in the truth yet */
     uint64_t held;            /* gate */
+    uint32_t live;            /* orders there that are not final */
     uint32_t failed_attempts;
     bool barred;
 };
@@ -167,7 +170,8 @@ struct ref_order {
     uint64_t truth_at[RANKS];
     uint64_t paid_by; /* ref_text_hash of the payment_id */
     /* gate */
-    bool in_gate;
+    bool in_gate; /* the gate knows it: it holds it, or has evicted it */
+    bool evicted;
     bool seen; /* in the gate of an earlier life, as below */
     uint64_t gate_user;
     uint32_t gate_qty;
@@ -230,6 +234,8 @@ struct referee {
     uint64_t applied;         /* events the accounts of the gate have */
     uint64_t durable_lsn;     /* highest seen in this life, and the one before while starting */
     uint64_t gate_orders;
+    uint64_t evictions;
+    uint64_t full;
     uint64_t steps;
     uint64_t step_at;    /* the counter at the last one */
     int64_t step_us;     /* true time then */

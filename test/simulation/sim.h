@@ -91,6 +91,8 @@ struct sim_result {
     uint64_t orders;    /* orders that answers showed */
     uint64_t steps;
     uint64_t restarts; /* from disk */
+    uint64_t evictions;
+    uint64_t full; /* buys refused because something was full, a share mostly */
     uint64_t virtual_us;
     uint64_t faults[FAULT_COUNT];
     uint64_t states[ORDER_STATE_COUNT]; /* how the orders of the ledger ended */

@@ -93,7 +93,10 @@ static void op_write(struct ledger *port, struct ledger_batch *batch)
 static void op_read(struct ledger *port, struct ledger_query *query)
 {
     struct sim_ledger *ledger = self(port);
-    if (ledger->down || sim_chance(ledger->sim, ledger->lose / 8)) {
+    const struct sim *sim = ledger->sim;
+    bool fails = ledger == &sim->reader && !sim->healed && sim->plan.reads_fail > 0 &&
+                 sim_chance(ledger->sim, sim->plan.reads_fail);
+    if (fails || ledger->down || sim_chance(ledger->sim, ledger->lose / 8)) {
         sim_fault_happened(ledger->sim, FAULT_LEDGER_DOWN);
         query->count = 0;
         query->error = ERR_IO;

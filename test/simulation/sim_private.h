@@ -85,6 +85,8 @@ struct plan {
     int64_t late_cancel_ms;
     int64_t board_keep_ms;
     struct gate_sizes sizes;
+    struct gate_percents shares;
+    uint32_t reads_fail; /* of a thousand reads of the ledger reader, until all heals */
     uint64_t file_bytes;
     uint32_t buffer_bytes;
 };

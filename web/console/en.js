@@ -117,6 +117,8 @@ export default {
     putAside: '{n} messages are put aside.',
     outboxOld: 'Decisions have waited in the outbox for {lag}.',
     backlogGrows: 'Booking falls behind: what is to be booked has grown for a minute, to {n}.',
+    poolsFull: 'Nearly full: {list}. Beyond it requests are refused.',
+    poolAt: '{pool} at {percent} %',
     feedLost: 'No news from the server for {n} s. The figures below are old.',
     ledgerDamaged: 'The ledger is damaged ({what}). See the log, and docs/LEDGER.md, Damage.',
     latched: 'The journal cannot be written: no order is promised until a restart. See the log.',

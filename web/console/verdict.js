@@ -15,6 +15,11 @@ const HEARD_MS = 120000;    // of the backlog
 function troubles(message, backlog) {
     const list = message.journal_latched === 1 ? [t('latched')] : [];
     if (message.ledger_damage) list.push(t('ledgerDamaged', { what: message.ledger_damage }));
+    const full = (message.pools ?? []).filter((pool) => pool.nearly_full);
+    if (full.length > 0) {
+        const parts = full.map(({ pool, used, size }) => t('poolAt', { pool, percent: number(Math.floor((used * 100) / size)) }));
+        list.push(t('poolsFull', { list: parts.join(t('comma')) }));
+    }
     list.push(...engineTroubles(message));
     if (message.outbox?.lag_ms > LAG_MS) list.push(t('outboxOld', { lag: duration(message.outbox.lag_ms) }));
     if (grows(backlog)) list.push(t('backlogGrows', { n: number(backlog.at(-1).n) }));

@@ -116,6 +116,8 @@ export default {
     putAside: '有 {n} 条消息被搁置。',
     outboxOld: '决定在发件箱里已等待 {lag}。',
     backlogGrows: '落库跟不上：待落库的数量一分钟来一直在增加，现为 {n}。',
+    poolsFull: '快满了：{list}。满了之后会拒绝请求。',
+    poolAt: '{pool} 已用 {percent}%',
     feedLost: '{n} 秒没有收到服务器的消息，下面的数字已经旧了。',
     ledgerDamaged: '账本数据损坏（{what}）。请看服务器日志和 docs/LEDGER.md 的 Damage 一节。',
     latched: '日志无法写入：重启之前不再承诺任何订单。请看服务器日志。',

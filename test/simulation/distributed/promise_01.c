@@ -8,7 +8,7 @@ static void count_orders(const struct gate *gate, uint32_t item_slot, uint64_t *
     *ret_locked = *ret_sold = 0;
     for (uint32_t i = 0; i < gate->order_pool.fresh; i++) {
         const struct gate_order *order = &gate->orders[i];
-        if (!order->used || order->item_slot != item_slot) {
+        if (order->id.hi == 0 || order->item_slot != item_slot) {
             continue;
         }
         *ret_locked +=

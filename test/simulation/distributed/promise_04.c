@@ -16,7 +16,7 @@ void promise_04_end(struct world *world)
         const struct gate *gate = sim_segments_gate(world->segments, s);
         for (uint32_t i = 0; gate != NULL && i < gate->order_pool.fresh; i++) {
             const struct gate_order *order = &gate->orders[i];
-            if (!order->used) {
+            if (order->id.hi == 0) {
                 continue;
             }
             const struct model_order *known = model_find(&world->model, order->id);

@@ -8,6 +8,7 @@
 #define USERS 25
 
 struct prng draw_prng;
+bool draw_evicts;
 static uint64_t first_id;
 static int64_t now_ms;
 static struct gate_command unfinished; /* a FORGET that wants to be sent again */
@@ -71,7 +72,19 @@ static void draw_reserve(struct gate_command *c)
     const struct model_buyer *buyer = buyer_of(c->item, c->user);
     bool once = item != NULL && item->limit == 1;
     uint32_t attempt = buyer != NULL ? (uint32_t)buyer->failed_attempts : 0;
+    c->absent_lsn = draw(3) != 0 ? 0 : draw(2) == 0 ? UINT64_MAX : 1 + draw(40000);
     switch (draw(40)) {
+    case 6:
+    case 7: /* an order that was evicted */
+        if (model.evicted_count > 0) {
+            uint64_t known =
+                model.evicted_count < MODEL_EVICTED ? model.evicted_count : MODEL_EVICTED;
+            c->id = model.evicted[draw(known)];
+            c->item = order_id_item(c->id);
+            c->user = order_id_kind(c->id) == ORDER_ONCE ? order_id_user(c->id) : c->user;
+            return;
+        }
+        break;
     case 0: /* the wrong kind of id */
         once = !once;
         break;
@@ -149,6 +162,19 @@ static void draw_move(struct gate_command *c)
     c->reason = c->kind == GATE_FAIL_ORDER ? reasons[draw(2)] : 0;
 }
 
+/* An order that is final, mostly; the older the sooner. */
+static void draw_evict(struct gate_command *c)
+{
+    c->kind = GATE_EVICT;
+    c->id = draw_order();
+    for (size_t i = 0; i < model.orders_count && draw(10) != 0; i++) {
+        if (order_state_final(model.orders[i].state) && draw(3) == 0) {
+            c->id = model.orders[i].id;
+            return;
+        }
+    }
+}
+
 /* Sales come to an end, and the sooner the fuller the gate is: none stands full for ever. */
 static void draw_end(struct gate_command *c)
 {
@@ -173,8 +199,12 @@ struct gate_command draw_command(void)
     if (unfinished.kind == GATE_FORGET && luck < 700) {
         return unfinished;
     }
-    if (luck < 450) {
+    if (luck < 430) {
         draw_reserve(&c);
+        return c;
+    }
+    if (luck < 450 && draw_evicts) {
+        draw_evict(&c);
         return c;
     }
     if (luck < 850) {

@@ -9,6 +9,8 @@
 #include "core/gate.h"
 
 extern struct prng draw_prng;
+/* Whether GATE_EVICT is among the commands. Not every gate knows it. */
+extern bool draw_evicts;
 
 /* After model_clear. Ids of sales, items and users are small numbers from first_id on; time starts
  * at start_ms and grows. */

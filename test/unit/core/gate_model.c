@@ -82,6 +82,35 @@ static bool model_id_fits(const struct gate_command *c, const struct model_item 
         order_id_once(c->item, c->user, buyer != NULL ? (uint32_t)buyer->failed_attempts : 0));
 }
 
+/* An order that was evicted must not be decided again. The gate cannot list all of them, so it suspects
+ * some ids that never were an order. */
+static bool model_suspects(const struct gate_command *c, const struct model_item *item)
+{
+    if (item->evicted == 0 || (c->absent_lsn != 0 && item->evicted_lsn <= c->absent_lsn)) {
+        return false;
+    }
+    bool once = c->id.hi >> 62 == ORDER_ONCE;
+    if (once != (item->limit == 1)) {
+        return false;
+    }
+    if (!once) {
+        return order_id_ms(c->id) <= item->evicted_newest;
+    }
+    const struct model_buyer *buyer = buyer_of(c->item, order_id_user(c->id));
+    return buyer != NULL &&
+           order_id_attempt(c->id) < buyer->failed_attempts + (buyer->held > 0 || buyer->barred);
+}
+
+static bool model_was_evicted(const struct gate_command *c)
+{
+    for (size_t i = 0; i < model.evicted_count && i < MODEL_EVICTED; i++) {
+        if (order_id_equal(model.evicted[i], c->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The refusal of a new order, in the order of the public contract. */
 static enum refusal model_reserve_refusal(const struct gate_command *c,
                                           const struct model_item *item,
@@ -129,6 +158,13 @@ static struct answer model_reserve(const struct gate_command *c)
                : there->qty != c->qty
                    ? no(REFUSAL_DIFFERENT_REQUEST, held)
                    : (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, held, there};
+    }
+    bool suspects = model_suspects(c, item);
+    /* A closed sale may have lost the buyer's record: it is being forgotten. It decides nothing. */
+    CHECK(suspects || c->absent_lsn != 0 || sale_of(item->sale)->state == SALE_CLOSED ||
+          !model_was_evicted(c));
+    if (suspects) {
+        return no(REFUSAL_UNKNOWN_OUTCOME, held);
     }
     enum refusal refusal = model_reserve_refusal(c, item, buyer);
     if (refusal != REFUSAL_NONE) {
@@ -251,11 +287,17 @@ static struct answer model_load(const struct gate_command *c)
     if (model.items_count == model.sizes.items) {
         return no(REFUSAL_OVERLOADED, 0);
     }
+    for (size_t i = 0; i < MODEL_EVICTED; i++) { /* an item of that id may have been forgotten */
+        if (order_id_item(model.evicted[i]) == c->item) {
+            model.evicted[i] = (struct order_id){0, 0};
+        }
+    }
     model.items[model.items_count++] = (struct model_item){.id = c->item,
                                                            .sale = c->sale,
                                                            .total = c->amount,
                                                            .available = c->amount,
                                                            .limit = c->limit,
+                                                           .evicted_newest = -1,
                                                            .version = 1};
     return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
 }
@@ -282,6 +324,30 @@ static struct answer model_sale_command(const struct gate_command *c)
     }
     for (size_t i = 0; i < model.items_count; i++) {
         model.items[i].version += model.items[i].sale == c->sale;
+    }
+    return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+}
+
+static struct answer model_evict(const struct gate_command *c)
+{
+    struct model_order *order = order_of(c->id);
+    if (order == NULL) {
+        return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
+    }
+    if (order->state == ORDER_QUEUED || order->state == ORDER_LOCKED) {
+        return no(REFUSAL_BAD_STATE, 0);
+    }
+    struct model_item *item = item_of(order->item);
+    item->evicted++;
+    item->evicted_sold += order->state == ORDER_PAID ? order->qty : 0;
+    item->evicted_lsn = order->lsn > item->evicted_lsn ? order->lsn : item->evicted_lsn;
+    if (order->id.hi >> 62 == ORDER_FRESH && order_id_ms(order->id) > item->evicted_newest) {
+        item->evicted_newest = order_id_ms(order->id);
+    }
+    model.evicted[model.evicted_count++ % MODEL_EVICTED] = order->id;
+    size_t at = (size_t)(order - model.orders);
+    for (model.orders_count--; at < model.orders_count; at++) {
+        model.orders[at] = model.orders[at + 1];
     }
     return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
 }
@@ -386,6 +452,8 @@ static struct answer model_dispatch(const struct gate_command *c)
         return model_sale_command(c);
     case GATE_FORGET:
         return model_forget(c);
+    case GATE_EVICT:
+        return model_evict(c);
     case GATE_SKIP:
         return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
     default:
@@ -395,7 +463,8 @@ static struct answer model_dispatch(const struct gate_command *c)
 
 struct answer model_step(const struct gate_command *c)
 {
-    if (c->kind != GATE_RESERVE && c->event <= model.event) {
+    bool follows = c->kind != GATE_RESERVE && c->kind != GATE_EVICT;
+    if (follows && c->event <= model.event) {
         return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
     }
     struct answer answer = model_dispatch(c);
@@ -403,7 +472,7 @@ struct answer model_step(const struct gate_command *c)
     if (changed && c->now_ms > model.highest) {
         model.highest = c->now_ms;
     }
-    if (c->kind != GATE_RESERVE && answer.verdict == VERDICT_DONE) {
+    if (follows && answer.verdict == VERDICT_DONE) {
         model.event = c->event;
     }
     return answer;
@@ -435,6 +504,10 @@ static void compare_item(const struct gate *gate, const struct model_item *item)
     CHECK(view.total == item->total && view.available == item->available);
     CHECK(view.locked == item->locked && view.sold == item->sold);
     CHECK(view.limit_per_user == item->limit && view.version == item->version);
+    CHECK(gate->items[slot].evicted == item->evicted);
+    CHECK(gate->items[slot].evicted_sold == item->evicted_sold);
+    CHECK(gate->items[slot].evicted_lsn == item->evicted_lsn);
+    CHECK(gate->items[slot].evicted_end == item->evicted_newest + 1);
     CHECK(view.sale_state == sale->state);
     CHECK(view.starts_at_ms == sale->start && view.ends_at_ms == sale->end);
     CHECK(view.available + view.locked + view.sold == view.total);

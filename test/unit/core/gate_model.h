@@ -9,6 +9,8 @@
 
 #define MODEL_ENTRIES 256 /* of each array: above any size the model is given */
 
+#define MODEL_EVICTED 64
+
 struct model_sale {
     uint64_t id;
     int64_t start;
@@ -23,6 +25,10 @@ struct model_item {
     uint64_t total, available, locked, sold;
     uint64_t limit;
     uint64_t version;
+    uint64_t evicted; /* orders */
+    uint64_t evicted_sold;
+    int64_t evicted_newest; /* the latest time in an ORDER_FRESH id of one; -1: none */
+    uint64_t evicted_lsn;
 };
 
 struct model_buyer {
@@ -43,6 +49,7 @@ struct model_order {
     uint64_t version;
     int64_t created;
     int64_t pay_by;
+    uint64_t lsn; /* of its last change, where the test counts them */
 };
 
 struct model {
@@ -54,6 +61,8 @@ struct model {
     size_t sales_count, items_count, buyers_count, orders_count;
     uint64_t event;
     int64_t highest;
+    struct order_id evicted[MODEL_EVICTED]; /* the last ones */
+    size_t evicted_count;
 };
 
 struct answer {

@@ -49,9 +49,10 @@ static int tear_down(void **state)
 static enum verdict step(struct gate_command command)
 {
     command.now_ms = command.now_ms != 0 ? command.now_ms : NOW;
-    command.event = command.kind == GATE_RESERVE ? 0 : event + 1;
+    bool follows = command.kind != GATE_RESERVE && command.kind != GATE_EVICT;
+    command.event = follows ? event + 1 : 0;
     enum verdict verdict = gate_step(&gate, &command, &effects);
-    if (command.kind != GATE_RESERVE && verdict == VERDICT_DONE) {
+    if (follows && verdict == VERDICT_DONE) {
         event++;
     }
     assert_true(gate_consistent(&gate));
@@ -201,6 +202,332 @@ static void full_of_orders(void **state)
     done(of_sale(GATE_OPEN, SALE));
     done(buy(order_id_once(ONCE, 1, 0), 1, 1));
     refused(buy(order_id_once(ONCE, 2, 0), 2, 1), REFUSAL_OVERLOADED);
+}
+
+/* ---- shares ---- */
+
+static void full(struct gate_command command, enum gate_bound bound)
+{
+    refused(command, REFUSAL_OVERLOADED);
+    assert_int_equal(effects.bound, bound);
+}
+
+/* 1,000 orders and 8 buyers: two sales with an item each, the first one without a limit. */
+static void make_shared_gate(struct gate_percents percents)
+{
+    make_gate((struct gate_sizes){.orders = 1000, .buyers = 8, .items = 4, .sales = 2});
+    done(load_sale(SALE));
+    done(load_item(SALE, FREE, 100000, 0));
+    done(load_item(SALE, FEW, 100000, 0));
+    done(of_sale(GATE_OPEN, SALE));
+    done(load_sale(OTHER));
+    done(load_item(OTHER, ONCE, 100, 1));
+    done(of_sale(GATE_OPEN, OTHER));
+    gate_limit(&gate, percents);
+}
+
+static uint32_t sequence;
+
+static void buy_many(uint64_t item, uint64_t user, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        done(buy(order_id_fresh(item, NOW, ++sequence), user, 1));
+    }
+}
+
+static struct gate_command one_more(uint64_t item, uint64_t user)
+{
+    return buy(order_id_fresh(item, NOW, 1U << 20), user, 1);
+}
+
+static void a_buyer_has_a_share(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 25, .item = 100, .sale = 100});
+    buy_many(FREE, 1, 250);
+    full(one_more(FREE, 1), GATE_BOUND_BUYER_SHARE);
+    done(one_more(FREE, 2)); /* others go on, */
+    done(one_more(FEW, 1));  /* and he does, with another item */
+    unchanged(buy(order_id_fresh(FREE, NOW, sequence), 1, 1), VERDICT_ALREADY_APPLIED,
+              REFUSAL_NONE); /* what he has is told on */
+    free(memory);
+    /* Never below a tenth of a small gate. */
+    make_shared_gate((struct gate_percents){.buyer = 1, .item = 100, .sale = 100});
+    buy_many(FREE, 1, 100);
+    full(one_more(FREE, 1), GATE_BOUND_BUYER_SHARE);
+    /* What is final does not count. */
+    struct order_id id = order_id_fresh(FREE, NOW, sequence);
+    done(of_order(GATE_CONFIRM, id));
+    full(one_more(FREE, 1), GATE_BOUND_BUYER_SHARE);
+    done(of_order(GATE_PAY, id));
+    done(one_more(FREE, 1));
+    free(memory);
+    make_gate((struct gate_sizes){.orders = 100000, .buyers = 8, .items = 4, .sales = 2});
+    gate_limit(&gate, (struct gate_percents){.buyer = 0, .item = 0, .sale = 100});
+    assert_int_equal(gate.shares.buyer_orders, GATE_BUYER_SHARE_LEAST);
+    assert_int_equal(gate.shares.item_orders, 1);
+    assert_int_equal(gate.shares.sale_orders, UINT32_MAX);
+}
+
+static void an_item_and_a_sale_have_a_share(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 100, .item = 50, .sale = 75});
+    buy_many(FREE, 1, 500);
+    full(one_more(FREE, 2), GATE_BOUND_ITEM_SHARE);
+    buy_many(FEW, 1, 250);
+    full(one_more(FEW, 1), GATE_BOUND_SALE_SHARE);
+    done(buy(order_id_once(ONCE, 1, 0), 1, 1)); /* the other sale goes on */
+    /* Forgetting gives the room back. */
+    done(of_sale(GATE_CLOSE, SALE));
+    struct gate_command forget = of_sale(GATE_FORGET, SALE);
+    forget.qty = 5000;
+    done(forget);
+    assert_int_equal(gate.order_pool.used, 1);
+}
+
+static void the_buyers_of_a_sale_have_a_share(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 100, .item = 100, .sale = 75});
+    for (uint64_t user = 1; user <= 6; user++) {
+        buy_many(FREE, user, 1);
+    }
+    full(one_more(FREE, 7), GATE_BOUND_SALE_BUYERS);
+    done(one_more(FREE, 6)); /* he has a record */
+    done(buy(order_id_once(ONCE, 7, 0), 7, 1));
+}
+
+/* A record was decided under other shares. */
+static void a_record_is_replayed_whatever_the_shares(void **state)
+{
+    (void)state;
+    make_shared_gate((struct gate_percents){.buyer = 100, .item = 1, .sale = 1});
+    buy_many(FREE, 1, 10);
+    full(one_more(FREE, 2), GATE_BOUND_ITEM_SHARE);
+    struct gate_command command = one_more(FREE, 2);
+    command.accepted = true;
+    done(command);
+}
+
+static void what_is_full_has_a_name(void **state)
+{
+    (void)state;
+    assert_string_equal(gate_bound_text(GATE_BOUND_NONE), "none");
+    assert_string_equal(gate_bound_text(GATE_BOUND_ITEM_SHARE), "gate.item_share");
+    assert_string_equal(gate_bound_text(GATE_BOUND_COUNT - 1), "journal buffer");
+    done(load_sale(OTHER));
+    full(load_sale(99), GATE_BOUND_SALES);
+}
+
+/* ---- evicting ---- */
+
+static struct gate_command evict(struct order_id id)
+{
+    return (struct gate_command){.kind = GATE_EVICT, .id = id};
+}
+
+/* The order's units went through all of this, and it is final. */
+static void ended(struct order_id id, uint64_t user, enum gate_kind how)
+{
+    done(buy(id, user, 1));
+    gate.orders[effects.slot].lsn = event + 1;
+    done(of_order(GATE_CONFIRM, id));
+    done(of_order(how, id));
+}
+
+static void ask(struct gate_command command)
+{
+    refused(command, REFUSAL_UNKNOWN_OUTCOME);
+    assert_true(effects.ask_ledger);
+}
+
+static void only_a_final_order_is_evicted(void **state)
+{
+    (void)state;
+    struct order_id id = order_id_fresh(FREE, NOW, 1);
+    unchanged(evict(id), VERDICT_ALREADY_APPLIED, REFUSAL_NONE);
+    done(buy(id, 7, 2));
+    refused(evict(id), REFUSAL_BAD_STATE);
+    done(of_order(GATE_CONFIRM, id));
+    refused(evict(id), REFUSAL_BAD_STATE);
+    done(of_order(GATE_PAY, id));
+    struct item_view before;
+    struct item_view after;
+    uint32_t item = gate_find_item(&gate, FREE);
+    gate_view_item(&gate, item, &before);
+    uint64_t applied = gate.applied_event;
+    done(evict(id));
+    gate_view_item(&gate, item, &after);
+    assert_memory_equal(&before, &after, sizeof(before));
+    assert_int_equal(gate.applied_event, applied);
+    assert_int_equal(gate.order_pool.used, 0);
+    assert_int_equal(gate_find_buyer(&gate, item, 7)->held, 2);
+    unchanged(evict(id), VERDICT_ALREADY_APPLIED, REFUSAL_NONE);
+}
+
+static void an_evicted_fresh_order_is_not_decided_again(void **state)
+{
+    (void)state;
+    struct order_id id = order_id_fresh(FREE, NOW, 5);
+    struct order_id older = order_id_fresh(FREE, NOW - 1, 5);
+    struct order_id newer = order_id_fresh(FREE, NOW + 1, 0);
+    ended(id, 7, GATE_CANCEL);
+    ended(older, 7, GATE_CANCEL);
+    assert_false(gate_maybe_evicted(&gate, gate_find_item(&gate, FREE), id));
+    done(evict(id));
+    uint64_t lsn = gate.items[gate_find_item(&gate, FREE)].evicted_lsn;
+    assert_true(lsn > 0);
+    done(evict(older)); /* the mark stays where the newest one put it */
+    ask(buy(id, 7, 1));
+    ask(buy(id, 8, 3));
+    ask(buy(older, 7, 1));
+    struct gate_command late = buy(id, 7, 1);
+    late.ticket_expires_ms = 1; /* an expired ticket, too */
+    ask(late);
+    done(buy(newer, 7, 1)); /* no order of that time was evicted */
+    struct gate_command asked = buy(order_id_fresh(FREE, NOW, 6), 7, 1);
+    ask(asked);
+    asked.absent_lsn = lsn - 1; /* before the last eviction */
+    ask(asked);
+    asked.absent_lsn = gate.items[gate_find_item(&gate, FREE)].evicted_lsn;
+    done(asked);
+    /* Another item lost nothing, and an id of the other kind is of no order. */
+    assert_false(
+        gate_maybe_evicted(&gate, gate_find_item(&gate, FEW), order_id_fresh(FEW, NOW - 1, 1)));
+    assert_false(gate_maybe_evicted(&gate, gate_find_item(&gate, FREE), order_id_once(FREE, 7, 0)));
+}
+
+static void an_evicted_order_of_an_attempt_is_not_decided_again(void **state)
+{
+    (void)state;
+    uint32_t item = gate_find_item(&gate, ONCE);
+    struct order_id first = order_id_once(ONCE, 7, 0);
+    struct order_id second = order_id_once(ONCE, 7, 1);
+    ended(first, 7, GATE_CANCEL);
+    done(evict(first));
+    ask(buy(first, 7, 1));
+    done(buy(second, 7, 1)); /* the next attempt is a new order */
+    done(of_order(GATE_CONFIRM, second));
+    done(of_order(GATE_PAY, second));
+    done(evict(second));
+    ask(buy(second, 7, 1));
+    refused(buy(order_id_once(ONCE, 7, 2), 7, 1), REFUSAL_BAD_TICKET); /* not his turn yet */
+    assert_false(gate_maybe_evicted(&gate, item, order_id_once(ONCE, 8, 0)));
+    assert_false(gate_maybe_evicted(&gate, item, order_id_fresh(ONCE, 1, 1)));
+    /* A record is of an order that was decided. */
+    struct gate_command record = buy(order_id_once(ONCE, 8, 0), 8, 1);
+    record.accepted = true;
+    done(record);
+}
+
+static void an_evicted_order_that_barred_its_buyer_is_told(void **state)
+{
+    (void)state;
+    make_gate((struct gate_sizes){.orders = 9, .buyers = 3, .items = 1, .sales = 1});
+    struct gate_command sale = load_sale(SALE);
+    sale.bar_unpaid = 1;
+    done(sale);
+    done(load_item(SALE, ONCE, 10, 1));
+    done(of_sale(GATE_OPEN, SALE));
+    struct order_id id = order_id_once(ONCE, 7, 0);
+    ended(id, 7, GATE_EXPIRE);
+    done(evict(id));
+    ask(buy(id, 7, 1));
+    struct order_id live = order_id_once(ONCE, 8, 0);
+    done(buy(live, 8, 1));
+    unchanged(buy(live, 8, 1), VERDICT_ALREADY_APPLIED, REFUSAL_NONE);
+}
+
+/* The orders that a sweep finds, in order; evicts them if told to. */
+static uint32_t swept(struct gate_sweep *sweep, uint32_t looks, bool evicts)
+{
+    uint32_t found = 0;
+    while (looks > 0 && sweep->active) {
+        uint32_t slot = gate_sweep_next(&gate, sweep, &looks);
+        if (slot == GATE_NONE) {
+            break;
+        }
+        found++;
+        if (evicts) {
+            done(evict(gate.orders[slot].id));
+        }
+    }
+    return found;
+}
+
+static void a_sweep_finds_final_orders_when_the_gate_is_nearly_full(void **state)
+{
+    (void)state;
+    make_gate((struct gate_sizes){.orders = 10, .buyers = 9, .items = 3, .sales = 1});
+    done(load_sale(SALE));
+    done(load_item(SALE, FREE, 100, 0));
+    done(load_item(SALE, FEW, 100, 3));
+    done(load_item(SALE, ONCE, 100, 1));
+    done(of_sale(GATE_OPEN, SALE));
+    struct gate_sweep sweep = {0};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_false(gate_sweep_wanted(&gate, &sweep));
+        ended(order_id_fresh(FREE, NOW, i), 1, GATE_CANCEL);
+        done(buy(order_id_fresh(FREE, NOW, 10 + i), 1, 1));
+    }
+    assert_false(gate_sweep_wanted(&gate, &sweep)); /* 8 of 10 */
+    ended(order_id_once(ONCE, 5, 0), 5, GATE_PAY);
+    assert_true(gate_sweep_wanted(&gate, &sweep)); /* 9 */
+    /* The oldest first; live ones are passed by. */
+    uint32_t looks = 1;
+    uint32_t slot = gate_sweep_next(&gate, &sweep, &looks);
+    assert_int_equal(looks, 0);
+    assert_true(order_id_equal(gate.orders[slot].id, order_id_fresh(FREE, NOW, 0)));
+    assert_int_equal(gate_sweep_next(&gate, &sweep, &looks), GATE_NONE);
+    assert_true(sweep.active);
+    done(evict(order_id_fresh(FREE, NOW, 0)));
+    assert_true(gate_sweep_wanted(&gate, &sweep)); /* 8: on, until it is below 80 % */
+    assert_int_equal(swept(&sweep, 1, true), 0);   /* a live one */
+    assert_int_equal(swept(&sweep, 2, true), 1);
+    assert_false(gate_sweep_wanted(&gate, &sweep)); /* 7 */
+    /* From the start to the end of all items: two cancelled ones and the paid one. */
+    sweep = (struct gate_sweep){.active = true};
+    assert_int_equal(swept(&sweep, 100, true), 3);
+    assert_false(sweep.active);
+    assert_int_equal(gate.order_pool.used, 4);
+}
+
+/* It may stand still for long: its item may be another one by then. */
+static void a_sweep_survives_what_is_forgotten_meanwhile(void **state)
+{
+    (void)state;
+    make_gate((struct gate_sizes){.orders = 4, .buyers = 9, .items = 2, .sales = 2});
+    done(load_sale(SALE));
+    done(load_item(SALE, FREE, 100, 0));
+    done(of_sale(GATE_OPEN, SALE));
+    for (uint32_t i = 0; i < 3; i++) {
+        ended(order_id_fresh(FREE, NOW, i), 1, GATE_CANCEL);
+    }
+    struct gate_sweep sweep = {.active = true};
+    assert_int_equal(swept(&sweep, 1, false), 1);
+    struct gate_sweep before = sweep;
+    done(of_sale(GATE_CLOSE, SALE));
+    done(of_sale(GATE_FORGET, SALE));
+    assert_int_equal(swept(&sweep, 10, true), 0); /* the item is gone */
+    assert_false(sweep.active);
+    done(load_sale(OTHER));
+    done(load_item(OTHER, FEW, 100, 3));
+    done(of_sale(GATE_OPEN, OTHER));
+    ended(order_id_fresh(FEW, NOW, 1), 1, GATE_CANCEL);
+    ended(order_id_fresh(FEW, NOW, 2), 1, GATE_CANCEL);
+    sweep = before; /* in the slot of another item now */
+    assert_int_equal(swept(&sweep, 10, true), 2);
+    ended(order_id_fresh(FEW, NOW + 1, 3), 1, GATE_CANCEL);
+    /* Slots of orders that were never used since, and of another item's. */
+    sweep = (struct gate_sweep){.active = true, .link = 4, .item_id_low = FEW};
+    assert_int_equal(swept(&sweep, 10, false), 1);
+    done(load_item(OTHER, ONCE, 100, 1));
+    ended(order_id_once(ONCE, 5, 0), 5, GATE_CANCEL);
+    sweep = (struct gate_sweep){.active = true,
+                                .link = gate_find_order(&gate, order_id_once(ONCE, 5, 0)) + 1,
+                                .item_id_low = FEW};
+    assert_int_equal(swept(&sweep, 10, false), 2);
 }
 
 static void a_buyer_holds_no_more_than_can_be_counted(void **state)
@@ -418,6 +745,17 @@ int main(void)
         TEST(orders_that_end_unsold_are_counted_and_then_enough),
         TEST(full_tables_refuse_only_what_needs_them),
         BARE(full_of_orders),
+        BARE(a_buyer_has_a_share),
+        BARE(an_item_and_a_sale_have_a_share),
+        BARE(the_buyers_of_a_sale_have_a_share),
+        BARE(a_record_is_replayed_whatever_the_shares),
+        TEST(what_is_full_has_a_name),
+        TEST(only_a_final_order_is_evicted),
+        TEST(an_evicted_fresh_order_is_not_decided_again),
+        TEST(an_evicted_order_of_an_attempt_is_not_decided_again),
+        BARE(an_evicted_order_that_barred_its_buyer_is_told),
+        BARE(a_sweep_finds_final_orders_when_the_gate_is_nearly_full),
+        BARE(a_sweep_survives_what_is_forgotten_meanwhile),
         TEST(a_buyer_holds_no_more_than_can_be_counted),
         TEST(stock_has_a_bound),
         TEST(loading_again_changes_nothing),

@@ -84,7 +84,7 @@ static int tear_down(void **state)
 
 static struct gate_order *first_order(void)
 {
-    return &gate.orders[limited->orders - 1];
+    return &gate.orders[limited->orders.first - 1];
 }
 
 static struct gate_buyer *first_buyer(void)

@@ -47,6 +47,8 @@ static void gate_open(struct gate *gate, struct gate_sizes sizes, uint64_t hash_
     gate_init(gate, sizes, *memory, hash_key);
 }
 
+static uint64_t pair_lsn; /* of the last command that changed something */
+
 /* The command goes through its record into the second gate, as a restart would do it. */
 static void replay(struct gate *second, const struct gate_command *c, enum verdict verdict)
 {
@@ -56,7 +58,11 @@ static void replay(struct gate *second, const struct gate_command *c, enum verdi
     size_t len = record_encode(c, bytes);
     CHECK(record_decode(bytes, len, &back) == 0);
     CHECK(back.kind == c->kind && back.now_ms == c->now_ms && back.event == c->event);
+    back.accepted = true;
     CHECK(gate_step(second, &back, &effects) == verdict);
+    if (effects.slot != GATE_NONE) {
+        second->orders[effects.slot].lsn = pair_lsn;
+    }
 }
 
 static struct pair {
@@ -74,6 +80,7 @@ static void pair_open(struct gate_sizes sizes)
     gate_open(&pair.second, sizes, prng_next(&draw_prng), &pair.second_memory);
     model_clear(sizes);
     draw_begin(1, 1000);
+    pair_lsn = 0;
 }
 
 static void pair_close(void)
@@ -98,6 +105,11 @@ static enum verdict pair_step(struct gate_command c)
     }
     draw_told(&c, verdict);
     if (changed) {
+        pair_lsn++;
+        if (effects.slot != GATE_NONE) {
+            pair.gate.orders[effects.slot].lsn = pair_lsn;
+            order_of(pair.gate.orders[effects.slot].id)->lsn = pair_lsn;
+        }
         replay(&pair.second, &c, verdict);
     }
     model_compare(&pair.gate);
@@ -124,10 +136,10 @@ static void the_gate_does_what_the_model_does(void **state)
     }
     /* A run that never met one of these would prove little. */
     static const enum refusal met[] = {
-        REFUSAL_NO_SUCH_ITEM,  REFUSAL_BAD_TICKET, REFUSAL_DIFFERENT_REQUEST, REFUSAL_ENDED,
-        REFUSAL_TOO_EARLY,     REFUSAL_NOT_OPEN,   REFUSAL_SOLD_OUT,          REFUSAL_BARRED,
-        REFUSAL_LIMIT_REACHED, REFUSAL_OVERLOADED, REFUSAL_NOT_FOUND,         REFUSAL_BAD_STATE,
-        REFUSAL_BAD_REQUEST};
+        REFUSAL_NO_SUCH_ITEM,  REFUSAL_BAD_TICKET,     REFUSAL_DIFFERENT_REQUEST, REFUSAL_ENDED,
+        REFUSAL_TOO_EARLY,     REFUSAL_NOT_OPEN,       REFUSAL_SOLD_OUT,          REFUSAL_BARRED,
+        REFUSAL_LIMIT_REACHED, REFUSAL_OVERLOADED,     REFUSAL_NOT_FOUND,         REFUSAL_BAD_STATE,
+        REFUSAL_BAD_REQUEST,   REFUSAL_UNKNOWN_OUTCOME};
     for (size_t i = 0; i < sizeof(met) / sizeof(met[0]); i++) {
         if (pair.refused[met[i]] == 0) {
             fail_msg("never refused: %s", refusal_text(met[i])->code);
@@ -184,6 +196,7 @@ int main(void)
     (void)printf("SEED=%llu\n", (unsigned long long)seed);
     (void)fflush(stdout); /* before a CHECK may end the process */
     draw_prng = prng_of(seed);
+    draw_evicts = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gate_does_what_the_model_does),
         cmocka_unit_test(who_lets_go_too_often_is_at_his_limit),

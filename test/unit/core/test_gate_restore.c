@@ -67,8 +67,8 @@ static void chains_come_out_in_the_order_given(void **state)
     assert_int_equal(gate.highest_ms, 88);
     uint64_t n = 0;
     uint32_t slot = gate_find_item(&gate, 10);
-    for (uint32_t link = gate.items[slot].orders; link != 0;
-         link = gate.orders[link - 1].next_item) {
+    for (uint32_t link = gate.items[slot].orders.first; link != 0;
+         link = gate.orders[link - 1].by_item.next) {
         assert_int_equal(gate.orders[link - 1].user, ++n);
         assert_int_equal(gate.orders[link - 1].lsn, 100 + n);
     }
@@ -116,6 +116,35 @@ static void what_cannot_stand_is_damage(void **state)
     assert_int_equal(gate_restore_order(&restore, &order), ERR_CORRUPT);
 }
 
+static void what_was_evicted_comes_back_with_its_item(void **state)
+{
+    (void)state;
+    struct gate_item of_one = {.evicted = 2, .evicted_sold = 1, .evicted_end = 9, .evicted_lsn = 7};
+    assert_int_equal(gate_restore_evicted(&restore, &of_one), ERR_CORRUPT); /* of no item */
+    assert_int_equal(gate_restore_sale(&restore, &sale), 0);
+    struct gate_item sold = {.id = 10, .total = 1, .sold = 1, .limit = 1};
+    assert_int_equal(gate_restore_item(&restore, &sold, sale.id), 0);
+    assert_int_equal(gate_restore_evicted(&restore, &of_one), 0);
+    struct gate_buyer buyer = {.user = 1, .held = 1};
+    assert_int_equal(gate_restore_buyer(&restore, &buyer), 0);
+    assert_int_equal(gate_restore_finish(&restore, 77, 88), 0);
+    const struct gate_item *item_at = &gate.items[gate_find_item(&gate, 10)];
+    assert_int_equal(item_at->evicted, 2);
+    assert_int_equal(item_at->evicted_sold, 1);
+    assert_int_equal(item_at->evicted_end, 9);
+    assert_int_equal(item_at->evicted_lsn, 7);
+    assert_true(gate_maybe_evicted(&gate, gate_find_item(&gate, 10), order_id_once(10, 1, 0)));
+}
+
+static void an_order_without_its_buyer_is_damage(void **state)
+{
+    (void)state;
+    assert_int_equal(gate_restore_sale(&restore, &sale), 0);
+    assert_int_equal(gate_restore_item(&restore, &item, 1), 0);
+    struct gate_order order = order_of(1, ORDER_QUEUED);
+    assert_int_equal(gate_restore_order(&restore, &order), ERR_CORRUPT);
+}
+
 static void counters_that_no_order_stands_for_are_damage(void **state)
 {
     (void)state;
@@ -150,6 +179,8 @@ int main(void)
         TEST(chains_come_out_in_the_order_given),
         TEST(an_empty_gate_is_complete_at_once),
         TEST(what_cannot_stand_is_damage),
+        TEST(what_was_evicted_comes_back_with_its_item),
+        TEST(an_order_without_its_buyer_is_damage),
         TEST(counters_that_no_order_stands_for_are_damage),
         TEST(what_does_not_fit_is_refused),
     };

@@ -95,8 +95,10 @@ static void mirror_buyers(struct gate *gate, uint64_t item, const redisReply *ha
     for (size_t i = 0; i + 1 < hash->elements; i += 2) {
         struct gate_buyer buyer = {.user = strtoull(hash->element[i]->str, NULL, 10),
                                    .item_slot = gate_find_item(gate, item)};
+        unsigned barred = 0;
         CHECK(sscanf(hash->element[i + 1]->str, "%u %u %u", &buyer.held, &buyer.failed_attempts,
-                     &buyer.barred) == 3);
+                     &barred) == 3);
+        buyer.barred = barred != 0;
         (void)gate_add_buyer(gate, &buyer);
     }
 }
@@ -118,7 +120,7 @@ static void mirror_orders(struct gate *gate, uint64_t item, const redisReply *ha
         order.user = user;
         order.state = (uint8_t)state;
         order.reason = (uint8_t)reason;
-        order.version = (uint16_t)version;
+        order.version = (uint8_t)version;
         order.created_at_ms = created;
         order.pay_by_ms = pay_by;
         (void)gate_add_order(gate, &order);
