@@ -515,7 +515,7 @@ size_t embedded_gate_orders(struct embedded_gate *engine, uint32_t *slot,
     lock(&engine->lock);
     const struct gate *gate = engine->gate;
     for (uint32_t i = 0; i < SLOTS_A_LOCK && count < max && *slot < gate->order_pool.fresh; i++) {
-        if (gate->orders[*slot].used) {
+        if (gate->orders[*slot].user != 0) { /* a freed entry is all zeros */
             gate_view_order(gate, *slot, &ret_views[count++]);
         }
         ++*slot;
