@@ -238,7 +238,7 @@ struct http_borrowed http_server_borrowed(const struct http_server *s)
 {
     const struct http_pool *pools = s->buffers.pools;
     struct http_borrowed borrowed = {.small = pools[HTTP_POOL_SMALL].lent};
-    for (int class = 0; class < HTTP_CLASSES; class++) {
+    for (int class = 0; class < HTTP_CLASSES; class ++) {
         uint32_t lent = pools[HTTP_POOL_LARGE + class].lent;
         *(class == HTTP_CLASS_ANYONE ? &borrowed.large : &borrowed.reserved) += lent;
     }
