@@ -58,8 +58,8 @@ def level(server, pool):
 
 
 def test_pools_that_fill_up_are_told_to_operators(make_server):
-    server = make_server(sets=["server.threads=1", "gate.orders=40", "gate.item_share=100",
-                               "gate.sale_share=100"])
+    server = make_server(sets=["server.threads=1", "gate.orders=40", "gate.buyer_share=100",
+                               "gate.item_share=100", "gate.sale_share=100"])
     shop = Shop(server)
     lot = shop.lot(total=1000, limit=0)
     user = shop.user()

@@ -48,7 +48,7 @@ def test_a_full_disk_stops_the_promises_and_a_restart_heals(small_disk):
     data = os.path.join(small_disk, "data")
     filler = os.path.join(small_disk, "filler")
     server = Server(data=data, sets=["journal.segment_mib=1", "gate.orders=100000",
-                                     "gate.buyers=100000", "keeper.tick_ms=50"])
+                                     "gate.buyer_share=100", "gate.buyers=100000", "keeper.tick_ms=50"])
     try:
         server.start()
         shop = Shop(server)

@@ -51,8 +51,7 @@ static void flush(void)
 
 static void open_shop(void)
 {
-    struct journal_options options = {.file_bytes = 1U << 20,
-                                      .buffer_bytes = 4 * JOURNAL_SECTOR};
+    struct journal_options options = {.file_bytes = 1U << 20, .buffer_bytes = 4 * JOURNAL_SECTOR};
     struct journal_found found;
     gate_box_init_sizes(&box, sizes);
     assert_int_equal(gate_content_open(&ram.disk, options, &box.gate, &journal, &found), 0);
