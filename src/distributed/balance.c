@@ -371,8 +371,9 @@ static void look_at(struct balance *balance, struct item_spread *spread)
                                                      .item = spread->item,
                                                      .segment = i};
     }
+    int64_t away_ms = 0; /* a round follows soon, and one server that is away holds up no other */
     blocking_gate_requests(&balance->ports.blocking, balance->ports.gate, balance->requests,
-                           segments);
+                           segments, &away_ms);
     for (uint32_t i = 0; i < segments; i++) {
         const struct gate_request *request = &balance->requests[i];
         if (gate_request_done(request)) {

@@ -87,6 +87,12 @@
     X(GAUGE, SPOOL_UNDECIDED, "sluice_spool_undecided", "buyers in line because the gate is away") \
     X(GAUGE, RECONCILE_DIFFERENCES, "sluice_reconcile_differences",                                \
       "differences between gate, queue and ledger that the last comparison counted")               \
+    X(GAUGE, RECONCILE_UNSURE, "sluice_reconcile_unsure",                                          \
+      "comparisons that the last run could not make")                                              \
+    X(GAUGE, RECONCILE_UNANSWERED, "sluice_reconcile_unanswered",                                  \
+      "of these, because the gate or the queue did not answer")                                    \
+    X(GAUGE, RECONCILE_BLIND, "sluice_reconcile_blind",                                            \
+      "1: three runs in a row got no answer, or none compared everything for half an hour")        \
     X(KNOWN, REDIS_UP, "sluice_redis_up", "1: every segment's server answered the last look")      \
     X(KNOWN, MARIADB_UP, "sluice_mariadb_up", "1: the ledger's server answered the last read")     \
     X(KNOWN, RABBITMQ_UP, "sluice_rabbitmq_up",                                                    \

@@ -117,6 +117,7 @@ export default {
     putAside: '{n} messages are put aside.',
     outboxOld: 'Decisions have waited in the outbox for {lag}.',
     backlogGrows: 'Booking falls behind: what is to be booked has grown for a minute, to {n}.',
+    reconcileBlind: 'The accounts cannot be compared: gate or queue do not answer the comparison, so differences may go unnoticed.',
     feedLost: 'No news from the server for {n} s. The figures below are old.',
     latched: 'The journal cannot be written: no order is promised until a restart. See the log.',
 

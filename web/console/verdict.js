@@ -15,6 +15,7 @@ const HEARD_MS = 120000;    // of the backlog
 function troubles(message, backlog) {
     const list = message.journal_latched === 1 ? [t('latched')] : [];
     list.push(...engineTroubles(message));
+    if (message.reconcile?.blind) list.push(t('reconcileBlind'));
     if (message.outbox?.lag_ms > LAG_MS) list.push(t('outboxOld', { lag: duration(message.outbox.lag_ms) }));
     if (grows(backlog)) list.push(t('backlogGrows', { n: number(backlog.at(-1).n) }));
     return list;

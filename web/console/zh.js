@@ -116,6 +116,7 @@ export default {
     putAside: '有 {n} 条消息被搁置。',
     outboxOld: '决定在发件箱里已等待 {lag}。',
     backlogGrows: '落库跟不上：待落库的数量一分钟来一直在增加，现为 {n}。',
+    reconcileBlind: '无法对账：对账时闸门或队列没有应答，出了差异也看不到。',
     feedLost: '{n} 秒没有收到服务器的消息，下面的数字已经旧了。',
     latched: '日志无法写入：重启之前不再承诺任何订单。请看服务器日志。',
 
