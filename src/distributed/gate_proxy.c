@@ -350,8 +350,11 @@ static bool waits_for_refill(struct gate_proxy *proxy, struct proxy_request *rec
         request->refusal = REFUSAL_UNKNOWN_OUTCOME;
         return false;
     }
-    refill_requests_add(proxy->options.refill_requests, request->segment, request->item,
-                        request->qty);
+    if (record->refill_units == 0 &&
+        refill_requests_wait(proxy->options.refill_requests, request->segment, request->item,
+                             request->qty)) {
+        record->refill_units = request->qty;
+    }
     wait_here(proxy, record, PROXY_REQUEST_REFILLING, now_us);
     return true;
 }
@@ -436,6 +439,10 @@ static bool buy_answered(struct gate_proxy *proxy, struct proxy_request *record,
 {
     struct gate_request *request = record->request;
     if (request->refusal == REFUSAL_NONE) {
+        if (record->refill_units == 0 && !request->existed) {
+            refill_requests_got(proxy->options.refill_requests, request->segment, request->item,
+                                request->qty);
+        }
         keep(proxy, request);
     } else if (outcome == GATE_OUTCOME_AWAY) {
         segment_table_doubt(proxy->segment_table, request->segment);
@@ -635,6 +642,11 @@ static bool begin(struct gate_proxy *proxy, struct proxy_request *record)
 
 static void finish(struct gate_proxy *proxy, struct proxy_request *record)
 {
+    const struct gate_request *request = record->request;
+    if (record->refill_units > 0) {
+        refill_requests_leave(proxy->options.refill_requests, request->segment, request->item,
+                              record->refill_units, request->refusal == REFUSAL_NONE);
+    }
     move(proxy, record, PROXY_REQUEST_ANSWERED);
     proxy_request_return(pool_of(proxy, record), record);
 }

@@ -246,10 +246,11 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
             gate_proxy_front_dirty(gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 7 + i, 1 + i));
         assert_int_equal(gate_submit(worker.port, &requests[i]), GATE_PENDING);
     }
-    assert_int_equal(refill_requests_take(&worker.refill_requests, refill_requests), 1);
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 1);
     assert_int_equal(refill_requests[0].segment, 0);
     assert_int_equal(refill_requests[0].item, CLUSTER_FREE);
-    assert_int_equal(refill_requests[0].units, 2);
+    assert_int_equal(refill_requests[0].waiting, 1 + 2);
+    assert_int_equal(refill_requests[0].least, 1);
     int64_t next_us = gate_flush(worker.port, 0) - clock_boot_us(&world.clock.port);
     assert_in_range(next_us, 1, 100000); /* the loop wakes for it */
     assert_int_equal(gate_flush(worker.port, 1), INT64_MAX);
@@ -258,14 +259,17 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
     assert_int_equal(worker.counting.asked, 0);
     assert_null(collect_after_ms(100));
     assert_int_equal(worker.counting.asked, 2);
-    assert_int_equal(refill_requests_take(&worker.refill_requests, refill_requests),
-                     1); /* they want it still */
+    /* They want it still, and are counted once. */
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 1);
+    assert_int_equal(refill_requests[0].waiting, 3);
     refill(0, 1);
     struct gate_request *got = collect_after_ms(100);
     assert_ptr_equal(got, &requests[0]);
     assert_null(got->next);
     assert_int_equal(got->refusal, REFUSAL_NONE);
     assert_int_equal(got->lsn, 1); /* journalled like any other */
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 1);
+    assert_int_equal(refill_requests[0].waiting, 2);
     refill(0, 2);
     got = collect_after_ms(100);
     assert_ptr_equal(got, &requests[1]);
@@ -273,6 +277,7 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
     assert_null(collect_after_ms(100));
     assert_int_equal(gate_flush(worker.port, 0), INT64_MAX);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 2);
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 0);
 }
 
 static void it_does_not_wait_for_ever(void **state)
