@@ -304,6 +304,55 @@ static void it_does_not_wait_for_ever(void **state)
     assert_int_equal(request.refusal, REFUSAL_SOLD_OUT);
 }
 
+/* The process stood still meanwhile, and whoever waited has probably gone. */
+static void a_buy_that_waited_too_long_is_not_asked_again(void **state)
+{
+    (void)state;
+    struct gate_request requests[2];
+    sell_out(0);
+    requests[0] =
+        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+    requests[1] = gate_proxy_front_buy(
+        &worker, 999, order_id_fresh(999, clock_wall_ms(&world.clock.port), 1), 8, 1);
+    requests[1].item = 999; /* no sale has it yet */
+    assert_int_equal(gate_submit(worker.port, &requests[0]), GATE_PENDING);
+    assert_int_equal(gate_submit(worker.port, &requests[1]), GATE_PENDING);
+    refill(0, 1); /* it would get it */
+    worker.counting.asked = 0;
+    fake_clock_pass_ms(&world.clock, 20000);
+    struct gate_request *got = gate_collect(worker.port, 0);
+    assert_non_null(got);
+    assert_non_null(got->next);
+    assert_null(got->next->next);
+    assert_int_equal(requests[0].refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_int_equal(requests[1].refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_int_equal(worker.counting.asked, 0);
+    assert_int_equal(gate_proxy_front_numbers(&worker).entries, 0);
+    assert_int_equal(segments_world_item(&world, 0, WIDE_FREE)->available, 1);
+    /* The same ticket, asked anew, is decided. */
+    assert_int_equal(gate_submit(worker.port, &requests[0]), GATE_ANSWERED);
+    assert_int_equal(requests[0].refusal, REFUSAL_NONE);
+}
+
+/* While the gate was away, another front may have taken the buyer into its line. */
+static void sold_out_is_not_told_just_after_the_gate_was_away(void **state)
+{
+    (void)state;
+    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    sell_out(0);
+    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_SOLD_OUT);
+    segment_table_away(&worker.segment_table, 0, clock_boot_us(&world.clock.port) / 1000);
+    for (int round = 0; round < 2; round++) { /* from memory, and from the gate */
+        assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_UNKNOWN_OUTCOME);
+        stock_cache_refilled(worker.stock_cache, WIDE_FREE);
+    }
+    fake_clock_pass_ms(&world.clock, SEGMENT_TABLE_SETTLE_MS - 1);
+    assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_UNKNOWN_OUTCOME);
+    fake_clock_pass_ms(&world.clock, 1);
+    assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_SOLD_OUT);
+}
+
 static void sold_out_is_said_when_all_together_have_too_little(void **state)
 {
     (void)state;
@@ -464,6 +513,8 @@ int main(void)
         TEST(after_a_refill_it_is_asked_again),
         TEST(a_buy_waits_for_units_that_other_segments_have),
         TEST(it_does_not_wait_for_ever),
+        TEST(a_buy_that_waited_too_long_is_not_asked_again),
+        TEST(sold_out_is_not_told_just_after_the_gate_was_away),
         TEST(sold_out_is_said_when_all_together_have_too_little),
         cmocka_unit_test_setup_teardown(one_segment_waits_for_nobody, set_up_one, tear_down),
         cmocka_unit_test_setup_teardown(one_segment_waits_for_one_that_was_added, set_up_one,
