@@ -208,3 +208,21 @@ def test_buyers_of_one_home_get_the_units_of_all(tmp_path):
         eventually(lambda: shop.item(lot.item)["available"] == 0, "all sold")
         answer = stage.door().admin("POST", "/reconcile")
         assert answer.status == 200 and answer.json()["differences"] == [], answer
+
+
+def test_a_dead_front_is_started_again_while_segments_hang():
+    """What `script/cluster up` does. It waited for the server that hangs."""
+    with clusterlib.Distributed(amqp=False, counts={"front": 2, "relay": 1, "booker": 0, "keeper": 1},
+                                sets=["redis.segments=2"],
+                                database=enginelib.shared().mariadb.database()) as stage:
+        redis, (front, other) = stage.redis[0], stage.fronts
+        front.kill()
+        redis.freeze()
+        before = other.pid
+        stage.start()
+        assert stage.hung == [redis] and front.lives() and not front.ready()
+        assert other.pid == before and other.ready()
+        redis.thaw()
+        eventually(front.ready, "the front to see its segments")
+        stage.start()
+        assert stage.hung == []
