@@ -108,6 +108,13 @@
     X(KNOWN, QUEUE_READY, "sluice_queue_ready", "messages that wait for a booker")                 \
     X(KNOWN, QUEUE_RETRY, "sluice_queue_retry", "messages that wait for a retry")                  \
     X(KNOWN, QUEUE_PARKED, "sluice_queue_parked", "messages put aside, for people to look at")     \
+    X(KNOWN, QUEUE_CONSUMERS, "sluice_queue_consumers", "bookers that take messages of the queue") \
+    X(KNOWN, PAYMENTS_CONSUMERS, "sluice_payments_consumers",                                      \
+      "bookers that take payments of their queue")                                                 \
+    X(KNOWN, KEEPER_UNRENEWED, "sluice_keeper_lease_unrenewed_seconds",                            \
+      "how long nobody has renewed the keeper's lease")                                            \
+    X(KNOWN, CLUSTER_TROUBLES, "sluice_cluster_troubles",                                          \
+      "what is missing in the installation, as this front sees it; the log says what")             \
     X(KNOWN, PAYMENTS_REFUSED, "sluice_payments_refused",                                          \
       "payments of the queue that lie refused at the broker")                                      \
     X(HISTOGRAM, BUY_ANSWER, "sluice_buy_answer_seconds", "from a buy read to its 202 written")    \
