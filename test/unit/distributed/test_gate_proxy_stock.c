@@ -311,7 +311,7 @@ static void a_buy_that_waited_too_long_is_not_asked_again(void **state)
     struct gate_request requests[2];
     sell_out(0);
     requests[0] =
-        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 1);
     requests[1] = gate_proxy_front_buy(
         &worker, 999, order_id_fresh(999, clock_wall_ms(&world.clock.port), 1), 8, 1);
     requests[1].item = 999; /* no sale has it yet */
@@ -328,7 +328,7 @@ static void a_buy_that_waited_too_long_is_not_asked_again(void **state)
     assert_int_equal(requests[1].refusal, REFUSAL_UNKNOWN_OUTCOME);
     assert_int_equal(worker.counting.asked, 0);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 0);
-    assert_int_equal(segments_world_item(&world, 0, WIDE_FREE)->available, 1);
+    assert_int_equal(cluster_item(&world, 0, CLUSTER_FREE)->available, 1);
     /* The same ticket, asked anew, is decided. */
     assert_int_equal(gate_submit(worker.port, &requests[0]), GATE_ANSWERED);
     assert_int_equal(requests[0].refusal, REFUSAL_NONE);
@@ -338,14 +338,14 @@ static void a_buy_that_waited_too_long_is_not_asked_again(void **state)
 static void sold_out_is_not_told_just_after_the_gate_was_away(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     sell_out(0);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_SOLD_OUT);
     segment_table_away(&worker.segment_table, 0, clock_boot_us(&world.clock.port) / 1000);
     for (int round = 0; round < 2; round++) { /* from memory, and from the gate */
         assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_UNKNOWN_OUTCOME);
-        stock_cache_refilled(worker.stock_cache, WIDE_FREE);
+        stock_cache_refilled(worker.stock_cache, CLUSTER_FREE);
     }
     fake_clock_pass_ms(&world.clock, SEGMENT_TABLE_SETTLE_MS - 1);
     assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_UNKNOWN_OUTCOME);

@@ -395,12 +395,12 @@ static size_t transfers(struct transfer_row *ret_rows)
 /* A buyer waits for so many units. */
 static void wait_for(uint32_t segment, uint64_t units)
 {
-    assert_true(refill_requests_wait(&refill_requests, segment, WIDE_FREE, units));
+    assert_true(refill_requests_wait(&refill_requests, segment, CLUSTER_FREE, units));
 }
 
 static void leave(uint32_t segment, uint64_t units, bool got)
 {
-    refill_requests_leave(&refill_requests, segment, WIDE_FREE, units, got);
+    refill_requests_leave(&refill_requests, segment, CLUSTER_FREE, units, got);
 }
 
 static void a_wish_is_noted_in_the_ledger(void **state)
@@ -450,7 +450,7 @@ static void what_waits_is_granted_together_and_at_once(void **state)
     assert_int_equal(rows[0].amount, 40 + 40); /* forecast: as many again */
     for (int i = 0; i < 40; i++) {             /* they have come; who comes now buys at once */
         leave(0, 1, true);
-        refill_requests_got(&refill_requests, 0, WIDE_FREE, 1);
+        refill_requests_got(&refill_requests, 0, CLUSTER_FREE, 1);
     }
     turn();
     assert_int_equal(transfers(rows), 1);
@@ -469,7 +469,7 @@ static void a_forecast_empties_no_source(void **state)
 {
     (void)state;
     struct transfer_row rows[8];
-    struct stock_cache_item item = {.view = {.item = WIDE_FREE, .available = 30},
+    struct stock_cache_item item = {.view = {.item = CLUSTER_FREE, .available = 30},
                                     .richest = 1,
                                     .most = 20,
                                     .next = 2,
