@@ -202,6 +202,10 @@ struct tally_row *api_tally(struct api_worker *worker, uint64_t item);
 void api_tally_request(struct api_worker *worker, uint64_t item, uint64_t user);
 void api_tally_refusal(struct api_worker *worker, uint64_t item, enum refusal refusal);
 
+/* True if a request that is handled now may have waited for longer than BUY_AGE_MAX_US in its socket,
+ * because this process stood still. */
+bool api_is_stale(const struct api_worker *worker);
+
 /* ---- the worker ---- */
 
 struct api_worker {
@@ -217,6 +221,8 @@ struct api_worker {
     struct token_cache *tokens;
     struct prng prng;
     int64_t now_ms;
+    int64_t polled_us;      /* boot time: when the network was polled last */
+    int64_t stale_until_us; /* until then, what is read may be too old for a buy */
     char *scratch;
     struct operation_pool operations;
     struct durable_waits durable_waits;

@@ -163,6 +163,29 @@ static void count_pools(struct api_worker *worker)
     }
 }
 
+/*
+ * Nobody knows when bytes arrived in a socket. They came after the poll before the one that reports
+ * them, so the time between two polls bounds their age. A loop sleeps for a second at most: after a
+ * longer time the process stood still. What arrived meanwhile takes several polls, until one finds
+ * nothing. at_once: this poll did not wait (one that did may have been interrupted).
+ */
+static void note_poll(struct api_worker *worker, size_t events, bool at_once)
+{
+    int64_t now_us = clock_boot_us(worker->shared->time->clock);
+    if (now_us - worker->polled_us > BUY_AGE_MAX_US) {
+        worker->stale_until_us = now_us + BUY_STALE_US;
+    } else if (events == 0 && at_once) {
+        worker->stale_until_us = 0;
+    }
+    worker->polled_us = now_us;
+}
+
+bool api_is_stale(const struct api_worker *worker)
+{
+    int64_t now_us = clock_boot_us(worker->shared->time->clock);
+    return now_us < worker->stale_until_us || now_us - worker->polled_us > BUY_AGE_MAX_US;
+}
+
 bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
 {
     struct net_event events[EVENTS_PER_ITERATION];
@@ -172,11 +195,13 @@ bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
     int64_t sleep_us = timers(worker);
     sleep_us = sleep_us < sleep_max_us ? sleep_us : sleep_max_us;
     size_t n = net_poll(worker->net, events, EVENTS_PER_ITERATION, 0);
+    note_poll(worker, n, true);
     if (n == 0 && sleep_us > 0) {
         waker_sleepy(worker->waker, durable_waits_next(worker));
         /* Collect once more: a thread that finishes something from here on wakes this loop. */
         if (!collect_and_answer(worker)) {
             n = net_poll(worker->net, events, EVENTS_PER_ITERATION, flush_gate(worker, sleep_us));
+            note_poll(worker, n, false);
         }
         waker_awake(worker->waker);
         worker->now_ms = inside_time_ms(worker->shared->time);
@@ -237,6 +262,7 @@ int api_worker_new(struct api_shared *shared, uint32_t loop, struct net *net,
     worker->waker = &shared->wakers[loop];
     worker->connections_count = worker->settings->http.connections_max;
     worker->now_ms = inside_time_ms(shared->time);
+    worker->polled_us = clock_boot_us(shared->time->clock);
     crypt_random(&worker->prng.state, sizeof(worker->prng.state));
     int error = api_worker_start(worker);
     if (error != 0) {

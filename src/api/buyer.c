@@ -593,6 +593,12 @@ enum http_outcome handle_buy(struct api_request *req)
         return api_refuse_field(worker, req->exchange, fault.field, fault.why);
     }
     api_tally_request(worker, ticket.item, req->user);
+    if (api_is_stale(worker)) {
+        api_tally_refusal(worker, ticket.item, REFUSAL_UNKNOWN_OUTCOME);
+        return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
+                                 "this server stood still while the request waited, and did not "
+                                 "decide it; ask again with the same ticket");
+    }
     struct api_operation *operation = api_gate_operation(req, GATE_REQUEST_BUY, buy_decided);
     if (operation == NULL) {
         api_tally_refusal(worker, ticket.item, REFUSAL_OVERLOADED);

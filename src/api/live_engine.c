@@ -74,7 +74,28 @@ static void put_queue(struct out *out, const char *name, const struct cluster_st
     put_number(out, "ready", queue->depths.ready);
     put_number(out, "retry", queue->depths.retry);
     put_number(out, "parked", queue->depths.parked);
+    put_number(out, "consumers", queue->depths.consumers);
     out_char(out, '}');
+}
+
+static void put_troubles(struct out *out, const struct cluster_status_sample *sample)
+{
+    bool any = false;
+    out_lit(out, ",\"troubles\":[");
+    for (int i = 0; i < TROUBLE_COUNT; i++) {
+        const struct cluster_trouble_state *trouble = &sample->troubles[i];
+        if (!trouble->is_on) {
+            continue;
+        }
+        out_text(out, any ? ",{\"what\":" : "{\"what\":");
+        out_json_string(out, span_of(cluster_trouble_text((enum cluster_trouble)i)));
+        out_lit(out, ",\"since_ms\":");
+        out_i64(out, trouble->since_ms);
+        put_number(out, "n", trouble->n);
+        out_char(out, '}');
+        any = true;
+    }
+    out_char(out, ']');
 }
 
 static void put_leases(struct out *out, const struct cluster_status_sample *sample)
@@ -133,6 +154,7 @@ void live_engine(struct api_worker *worker, struct out *out)
     if (sample.leases_at_ms != 0) {
         put_leases(out, &sample);
     }
+    put_troubles(out, &sample);
     if (sample.ledger_away) {
         out_lit(out, ",\"ledger_away\":true");
     }

@@ -273,6 +273,13 @@ static void put_state(struct api_worker *worker, struct out *out)
                    numbers.durable_lsn - ledger_writer_booked_lsn(shared->ledger_writer));
     }
     put_number(out, "journal_latched", journal_failed(shared->journal) ? 1 : 0);
+    if (shared->reconciler != NULL) {
+        out_format(out, ",\"reconcile\":{\"blind\":%s",
+                   metrics_sum(shared->metrics, METRIC_RECONCILE_BLIND) != 0 ? "true" : "false");
+        put_number(out, "unsure", metrics_sum(shared->metrics, METRIC_RECONCILE_UNSURE));
+        put_number(out, "unanswered", metrics_sum(shared->metrics, METRIC_RECONCILE_UNANSWERED));
+        out_char(out, '}');
+    }
 }
 
 /* Every bounded pool of this process. */

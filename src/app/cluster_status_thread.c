@@ -54,8 +54,9 @@ static void tell_numbers(struct cluster_status_thread *cluster_status_thread)
     struct assembly *parts = cluster_status_thread->parts;
     struct metrics_slot *slot =
         metrics_slot(&parts->metrics, parts->options.loops + SLOT_CLUSTER_STATUS);
-    const struct cluster_status_queue *queues =
-        cluster_status_thread->cluster_status.sample.queues; /* only this thread writes them */
+    const struct cluster_status_sample *sample =
+        &cluster_status_thread->cluster_status.sample; /* only this thread writes it */
+    const struct cluster_status_queue *queues = sample->queues;
     const struct cluster_status_queue *orders = &queues[PARKED_MESSAGES_ORDERS];
     const struct cluster_status_queue *payments = &queues[PARKED_MESSAGES_PAYMENTS];
     if (orders->exists) {
@@ -66,9 +67,19 @@ static void tell_numbers(struct cluster_status_thread *cluster_status_thread)
         metrics_know(slot, METRIC_QUEUE_READY, orders->depths.ready);
         metrics_know(slot, METRIC_QUEUE_RETRY, orders->depths.retry);
         metrics_know(slot, METRIC_QUEUE_PARKED, orders->depths.parked);
+        metrics_know(slot, METRIC_QUEUE_CONSUMERS, orders->depths.consumers);
     }
     if (payments->at_ms != 0) {
         metrics_know(slot, METRIC_PAYMENTS_REFUSED, payments->depths.parked);
+        metrics_know(slot, METRIC_PAYMENTS_CONSUMERS, payments->depths.consumers);
+    }
+    uint64_t troubles = 0;
+    for (int i = 0; i < TROUBLE_COUNT; i++) {
+        troubles += sample->troubles[i].is_on;
+    }
+    metrics_know(slot, METRIC_CLUSTER_TROUBLES, troubles);
+    if (sample->leases_at_ms != 0) {
+        metrics_know(slot, METRIC_KEEPER_UNRENEWED, (uint64_t)sample->unrenewed_ms / 1000);
     }
 }
 

@@ -46,6 +46,12 @@
 #define PAYMENT_ID_MAX_BYTES 64
 #define ITEMS_PER_SALE_MAX 500
 
+/* A buy older than this is not decided: its client has probably given up, and asks again with the
+ * same ticket if not. Several times the longest sleep of a loop (1 s), so only a process that stood
+ * still exceeds it. After that, all that arrived meanwhile has been read within the second time. */
+#define BUY_AGE_MAX_US 5000000
+#define BUY_STALE_US 1000000
+
 /* Loops: the watch mask of an order is 64 bits wide. */
 #define LOOPS_MAX 64
 

@@ -18,6 +18,7 @@
 struct refill {
     uint64_t item;
     uint64_t units; /* 0: none */
+    uint64_t least; /* the smallest quantity that a buyer wants */
     uint32_t segment;
     int64_t at_ms; /* 0: not seen by a round yet */
 };
@@ -26,7 +27,10 @@ struct move {
     uint64_t item;
     uint32_t to;
     int64_t at_ms;
+    uint64_t units;
+    uint64_t arrives; /* the destination's total once they are there; UNKNOWN: not known */
 };
+#define UNKNOWN UINT64_MAX
 
 /* Where the units of one item are. */
 struct item_spread {
@@ -34,7 +38,10 @@ struct item_spread {
     uint32_t homes;
     uint64_t known; /* segments that answered */
     uint64_t available[SEGMENTS_MAX];
-    uint64_t total;
+    uint64_t totals[SEGMENTS_MAX]; /* of each: available, locked and sold */
+    uint64_t total;                /* available in all of them */
+    uint64_t wanted;               /* by all refill requests together */
+    uint64_t served;               /* segments whose request was served in this round */
     const struct regions *regions;
     uint64_t fair[SEGMENTS_MAX]; /* the share that a home keeps; 0 if it is no home */
     uint32_t moves;              /* started in this round */
@@ -76,10 +83,29 @@ static bool moved_lately(const struct balance *balance, uint64_t item, uint32_t 
     return false;
 }
 
-static void remember_move(struct balance *balance, uint64_t item, uint32_t to)
+/* Units of the item that moved there lately and that the segment did not show yet. */
+static uint64_t in_transit(const struct balance *balance, const struct item_spread *spread,
+                           uint32_t to)
+{
+    int64_t since_ms = blocking_now(&balance->ports.blocking) - balance->options.pause_ms;
+    uint64_t units = 0;
+    for (uint32_t i = 0; i < MOVES_MAX; i++) {
+        const struct move *move = &balance->moves[i];
+        bool may_come = move->item == spread->item && move->to == to && move->at_ms > since_ms;
+        units += may_come && spread->totals[to] < move->arrives ? move->units : 0;
+    }
+    return units;
+}
+
+static void remember_move(struct balance *balance, const struct transfer_row *row, uint64_t units,
+                          uint64_t arrives)
 {
     balance->moves[balance->moves_next++ % MOVES_MAX] =
-        (struct move){item, to, blocking_now(&balance->ports.blocking)};
+        (struct move){.item = row->item,
+                      .to = row->to_segment,
+                      .at_ms = blocking_now(&balance->ports.blocking),
+                      .units = units,
+                      .arrives = arrives};
 }
 
 static bool is_open(const struct balance *balance, uint64_t item, uint32_t from, uint32_t to)
@@ -123,8 +149,10 @@ static bool take_out(struct balance *balance, const struct transfer_row *row, ui
     return true;
 }
 
-/* Takes the units out and records the result. 0; ERR_AGAIN: later; else the ledger's error. */
-static int finish(struct balance *balance, const struct transfer_row *row, uint64_t *ret_units)
+/* Takes the units out and records the result. before: the destination's total without them; UNKNOWN:
+ * not known. 0; ERR_AGAIN: later; else the ledger's error. */
+static int finish(struct balance *balance, const struct transfer_row *row, uint64_t before,
+                  uint64_t *ret_units)
 {
     const struct balance_ports *ports = &balance->ports;
     uint64_t taken;
@@ -164,7 +192,7 @@ static int finish(struct balance *balance, const struct transfer_row *row, uint6
               LOG_U64("to", row->to_segment), LOG_U64("units", taken));
     *ret_units += op.repeated ? 0 : taken;
     if (taken > 0) {
-        remember_move(balance, row->item, row->to_segment);
+        remember_move(balance, row, taken, before == UNKNOWN ? UNKNOWN : before + taken);
     }
     return 0;
 }
@@ -180,8 +208,9 @@ static int finish_open(struct balance *balance, struct balance_round *round)
     for (uint32_t i = 0; error == 0 && i < query.count; i++) {
         struct transfer_row row = balance->open[i];
         /* From a segment added since this process started: another process finishes it. */
-        error = row.segment < balance->options.segments ? finish(balance, &row, &round->units)
-                                                        : ERR_AGAIN;
+        error = row.segment < balance->options.segments
+                    ? finish(balance, &row, UNKNOWN, &round->units)
+                    : ERR_AGAIN;
         if (error == ERR_AGAIN) { /* its pair stays taken */
             balance->open[left++] = row;
             error = 0;
@@ -227,12 +256,13 @@ static int begin(struct balance *balance, struct item_spread *spread, uint32_t f
     }
     spread->moves++;
     spread->available[from] -= units;
-    spread->available[to] += units;
-    error = finish(balance, &row, &round->units);
+    uint64_t before = spread->totals[to] + in_transit(balance, spread, to);
+    error = finish(balance, &row, before, &round->units);
     if (error != ERR_AGAIN) {
         round->moved += error == 0;
         return error;
     }
+    spread->available[to] += units;
     round->open++;
     if (balance->open_count < OPEN_MAX) {
         balance->open[balance->open_count++] = row;
@@ -249,8 +279,8 @@ static uint32_t richest(const struct balance *balance, const struct item_spread 
     for (uint32_t i = 0; i < balance->options.segments; i++) {
         uint64_t keep = keeps_fair ? spread->fair[i] : 0;
         uint64_t has = spread->available[i];
-        bool may = i != to && ((spread->known & among) >> i & 1) != 0 && has > keep &&
-                   !is_open(balance, spread->item, i, to) &&
+        bool may = i != to && ((spread->known & among & ~spread->served) >> i & 1) != 0 &&
+                   has > keep && !is_open(balance, spread->item, i, to) &&
                    !moved_lately(balance, spread->item, i, false);
         if (may && has - keep > best_spare) {
             best = i;
@@ -285,7 +315,8 @@ static int gather(struct balance *balance, struct item_spread *spread, uint32_t 
 
 /* ---- refill requests ---- */
 
-void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units)
+void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units,
+                 uint64_t least)
 {
     struct refill *place = NULL;
     CHECK(segment < SEGMENTS_MAX);
@@ -299,8 +330,7 @@ void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint6
         place = place == NULL && refill->units == 0 ? refill : place;
     }
     if (place != NULL) {
-        *place = (struct refill){
-            .item = item, .segment = segment, .units = units > place->units ? units : place->units};
+        *place = (struct refill){.item = item, .segment = segment, .units = units, .least = least};
     }
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
@@ -343,20 +373,29 @@ static int serve_refill(struct balance *balance, struct item_spread *spread, uin
     if (to >= balance->options.segments || (spread->known >> to & 1) == 0) {
         return 0;
     }
-    if (has >= refill->units || spread->total < refill->units) {
+    if (has >= refill->units || spread->total < refill->least) {
         forget_refill(balance, at); /* it is there, or there are not so many anywhere */
         return 0;
     }
-    bool last_units = spread->total < spread->homes;
-    if (moved_lately(balance, spread->item, to, last_units)) {
-        return 0;
+    if (spread->total < spread->homes && moved_lately(balance, spread->item, to, true)) {
+        return 0; /* the last units do not wander from one who asks to the next */
+    }
+    uint64_t units = refill->units;
+    if (spread->wanted > spread->total) {
+        units = (uint64_t)((double)units / (double)spread->wanted * (double)spread->total);
+        units = units < refill->least ? refill->least : units;
+    }
+    has += in_transit(balance, spread, to);
+    if (has >= units) {
+        return 0; /* they are on their way */
     }
     uint64_t above = 0; /* what others have above the fair share */
     for (uint32_t i = 0; i < balance->options.segments; i++) {
         uint64_t keep = spread->fair[i];
         above += i != to && spread->available[i] > keep ? spread->available[i] - keep : 0;
     }
-    uint64_t lacks = refill->units - has;
+    uint64_t lacks = units - has;
+    spread->served |= 1ULL << to;
     return gather(balance, spread, to, lacks, above >= lacks, round);
 }
 
@@ -371,13 +410,15 @@ static void look_at(struct balance *balance, struct item_spread *spread)
                                                      .item = spread->item,
                                                      .segment = i};
     }
+    int64_t away_ms = 0; /* a round follows soon, and one server that is away holds up no other */
     blocking_gate_requests(&balance->ports.blocking, balance->ports.gate, balance->requests,
-                           segments);
+                           segments, &away_ms);
     for (uint32_t i = 0; i < segments; i++) {
         const struct gate_request *request = &balance->requests[i];
         if (gate_request_done(request)) {
             spread->known |= 1ULL << i;
             spread->available[i] = request->view.available;
+            spread->totals[i] = request->view.total;
             spread->total += request->view.available;
         } else if (gate_request_refused(request, REFUSAL_NO_SUCH_ITEM)) {
             spread->known |= 1ULL << i; /* added later: it has none, and may be given some */
@@ -396,17 +437,21 @@ static int balance_item(struct balance *balance, uint64_t item, uint32_t homes,
     struct item_spread spread = {.item = item, .homes = homes, .regions = regions};
     int error = 0;
     look_at(balance, &spread);
+    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX; i++) {
+        spread.wanted += balance->seen[i].item == item ? balance->seen[i].units : 0;
+    }
     for (uint32_t i = 0; error == 0 && i < REFILL_REQUESTS_MAX; i++) {
         if (balance->seen[i].units != 0 && balance->seen[i].item == item) {
             error = serve_refill(balance, &spread, i, round);
         }
     }
-    bool wished = spread.moves > 0; /* what was asked for is not taken back at once */
-    for (uint32_t i = 0; error == 0 && i < homes && !wished; i++) {
+    /* Where buyers wait, homes that only gave are not filled again: they would give once more. */
+    uint64_t asked = spread.served != 0 ? spread.served : UINT64_MAX;
+    for (uint32_t i = 0; error == 0 && i < homes; i++) {
         uint64_t fair = spread.fair[i];
-        bool dry = (spread.known >> i & 1) != 0 && spread.available[i] * 4 < fair;
-        if (dry && !moved_lately(balance, item, i, false)) {
-            error = gather(balance, &spread, i, fair - spread.available[i], true, round);
+        uint64_t has = spread.available[i] + in_transit(balance, &spread, i);
+        if (((spread.known & asked) >> i & 1) != 0 && has * 4 < fair) {
+            error = gather(balance, &spread, i, fair - has, true, round);
         }
     }
     return error;

@@ -22,12 +22,15 @@
  * that share, from segments that have more than theirs. A segment that is nobody's home (added
  * after the sale was warmed) gives away all it has and gets nothing. If a sale has no regions and
  * fewer units are left than it has homes, nothing moves by itself. A refill request (balance_ask)
- * is served if all segments together have that many units. The other segments keep their fair share
+ * is served if all segments together have what one of its buyers wants. If all requests together
+ * want more than there is, each gets its part of it. The other segments keep their fair share
  * if the rest is enough. A transfer that somebody else noted in the ledger is finished as noted.
  *
  * Units do not move back and forth. For pause_ms after a segment received units of an item, no
- * round starts a transfer of that item from it or to it. When fewer units are left than homes, a
- * refill request waits until no unit of the item has moved for pause_ms. There is one open transfer
+ * round starts a transfer of that item from it. Units that are on their way to a segment, for
+ * pause_ms at most, count as its own: it gets what it lacks beyond them, and small transfers hold off
+ * no large one. When fewer units are left than homes, a refill request waits until no unit of the
+ * item has moved for pause_ms. There is one open transfer
  * for each item and pair of segments, and at most moves_max transfers of an item in a round. So a
  * crowd of dry segments does not empty the one that still has units.
  *
@@ -51,7 +54,8 @@ struct balance_options {
     uint32_t loop;      /* this thread's connection set at the gate */
     uint32_t moves_max; /* transfers of one item in one round, at most */
     int64_t lease_ms;
-    int64_t pause_ms;  /* between two moves of an item to one segment; of its last units: to any */
+    int64_t pause_ms; /* from a move of an item to a segment to the next from it; of its last units:
+                        * to the next to any */
     int64_t refill_ms; /* a refill request is forgotten after this */
 };
 
@@ -83,8 +87,10 @@ int balance_round(struct balance *balance, struct balance_round *ret_round);
 /* Call after the last round. Drops the lease, so that the next process
  * need not wait for it to expire. */
 void balance_end(struct balance *balance);
-/* Any thread: a buyer whose home is this segment wants this many units. Requests beyond a fixed
+/* Any thread: buyers whose home is this segment want this many units together, and none of them
+ * fewer than `least`. It takes the place of what was wanted there before. Requests beyond a fixed
  * bound are dropped; buyers ask again. */
-void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units);
+void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units,
+                 uint64_t least);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "ledger/ledger_writer.h"
 
 static void locked_copy(struct cluster_status *cluster_status, void *into, const void *from,
                         size_t bytes)
@@ -111,6 +112,44 @@ static void look_at_queue(struct cluster_status *cluster_status, unsigned which,
     locked_copy(cluster_status, &cluster_status->sample.queues[which], &seen, sizeof(seen));
 }
 
+/* ---- what is missing ---- */
+
+static const struct queue_depths *depths_of(const struct cluster_status_queue *queue)
+{
+    return queue->exists && !queue->away ? &queue->depths : NULL;
+}
+
+static void judge(struct cluster_status *cluster_status, int64_t now_ms)
+{
+    struct cluster_status_sample *sample = &cluster_status->sample; /* this thread writes it */
+    struct cluster_look look = {
+        .queue = depths_of(&sample->queues[PARKED_MESSAGES_ORDERS]),
+        .payments = depths_of(&sample->queues[PARKED_MESSAGES_PAYMENTS]),
+        .leases_known = !sample->ledger_away && sample->leases_at_ms != 0,
+        .outbox_known = true,
+    };
+    for (uint32_t i = 0; i < sample->leases_count; i++) {
+        if (strcmp(sample->leases[i].name, KEEPER_LEASE) == 0) {
+            look.has_lease = true;
+            look.lease_token = sample->leases[i].token;
+            look.lease_until_ms = sample->leases[i].until_ms;
+        }
+    }
+    for (uint32_t s = 0; s < sample->segments_count; s++) {
+        const struct cluster_status_segment *segment = &sample->segments[s];
+        if (!segment->away && segment->known) { /* one that is away is told of elsewhere */
+            look.outbox += segment->outbox;
+            look.outbox_lag_ms =
+                segment->lag_ms > look.outbox_lag_ms ? segment->lag_ms : look.outbox_lag_ms;
+        }
+    }
+    cluster_health_judge(&cluster_status->health, &look, now_ms);
+    locked_copy(cluster_status, sample->troubles, cluster_status->health.troubles,
+                sizeof(sample->troubles));
+    int64_t unrenewed_ms = cluster_health_unrenewed_ms(&cluster_status->health, now_ms);
+    locked_copy(cluster_status, &sample->unrenewed_ms, &unrenewed_ms, sizeof(unrenewed_ms));
+}
+
 void cluster_status_look(struct cluster_status *cluster_status, int64_t now_ms)
 {
     look_at_segments(cluster_status, now_ms);
@@ -121,4 +160,5 @@ void cluster_status_look(struct cluster_status *cluster_status, int64_t now_ms)
             look_at_queue(cluster_status, i, now_ms);
         }
     }
+    judge(cluster_status, now_ms);
 }

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "distributed/cluster_health.h"
 #include "distributed/parked_messages.h"
 #include "distributed/segment_table.h"
 #include "port/ledger.h"
@@ -48,12 +49,15 @@ struct cluster_status_sample {
     bool ledger_away;
     uint32_t leases_count;
     struct lease_row leases[CLUSTER_STATUS_LEASES_MAX];
+    struct cluster_trouble_state troubles[TROUBLE_COUNT];
+    int64_t unrenewed_ms; /* how long nobody has renewed the keeper's lease */
 };
 
 struct cluster_status {
     pthread_mutex_t lock; /* held only while copying */
     struct cluster_status_sample sample;
     /* used by the checking thread only */
+    struct cluster_health health;
     struct segment_table *segment_table;
     struct segments *segments;
     struct ledger *ledger;
@@ -63,7 +67,7 @@ struct cluster_status {
     void *context;
 };
 
-/* Zeroes everything. The caller sets the members below `sample` after it. */
+/* Zeroes everything. The caller sets the members below `health` after it. */
 void cluster_status_init(struct cluster_status *cluster_status);
 void cluster_status_done(struct cluster_status *cluster_status);
 /* Checks everything once. May wait for each server as long as its port does. */

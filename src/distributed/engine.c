@@ -38,7 +38,8 @@ static bool refill(void *context, const struct refill *refill)
     if (!atomic_load(&engine->balances)) {
         return false;
     }
-    balance_ask(engine->balance, refill->segment, refill->item, refill->units);
+    balance_ask(engine->balance, refill->segment, refill->item, refill->waiting + refill->forecast,
+                refill->least);
     return true;
 }
 

@@ -6,22 +6,12 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "distributed/order_segment.h"
-
-/* Tickets that met "sold out", and buyers without an order, that each loop
- * remembers: 1.5 MiB. A power of two. */
-#define REFUSED_MAX 65536U
+#include "distributed/refused_tickets.h"
 
 /* How long a request waits for a reading of the sales, and how many requests of a loop may wait at
  * once. Clients that make up ids must not use up the loop's requests. */
 #define READING_US 2000000
 #define READING_MAX 256U
-
-/* A ticket that was refused while its item was sold out, or a buyer without an order of the item,
- * and the item's refill count at that time. */
-struct refused {
-    struct order_id id;
-    uint64_t refills;
-};
 
 struct gate_proxy {
     struct gate_port port;
@@ -31,7 +21,7 @@ struct gate_proxy {
     struct stock_cache *stock_cache;
     struct spool *spool;
     struct gate_proxy_options options;
-    struct refused *refused; /* REFUSED_MAX for each loop */
+    struct refused_tickets refused;
     struct proxy_request_pool pools[LOOPS_MAX];
 };
 
@@ -45,39 +35,6 @@ static void move(struct gate_proxy *proxy, struct proxy_request *record,
                  enum proxy_request_state to)
 {
     proxy_request_move(pool_of(proxy, record), record, to);
-}
-
-/* A buyer who asks for a ticket is remembered under an id that no ticket has. */
-static struct order_id memory_id(const struct gate_request *request)
-{
-    return request->kind == GATE_REQUEST_TICKET
-               ? order_id_once(request->item, request->user, BUYER_FAILED_ATTEMPTS_MAX + 1)
-               : request->id;
-}
-
-static struct refused *refused_of(struct gate_proxy *proxy, const struct gate_request *request)
-{
-    struct order_id id = memory_id(request);
-    uint64_t h = order_id_hash(id, 0);
-    return &proxy->refused[(size_t)request->loop * REFUSED_MAX + ((h >> 32) & (REFUSED_MAX - 1))];
-}
-
-static void remember(struct gate_proxy *proxy, const struct gate_request *request)
-{
-    struct stock_cache_item item;
-    if (stock_cache_find(proxy->stock_cache, request->item, &item) && item.sold_out) {
-        *refused_of(proxy, request) = (struct refused){memory_id(request), item.refills};
-    }
-}
-
-/* True if it met "sold out" here and no unit has come back since. */
-static bool is_remembered(struct gate_proxy *proxy, const struct gate_request *request,
-                          struct stock_cache_item *ret_item)
-{
-    const struct refused *refused = refused_of(proxy, request);
-    return order_id_equal(refused->id, memory_id(request)) &&
-           stock_cache_find(proxy->stock_cache, request->item, ret_item) && ret_item->sold_out &&
-           refused->refills == ret_item->refills;
 }
 
 static void reserve_of(const struct gate_request *request, int64_t now_ms,
@@ -251,6 +208,21 @@ static void stand_in_line(struct gate_proxy *proxy, struct gate_request *request
     show_in_line(&entry, request);
 }
 
+/* ---- requests that are too old ---- */
+
+/* True: this process stood still, and the client of the buy has probably given up. It is not decided
+ * any more. Its order may exist all the same: it may have been asked for before. */
+static bool is_too_old(struct gate_proxy *proxy, const struct proxy_request *record)
+{
+    struct gate_request *request = record->request;
+    if (request->kind != GATE_REQUEST_BUY ||
+        clock_boot_us(proxy->options.clock) - record->since_us <= BUY_AGE_MAX_US) {
+        return false;
+    }
+    request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+    return true;
+}
+
 /* Others wait in line at this segment. The gate is asked all the same whether the order exists,
  * with an expired ticket: an existing order is answered in any case, and nothing is taken. */
 static void look_first(struct proxy_request *record)
@@ -267,7 +239,9 @@ static bool looked(struct gate_proxy *proxy, struct proxy_request *record)
     if (request->refusal != REFUSAL_BAD_TICKET) {
         return false;
     }
-    stand_in_line(proxy, request, true);
+    if (!is_too_old(proxy, record)) {
+        stand_in_line(proxy, request, true);
+    }
     return true;
 }
 
@@ -350,8 +324,11 @@ static bool waits_for_refill(struct gate_proxy *proxy, struct proxy_request *rec
         request->refusal = REFUSAL_UNKNOWN_OUTCOME;
         return false;
     }
-    refill_requests_add(proxy->options.refill_requests, request->segment, request->item,
-                        request->qty);
+    if (record->refill_units == 0 &&
+        refill_requests_wait(proxy->options.refill_requests, request->segment, request->item,
+                             request->qty)) {
+        record->refill_units = request->qty;
+    }
     wait_here(proxy, record, PROXY_REQUEST_REFILLING, now_us);
     return true;
 }
@@ -395,6 +372,23 @@ static bool is_certain(struct gate_proxy *proxy, const struct gate_request *requ
                                  clock_boot_us(proxy->options.clock) / 1000);
 }
 
+/* A refusal of a buy that the gate, or this front, gives to an order it does not know. While the
+ * segment was away, another front may have accepted the order into its line. For a while after that
+ * its buyer is told that the outcome is not known, not that there is no order. */
+static void doubt_refusal(struct gate_proxy *proxy, struct gate_request *request)
+{
+    /* More than the limit in one order is accepted nowhere. */
+    bool of_unknown_order =
+        request->refusal == REFUSAL_SOLD_OUT || request->refusal == REFUSAL_BARRED ||
+        (request->refusal == REFUSAL_LIMIT_REACHED && request->qty <= request->limit);
+    if (request->kind == GATE_REQUEST_BUY && of_unknown_order &&
+        request->segment < proxy->segment_table->count &&
+        !segment_table_settled(proxy->segment_table, request->segment,
+                               clock_boot_us(proxy->options.clock) / 1000)) {
+        request->refusal = REFUSAL_UNKNOWN_OUTCOME;
+    }
+}
+
 /* The answer to a client if the gate did not answer. */
 static enum refusal refusal_of(enum gate_outcome outcome)
 {
@@ -436,14 +430,20 @@ static bool buy_answered(struct gate_proxy *proxy, struct proxy_request *record,
 {
     struct gate_request *request = record->request;
     if (request->refusal == REFUSAL_NONE) {
+        if (record->refill_units == 0 && !request->existed) {
+            refill_requests_got(proxy->options.refill_requests, request->segment, request->item,
+                                request->qty);
+        }
         keep(proxy, request);
     } else if (outcome == GATE_OUTCOME_AWAY) {
         segment_table_doubt(proxy->segment_table, request->segment);
-        stand_in_line(proxy, request, false);
+        if (!is_too_old(proxy, record)) {
+            stand_in_line(proxy, request, false);
+        }
     } else if (request->refusal == REFUSAL_SOLD_OUT && waits_for_refill(proxy, record)) {
         return false;
     } else if (request->refusal == REFUSAL_SOLD_OUT && request->available == 0) {
-        remember(proxy, request);
+        refused_tickets_add(&proxy->refused, request);
     }
     return true;
 }
@@ -471,7 +471,7 @@ static void ticket_answered(struct gate_proxy *proxy, struct gate_request *reque
     }
     show_all_segments(proxy, request);
     if (request->view.available == 0 && !request->has_order) {
-        remember(proxy, request);
+        refused_tickets_add(&proxy->refused, request);
     }
 }
 
@@ -559,7 +559,8 @@ static bool is_still_refused(struct gate_proxy *proxy, const struct gate_request
 {
     struct stock_cache_item known;
     struct spool_entry entry;
-    return is_remembered(proxy, request, ret_item) && find_item(proxy, request->item, &known) &&
+    return refused_tickets_find(&proxy->refused, request, ret_item) &&
+           find_item(proxy, request->item, &known) &&
            window_refusal(&known.view, request) == REFUSAL_NONE &&
            !spool_find(proxy->spool, request->id, &entry) &&
            !spool_is_known(proxy->spool, request->id);
@@ -571,7 +572,8 @@ static bool ticket_is_answered(struct gate_proxy *proxy, struct gate_request *re
 {
     struct stock_cache_item item;
     bool sold_out = stock_cache_find(proxy->stock_cache, request->item, &item) && item.sold_out;
-    if (!sold_out || (item.view.limit_per_user == 1 && !is_remembered(proxy, request, &item))) {
+    if (!sold_out ||
+        (item.view.limit_per_user == 1 && !refused_tickets_find(&proxy->refused, request, &item))) {
         return false;
     }
     request->view = item.view;
@@ -635,6 +637,12 @@ static bool begin(struct gate_proxy *proxy, struct proxy_request *record)
 
 static void finish(struct gate_proxy *proxy, struct proxy_request *record)
 {
+    const struct gate_request *request = record->request;
+    if (record->refill_units > 0) {
+        refill_requests_leave(proxy->options.refill_requests, request->segment, request->item,
+                              record->refill_units, request->refusal == REFUSAL_NONE);
+    }
+    doubt_refusal(proxy, record->request);
     move(proxy, record, PROXY_REQUEST_ANSWERED);
     proxy_request_return(pool_of(proxy, record), record);
 }
@@ -643,6 +651,9 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_request *r
 {
     struct gate_proxy *proxy = (struct gate_proxy *)port;
     struct proxy_request *record = proxy_request_take(&proxy->pools[request->loop], request);
+    if (request->kind == GATE_REQUEST_BUY) {
+        record->since_us = clock_boot_us(proxy->options.clock);
+    }
     if (!begin(proxy, record)) {
         return GATE_PENDING;
     }
@@ -653,6 +664,10 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_request *r
 static bool is_answered_again(struct gate_proxy *proxy, struct proxy_request *record)
 {
     record->request->refusal = REFUSAL_NONE;
+    if (is_too_old(proxy, record)) {
+        move(proxy, record, PROXY_REQUEST_ASKED); /* only as a state: nobody is asked */
+        return true;
+    }
     return record->state == PROXY_REQUEST_READING ? begin(proxy, record)
                                                   : ask(proxy, record, PROXY_REQUEST_ASKED);
 }
@@ -730,8 +745,7 @@ int gate_proxy_new(struct gate_port *gate, struct segment_table *segment_table,
     if (proxy == NULL) {
         return ERR_NOMEM;
     }
-    proxy->refused = calloc((size_t)options.loops * REFUSED_MAX, sizeof(*proxy->refused));
-    int error = proxy->refused == NULL ? ERR_NOMEM : 0;
+    int error = refused_tickets_init(&proxy->refused, options.loops, stock_cache);
     for (uint32_t i = 0; error == 0 && i < options.loops; i++) {
         error = proxy_request_pool_init(&proxy->pools[i], options.requests);
     }
@@ -758,7 +772,7 @@ void gate_proxy_free(struct gate_proxy *proxy)
     for (uint32_t i = 0; i < LOOPS_MAX; i++) {
         proxy_request_pool_done(&proxy->pools[i]);
     }
-    free(proxy->refused);
+    refused_tickets_done(&proxy->refused);
     free(proxy);
 }
 

@@ -15,6 +15,11 @@
  * - The gate is away: the buy is spooled undecided (QUEUED, `undecided`), up to a bound.
  * - Others wait in line: a new buy joins the line of its segment behind them, even if the gate is
  *   back. Only an order that already exists is answered first.
+ * - The segment was away a moment ago: another front may still have the buyer in its line. A buy that
+ *   the gate refuses for its stock or its buyer (SOLD_OUT, LIMIT_REACHED, BARRED) is UNKNOWN_OUTCOME,
+ *   for as long as "not found" is not believed (segment_table.h).
+ * - A buy is older than BUY_AGE_MAX_US, because the process stood still while it waited here: it is
+ *   not asked (again) and joins no line. UNKNOWN_OUTCOME.
  * - No answer, or a stale epoch: UNKNOWN_OUTCOME; the same ticket tells the outcome later. The
  *   segment is checked again.
  * - The journal is full or failed, or the clock is off: no new promise, DEGRADED. A buy that was

@@ -18,6 +18,9 @@
  * of: the gate was replaced, or the catalog was read before the sale existed. After
  * this many attempts there is none. */
 #define LOOKS 2
+/* In an iteration: a lost connection to the gate is made again within its longest pause
+ * (backends.c) and a handshake. */
+#define AWAY_MS 3000
 
 struct held {
     struct queue_message message;
@@ -30,7 +33,8 @@ struct payment_consumer {
     struct payment_consumer_parts parts;
     struct held *held; /* taken and not settled: HELD_MAX */
     size_t count;
-    size_t posted; /* ops now owned by the ledger writer */
+    size_t posted;   /* ops now owned by the ledger writer */
+    int64_t away_ms; /* how much longer this iteration may wait for lost connections to the gate */
 };
 
 /* ---- settling ---- */
@@ -158,7 +162,7 @@ static bool is_on_its_way(struct payment_consumer *payment_consumer, struct orde
     }
     request.segment = at.segment;
     request.epoch = segment_table_epoch(parts->segment_table, at.segment);
-    blocking_gate_requests(&parts->blocking, parts->gate, &request, 1);
+    blocking_gate_requests(&parts->blocking, parts->gate, &request, 1, &payment_consumer->away_ms);
     return !gate_request_refused(&request, REFUSAL_NOT_FOUND);
 }
 
@@ -195,6 +199,7 @@ static bool settle(struct payment_consumer *payment_consumer, struct held *held)
 void payment_consumer_iterate(struct payment_consumer *payment_consumer, int64_t wait_ms)
 {
     size_t kept = 0;
+    payment_consumer->away_ms = AWAY_MS;
     take(payment_consumer, pause_ms(payment_consumer, wait_ms));
     post_due(payment_consumer);
     int64_t now_ms = inside_time_ms(payment_consumer->parts.time);

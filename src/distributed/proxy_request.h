@@ -47,6 +47,8 @@ struct proxy_request {
     uint64_t reading;             /* READING: the reading of the sales that it waits for */
     int64_t again_us;             /* READING, REFILLING: when it is tried again */
     int64_t give_up_us;           /* until when it waits; 0: it has not waited yet */
+    int64_t since_us;             /* BUY: when it was submitted */
+    uint32_t refill_units;        /* counted as waiting for a refill; 0: not */
     int64_t ticket_expires_ms;    /* LOOKING: of its ticket; the gate is shown an expired one */
 };
 

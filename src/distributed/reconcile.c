@@ -9,6 +9,10 @@
 #include "distributed/reconcile_private.h"
 #include "obs/log.h"
 
+/* In a pass: a lost connection is made again within the gate's longest pause (backends.c) and a
+ * handshake. */
+#define AWAY_MS 3000
+
 /* ---- lists ---- */
 
 void *reconcile_grow(struct reconcile *reconcile, void **array, size_t count, size_t *room,
@@ -57,6 +61,13 @@ void reconcile_unsure(struct reconcile *reconcile, uint64_t kinds, uint32_t segm
     }
 }
 
+void reconcile_unanswered(struct reconcile *reconcile, uint64_t kinds, uint32_t segment,
+                          uint64_t item)
+{
+    reconcile->result.unanswered++;
+    reconcile_unsure(reconcile, kinds, segment, item);
+}
+
 bool reconcile_ends(struct reconcile *reconcile)
 {
     const struct reconcile_options *options = &reconcile->options;
@@ -82,6 +93,12 @@ bool reconcile_last_event(struct reconcile *reconcile, uint64_t *ret_event)
     }
     *ret_event = query.last_event;
     return true;
+}
+
+void reconcile_ask(struct reconcile *reconcile, size_t count)
+{
+    blocking_gate_requests(&reconcile->ports.blocking, reconcile->ports.gate, reconcile->requests,
+                           count, &reconcile->away_ms);
 }
 
 /* ---- what was seen before ---- */
@@ -223,7 +240,7 @@ static void check_parked(struct reconcile *reconcile, struct order_row *rows)
         return;
     }
     if (reconcile->parked_error != 0) {
-        reconcile_unsure(reconcile, KIND(DIFFERENCE_PARKED), UNSURE_ALL, 0);
+        reconcile_unanswered(reconcile, KIND(DIFFERENCE_PARKED), UNSURE_ALL, 0);
         return;
     }
     for (size_t i = 0; i < reconcile->parked_count; i++) {
@@ -317,6 +334,7 @@ int reconcile_pass(struct reconcile *reconcile, struct reconcile_result *ret_res
     reconcile->error = 0;
     reconcile->found.count = 0;
     reconcile->unsures_count = 0;
+    reconcile->away_ms = AWAY_MS;
     reconcile->result = (struct reconcile_result){0};
     compare_all(reconcile);
     if (reconcile->error == 0) {

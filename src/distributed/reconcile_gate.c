@@ -56,8 +56,7 @@ static void ask_items(struct looking *looking, size_t from, size_t count)
                                                        .segment = looking->segment,
                                                        .item = looking->numbers[from + i].item};
     }
-    blocking_gate_requests(&reconcile->ports.blocking, reconcile->ports.gate, reconcile->requests,
-                           count);
+    reconcile_ask(reconcile, count);
     for (size_t i = 0; i < count; i++) {
         looking->numbers[from + i].known = gate_request_done(&reconcile->requests[i]);
         looking->numbers[from + i].view = reconcile->requests[i].view;
@@ -72,12 +71,15 @@ static bool ask_all(struct looking *looking)
     for (int i = 0; i < TRIES_MAX; i++) {
         struct segment_state before;
         segments_look(segments, looking->segment, &before);
+        if (!is_whole(looking, &before)) {
+            return false; /* the gate would not answer either */
+        }
         for (size_t at = 0; at < looking->count; at += SEGMENTS_MAX) {
             size_t left = looking->count - at;
             ask_items(looking, at, left < SEGMENTS_MAX ? left : SEGMENTS_MAX);
         }
         segments_look(segments, looking->segment, &looking->state);
-        if (!is_whole(looking, &before) || !is_whole(looking, &looking->state)) {
+        if (!is_whole(looking, &looking->state)) {
             return false;
         }
         if (before.event == looking->state.event) {
@@ -189,7 +191,11 @@ static void compare_numbers(const struct looking *looking, const struct segment_
     const struct segment_snapshot_item *item = segment_snapshot_item(snapshot, numbers->item);
     bool caught_up = looking->target <= looking->state.event;
     struct difference difference;
-    if (item == NULL || !numbers->known) {
+    if (!numbers->known) {
+        reconcile_unanswered(reconcile, GATE_NUMBERS, looking->segment, numbers->item);
+        return;
+    }
+    if (item == NULL) {
         reconcile_unsure(reconcile, GATE_NUMBERS, looking->segment, numbers->item);
         return;
     }
@@ -255,7 +261,7 @@ static void compare_order(const struct looking *looking, const struct segment_sn
             return;
         }
     } else if (!gate_request_refused(request, REFUSAL_NOT_FOUND)) {
-        reconcile_unsure(reconcile, KIND(DIFFERENCE_GATE_ORDER), looking->segment, order->item);
+        reconcile_unanswered(reconcile, KIND(DIFFERENCE_GATE_ORDER), looking->segment, order->item);
         return;
     }
     struct difference difference =
@@ -279,8 +285,7 @@ static void compare_orders(struct looking *looking, const struct segment_snapsho
                                                            .segment = looking->segment,
                                                            .id = snapshot->orders[at + i].id};
         }
-        blocking_gate_requests(&reconcile->ports.blocking, reconcile->ports.gate,
-                               reconcile->requests, count);
+        reconcile_ask(reconcile, count);
         for (size_t i = 0; i < count; i++) {
             compare_order(looking, &snapshot->orders[at + i], &reconcile->requests[i]);
         }
@@ -360,10 +365,10 @@ void reconcile_segment(struct reconcile *reconcile, uint32_t segment)
         check_outbox(&looking);
         compare_gate(&looking, &snapshot, before);
     } else {
-        reconcile_unsure(reconcile,
-                         GATE_NUMBERS | KIND(DIFFERENCE_GATE_ORDER) | KIND(DIFFERENCE_GATE_BEHIND) |
-                             KIND(DIFFERENCE_OUTBOX),
-                         segment, 0);
+        reconcile_unanswered(reconcile,
+                             GATE_NUMBERS | KIND(DIFFERENCE_GATE_ORDER) |
+                                 KIND(DIFFERENCE_GATE_BEHIND) | KIND(DIFFERENCE_OUTBOX),
+                             segment, 0);
     }
     reconcile_orders(reconcile, &snapshot);
     segment_snapshot_done(&snapshot);

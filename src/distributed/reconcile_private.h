@@ -43,7 +43,8 @@ struct reconcile {
     /* this pass */
     int error; /* the first error; nothing is compared after it */
     uint64_t epochs[SEGMENTS_MAX];
-    bool flowing; /* the queue holds messages, or its depth is unknown */
+    int64_t away_ms; /* how much longer it may wait for lost connections to the gate */
+    bool flowing;    /* the queue holds messages, or its depth is unknown */
     /* Of listing the parked messages. Done once in a pass, because a broker returns them late. */
     int parked_error;
     struct queue_message *parked; /* RECONCILE_PAGE entries, allocated when first needed */
@@ -77,6 +78,9 @@ void *reconcile_grow(struct reconcile *reconcile, void **array, size_t count, si
                      size_t size);
 void reconcile_found(struct reconcile *reconcile, struct difference difference);
 void reconcile_unsure(struct reconcile *reconcile, uint64_t kinds, uint32_t segment, uint64_t item);
+/* The same, because whoever knows did not answer. */
+void reconcile_unanswered(struct reconcile *reconcile, uint64_t kinds, uint32_t segment,
+                          uint64_t item);
 /* True: the pass has failed, or it fails now (ERR_CLOSED) because nobody wants its result any
  * more. */
 bool reconcile_ends(struct reconcile *reconcile);
@@ -84,6 +88,9 @@ bool reconcile_ends(struct reconcile *reconcile);
 bool reconcile_read(struct reconcile *reconcile, struct ledger_query *query);
 bool reconcile_last_event(struct reconcile *reconcile, uint64_t *ret_event);
 struct stock *reconcile_stock(const struct reconcile *reconcile, uint64_t item);
+
+/* Asks the gate the first `count` of reconcile->requests. */
+void reconcile_ask(struct reconcile *reconcile, size_t count);
 
 void reconcile_ledger(struct reconcile *reconcile);
 /* Compares the segment's shares and buyers with its orders. */

@@ -8,17 +8,9 @@
 #include "obs/log.h"
 
 #define LOOK_EVERY_MS 1000
-/* A granted refill request is not granted again for this long: the units are in transit. */
-#define REFILL_PAUSE_MS 150
-#define GRANTED_MAX 64
 /* The segment with the most units draws on others only in every second period of this length.
  * Otherwise two homes that each want what both have together would exchange units for ever. */
 #define RICHEST_TURN_MS 500
-
-struct granted {
-    struct refill refill;
-    int64_t until_ms;
-};
 
 /* What the monitor knows about a segment. Other threads read its epoch in the segment table. */
 struct segment {
@@ -35,8 +27,6 @@ struct segment {
 struct segment_monitor {
     struct segment_monitor_parts parts;
     struct segment segments[SEGMENTS_MAX];
-    struct granted granted[GRANTED_MAX];
-    size_t granted_next;
     int64_t look_ms;
     int64_t numbers_ms; /* the next check while the ledger is away */
     bool ledger_asked;
@@ -258,59 +248,67 @@ void segment_monitor_stop_serving(struct segment_monitor *monitor, uint32_t segm
 
 /* ---- refill requests ---- */
 
-static bool is_granted(const struct segment_monitor *monitor, const struct refill *refill,
-                       int64_t now_ms)
-{
-    for (size_t i = 0; i < GRANTED_MAX; i++) {
-        const struct granted *granted = &monitor->granted[i];
-        if (granted->until_ms > now_ms && granted->refill.item == refill->item &&
-            granted->refill.segment == refill->segment) {
-            return true;
-        }
-    }
-    return false;
-}
+struct source {
+    uint32_t from;
+    uint64_t units;
+};
 
-/* Which segment to take units from, and how many: the one with the most units. If
- * that is the home itself and it still has too few, the missing units come from the
- * next one. False: none, or not now. */
-static bool find_source(const struct stock_cache_item *item, const struct refill *refill,
-                        int64_t now_ms, uint32_t *ret_from, uint64_t *ret_units)
+/*
+ * Which segments to take units from, and how many of each: the one with the most units, then the
+ * next. If the home itself has the most and still too few, the missing units come from the next one.
+ * Buyers who wait get all there is; what is forecast takes at most half of the rest, for others may
+ * want it. Returns how many sources there are, at most 2.
+ */
+static size_t find_sources(const struct stock_cache_item *item, const struct refill *refill,
+                           int64_t now_ms, struct source ret_sources[2])
 {
     bool is_richest = item->richest == refill->segment;
-    bool enough = is_richest && item->most >= refill->units; /* it has come meanwhile */
-    uint64_t there = is_richest ? item->next_most : item->most;
-    uint64_t lacks = is_richest ? refill->units - item->most : refill->units;
-    if (there == 0 || enough || (is_richest && now_ms / RICHEST_TURN_MS % 2 != 0)) {
-        return false;
+    uint64_t has = is_richest ? item->most : 0;
+    uint64_t lacks = refill->waiting > refill->expected + has
+                         ? refill->waiting - refill->expected - has
+                         : 0; /* else it has come meanwhile, or will */
+    struct source from[2] = {{item->richest, item->most}, {item->next, item->next_most}};
+    size_t count = 0;
+    if (lacks == 0 || (has > 0 && now_ms / RICHEST_TURN_MS % 2 != 0)) {
+        return 0;
     }
-    *ret_from = is_richest ? item->next : item->richest;
-    *ret_units = lacks < there ? lacks : there;
-    return true;
+    uint64_t forecast = refill->forecast;
+    for (size_t i = 0; i < 2 && lacks + forecast > 0; i++) {
+        uint64_t there = from[i].units;
+        if (from[i].from == refill->segment || there == 0) {
+            continue;
+        }
+        uint64_t wanted = lacks < there ? lacks : there;
+        uint64_t rest = (there - wanted) / 2;
+        uint64_t early = forecast < rest ? forecast : rest;
+        ret_sources[count++] = (struct source){from[i].from, wanted + early};
+        lacks -= wanted;
+        forecast -= early;
+    }
+    return count;
 }
 
 void segment_monitor_grant_refills(struct segment_monitor *monitor, int64_t now_ms)
 {
-    struct refill refill_requests[REFILL_REQUESTS_MAX];
-    size_t count = refill_requests_take(monitor->parts.refill_requests, refill_requests);
+    const struct segment_monitor_parts *parts = &monitor->parts;
+    struct refill refills[REFILL_REQUESTS_MAX];
+    size_t count = refill_requests_take(parts->refill_requests, now_ms, refills);
     for (size_t i = 0; i < count; i++) {
         struct stock_cache_item item;
-        uint32_t from = 0;
-        uint64_t units = 0;
-        const struct refill *refill = &refill_requests[i];
-        if (monitor->parts.refill != NULL &&
-            monitor->parts.refill(monitor->parts.context, refill)) {
+        struct source sources[2];
+        const struct refill *refill = &refills[i];
+        if (parts->refill != NULL && parts->refill(parts->context, refill)) {
             continue;
         }
-        if (is_granted(monitor, refill, now_ms) ||
-            !stock_cache_find(monitor->parts.stock_cache, refill->item, &item) ||
-            !find_source(&item, refill, now_ms, &from, &units)) {
+        if (!stock_cache_find(parts->stock_cache, refill->item, &item)) {
             continue;
         }
-        booking_channel_transfer(monitor->parts.booking_channel, refill->item, from,
-                                 refill->segment, units);
-        monitor->granted[monitor->granted_next++ % GRANTED_MAX] =
-            (struct granted){*refill, now_ms + REFILL_PAUSE_MS};
+        size_t found = find_sources(&item, refill, now_ms, sources);
+        for (size_t k = 0; k < found; k++) {
+            booking_channel_transfer(parts->booking_channel, refill->item, sources[k].from,
+                                     refill->segment, sources[k].units);
+            refill_requests_granted(parts->refill_requests, refill, sources[k].units, now_ms);
+        }
     }
 }
 

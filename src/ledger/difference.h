@@ -62,7 +62,8 @@ struct reconcile_result {
     size_t count;
     size_t seen;                    /* differences seen by at least one pass */
     uint64_t items, orders, buyers; /* how many were compared */
-    uint32_t unsure;                /* comparisons that could not be made */
+    uint32_t unsure;                /* comparisons that could not be made ... */
+    uint32_t unanswered;            /* ... of these, because the gate or the queue did not answer */
     uint64_t passes;                /* since the start */
 };
 

@@ -7,6 +7,11 @@
 #include "base/err.h"
 #include "obs/log.h"
 
+/* Runs in a row that got no answer, after which somebody is told; and for how long runs may compare
+ * only a part, as they do during a rush. */
+#define BLIND_RUNS 3
+#define BLIND_MS 1800000
+
 struct reconciler {
     struct reconciler_work work;
     struct waker *wakers;
@@ -16,11 +21,44 @@ struct reconciler {
     int64_t every_ms;
     int64_t next_ms; /* by itself */
     uint64_t damage_told;
+    uint32_t unanswered_runs; /* in a row */
+    int64_t unsure_since_ms;  /* the first run in a row that did not compare everything; 0: none */
+    bool blind;
     struct mailbox inbox;
     struct mailbox *outboxes;
 };
 
+static int64_t now_ms(const struct reconciler *reconciler)
+{
+    return clock_boot_us(reconciler->clock) / 1000;
+}
+
 /* ---- what a run found ---- */
+
+/* A comparison that cannot ask finds nothing wrong. So that is an alarm of its own. */
+static void judge_unsure(struct reconciler *reconciler, const struct reconcile_result *result)
+{
+    int64_t now = now_ms(reconciler);
+    reconciler->unanswered_runs = result->unanswered > 0 ? reconciler->unanswered_runs + 1 : 0;
+    if (result->unsure == 0) {
+        reconciler->unsure_since_ms = 0;
+    } else if (reconciler->unsure_since_ms == 0) {
+        reconciler->unsure_since_ms = now;
+    }
+    int64_t unsure_ms = reconciler->unsure_since_ms == 0 ? 0 : now - reconciler->unsure_since_ms;
+    bool blind = reconciler->unanswered_runs >= BLIND_RUNS || unsure_ms >= BLIND_MS;
+    metrics_set(reconciler->metrics, METRIC_RECONCILE_UNSURE, result->unsure);
+    metrics_set(reconciler->metrics, METRIC_RECONCILE_UNANSWERED, result->unanswered);
+    metrics_set(reconciler->metrics, METRIC_RECONCILE_BLIND, blind);
+    if (blind != reconciler->blind) {
+        reconciler->blind = blind;
+        log_event(blind ? LOG_WARN : LOG_INFO, blind ? "reconcile.blind" : "reconcile.sees",
+                  LOG_U64("unsure", result->unsure), LOG_U64("unanswered", result->unanswered),
+                  LOG_STR("what", blind ? "gate, queue and ledger are not compared completely any "
+                                          "more; differences may go unnoticed"
+                                        : ""));
+    }
+}
 
 static void log_difference(const struct difference *difference)
 {
@@ -40,6 +78,7 @@ static void log_difference(const struct difference *difference)
 static void tell_log(struct reconciler *reconciler, const struct reconcile_result *result)
 {
     metrics_set(reconciler->metrics, METRIC_RECONCILE_DIFFERENCES, result->count);
+    judge_unsure(reconciler, result);
     size_t shown = result->count < RECONCILER_LOGGED_MAX ? result->count : RECONCILER_LOGGED_MAX;
     for (size_t i = 0; i < shown; i++) {
         log_difference(&result->differences[i]);
@@ -145,6 +184,7 @@ static void run_alone(struct reconciler *reconciler)
     struct reconcile_result result = {0};
     if (work->may != NULL && !work->may(work->context)) {
         metrics_set(reconciler->metrics, METRIC_RECONCILE_DIFFERENCES, 0); /* another's to tell */
+        judge_unsure(reconciler, &result);
         return;
     }
     int error = work->pass(work->context, &result);
@@ -155,11 +195,6 @@ static void run_alone(struct reconciler *reconciler)
         log_event_limited(&limit, 60000, LOG_WARN, "reconcile.cannot_read",
                           LOG_ERR("error", error));
     }
-}
-
-static int64_t now_ms(const struct reconciler *reconciler)
-{
-    return clock_boot_us(reconciler->clock) / 1000;
 }
 
 void reconciler_iterate(struct reconciler *reconciler)

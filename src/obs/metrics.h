@@ -93,6 +93,12 @@
     X(GAUGE, SPOOL_UNDECIDED, "sluice_spool_undecided", "buyers in line because the gate is away") \
     X(GAUGE, RECONCILE_DIFFERENCES, "sluice_reconcile_differences",                                \
       "differences between gate, queue and ledger that the last comparison counted")               \
+    X(GAUGE, RECONCILE_UNSURE, "sluice_reconcile_unsure",                                          \
+      "comparisons that the last run could not make")                                              \
+    X(GAUGE, RECONCILE_UNANSWERED, "sluice_reconcile_unanswered",                                  \
+      "of these, because the gate or the queue did not answer")                                    \
+    X(GAUGE, RECONCILE_BLIND, "sluice_reconcile_blind",                                            \
+      "1: three runs in a row got no answer, or none compared everything for half an hour")        \
     X(KNOWN, REDIS_UP, "sluice_redis_up", "1: every segment's server answered the last look")      \
     X(KNOWN, MARIADB_UP, "sluice_mariadb_up", "1: the ledger's server answered the last read")     \
     X(KNOWN, RABBITMQ_UP, "sluice_rabbitmq_up",                                                    \
@@ -108,6 +114,13 @@
     X(KNOWN, QUEUE_READY, "sluice_queue_ready", "messages that wait for a booker")                 \
     X(KNOWN, QUEUE_RETRY, "sluice_queue_retry", "messages that wait for a retry")                  \
     X(KNOWN, QUEUE_PARKED, "sluice_queue_parked", "messages put aside, for people to look at")     \
+    X(KNOWN, QUEUE_CONSUMERS, "sluice_queue_consumers", "bookers that take messages of the queue") \
+    X(KNOWN, PAYMENTS_CONSUMERS, "sluice_payments_consumers",                                      \
+      "bookers that take payments of their queue")                                                 \
+    X(KNOWN, KEEPER_UNRENEWED, "sluice_keeper_lease_unrenewed_seconds",                            \
+      "how long nobody has renewed the keeper's lease")                                            \
+    X(KNOWN, CLUSTER_TROUBLES, "sluice_cluster_troubles",                                          \
+      "what is missing in the installation, as this front sees it; the log says what")             \
     X(KNOWN, PAYMENTS_REFUSED, "sluice_payments_refused",                                          \
       "payments of the queue that lie refused at the broker")                                      \
     X(HISTOGRAM, BUY_ANSWER, "sluice_buy_answer_seconds", "from a buy read to its 202 written")    \

@@ -47,6 +47,7 @@ struct queue_depths {
     uint64_t ready; /* waiting to be taken */
     uint64_t retry; /* waiting for their pause to end */
     uint64_t parked;
+    uint64_t consumers; /* who take what is ready, on all connections */
 };
 
 struct queue;

@@ -312,6 +312,25 @@ test('all is well in the distributed engine only as this front sees it, in both 
     }
 });
 
+test('what is missing in the installation is named instead of "All well", in both languages', async () => {
+    const since = Date.now() - 60000;
+    const troubles = [{ what: 'no_booker', since_ms: since, n: 1562 }, { what: 'no_payment_consumer', since_ms: since, n: 1 }, { what: 'no_keeper', since_ms: since, n: 0 },
+        { what: 'outbox_old', since_ms: since, n: 4 }, { what: 'queue_grows', since_ms: since, n: 900 }];
+    const said = {
+        'en-US': [/All well/, /No booker takes decisions.*1,562 wait/, /No booker takes payments/, /No keeper/, /No relay forwards/, /Bookers fall behind/, /cannot be compared/],
+        'zh-CN': [/一切正常/, /没有落库进程在取队列里的决定.*1,562/, /付款/, /没有值守进程/, /没有转发进程/, /只增不减/, /无法对账/],
+    };
+    for (const [locale, [well, ...all]] of Object.entries(said)) {
+        const { page } = await openDesk(server, { locale });
+        await asDistributed(page, { segments: [], queue: { away: false, ready: 0, retry: 0, parked: 0, consumers: 0 }, troubles, reconcile: { blind: true, unsure: 3, unanswered: 3 } });
+        await page.reload();
+        for (const one of all) await page.locator('.verdict .alarm').filter({ hasText: one }).waitFor();
+        assert.equal(await page.locator('.verdict-good').count(), 0);
+        assert.equal(await page.getByText(well).filter({ visible: true }).count(), 0);
+        await page.context().close();
+    }
+});
+
 test('more orders that are refused are told of, and come when asked for again', async () => {
     const { item } = await makeSale(server, { name: 'Crowded', total: 100, limit_per_user: 0 });
     await loadTool(server, ['--item', item.id, '--users', 60, '--first-user', 50000, '--connections', 4, '--no-audit']);

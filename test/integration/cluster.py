@@ -118,6 +118,10 @@ def up(options):
         say("")
         raise Failed(f"{error}\n`script/cluster status` shows what runs, `down` stops it") from None
     say("")
+    if stage.hung:
+        names = ", ".join(member.name for member in stage.hung)
+        print(f"cluster: {names}: runs and does not answer; fronts that were started are ready once it"
+              " does, or once another server has taken over", file=sys.stderr)
     print(f"the shop       http://127.0.0.1:{stage.members['nginx'].port}/")
     for front in stage.fronts:
         print(f"{front.name:14} http://127.0.0.1:{front.port}/")

@@ -75,6 +75,13 @@ class Sluice(proclib.Member):
     def ready(self):
         return proclib.http_status(self.address, "/readyz") == 200
 
+    def lives(self):
+        """It serves. A front that has not seen every segment yet is not ready."""
+        return proclib.http_status(self.address, "/livez") == 200
+
+    def wait_lives(self):
+        return self._wait_ready(proclib.START_S, self.lives)
+
 
 class Door(sluicelib.Server):
     """A way into a stage: everything of Server that talks, nothing that starts or stops."""
@@ -100,6 +107,7 @@ class Stage:
         self.folder = folder or tempfile.mkdtemp(prefix="sluice-stage-")
         self.members, self.links = {}, {}
         self.fronts = []
+        self.hung = []  # servers that ran before the start and do not answer
         self.database = None
         self.keys = make_secrets(os.path.join(self.folder, "secrets"))
 
@@ -120,7 +128,7 @@ class Stage:
     def start(self):
         self.bring_up(member for member in self.members.values() if not member.alive())
         nginx = self.members.get("nginx")
-        if nginx:  # it leaves a front alone for a second that it could not reach once
+        if nginx and not self.hung:  # it leaves a front alone for a second that it could not reach once
             sluicelib.eventually(lambda: proclib.http_status(nginx.address, "/readyz") == 200,
                                  "a front behind nginx")
         return self
@@ -136,10 +144,14 @@ class Stage:
         for member in together:
             member.spawn()
         for member in together:
-            member.wait_ready()
+            if self.hung:
+                member.wait_lives()
+            else:
+                member.wait_ready()
 
     def heal(self):
         """Everything runs and is reachable again."""
+        self.hung = []
         for proxy in self.links.values():
             proxy.heal()
         for member in self.members.values():
@@ -352,26 +364,32 @@ class Distributed(Stage):
     # ------------------------------------------------------------ life
 
     def start(self):
-        """What others stand on comes first, side by side; Redis becomes a Cluster, Sentinels meet."""
+        """What others stand on comes first, side by side; Redis becomes a Cluster, Sentinels meet.
+        A server that runs and does not answer (`hung`) is not waited for: what is dead comes back
+        beside it."""
         servers = [member for member in (self.rabbitmq, self.mariadb, *self.redis)
                    if member is not None]
+        self.hung = [member for member in servers if member.alive() and
+                     (member.frozen() or not member.ready())]
         for member in servers:
             if not member.alive():
                 member.spawn()
+        answering = [member for member in servers if member not in self.hung]
         for member in self.redis:
-            member.wait_ready()
+            if member in answering:
+                member.wait_ready()
         for member in self.sentinels:
             if not member.alive():
                 member.start()
-        if self.topology == "cluster":
+        if self.topology == "cluster" and not self.hung:
             serverlib.cluster_create(self.redis)
-        if self.topology == "sentinel":
+        if self.topology == "sentinel" and not self.hung:
             sluicelib.eventually(lambda: all(s.sees(1, 2) for s in self.sentinels), "the Sentinels")
-        for member in reversed(servers):  # RabbitMQ, which starts slowly, last
+        for member in reversed(answering):  # RabbitMQ, which starts slowly, last
             member.wait_ready()
         if self.mariadb is not None:
             self.database = marialib.Database(self.mariadb.sql, "sluice_ledger", self.databases)
-        if not self.ledger_made() and self.kinds["keeper"]:
+        if self.mariadb not in self.hung and not self.ledger_made() and self.kinds["keeper"]:
             # One makes the tables; a busy machine takes longer for it than the others would wait.
             first = self.kinds["keeper"][0].spawn()
             sluicelib.eventually(lambda: self.ledger_made() or not first.alive(), "the tables",

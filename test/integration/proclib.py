@@ -128,12 +128,12 @@ class Member:
     def wait_ready(self):
         return self._wait_ready(START_S)
 
-    def _wait_ready(self, guard_s):
+    def _wait_ready(self, guard_s, is_ready=None):
         def ready():
             if not self.alive():
                 raise Gone(f"{self.name} ended by itself; the end of {self.log_path()}:\n"
                            f"{self.log()[-2000:]}")
-            return self.ready()
+            return (is_ready or self.ready)()
 
         sluicelib.eventually(ready, f"{self.name} to be ready (log: {self.log_path()})", guard_s,
                              every_s=0.05)

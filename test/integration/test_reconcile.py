@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 import enginelib
+import redislib
 import sluicelib
 from crashlib import Rush, TellFile
 from sluicelib import Shop, eventually, problem
@@ -210,6 +211,36 @@ def test_every_difference_is_told(make_server, tmp_path):
     assert {one["order_id"] for one in found} == booked and len(found) == users
     code, out, _ = command(engine.server)
     assert code == 1 and all(order in out for order in booked)
+
+
+def gauge(server, name):
+    return int(re.search(rf"^{name} (\d+)$", server.get("/metrics").body.decode(), re.M).group(1))
+
+
+@distributed
+def test_a_comparison_is_sure_again_after_redis_restarted(make_server):
+    """The reconciler's links to Redis are used by nobody else and dropped while it slept."""
+    shared = enginelib.shared()
+    engine = Engine.__new__(Engine)
+    with redislib.Redis(["--appendonly", "yes", "--appendfsync", "always"]) as redis:
+        settings, engine.database = shared.settings(segments=2)
+        settings = [one for one in settings if not one.startswith("redis.url=")]
+        engine.server = make_server(sets=[*settings, f"redis.url={redis.url}", *BOUND],
+                                    database=engine.database)
+        engine.shop = Shop(engine.server)
+        engine.sell()
+        assert compared(engine.server)["differences"] == []
+        for _ in range(2):
+            redis.kill()
+            blind = reconcile(engine.server)
+            assert blind["unsure"] > 0 and blind["differences"] == []
+            assert gauge(engine.server, "sluice_reconcile_unanswered") > 0
+            redis.start()
+            eventually(lambda: gauge(engine.server, "sluice_segments_away") == 0 and
+                       gauge(engine.server, "sluice_segments_closed") == 0, "open segments")
+            found = compared(engine.server)
+            assert found["unsure"] == 0 and found["differences"] == [] and found["orders"] > 0
+            assert gauge(engine.server, "sluice_reconcile_unsure") == 0
 
 
 @distributed

@@ -86,6 +86,7 @@ def test_a_segment_is_added_to_a_running_sale(tmp_path, topology):
         shop = sluicelib.Shop(stage.door())
         lot = shop.lot(total=600, limit=1)
         buyers_during(stage, lot.item, tmp_path, lambda: restart_with(stage, "redis.segments=3"))
+        shop = sluicelib.Shop(stage.door())  # the old one's connection ended with its front
         assert epoch(stage, ADDED) >= 1
         assert stage.database.rows(f"SELECT homes FROM sales WHERE id = {lot.sale}") == [(2,)]
 
@@ -176,3 +177,52 @@ def test_homes_by_region(tmp_path, topology, units, buyers):
         assert sum(count for us, _, count in where if us) > share  # more than its share at first
         answer = stage.door().admin("POST", "/reconcile")
         assert answer.status == 200 and answer.json()["differences"] == [], answer
+
+
+def test_buyers_of_one_home_get_the_units_of_all(tmp_path):
+    """900 units, a third at each segment, and buyers of one home only. What waits at a front is asked
+    for together, so all are sold in a few transfers, and no buyer is sent away meanwhile."""
+    units, buyers = 900, 450
+    regions = "redis.regions=here 1-1999999 0; there 2000000- 1,2"
+    with stage_of("single", 3, dict(COUNTS, keeper=1), regions, *enginelib.PATIENT) as stage:
+        shop = sluicelib.Shop(stage.door())
+        lot = shop.lot(total=units, limit=1)
+        amounts = f"SELECT segment, amount FROM allotments WHERE item_id = {lot.item}"
+        assert dict(stage.database.rows(amounts)) == {0: 300, 1: 300, 2: 300}
+        rushes = [crashlib.Rush(stage.door(front), [lot.item], str(tmp_path / front.name), users=buyers,
+                                first_user=1 + i * buyers, connections=64, keep_going=True,
+                                seed=1 + i) for i, front in enumerate(stage.fronts)]
+        reports = [rush.result() for rush in rushes]
+        told = []
+        for front in stage.fronts:
+            with open(tmp_path / front.name, encoding="ascii") as file:
+                told += [line.split()[4:] for line in file]
+        refused = [one for one in told if one[0] not in ("200", "202")]
+        (moves,), = stage.database.rows("SELECT count(*) FROM transfers WHERE moved > 0")
+        print(f"{units} units in {max(one['seconds'] for one in reports):.1f} s, {moves} transfers,"
+              f" {len(refused)} refused")
+        assert refused == [], refused[:20]
+        for report in reports:
+            assert_audit(report)
+        eventually(lambda: dict(stage.database.rows(amounts)) == {0: units, 1: 0, 2: 0}, "all moved")
+        eventually(lambda: shop.item(lot.item)["available"] == 0, "all sold")
+        answer = stage.door().admin("POST", "/reconcile")
+        assert answer.status == 200 and answer.json()["differences"] == [], answer
+
+
+def test_a_dead_front_is_started_again_while_segments_hang():
+    """What `script/cluster up` does. It waited for the server that hangs."""
+    with clusterlib.Distributed(amqp=False, counts={"front": 2, "relay": 1, "booker": 0, "keeper": 1},
+                                sets=["redis.segments=2"],
+                                database=enginelib.shared().mariadb.database()) as stage:
+        redis, (front, other) = stage.redis[0], stage.fronts
+        front.kill()
+        redis.freeze()
+        before = other.pid
+        stage.start()
+        assert stage.hung == [redis] and front.lives() and not front.ready()
+        assert other.pid == before and other.ready()
+        redis.thaw()
+        eventually(front.ready, "the front to see its segments")
+        stage.start()
+        assert stage.hung == []

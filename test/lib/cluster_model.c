@@ -620,7 +620,16 @@ static void process_place(struct gate_port *port, uint32_t segment, uint64_t epo
     gate_place(((const struct process_gate *)port)->to, segment, epoch);
 }
 
-static const struct gate_ops process_gate_ops = {.submit = process_submit, .place = process_place};
+/* Every request is answered at once. */
+static struct gate_request *process_collect(struct gate_port *port, uint32_t loop)
+{
+    (void)port;
+    (void)loop;
+    return NULL;
+}
+
+static const struct gate_ops process_gate_ops = {
+    .submit = process_submit, .collect = process_collect, .place = process_place};
 
 static void process_write(struct ledger *port, struct ledger_batch *batch)
 {

@@ -46,6 +46,7 @@ struct sim_queue {
     uint64_t session;
     uint64_t next_tag;
     uint32_t out; /* taken and not settled */
+    bool consumes;
     struct sim_outcome *outcomes;
     uint32_t outcome_count;
     uint64_t answered; /* the newest event that has its outcome */
@@ -360,6 +361,7 @@ static int sim_take(struct queue *port, struct queue_message *ret_messages, size
     size_t count = 0;
     (void)wait_ms;
     CHECK(!queue->publisher);
+    queue->consumes = true;
     end_pauses(broker);
     while (is_up(broker) && count < max && queue->out < queue->limit) {
         struct sim_message *message = first_at(broker, AT_READY, 0);
@@ -451,6 +453,9 @@ static int sim_depths(struct queue *port, struct queue_depths *ret_depths)
         depths.ready += place == AT_READY;
         depths.retry += place == AT_RETRY;
         depths.parked += place == AT_PARKED;
+    }
+    for (const struct sim_queue *queue = broker->queues; queue != NULL; queue = queue->next) {
+        depths.consumers += queue->consumes;
     }
     *ret_depths = depths;
     return 0;

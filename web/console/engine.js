@@ -64,7 +64,7 @@ function tablePanel(title, heads) {
 export function enginePanels() {
     const list = el('ul', { class: 'stocks' });
     const segments = el('section', { class: 'panel', hidden: true }, el('h2', {}, t('segmentsTitle')), list);
-    const queues = tablePanel('queuesTitle', ['', 'q_ready', 'q_retry', 'q_parked']);
+    const queues = tablePanel('queuesTitle', ['', 'q_ready', 'q_retry', 'q_parked', 'q_consumers']);
     const leases = tablePanel('leasesTitle', ['', 'holder', 'token', 'until']);
     const rows = new Map();
     return {
@@ -80,7 +80,7 @@ export function enginePanels() {
             const there = QUEUES.filter(([key]) => message[key]);
             queues.node.hidden = there.length === 0;
             tableRows(queues.body, there.map(([key, label, href]) => [[t(label) + (message[key].away ? ` (${t('away')})` : ''), href],
-                ...['ready', 'retry', 'parked'].map((name) => (name in message[key] ? compact(message[key][name]) : '—'))]));
+                ...['ready', 'retry', 'parked', 'consumers'].map((name) => (name in message[key] ? compact(message[key][name]) : '—'))]));
             leases.node.hidden = !message.leases?.length;
             tableRows(leases.body, (message.leases ?? []).map((lease) => [lease.name, lease.holder, number(lease.token), dateTime(lease.until_ms)]));
         },
@@ -94,6 +94,9 @@ export function engineTroubles(message) {
     if (broken.length > 0) list.push(t('segmentsAway', { list: broken.map((segment) => `${segment.id} (${t(`sg_${segment.state}`)})`).join(', ') }));
     if (message.ledger_away) list.push(t('ledgerAway'));
     if (QUEUES.some(([key]) => message[key]?.away)) list.push(t('queueAway'));
+    for (const { what, since_ms: since, n } of message.troubles ?? []) {
+        list.push(t(`tr_${what}`, { n: number(n), time: duration(message.now_ms - since) }));
+    }
     const parked = QUEUES.reduce((sum, [key]) => sum + (message[key]?.parked ?? 0), 0);
     if (parked > 0) list.push(t('putAside', { n: number(parked) }));
     return list;

@@ -65,5 +65,3 @@ export function grows(heard) {
     const first = since(GROWS_MS).slice(0, -half.length);
     return first.length > 0 && Math.min(...half.map(({ n }) => n)) > Math.max(...first.map(({ n }) => n));
 }
-
-export const LAG_MS = 60000;    // what lies undelivered for longer is told

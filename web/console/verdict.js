@@ -4,9 +4,9 @@
  */
 
 import { el, setAttr, setText } from '/assets/tools.js';
-import { grows, LAG_MS } from '/assets/console/facts.js';
+import { grows } from '/assets/console/facts.js';
 import { engineTroubles } from '/assets/console/engine.js';
-import { t, duration, number } from '/assets/console/words.js';
+import { t, number } from '/assets/console/words.js';
 
 const NAMED = 3;            // sales that are told by name
 const HEARD_MS = 120000;    // of the backlog
@@ -21,7 +21,7 @@ function troubles(message, backlog) {
         list.push(t('poolsFull', { list: parts.join(t('comma')) }));
     }
     list.push(...engineTroubles(message));
-    if (message.outbox?.lag_ms > LAG_MS) list.push(t('outboxOld', { lag: duration(message.outbox.lag_ms) }));
+    if (message.reconcile?.blind) list.push(t('reconcileBlind'));
     if (grows(backlog)) list.push(t('backlogGrows', { n: number(backlog.at(-1).n) }));
     return list;
 }

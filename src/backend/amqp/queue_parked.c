@@ -37,6 +37,7 @@ int parked_depths(struct queue *queue, struct queue_depths *ret_depths)
         return ERR_AGAIN;
     }
     int error = ask_depth(s, t->queue, &depths.ready);
+    depths.consumers = s->consumers;
     for (uint32_t i = 0; error == 0 && i < t->retry_count; i++) {
         uint64_t depth = 0;
         error = ask_depth(s, t->retry[i], &depth);

@@ -436,6 +436,7 @@ static bool answer(struct session *s, uint16_t channel, const amqp_method_t *met
     }
     if (method->id == AMQP_QUEUE_DECLARE_OK_METHOD) {
         s->depth = ((const amqp_queue_declare_ok_t *)method->decoded)->message_count;
+        s->consumers = ((const amqp_queue_declare_ok_t *)method->decoded)->consumer_count;
         s->answers_due--;
     } else if (method->id == AMQP_BASIC_GET_OK_METHOD) {
         const amqp_basic_get_ok_t *got = method->decoded;

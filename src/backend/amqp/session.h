@@ -57,6 +57,7 @@ struct session {
     /* One request at a time, on CHANNEL_ASK. */
     uint32_t answers_due;
     uint64_t depth;               /* the last answer's message count */
+    uint64_t consumers;           /* of the queue that was declared last */
     struct queue_message *parked; /* the caller's array, and what has arrived */
     size_t parked_max;
     size_t parked_count;

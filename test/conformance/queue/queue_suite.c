@@ -57,7 +57,7 @@ static uint32_t take_all(struct queue *consumer, uint64_t count)
     return doubles;
 }
 
-static const struct queue_depths nothing = {0, 0, 0};
+static const struct queue_depths nothing = {.ready = 0};
 
 /* ---- publishing and taking ---- */
 
@@ -71,6 +71,36 @@ static void what_is_published_is_confirmed_and_taken(void **state)
     suite_wait_depths(publisher, consumer, nothing);
     close_queue(publisher);
     close_queue(consumer);
+}
+
+static void wait_consumers(struct queue *queue, struct queue *consumer, uint64_t expected)
+{
+    struct queue_depths depths = {0};
+    struct suite_wait wait = suite_wait_for("consumers");
+    while (queue_depths(queue, &depths) != 0 || depths.consumers != expected) {
+        struct queue_message message;
+        size_t got = 0;
+        if (consumer != NULL) {
+            (void)queue_take(consumer, &message, 1, SUITE_STEP_MS, &got);
+        }
+        suite_waits(&wait);
+        suite_step();
+    }
+}
+
+static void who_takes_is_counted_as_long_as_he_is_there(void **state)
+{
+    (void)state;
+    struct queue *publisher = open_queue(SUITE_PUBLISHER);
+    struct queue *idle = open_queue(SUITE_CONSUMER); /* it only asks */
+    struct queue *consumer = open_queue(SUITE_CONSUMER);
+    wait_consumers(idle, NULL, 0);
+    wait_consumers(idle, consumer, 1);
+    wait_consumers(publisher, NULL, 1);
+    close_queue(consumer);
+    wait_consumers(publisher, NULL, 0);
+    close_queue(idle);
+    close_queue(publisher);
 }
 
 static void bodies_come_as_they_went(void **state)
@@ -724,6 +754,7 @@ int suite_run(const struct queue_backend *the_backend)
     struct CMUnitTest tests[] = {
         TEST(what_is_published_is_confirmed_and_taken),
         TEST(bodies_come_as_they_went),
+        TEST(who_takes_is_counted_as_long_as_he_is_there),
         TEST(no_more_than_the_window_is_under_way),
         TEST(no_more_than_the_prefetch_is_out),
         TEST(two_consumers_share),

@@ -110,6 +110,7 @@ struct model_before model_before(struct world *world, uint32_t process, struct o
     const struct gate *gate = sim_segments_gate(world->segments, order->segment);
     return (struct model_before){.shown = order->shown,
                                  .shown_by = order->shown_by[process],
+                                 .waits = promise_07_waits(world, order, process),
                                  .applied = gate != NULL ? gate->applied_event : 0};
 }
 
@@ -126,6 +127,10 @@ void model_told(struct world *world, uint32_t process, const struct gate_request
     if (request->kind == GATE_REQUEST_ORDER && request->refusal == REFUSAL_NOT_FOUND &&
         order->told) {
         promise_07_missing(world, order, process, before->applied);
+    }
+    if (request->kind == GATE_REQUEST_BUY && request->refusal == REFUSAL_SOLD_OUT &&
+        before->waits) {
+        promise_07_sold_out(world, order, process);
     }
     if (request->kind == GATE_REQUEST_BUY) {
         promise_09_told(world, order, &order->buys, request->refusal);

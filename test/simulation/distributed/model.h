@@ -93,6 +93,7 @@ void model_asked(struct world *world, const struct gate_request *buy);
 struct model_before {
     enum order_state shown;
     int shown_by;     /* its rank, by the process that is asked */
+    bool waits;       /* perhaps in another front's line, as the process that is asked knows */
     uint64_t applied; /* the last event its segment's gate had */
 };
 struct model_before model_before(struct world *world, uint32_t process, struct order_id id);
@@ -135,6 +136,10 @@ void promise_07_told(struct world *world, const struct model_order *order, enum 
                      enum order_state now);
 void promise_07_missing(struct world *world, const struct model_order *order, uint32_t process,
                         uint64_t applied);
+/* Whether a front that is asked now for a promised order, which may wait in another front's line,
+ * knows that the segment was away, and will still know it when it answers. */
+bool promise_07_waits(const struct world *world, const struct model_order *order, uint32_t process);
+void promise_07_sold_out(struct world *world, const struct model_order *order, uint32_t process);
 void promise_07_event(struct world *world, const struct model_order *order, enum order_state to);
 void promise_08_event(struct world *world, const struct model_order *order,
                       const struct ledger_event *event);

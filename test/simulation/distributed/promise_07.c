@@ -18,6 +18,9 @@ void promise_07_told(struct world *world, const struct model_order *order, enum 
     }
 }
 
+/* No client of ours waits longer for an answer. */
+#define PATIENCE_MS 4000
+
 void promise_07_missing(struct world *world, const struct model_order *order, uint32_t process,
                         uint64_t applied)
 {
@@ -30,6 +33,26 @@ void promise_07_missing(struct world *world, const struct model_order *order, ui
     }
     if (order->booked || !forgot) {
         world_broken(world, 7, "process %u does not find order %016llx%016llx, which was promised",
+                     process, (unsigned long long)order->id.hi, (unsigned long long)order->id.lo);
+    }
+}
+
+bool promise_07_waits(const struct world *world, const struct model_order *order, uint32_t process)
+{
+    const struct engine *engine = &world->processes[process].engine;
+    int64_t away_ms = order->segment < engine->segment_table.count
+                          ? atomic_load(&engine->segment_table.segments[order->segment].away_ms)
+                          : 0;
+    int64_t now_ms = away_ms == 0 ? 0 : clock_boot_us(engine->ports.clock) / 1000;
+    return order->undecided && !order->booked && away_ms != 0 &&
+           now_ms - away_ms < SEGMENT_TABLE_SETTLE_MS - PATIENCE_MS;
+}
+
+void promise_07_sold_out(struct world *world, const struct model_order *order, uint32_t process)
+{
+    if (!order->booked) {
+        world_broken(world, 7,
+                     "process %u says sold out of order %016llx%016llx, which waits in a line",
                      process, (unsigned long long)order->id.hi, (unsigned long long)order->id.lo);
     }
 }

@@ -687,9 +687,46 @@ static void a_list_shows_the_state_at_the_gate(void **state)
     assert_int_equal(ledger_writer_world_order(&world.ledger_writer, id).state, ORDER_LOCKED);
 }
 
+/* ---- a process that stood still ---- */
+
+/* Its clients have given up by now; who has not asks again with the same ticket. */
+static void a_buy_that_may_have_waited_too_long_is_not_decided(void **state)
+{
+    (void)state;
+    char path[160];
+    char ticket[128];
+    char retry[32];
+    const char *heard = api_world_call(&world, "POST", "/v1/items/13/ticket", 1, NULL);
+    assert_int_equal(api_world_status(heard), 201);
+    assert_true(api_world_member(heard, "ticket", ticket, sizeof(ticket)));
+    (void)snprintf(path, sizeof(path), "/v1/buy/%s", ticket);
+    struct embedded_gate_numbers before;
+    struct embedded_gate_numbers after;
+    embedded_gate_count(world.ledger_writer.engine, &before);
+    uint32_t connection = api_world_connect(&world);
+    api_world_send(&world, connection, "POST", path, 1, "{\"qty\":1}");
+    fake_clock_pass_us(&world.ledger_writer.clock, BUY_AGE_MAX_US + 1);
+    assert_true(api_world_iterate(&world));
+    heard = api_world_heard(&world, connection);
+    assert_int_equal(api_world_status(heard), 503);
+    assert_true(api_world_member(heard, "retry", retry, sizeof(retry)));
+    assert_string_equal(retry, "same-ticket");
+    embedded_gate_count(world.ledger_writer.engine, &after);
+    assert_int_equal(after.orders, before.orders);
+    api_world_settle(&world); /* a poll finds nothing: all that waited has been read */
+    api_world_send(&world, connection, "POST", path, 1, "{\"qty\":1}");
+    fake_clock_pass_us(&world.ledger_writer.clock, BUY_AGE_MAX_US); /* not too long */
+    api_world_answer(&world);
+    assert_int_equal(api_world_status(api_world_heard(&world, connection)), 202);
+    /* Between the poll and the handler, too: what a reader shows is not refused. */
+    fake_clock_pass_us(&world.ledger_writer.clock, BUY_AGE_MAX_US + 1);
+    assert_int_equal(api_world_status(api_world_call(&world, "GET", "/v1/items/13", 0, NULL)), 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_buy_that_may_have_waited_too_long_is_not_decided),
         TEST(late_answers_are_those_that_would_have_been_given_at_once),
         TEST(a_buy_whose_connection_has_gone_is_decided_all_the_same),
         TEST(nothing_is_answered_before_it_is_durable),

@@ -121,7 +121,7 @@ static void sell_out(struct shop *shop, struct keep *keep, uint64_t item)
         for (uint32_t s = 0; s < HOMES; s++) {
             sell(shop, s, item, 0);
         }
-        balance_ask(keep->balance, (uint32_t)i % HOMES, item, 1);
+        balance_ask(keep->balance, (uint32_t)i % HOMES, item, 1, 1);
         fake_clock_pass_ms(&shop->world.clock, PAUSE_MS + 1);
         (void)balance_round(keep->balance, &round);
         model_settle(&shop->world);
@@ -414,7 +414,7 @@ static void random_step(struct shop *shop)
         break;
     case 4:
         balance_ask(keep->balance, (uint32_t)prng_below(&world->prng, HOMES), CLUSTER_FREE,
-                    1 + prng_below(&world->prng, 4));
+                    1 + prng_below(&world->prng, 4), 1);
         break;
     case 5:
         model_stir(world);

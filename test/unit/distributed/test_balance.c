@@ -86,16 +86,37 @@ static void test_a_dry_home_gets_its_fair_share(void **state)
     sell(&shop, 0, CLUSTER_FREE, 0);
     struct balance_round round = round_of(&shop);
     assert_true(round.moved >= 1);
-    assert_int_equal(6, round.units); /* a third of 20 */
+    assert_int_equal(6, round.units);           /* a third of 20 */
+    assert_int_equal(0, round_of(&shop).moved); /* they are on their way */
     model_settle(&shop.world);
     assert_int_equal(6, available(&shop, 0, CLUSTER_FREE));
     assert_true(available(&shop, 1, CLUSTER_FREE) >= 6 && available(&shop, 2, CLUSTER_FREE) >= 6);
     model_agree(&shop.world);
-    /* And again at once: it is not asked twice for the same. */
+    /* They have come and are sold: more follow at once. */
     sell(&shop, 0, CLUSTER_FREE, 0);
-    assert_int_equal(0, round_of(&shop).moved);
-    fake_clock_pass_ms(&shop.world.clock, PAUSE_MS);
     assert_true(round_of(&shop).moved > 0);
+    assert_int_equal(0, round_of(&shop).moved);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
+    shop_close(&shop);
+}
+
+/* Units that fronts ask for a few at a time keep coming; the home is filled all the same. */
+static void small_transfers_hold_off_no_large_one(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, 1);
+    sell(&shop, 0, CLUSTER_FREE, 0);
+    struct ledger_op op = {
+        .kind = LEDGER_TRANSFER, .item = CLUSTER_FREE, .segment = 1, .to_segment = 0, .amount = 1};
+    order_id_text(order_id_fresh(CLUSTER_FREE, CLUSTER_NOW, 77), op.key);
+    assert_int_equal(REFUSAL_NONE, cluster_run(&shop.world, &op)); /* a front's */
+    struct balance_round round = round_of(&shop);
+    assert_int_equal(1, round.finished);
+    assert_true(round.moved > 0);
+    assert_int_equal(6, round.units); /* with the one, its fair share of 19 */
+    assert_int_equal(0, round_of(&shop).moved);
     model_settle(&shop.world);
     model_agree(&shop.world);
     shop_close(&shop);
@@ -124,15 +145,15 @@ static void test_the_last_units_go_to_whoever_asked(void **state)
     sell(&shop, 1, CLUSTER_FREE, 0);
     sell(&shop, 2, CLUSTER_FREE, 2);
     assert_int_equal(0, round_of(&shop).moved);
-    balance_ask(shop.balance, 0, CLUSTER_FREE, 3); /* there are not so many */
+    balance_ask(shop.balance, 0, CLUSTER_FREE, 3, 3); /* there are not so many */
     assert_int_equal(0, round_of(&shop).moved);
-    balance_ask(shop.balance, 0, CLUSTER_FREE, 2);
+    balance_ask(shop.balance, 0, CLUSTER_FREE, 2, 2);
     assert_int_equal(2, round_of(&shop).units);
     model_settle(&shop.world);
     assert_int_equal(2, available(&shop, 0, CLUSTER_FREE));
     /* Not to and fro: another has to wait. */
-    balance_ask(shop.balance, 1, CLUSTER_FREE, 1);
-    balance_ask(shop.balance, 2, CLUSTER_FREE, 1);
+    balance_ask(shop.balance, 1, CLUSTER_FREE, 1, 1);
+    balance_ask(shop.balance, 2, CLUSTER_FREE, 1, 1);
     assert_int_equal(0, round_of(&shop).moved);
     fake_clock_pass_ms(&shop.world.clock, PAUSE_MS);
     assert_int_equal(1, round_of(&shop).moved);
@@ -150,7 +171,7 @@ static void test_an_ask_is_gathered(void **state)
     sell(&shop, 0, CLUSTER_FREE, 1);
     sell(&shop, 1, CLUSTER_FREE, 2);
     sell(&shop, 2, CLUSTER_FREE, 2);
-    balance_ask(shop.balance, 0, CLUSTER_FREE, 5);
+    balance_ask(shop.balance, 0, CLUSTER_FREE, 5, 5);
     struct balance_round round = round_of(&shop);
     assert_int_equal(2, round.moved);
     assert_int_equal(4, round.units);
@@ -422,7 +443,7 @@ static void test_one_transfer_for_a_pair_at_a_time(void **state)
     order_id_text(order_id_fresh(CLUSTER_FREE, CLUSTER_NOW, 77), op.key);
     assert_int_equal(REFUSAL_NONE, cluster_run(&shop.world, &op));
     sim_segments_lose(shop.world.sim, 0, 1); /* it stays open */
-    balance_ask(shop.balance, 1, CLUSTER_FREE, 15);
+    balance_ask(shop.balance, 1, CLUSTER_FREE, 15, 15);
     struct balance_round round = round_of(&shop);
     assert_int_equal(1, round.open);
     assert_int_equal(1, round.moved);
@@ -510,7 +531,7 @@ static void random_step(struct shop *shop)
         break;
     case 4:
         balance_ask(shop->balance, (uint32_t)prng_below(&world->prng, SEGMENTS), CLUSTER_FREE,
-                    1 + prng_below(&world->prng, 4));
+                    1 + prng_below(&world->prng, 9), 1 + prng_below(&world->prng, 2));
         break;
     case 5:
         model_stir(world);
@@ -573,6 +594,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_moves_while_nobody_is_dry),
         cmocka_unit_test(test_a_dry_home_gets_its_fair_share),
+        cmocka_unit_test(small_transfers_hold_off_no_large_one),
         cmocka_unit_test(test_paused_and_closed_sales_are_left_alone),
         cmocka_unit_test(test_the_last_units_go_to_whoever_asked),
         cmocka_unit_test(test_an_ask_is_gathered),

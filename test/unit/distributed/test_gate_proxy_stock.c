@@ -246,10 +246,11 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
             gate_proxy_front_dirty(gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 7 + i, 1 + i));
         assert_int_equal(gate_submit(worker.port, &requests[i]), GATE_PENDING);
     }
-    assert_int_equal(refill_requests_take(&worker.refill_requests, refill_requests), 1);
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 1);
     assert_int_equal(refill_requests[0].segment, 0);
     assert_int_equal(refill_requests[0].item, CLUSTER_FREE);
-    assert_int_equal(refill_requests[0].units, 2);
+    assert_int_equal(refill_requests[0].waiting, 1 + 2);
+    assert_int_equal(refill_requests[0].least, 1);
     int64_t next_us = gate_flush(worker.port, 0) - clock_boot_us(&world.clock.port);
     assert_in_range(next_us, 1, 100000); /* the loop wakes for it */
     assert_int_equal(gate_flush(worker.port, 1), INT64_MAX);
@@ -258,14 +259,17 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
     assert_int_equal(worker.counting.asked, 0);
     assert_null(collect_after_ms(100));
     assert_int_equal(worker.counting.asked, 2);
-    assert_int_equal(refill_requests_take(&worker.refill_requests, refill_requests),
-                     1); /* they want it still */
+    /* They want it still, and are counted once. */
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 1);
+    assert_int_equal(refill_requests[0].waiting, 3);
     refill(0, 1);
     struct gate_request *got = collect_after_ms(100);
     assert_ptr_equal(got, &requests[0]);
     assert_null(got->next);
     assert_int_equal(got->refusal, REFUSAL_NONE);
     assert_int_equal(got->lsn, 1); /* journalled like any other */
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 1);
+    assert_int_equal(refill_requests[0].waiting, 2);
     refill(0, 2);
     got = collect_after_ms(100);
     assert_ptr_equal(got, &requests[1]);
@@ -273,6 +277,7 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
     assert_null(collect_after_ms(100));
     assert_int_equal(gate_flush(worker.port, 0), INT64_MAX);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 2);
+    assert_int_equal(refill_requests_take(&worker.refill_requests, 1000, refill_requests), 0);
 }
 
 static void it_does_not_wait_for_ever(void **state)
@@ -297,6 +302,55 @@ static void it_does_not_wait_for_ever(void **state)
     gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     assert_ptr_equal(collect_after_ms(100), &request);
     assert_int_equal(request.refusal, REFUSAL_SOLD_OUT);
+}
+
+/* The process stood still meanwhile, and whoever waited has probably gone. */
+static void a_buy_that_waited_too_long_is_not_asked_again(void **state)
+{
+    (void)state;
+    struct gate_request requests[2];
+    sell_out(0);
+    requests[0] =
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 1);
+    requests[1] = gate_proxy_front_buy(
+        &worker, 999, order_id_fresh(999, clock_wall_ms(&world.clock.port), 1), 8, 1);
+    requests[1].item = 999; /* no sale has it yet */
+    assert_int_equal(gate_submit(worker.port, &requests[0]), GATE_PENDING);
+    assert_int_equal(gate_submit(worker.port, &requests[1]), GATE_PENDING);
+    refill(0, 1); /* it would get it */
+    worker.counting.asked = 0;
+    fake_clock_pass_ms(&world.clock, 20000);
+    struct gate_request *got = gate_collect(worker.port, 0);
+    assert_non_null(got);
+    assert_non_null(got->next);
+    assert_null(got->next->next);
+    assert_int_equal(requests[0].refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_int_equal(requests[1].refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_int_equal(worker.counting.asked, 0);
+    assert_int_equal(gate_proxy_front_numbers(&worker).entries, 0);
+    assert_int_equal(cluster_item(&world, 0, CLUSTER_FREE)->available, 1);
+    /* The same ticket, asked anew, is decided. */
+    assert_int_equal(gate_submit(worker.port, &requests[0]), GATE_ANSWERED);
+    assert_int_equal(requests[0].refusal, REFUSAL_NONE);
+}
+
+/* While the gate was away, another front may have taken the buyer into its line. */
+static void sold_out_is_not_told_just_after_the_gate_was_away(void **state)
+{
+    (void)state;
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
+    sell_out(0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
+    assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_SOLD_OUT);
+    segment_table_away(&worker.segment_table, 0, clock_boot_us(&world.clock.port) / 1000);
+    for (int round = 0; round < 2; round++) { /* from memory, and from the gate */
+        assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_UNKNOWN_OUTCOME);
+        stock_cache_refilled(worker.stock_cache, CLUSTER_FREE);
+    }
+    fake_clock_pass_ms(&world.clock, SEGMENT_TABLE_SETTLE_MS - 1);
+    assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_UNKNOWN_OUTCOME);
+    fake_clock_pass_ms(&world.clock, 1);
+    assert_int_equal(buy_free(&worker, id, 50).refusal, REFUSAL_SOLD_OUT);
 }
 
 static void sold_out_is_said_when_all_together_have_too_little(void **state)
@@ -459,6 +513,8 @@ int main(void)
         TEST(after_a_refill_it_is_asked_again),
         TEST(a_buy_waits_for_units_that_other_segments_have),
         TEST(it_does_not_wait_for_ever),
+        TEST(a_buy_that_waited_too_long_is_not_asked_again),
+        TEST(sold_out_is_not_told_just_after_the_gate_was_away),
         TEST(sold_out_is_said_when_all_together_have_too_little),
         cmocka_unit_test_setup_teardown(one_segment_waits_for_nobody, set_up_one, tear_down),
         cmocka_unit_test_setup_teardown(one_segment_waits_for_one_that_was_added, set_up_one,

@@ -105,7 +105,7 @@ static void test_refills_come_from_the_region_first(void **state)
     struct shop shop;
     shop_open(&shop, "west 1-999 0,1; east 1000- 2 3"); /* 6, 6 and 18 */
     sell(&shop, 0, 0);
-    balance_ask(shop.balance, 0, CLUSTER_FREE, 2);
+    balance_ask(shop.balance, 0, CLUSTER_FREE, 2, 2);
     struct balance_round round = round_of(&shop);
     assert_int_equal(2, round.units);
     assert_int_equal(2, available(&shop, 0));
@@ -124,7 +124,7 @@ static void test_nothing_is_stranded(void **state)
     /* Only the east buys. */
     for (int i = 0; i < 100 && model_item(&shop.world, CLUSTER_FREE)->available > 0; i++) {
         sell(&shop, 2, 0);
-        balance_ask(shop.balance, 2, CLUSTER_FREE, 1);
+        balance_ask(shop.balance, 2, CLUSTER_FREE, 1, 1);
         (void)round_of(&shop);
     }
     assert_int_equal(0, model_item(&shop.world, CLUSTER_FREE)->available);

@@ -219,7 +219,7 @@ static void rush_step(struct shop *shop)
     case 6: {
         struct balance_round moved;
         balance_ask(shop->balance, (uint32_t)prng_below(&world->prng, SEGMENTS), CLUSTER_FREE,
-                    1 + prng_below(&world->prng, 12));
+                    1 + prng_below(&world->prng, 12), 1);
         shop->other.calls = 0;
         shop->other.dies_at = prng_below(&world->prng, 40); /* 0: not this time */
         (void)balance_round(shop->balance, &moved);

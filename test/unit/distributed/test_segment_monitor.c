@@ -392,39 +392,99 @@ static size_t transfers(struct transfer_row *ret_rows)
     return query.count;
 }
 
+/* A buyer waits for so many units. */
+static void wait_for(uint32_t segment, uint64_t units)
+{
+    assert_true(refill_requests_wait(&refill_requests, segment, CLUSTER_FREE, units));
+}
+
+static void leave(uint32_t segment, uint64_t units, bool got)
+{
+    refill_requests_leave(&refill_requests, segment, CLUSTER_FREE, units, got);
+}
+
 static void a_wish_is_noted_in_the_ledger(void **state)
 {
     (void)state;
     struct transfer_row rows[8];
     turn();
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
+    wait_for(0, 3);
     turn(); /* the item is on no stock cache */
     put_on_stock_cache(0, 9);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* nobody has more than it has itself */
     put_on_stock_cache(2, 0);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* nobody has any */
     assert_int_equal(transfers(rows), 0);
-    put_on_stock_cache(2, 9);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
+    put_on_stock_cache(2, 4);
     turn();
     assert_int_equal(transfers(rows), 1);
     assert_int_equal(rows[0].item, CLUSTER_FREE);
     assert_int_equal(rows[0].segment, 2);
     assert_int_equal(rows[0].to_segment, 0);
     assert_int_equal(rows[0].amount, 3);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* they are on their way */
     assert_int_equal(transfers(rows), 1);
     put_on_stock_cache(2, 2);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
-    refill_requests_add(&refill_requests, 1, CLUSTER_FREE, 1);
+    wait_for(1, 1);
     pass_and_turn(150);
     assert_int_equal(transfers(rows), 3);
     assert_int_equal(rows[1].amount + rows[2].amount, 2 + 1); /* no more than there is */
     struct order_id id;
     assert_int_equal(order_id_parse((struct span){rows[0].key, strlen(rows[0].key)}, &id), 0);
+    leave(0, 3, true);
+    leave(1, 1, false);
+}
+
+/* All that wait get their units at once, and as many more as will probably be wanted. */
+static void what_waits_is_granted_together_and_at_once(void **state)
+{
+    (void)state;
+    struct transfer_row rows[8];
+    turn();
+    put_on_stock_cache(2, 1000);
+    for (int i = 0; i < 40; i++) {
+        wait_for(0, 1);
+    }
+    turn();
+    assert_int_equal(transfers(rows), 1);
+    assert_int_equal(rows[0].amount, 40 + 40); /* forecast: as many again */
+    for (int i = 0; i < 40; i++) {             /* they have come; who comes now buys at once */
+        leave(0, 1, true);
+        refill_requests_got(&refill_requests, 0, CLUSTER_FREE, 1);
+    }
+    turn();
+    assert_int_equal(transfers(rows), 1);
+    wait_for(0, 1); /* no pause, however little time has passed */
+    turn();
+    assert_int_equal(transfers(rows), 2);
+    assert_int_equal(rows[0].amount + rows[1].amount, 80 + 1 + 40 + 40 + 1);
+    leave(0, 1, false);
+    pass_and_turn(2 * REFILL_PERIOD_MS);
+    assert_int_equal(transfers(rows), 2); /* nobody waits */
+    assert_int_equal(atomic_load(&refill_requests.count), 0);
+}
+
+/* What is forecast leaves the source half; what waits may take all, of two sources. */
+static void a_forecast_empties_no_source(void **state)
+{
+    (void)state;
+    struct transfer_row rows[8];
+    struct stock_cache_item item = {.view = {.item = CLUSTER_FREE, .available = 30},
+                                    .richest = 1,
+                                    .most = 20,
+                                    .next = 2,
+                                    .next_most = 10};
+    assert_int_equal(stock_cache_put(stock_cache, &item), 0);
+    turn();
+    wait_for(0, 25);
+    turn();
+    assert_int_equal(transfers(rows), 2);
+    uint32_t first = rows[0].segment == 1 ? 0 : 1; /* they are read in the order of their keys */
+    assert_int_equal(rows[first].segment, 1);
+    assert_int_equal(rows[first].amount, 20);
+    assert_int_equal(rows[1 - first].segment, 2);
+    assert_int_equal(rows[1 - first].amount, 5 + (10 - 5) / 2);
+    leave(0, 25, true);
 }
 
 /* A buyer wants three; his home has two, more than anyone, and another has the third. */
@@ -441,19 +501,22 @@ static void the_richest_home_gets_what_it_lacks_in_its_turn(void **state)
     turn();
     int64_t into_ms = inside_time_ms(&process->time) % 1000;
     pass_and_turn(1000 - into_ms + 600);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
+    wait_for(0, 3);
     turn(); /* the others' turn: they may want the same */
     assert_int_equal(transfers(rows), 0);
+    leave(0, 3, false);
     pass_and_turn(500);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 2);
+    wait_for(0, 2);
     turn(); /* so many it has */
     assert_int_equal(transfers(rows), 0);
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
+    leave(0, 2, true);
+    wait_for(0, 3);
     turn();
     assert_int_equal(transfers(rows), 1);
     assert_int_equal(rows[0].segment, 1);
     assert_int_equal(rows[0].to_segment, 0);
     assert_int_equal(rows[0].amount, 1);
+    leave(0, 3, true);
 }
 
 static void a_wish_is_handed_to_whoever_balances_here(void **state)
@@ -463,8 +526,8 @@ static void a_wish_is_handed_to_whoever_balances_here(void **state)
     turn();
     put_on_stock_cache(2, 9);
     balances_here = true;
-    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
-    refill_requests_add(&refill_requests, 1, CLUSTER_FREE, 3);
+    wait_for(0, 3);
+    wait_for(1, 3);
     turn();
     assert_int_equal(refills, 2);
     assert_int_equal(transfers(rows), 0);
@@ -489,6 +552,8 @@ int main(void)
         TEST(who_watches_is_told_nothing_of_what_was_never_seen),
         TEST(with_another_time_than_the_gates_nothing_is_sold),
         TEST(a_wish_is_noted_in_the_ledger),
+        TEST(what_waits_is_granted_together_and_at_once),
+        TEST(a_forecast_empties_no_source),
         TEST(the_richest_home_gets_what_it_lacks_in_its_turn),
         TEST(a_wish_is_handed_to_whoever_balances_here),
     };

@@ -24,6 +24,7 @@ static struct reconcile_local *local;
 /* The work. */
 static struct difference differences[MANY];
 static size_t found_count;
+static uint32_t unsure, unanswered;
 static int work_error;
 static bool ends;
 static bool may;
@@ -44,8 +45,12 @@ static struct reconciler_call *request(uint32_t loop, bool repair)
 
 static void fill(struct reconcile_result *ret_result)
 {
-    *ret_result = (struct reconcile_result){
-        .differences = differences, .count = found_count, .items = 7, .passes = nows + passes};
+    *ret_result = (struct reconcile_result){.differences = differences,
+                                            .count = found_count,
+                                            .items = 7,
+                                            .passes = nows + passes,
+                                            .unsure = unsure,
+                                            .unanswered = unanswered};
 }
 
 static int work_now(void *context, struct reconcile_result *ret_result)
@@ -134,6 +139,7 @@ static int set_up(void **state)
                                          .idle = work_idle};
     memset(differences, 0, sizeof(differences));
     found_count = 0;
+    unsure = unanswered = 0;
     work_error = 0;
     ends = asks_meanwhile = moving = false;
     moves = 0;
@@ -287,6 +293,62 @@ static void it_runs_when_it_is_time_and_only_where_it_may(void **state)
     assert_int_equal(passes, 2);
     assert_int_equal(gauge(), 0);
     assert_int_equal(nows + repairs, 0);
+}
+
+/* A pass by itself, when it is time. */
+static void pass(void)
+{
+    uint32_t before = passes;
+    fake_clock_pass_ms(&world.clock, EVERY_MS);
+    reconciler_iterate(reconciler);
+    assert_int_equal(passes, before + 1);
+}
+
+static uint64_t metric(enum metric which)
+{
+    return metrics_sum(&world.metrics, which);
+}
+
+static void three_runs_without_an_answer_are_an_alarm(void **state)
+{
+    (void)state;
+    unsure = 5;
+    unanswered = 2;
+    pass();
+    pass();
+    assert_int_equal(metric(METRIC_RECONCILE_UNSURE), 5);
+    assert_int_equal(metric(METRIC_RECONCILE_UNANSWERED), 2);
+    assert_int_equal(metric(METRIC_RECONCILE_BLIND), 0);
+    struct reconciler_call *call = request(0, false); /* what somebody asked for counts, too */
+    reconciler_iterate(reconciler);
+    assert_ptr_equal(reconciler_collect(reconciler, 0), call);
+    reconciler_call_free(call);
+    assert_int_equal(metric(METRIC_RECONCILE_BLIND), 1);
+    unsure = unanswered = 0;
+    pass();
+    assert_int_equal(metric(METRIC_RECONCILE_BLIND), 0);
+    assert_int_equal(metric(METRIC_RECONCILE_UNSURE), 0);
+    unsure = unanswered = 1;
+    pass();
+    pass();
+    assert_int_equal(metric(METRIC_RECONCILE_BLIND), 0); /* it counts from the start again */
+}
+
+static void a_rush_is_no_alarm_but_half_an_hour_of_it_is(void **state)
+{
+    (void)state;
+    unsure = 5;
+    for (int minute = 0; minute < 30; minute++) {
+        pass();
+        assert_int_equal(metric(METRIC_RECONCILE_BLIND), 0);
+    }
+    pass();
+    assert_int_equal(metric(METRIC_RECONCILE_BLIND), 1);
+    may = false; /* another's to tell */
+    fake_clock_pass_ms(&world.clock, EVERY_MS);
+    reconciler_iterate(reconciler);
+    assert_int_equal(metric(METRIC_RECONCILE_BLIND), 0);
+    assert_int_equal(metric(METRIC_RECONCILE_UNSURE), 0);
 }
 
 /* ---- the gate in the process ---- */
@@ -467,6 +529,8 @@ int main(void)
         TEST(errors_are_told_and_repair_nothing),
         TEST(calls_nobody_collects_are_freed_at_the_end),
         TEST(it_runs_when_it_is_time_and_only_where_it_may),
+        TEST(three_runs_without_an_answer_are_an_alarm),
+        TEST(a_rush_is_no_alarm_but_half_an_hour_of_it_is),
         TEST(a_sale_leaves_gate_and_ledger_of_one_mind),
         TEST(what_moves_all_the_time_is_not_sure),
         TEST(what_differs_is_found),
