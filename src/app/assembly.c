@@ -65,6 +65,7 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
 {
     uint64_t hash_key = 0;
     assembly->options = *options;
+    assembly->start_clock.options = options->clock;
     assembly->shared.loops = options->loops;
     assembly->catalog = catalog_new();
     assembly->shared.latencies = latency_window_new();
@@ -87,11 +88,6 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
         return error;
     }
     inside_time_init(&assembly->time, clock, assembly->found.highest_ms);
-    int64_t ahead_ms = inside_time_ms(&assembly->time) - clock_wall_ms(clock);
-    if (ahead_ms > 1000) {
-        log_event(LOG_WARN, "clock.behind_journal", LOG_I64("ms", ahead_ms),
-                  LOG_STR("what", "the wall clock is behind the journal; its time is kept"));
-    }
     return 0;
 }
 
@@ -160,20 +156,42 @@ static struct janitor janitor(struct assembly *assembly)
     return janitor;
 }
 
-int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader)
+/* Judges the wall clock and begins inside time with it. Nothing has been written before. */
+static int begin_time(struct assembly *assembly, struct ledger *ledger)
 {
-    uint32_t loops = assembly->options.loops;
+    bool embedded = assembly->options.spool == NULL;
+    struct clock_port *clock = assembly->time.clock;
     struct ledger_query state = {.kind = QUERY_STATE};
-    for (uint32_t i = 0; i < loops; i++) {
-        waker_init(&assembly->wakers[i], wake_nobody, NULL);
-    }
-    (void)ledger_read(writer, &state);
+    (void)ledger_read(ledger, &state);
     if (state.error != 0) {
         return assembly_fail("cannot read the ledger", state.error, "");
     }
-    if (assembly->options.spool == NULL) { /* otherwise time follows the gate's: the database's own
-                                            * clock may be wrong */
-        inside_time_raise(&assembly->time, state.highest_ms);
+    struct start_clock_times times = {assembly->found.highest_ms, state.highest_ms, embedded};
+    int error = start_clock_check(&assembly->start_clock, clock, &times);
+    if (error != 0) {
+        return error;
+    }
+    inside_time_init(&assembly->time, clock, times.journal_ms);
+    if (embedded) { /* otherwise time follows the gate's: the database's own clock may be wrong */
+        inside_time_raise(&assembly->time, times.ledger_ms);
+    }
+    int64_t ahead_ms = inside_time_ms(&assembly->time) - clock_wall_ms(clock);
+    if (ahead_ms > 1000) {
+        log_event(LOG_WARN, "clock.behind_journal", LOG_I64("ms", ahead_ms),
+                  LOG_STR("what", "the wall clock is behind the journal; its time is kept"));
+    }
+    return 0;
+}
+
+int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader)
+{
+    uint32_t loops = assembly->options.loops;
+    for (uint32_t i = 0; i < loops; i++) {
+        waker_init(&assembly->wakers[i], wake_nobody, NULL);
+    }
+    int began = begin_time(assembly, writer);
+    if (began != 0) {
+        return began;
     }
     int error =
         assembly->options.spool == NULL ? make_embedded(assembly) : make_distributed(assembly);

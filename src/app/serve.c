@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "app/assembly.h"
+#include "app/clock_file.h"
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/demo.h"
@@ -60,6 +61,7 @@ struct server {
     struct config_options options;
     struct config config;
     struct secrets secrets;
+    sigset_t signals; /* blocked; taken one by one */
     int folder_lock;
     struct net_listener *listener;
     struct net_listener *private_listener;
@@ -311,6 +313,18 @@ static const char *ledger_words(void *ledger_backends)
     return ledger_backends_error(ledger_backends);
 }
 
+static struct start_clock_options start_clock_of(const struct server *server)
+{
+    const struct config *config = &server->config;
+    return (struct start_clock_options){
+        .bounds = {.behind_ms = config->clock_behind_s * 1000,
+                   .hold_ahead_ms = config->clock_hold_ahead_s * 1000,
+                   .max_ahead_ms = config->clock_max_ahead_s * 1000},
+        .confirm_ms = server->options.demo ? 0 : config->clock_confirm_s * 1000,
+        .accept = server->options.accept_clock,
+        .known_ms = clock_file_read(config->data_dir)};
+}
+
 static int open_journal(struct server *server, const char *folder)
 {
     const struct config *config = &server->config;
@@ -330,6 +344,7 @@ static int open_journal(struct server *server, const char *folder)
                           .server = config->ledger_url[0] != '\0' ? "mariadb" : "sqlite",
                           .words = ledger_words,
                           .words_context = &server->ledger_backends},
+        .clock = start_clock_of(server),
         .loops = server->loops_count};
     if (config->redis_url[0] != '\0') {
         error = distributed_open(config, server->loops_count, clock_posix(), &server->distributed);
@@ -383,6 +398,19 @@ static int make_demo(struct server *server)
     return error;
 }
 
+/* ERR_CLOSED: a signal ends the start. */
+static int wait_a_second(const struct server *server)
+{
+    const struct timespec second = {.tv_sec = 1};
+    int signal_number = sigtimedwait(&server->signals, NULL, &second);
+    if (signal_number != SIGTERM && signal_number != SIGINT) {
+        return 0;
+    }
+    log_event(LOG_INFO, "server.stopping",
+              LOG_STR("signal", signal_number == SIGTERM ? "TERM" : "INT"));
+    return ERR_CLOSED;
+}
+
 static int open_ledger(struct server *server)
 {
     struct distributed *distributed = server->distributed;
@@ -391,9 +419,13 @@ static int open_ledger(struct server *server)
     if (error == 0 && distributed != NULL) {
         error = distributed_join(distributed, &server->parts, &server->ledger_backends);
     }
-    if (error == 0) {
+    while (error == 0) {
         error = assembly_join(&server->parts, server->ledger_backends.writer,
                               server->ledger_backends.reader);
+        if (error != ERR_AGAIN) {
+            break;
+        }
+        error = wait_a_second(server); /* the clock is doubted */
     }
     if (error != 0) {
         return error;
@@ -701,11 +733,11 @@ static void say_where(const struct server *server)
     (void)fflush(stdout);
 }
 
-static void run_server(struct server *server, const sigset_t *signals)
+static void run_server(struct server *server)
 {
     for (;;) {
         int signal_number = 0;
-        if (sigwait(signals, &signal_number) != 0) {
+        if (sigwait(&server->signals, &signal_number) != 0) {
             continue;
         }
         if (signal_number == SIGHUP) {
@@ -743,18 +775,17 @@ int serve_main(int argc, char **argv)
         log_set_level(level);
     }
     CHECK(crypt_start() == 0);
-    sigset_t signals;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGHUP);
-    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    (void)sigemptyset(&server->signals);
+    (void)sigaddset(&server->signals, SIGTERM);
+    (void)sigaddset(&server->signals, SIGINT);
+    (void)sigaddset(&server->signals, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &server->signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(077);
     int error = start_server(server);
     if (error == 0) {
         say_where(server);
-        run_server(server, &signals);
+        run_server(server);
     }
     stop_server(server);
     if (error == 0) {

@@ -18,6 +18,8 @@
     X(OPT_DATA, "data", "DIR", "the same as --set data.dir=DIR")                                   \
     X(OPT_ROLES, "roles", "ROLE,...", "the same as --set server.roles=ROLE,...")                   \
     X(OPT_DEMO, "demo", NULL, "demonstration: login page, pay button, two sales if there are none") \
+    X(OPT_ACCEPT_CLOCK, "accept-clock", NULL,                                                      \
+      "start although the clock is far from the last known time")                                  \
     X(OPT_PRINT_CONFIG, "print-config", NULL, "print all settings, documented, and exit")          \
     X(OPT_HELP, "help", NULL, "this text")
 /* clang-format on */
@@ -99,6 +101,9 @@ static enum config_parsed options_read(int argc, char **argv, struct config_opti
             break;
         case OPT_DEMO:
             options->demo = true;
+            break;
+        case OPT_ACCEPT_CLOCK:
+            options->accept_clock = true;
             break;
         case OPT_PRINT_CONFIG:
             *ret_print = true;
