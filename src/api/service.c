@@ -4,6 +4,7 @@
 #include "api/live.h"
 #include "api/operation.h"
 #include "base/check.h"
+#include "base/err.h"
 #include "obs/metrics.h"
 #include "pages/assets.h"
 
@@ -28,15 +29,32 @@ enum http_outcome handle_livez(struct api_request *req)
     return api_json(req->worker, req->exchange, 200, "", NULL, span_of("{\"status\":\"live\"}"));
 }
 
+/* Why buyers, or their payments, cannot be served; NULL: they can. */
+static const char *why_not_ready(const struct api_shared *shared)
+{
+    if (journal_failed(shared->journal)) {
+        return journal_failed_why(shared->journal);
+    }
+    if (!atomic_load(&shared->ready)) {
+        return "not all parts can serve yet; see the log";
+    }
+    if (journal_space(shared->journal) != JOURNAL_SPACE_OK) {
+        return "the journal's disk is full: free space, then buys go on by themselves";
+    }
+    return ledger_writer_error(shared->ledger_writer) == ERR_NOSPACE
+               ? "the ledger's disk is full: free space, then bookings go on by themselves"
+               : NULL;
+}
+
 enum http_outcome handle_readyz(struct api_request *req)
 {
     struct api_shared *shared = api_shared(req->worker);
     if (atomic_load(&shared->draining)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_DRAINING, NULL);
     }
-    if (!atomic_load(&shared->ready) || journal_failed(shared->journal)) {
-        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
-                                 "orders cannot be made durable; see the log");
+    const char *why = why_not_ready(shared);
+    if (why != NULL) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, why);
     }
     return api_json(req->worker, req->exchange, 200, "", NULL, span_of("{\"status\":\"ready\"}"));
 }
@@ -230,6 +248,11 @@ static void put_state(struct api_worker *worker, struct out *out)
                    numbers.durable_lsn - ledger_writer_booked_lsn(shared->ledger_writer));
     }
     put_number(out, "journal_latched", journal_failed(shared->journal) ? 1 : 0);
+    put_number(out, "disk_full",
+               journal_space(shared->journal) != JOURNAL_SPACE_OK ||
+                       ledger_writer_error(shared->ledger_writer) == ERR_NOSPACE
+                   ? 1
+                   : 0);
 }
 
 static void put_live_item(struct api_worker *worker, struct out *out, const struct item_row *item,

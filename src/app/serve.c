@@ -27,6 +27,8 @@
 #include "app/distributed.h"
 #include "app/event_publisher_thread.h"
 #include "app/exchange.h"
+#include "app/folder_watch.h"
+#include "app/journal_thread.h"
 #include "app/ledger_backends.h"
 #include "app/page_builder_thread.h"
 #include "app/reconciler_thread.h"
@@ -47,6 +49,8 @@
 #define LOOP_SLEEP_US 1000000
 #define LEDGER_WRITER_NICE 10
 #define JANITOR_NICE 10
+/* The reserve for a full disk: a journal file, and as much again for the ledger. */
+#define RESERVE_SEGMENTS 2
 /* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
 #define FILES_RESERVED 256UL
 
@@ -81,52 +85,12 @@ struct server {
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
     struct mailbox janitor; /* used only to ring, to end its wait */
-    struct worker journal_worker, ledger_writer_worker, ledger_reader_worker, janitor_worker;
+    struct journal_thread journal_thread;
+    struct folder_watch *folder_watch;
+    struct worker ledger_writer_worker, ledger_reader_worker, janitor_worker;
 };
 
 /* ---- threads ---- */
-
-static bool flush_journal(void *context)
-{
-    struct server *server = context;
-    struct metrics_slot *metrics =
-        metrics_slot(&server->parts.metrics, server->loops_count + SLOT_JOURNAL);
-    bool more = journal_wait(server->parts.journal);
-    uint64_t before = journal_durable_lsn(server->parts.journal);
-    bool wrote = false;
-    int64_t from_us = clock_boot_us(server->parts.time.clock);
-    int error = journal_flush(server->parts.journal, &wrote);
-    if (error != 0) {
-        log_event(LOG_ERROR, "journal.failed", LOG_ERR("error", error),
-                  LOG_U64("durable_lsn", before),
-                  LOG_STR("what", "no new orders; orders that are durable are still shown"),
-                  LOG_STR("do", "free disk space or replace the disk, then restart"));
-        metrics_set(metrics, METRIC_JOURNAL_FAILED, 1);
-        return false;
-    }
-    if (wrote) {
-        int64_t took_us = clock_boot_us(server->parts.time.clock) - from_us;
-        metrics_observe_us(metrics, HIST_JOURNAL_SYNC, (uint64_t)took_us);
-        metrics_add(metrics, METRIC_JOURNAL_BATCHES_TOTAL, 1);
-        metrics_add(metrics, METRIC_JOURNAL_RECORDS_TOTAL,
-                    journal_durable_lsn(server->parts.journal) - before);
-    }
-    return more;
-}
-
-/* It ends by journal_stop alone: what is appended must still be flushed. */
-static void end_journal(void *context)
-{
-    struct server *server = context;
-    if (!journal_failed(server->parts.journal)) {
-        (void)flush_journal(server);
-    }
-}
-
-static void stop_journal(void *context)
-{
-    journal_stop(((struct server *)context)->parts.journal);
-}
 
 static bool run_ledger_writer(void *context)
 {
@@ -336,7 +300,9 @@ static int open_journal(struct server *server, const char *folder)
     struct assembly_options options = {
         .sizes = server->sizes,
         .journal = {.segment_bytes = (uint64_t)config->journal_segment_mib << 20,
-                    .buffer_bytes = JOURNAL_BUFFER_BYTES},
+                    .buffer_bytes = JOURNAL_BUFFER_BYTES,
+                    .reserve_bytes = (uint64_t)config->journal_segment_mib * RESERVE_SEGMENTS
+                                     << 20},
         .ledger_writer = {.batch_max = (uint32_t)config->ledger_batch,
                           .tick_ms = (uint32_t)config->keeper_tick_ms,
                           .board_keep_ms = config->board_keep_s * 1000,
@@ -453,12 +419,7 @@ static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), 
 static int catch_up(struct server *server)
 {
     /* The journal thread starts first: catching up appends records. */
-    server->journal_worker = (struct worker){.name = "journal",
-                                             .iterate = flush_journal,
-                                             .wake = stop_journal,
-                                             .end = end_journal,
-                                             .context = server};
-    int error = start_worker(&server->journal_worker);
+    int error = journal_thread_start(&server->journal_thread, &server->parts);
     if (error == 0) {
         error = assembly_catch_up(&server->parts);
         if (error != 0) {
@@ -513,6 +474,10 @@ static int start_threads(struct server *server)
     int error = start_worker(&server->ledger_writer_worker);
     error = error != 0 ? error : start_worker(&server->ledger_reader_worker);
     error = error != 0 ? error : start_worker(&server->janitor_worker);
+    if (error == 0) {
+        error = folder_watch_start(server->config.data_dir, server->parts.journal,
+                                   server->config.ledger_url[0] == '\0', &server->folder_watch);
+    }
     if (error == 0) {
         error = tally_thread_start(&server->parts, server->config.data_dir, &server->tally_thread);
     }
@@ -621,6 +586,7 @@ static void stop_server(struct server *server)
 {
     stop_loops(server);
     page_builder_thread_end(server->page_builder_thread);
+    folder_watch_stop(server->folder_watch);
     tally_thread_stop(server->tally_thread);
     if (server->distributed != NULL) {
         distributed_stop(server->distributed);
@@ -630,7 +596,7 @@ static void stop_server(struct server *server)
     worker_stop(&server->ledger_writer_worker);
     worker_stop(&server->ledger_reader_worker);
     worker_stop(&server->janitor_worker);
-    worker_stop(&server->journal_worker);
+    journal_thread_stop(&server->journal_thread);
     page_builder_thread_stop(
         server->page_builder_thread); /* last: it may wait for another server, and nothing waits for
                                        * it */

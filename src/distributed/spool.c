@@ -260,7 +260,8 @@ bool spool_has_room(struct spool *spool)
     lock(spool);
     bool room = spool->pool.used < spool->most - SPARE;
     unlock(spool);
-    return room && journal_has_room(spool->journal, 1);
+    return room && journal_space(spool->journal) == JOURNAL_SPACE_OK &&
+           journal_has_room(spool->journal, 1);
 }
 
 static int append(struct spool *spool, const struct gate_command *command, uint64_t *ret_lsn)

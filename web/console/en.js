@@ -118,6 +118,7 @@ export default {
     outboxOld: 'Decisions have waited in the outbox for {lag}.',
     backlogGrows: 'Booking falls behind: what is to be booked has grown for a minute, to {n}.',
     feedLost: 'No news from the server for {n} s. The figures below are old.',
+    diskFull: 'The disk is full: new buys are refused. Free space; they go on by themselves.',
     latched: 'The journal cannot be written: no order is promised until a restart. See the log.',
 
     newSale: 'New sale',

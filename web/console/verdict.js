@@ -14,6 +14,7 @@ const HEARD_MS = 120000;    // of the backlog
 // Every trouble a message tells of, the worst first.
 function troubles(message, backlog) {
     const list = message.journal_latched === 1 ? [t('latched')] : [];
+    if (message.disk_full === 1) list.push(t('diskFull'));
     list.push(...engineTroubles(message));
     if (message.outbox?.lag_ms > LAG_MS) list.push(t('outboxOld', { lag: duration(message.outbox.lag_ms) }));
     if (grows(backlog)) list.push(t('backlogGrows', { n: number(backlog.at(-1).n) }));
