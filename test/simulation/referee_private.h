@@ -240,6 +240,7 @@ struct referee {
     int64_t boot_start_us;
     int64_t start_low_ms;
     int64_t start_high_ms;
+    int64_t before_ms;   /* highest_ms at the last start; 0: it was the first */
     int64_t highest_ms;  /* of any gate and batch, and of the life before */
     int64_t gate_ms;     /* highest_ms of the gate at the last step */
     int64_t promised_ms; /* latest time that is durable for certain: told or in the truth */
@@ -358,6 +359,7 @@ void promise_09_heard(struct referee *r, const struct sim_request *request,
 void promise_09_caused(struct referee *r, const char *what, struct order_id id, uint32_t sent,
                        uint32_t refused);
 /* 10: window and clock */
+void promise_10_started(struct referee *r, int64_t wall_ms, int64_t steady_us);
 void promise_10_decided(struct referee *r, const struct ref_order *order);
 void promise_10_moved(struct referee *r, const struct ref_sale *sale, enum sale_state to,
                       int64_t now_ms);
