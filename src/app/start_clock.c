@@ -105,3 +105,12 @@ int start_clock_check(struct start_clock *check, struct clock_port *clock,
     return verdict == CLOCK_DOUBTED ? wait_for_confirmation(check, clock, wall_ms, wall, known)
                                     : refuse(verdict, wall, known);
 }
+
+bool start_clock_is_behind(const struct start_clock *check, struct clock_port *clock,
+                           const struct start_clock_times *times)
+{
+    int64_t held_ms =
+        times->ledger_is_ours ? later(times->journal_ms, times->ledger_ms) : times->journal_ms;
+    return check->options.accept &&
+           clock_judge(&check->options.bounds, clock_wall_ms(clock), held_ms) == CLOCK_BEHIND;
+}

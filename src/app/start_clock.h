@@ -45,4 +45,9 @@ struct start_clock_times {
 int start_clock_check(struct start_clock *check, struct clock_port *clock,
                       const struct start_clock_times *times);
 
+/* After start_clock_check returned 0: the clock was accepted although it is behind what journal or
+ * ledger hold, so their time must be set back. */
+bool start_clock_is_behind(const struct start_clock *check, struct clock_port *clock,
+                           const struct start_clock_times *times);
+
 #endif

@@ -43,7 +43,8 @@
     X(GATE_FORGET, "forget", W64(sale) W32(qty))                                                   \
     X(GATE_TRANSFER_OUT, "transfer_out", W64(item) W64(amount))                                    \
     X(GATE_TRANSFER_IN, "transfer_in", W64(item) W64(amount))                                      \
-    X(GATE_SKIP, "skip", )
+    X(GATE_SKIP, "skip", )                                                                         \
+    X(GATE_SET_TIME, "set_time", )
 
 enum gate_kind {
     GATE_KIND_NONE,
@@ -54,7 +55,11 @@ enum gate_kind {
 };
 const char *gate_kind_text(enum gate_kind kind);
 
-/* SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor moves. */
+/*
+ * SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor moves.
+ * SET_TIME: an operator has accepted a clock that is behind. The gate's highest time becomes now_ms,
+ * and nothing else changes. It follows from no event.
+ */
 
 /* One command. Only the fields listed for its kind are used; the others are 0. */
 struct gate_command {
@@ -187,7 +192,7 @@ struct gate {
     struct gate_table item_table;
     uint32_t sales_used;
     uint64_t applied_event; /* highest ledger event applied */
-    int64_t highest_ms;     /* highest now_ms of any command applied */
+    int64_t highest_ms;     /* highest now_ms of any command applied since the last SET_TIME */
     uint64_t hash_key;      /* mixed into the choice of buckets; never changes a verdict */
 };
 

@@ -4,6 +4,7 @@ The wrong clock is a library before the real program (clock_shim.c).
 """
 import os
 import signal
+import time
 
 import pytest
 
@@ -81,6 +82,38 @@ def test_a_doubted_clock_is_waited_for(make_server, clock):
     assert server.wait_exit() == 1
     clock(0)
     sells_on(server, lot, user, order)
+
+
+def test_the_way_back(make_server, clock):
+    """A folder that was moved ahead by a wrong clock, and the right clock accepted: the time is right
+    again, also after the next start, and sales can be made. What has expired stays so."""
+    server = make_server(start=False)
+    _, user, order = sold(server)
+    clock(YEARS_S)
+    server.extra = ["--accept-clock"]
+    server.start()
+
+    def expired():  # a buyer's token has no meaning ten years ahead
+        return server.admin("GET", f"/orders/{order}").json()["status"] == "EXPIRED"
+    eventually(expired, "the order to expire")
+    server.stop()
+    server.extra = []
+    clock(0)
+    assert server.refused_start() == 1
+    server.extra = ["--accept-clock"]
+    server.start()
+    assert "clock.set_back" in server.log()
+    for again in range(2):
+        assert abs(server.get("/v1/time").json()["now_ms"] / 1000 - time.time()) < 30
+        shop = Shop(server)
+        assert expired()
+        fresh = shop.lot(total=5)
+        told = shop.bought(user, shop.ticket(user, fresh.item))["order_id"]
+        shop.wait_status(user, told, "LOCKED")
+        if again == 0:
+            server.kill()
+            server.extra = []
+            server.start()
 
 
 @pytest.mark.parametrize("ntp", [True, False])

@@ -478,7 +478,7 @@ static uint64_t excuses(const struct sim *sim)
 {
     const uint64_t *faults = sim->result.faults;
     return faults[FAULT_DISK_WRITE] + faults[FAULT_DISK_SYNC] + faults[FAULT_DISK_NAME] +
-           faults[FAULT_LEDGER_DOWN] + (uint64_t)(sim->disk.space != 0);
+           faults[FAULT_LEDGER_DOWN] + faults[FAULT_LEDGER_LOST] + (uint64_t)(sim->disk.space != 0);
 }
 
 static void start_event(struct sim *sim, uint32_t unused, uint64_t generation)
@@ -549,7 +549,9 @@ void process_start(struct sim *sim)
         loop->accepting = true;
     }
     process->starting = true;
+    referee_accepts(sim->referee, process->accept_clock);
     int error = start_parts(sim);
+    referee_accepts(sim->referee, false);
     process->starting = false;
     if (error != 0 || process->dead) {
         not_started(sim, error, full || excuses(sim) != before || sim->writer.down);
@@ -561,6 +563,10 @@ void process_start(struct sim *sim)
              process->parts->found.replayed);
     struct referee_view view;
     process_view(sim, &view);
+    if (process->accept_clock && view.gate->highest_ms <= wall_ms) {
+        sim_note(sim, "the time was set back", (uint64_t)wall_ms, 0, 0);
+        referee_set_back(sim->referee, wall_ms);
+    }
     referee_started(sim->referee, &view, wall_ms, boot_us);
     referee_clock(sim->referee, wall_ms, sim->now_us - sim->clock.set_at_us, process->accept_clock);
     process->accept_clock = false;

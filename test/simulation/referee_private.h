@@ -240,6 +240,8 @@ struct referee {
     int64_t boot_start_us;
     int64_t start_low_ms;
     int64_t start_high_ms;
+    bool accepts; /* a start may set the time back */
+    bool was_set_back;
     int64_t before_ms;   /* highest_ms at the last start; 0: it was the first */
     int64_t highest_ms;  /* of any gate and batch, and of the life before */
     int64_t gate_ms;     /* highest_ms of the gate at the last step */
@@ -375,6 +377,7 @@ void promise_12_started(struct referee *r);
 void promise_12_found(struct referee *r, const struct ref_order *order,
                       const struct gate_order *at_gate);
 /* 13: everything comes to an end */
+uint32_t promise_13_late(const struct referee *r);
 void promise_13_step(struct referee *r);
 void promise_13_end(struct referee *r);
 
