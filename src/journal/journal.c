@@ -318,13 +318,13 @@ static int name_next(struct journal *journal, const struct journal_segment_head 
         char name[JOURNAL_NAME_BYTES];
         journal_name(head->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
         error = disk_rename(disk, JOURNAL_NEXT_NAME, name);
+        journal->named = error == 0;
     }
     if (error != 0) {
         discard_next(journal);
         return error;
     }
-    error = disk_sync_names(disk);
-    return error == ERR_NOSPACE ? ERR_IO : error; /* a failed sync, whatever the reason */
+    return disk_sync_names(disk);
 }
 
 int journal_start_segment(struct journal *journal, uint64_t first_lsn)
@@ -334,6 +334,7 @@ int journal_start_segment(struct journal *journal, uint64_t first_lsn)
         .first_lsn = first_lsn,
         .bytes = journal->options.segment_bytes,
     };
+    journal->named = false;
     pthread_mutex_lock(&journal->next_lock);
     int error = journal->next == NULL ? make_next(journal) : 0;
     if (error == 0) {
@@ -409,7 +410,8 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer, b
     if (bytes > segment.bytes - segment.end) {
         int error = journal_start_segment(journal, head.first_lsn);
         if (error != 0) {
-            *ret_untouched = error == ERR_NOSPACE;
+            /* Once it has its name, a failed sync of names is final, whatever the reason. */
+            *ret_untouched = error == ERR_NOSPACE && !journal->named;
             return error;
         }
         segment = last_segment(journal);

@@ -71,6 +71,7 @@ struct journal {
 
     /* Used by the journal thread only. */
     struct disk_file *file;         /* of the last segment */
+    bool named;                     /* the segment made last has got its name */
     struct journal_buffer *pending; /* a batch that waits for space; NULL: none */
     uint64_t next_batch;
     struct waker *wakers;

@@ -184,6 +184,23 @@ static void without_bounds_every_clock_is_believed(void **state)
     assert_int_equal(ask(), 0);
 }
 
+static void an_accepted_clock_that_is_behind_sets_the_time_back(void **state)
+{
+    (void)state;
+    starts(-DAY);
+    assert_false(start_clock_is_behind(&check, &clock.port, &times)); /* not accepted */
+    check.options.accept = true;
+    assert_true(start_clock_is_behind(&check, &clock.port, &times));
+    times.journal_ms = 0;
+    times.ledger_ms = LAST_MS;
+    assert_true(start_clock_is_behind(&check, &clock.port, &times));
+    times.ledger_is_ours = false; /* another machine's clock */
+    assert_false(start_clock_is_behind(&check, &clock.port, &times));
+    starts(DAY);
+    check.options.accept = true;
+    assert_false(start_clock_is_behind(&check, &clock.port, &times));
+}
+
 static void put(const char *folder, const char *text)
 {
     char path[128];
@@ -230,6 +247,7 @@ int main(void)
         cmocka_unit_test(a_clock_that_is_set_right_while_the_start_waits_is_believed),
         cmocka_unit_test(a_ledger_of_others_makes_the_start_wait_and_no_more),
         cmocka_unit_test(without_bounds_every_clock_is_believed),
+        cmocka_unit_test(an_accepted_clock_that_is_behind_sets_the_time_back),
         cmocka_unit_test(the_file_keeps_the_last_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -225,7 +225,7 @@ static void a_name_that_cannot_be_synced_is_final(void **state)
         error = world_flush(&world);
     }
     world.ram.hook = NULL;
-    assert_int_equal(error, ERR_IO);
+    assert_int_equal(error, ERR_NOSPACE);
     assert_true(journal_failed(world.journal));
     assert_string_equal(journal_failed_why(world.journal), "a write or sync of the journal failed");
     expect_all_there_after(RAM_DROP);
