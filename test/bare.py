@@ -8,7 +8,8 @@
 The machine is a Debian made by debootstrap (minbase: no compiler, no Python). It is made once, in
 build/bare/base, with this machine's apt sources, proxies and certificates. Each command gets a fresh
 copy of it (an overlay; where the kernel has none, a real copy) and a fresh clone of HEAD; changes that
-are not committed are not tried. Packages and npm's archives are downloaded once for all.
+are not committed are not tried. Packages and npm's archives are downloaded once for all, and the
+commands share ccache's results, which it uses only where all headers are the same.
 
 A command runs in a mount and a process namespace of its own: its mounts and processes end with it. It
 shares the network, so it gets a free port. It fails, too, where it leaves a process behind.
@@ -77,15 +78,16 @@ COMMANDS = {
     "server-bench": SERVER + "script/bench --quick --only relay",
 }
 
-# The first process of the namespaces: $base, $folder, $npm and $npmrc, then the command.
+# The first process of the namespaces: $base, $folder, $npm, $ccache and $npmrc, then the command.
 INIT = r"""
 set -eu
 root=$folder/root
 mount -t overlay overlay -o "lowerdir=$base,upperdir=$folder/upper,workdir=$folder/work" "$root" ||
     cp -a "$base/." "$root/"
-mkdir -p "$root/sluice" "$root/root/.npm"
+mkdir -p "$root/sluice" "$root/root/.npm" "$root/root/.cache/ccache"
 mount --bind "$folder/clone" "$root/sluice"
 mount --bind "$npm" "$root/root/.npm"
+mount --bind "$ccache" "$root/root/.cache/ccache"
 if [ -f "$npmrc" ]; then
     touch "$root/root/.npmrc"
     mount --bind -o ro "$npmrc" "$root/root/.npmrc"
@@ -257,7 +259,8 @@ def prepare():
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], check=False,
                       stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
         raise Refused("this machine does not let root make mount and process namespaces")
-    (FOLDER / "npm").mkdir(parents=True, exist_ok=True)
+    for name in ("npm", "ccache"):
+        (FOLDER / name).mkdir(parents=True, exist_ok=True)
     LOGS.mkdir(parents=True, exist_ok=True)
     sources = debian_sources()
     with (LOGS / "bare-base.log").open("w") as log:
@@ -279,7 +282,7 @@ def in_fresh_root(text, folder, log):
         (folder / name).mkdir(parents=True)
     subprocess.run(["git", "clone", "-q", "--no-hardlinks", str(ROOT), str(folder / "clone")],
                    check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    given = {"base": BASE, "folder": folder, "npm": FOLDER / "npm",
+    given = {"base": BASE, "folder": folder, "npm": FOLDER / "npm", "ccache": FOLDER / "ccache",
              "npmrc": Path.home() / ".npmrc"}
     return PROCESSES.run(
         ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",

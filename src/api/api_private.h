@@ -155,6 +155,9 @@ bool answer_durable(struct api_worker *worker);
 /* The handler of struct http_app; context is the worker. */
 enum http_outcome router_handle(void *context, struct http_exchange exchange,
                                 const struct http_request *request);
+/* As struct http_app says: admit. */
+bool router_admit(void *context, struct http_exchange exchange, const struct http_request *request,
+                  size_t body_len, enum http_class *ret_class);
 /* True if the request carries what a route needs; req->user is then set for NEED_BUYER. False: it was
  * refused. */
 bool authenticate(struct api_request *req, enum api_need need);

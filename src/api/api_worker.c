@@ -130,6 +130,10 @@ static void count_connections(struct api_worker *worker)
     metrics_set(worker->metrics, METRIC_HTTP_MALFORMED_TOTAL, counts.malformed);
     metrics_set(worker->metrics, METRIC_HTTP_TIMEOUTS_TOTAL, counts.timeouts);
     metrics_set(worker->metrics, METRIC_HTTP_EVICTED_TOTAL, counts.evicted);
+    metrics_set(worker->metrics, METRIC_HTTP_DISPLACED_TOTAL, counts.displaced);
+    metrics_set(worker->metrics, METRIC_HTTP_CROWDED_TOTAL, counts.crowded);
+    metrics_set(worker->metrics, METRIC_HTTP_SLOW_TOTAL, counts.slow);
+    metrics_set(worker->metrics, METRIC_HTTP_UNKEPT_TOTAL, counts.unkept);
 }
 
 bool api_worker_iterate(struct api_worker *worker, int64_t sleep_max_us)
@@ -169,6 +173,7 @@ static int api_worker_start(struct api_worker *worker)
 {
     const struct http_app app = {.context = worker,
                                  .handle = router_handle,
+                                 .admit = router_admit,
                                  .problem = api_problem,
                                  .finished = finished,
                                  .gone = gone};

@@ -16,6 +16,7 @@ static bool is_admin(struct api_request *req)
 {
     struct api_worker *worker = req->worker;
     if (token_is_admin(req->request->authorization, span_of(worker->settings->admin_token))) {
+        http_use_class(worker->server, req->exchange, HTTP_CLASS_OPERATORS);
         return true;
     }
     bool cached = false;

@@ -18,6 +18,8 @@ enum http_outcome handle_cancel(struct api_request *req);
 enum http_outcome handle_my_orders(struct api_request *req);
 /* shop.c */
 enum http_outcome handle_payment(struct api_request *req);
+/* Whether the head of a payment could be that of a signed one. False: it was refused. */
+bool payment_plausible(struct api_request *req);
 enum http_outcome handle_demo_pay(struct api_request *req);
 enum http_outcome handle_demo_login(struct api_request *req);
 /* pages.c */

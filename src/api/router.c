@@ -3,12 +3,17 @@
  * calls the handler. It answers OPTIONS, unknown paths and wrong methods itself, and serves static
  * files for paths that are no route.
  *
+ * Before a body takes a large buffer, the router checks what the head says. Only operators and
+ * payments have large bodies: operators must show their token, and payments headers that could be
+ * those of a signature.
+ *
  * CORS: an Origin that the settings allow is stored for the connection; api_cors() puts it into the
  * answer's headers.
  */
 #include <string.h>
 
 #include "api/api_private.h"
+#include "api/handlers.h"
 #include "pages/static.h"
 
 /* Matches path against a pattern. The values of the parts in braces go to ret_parts. */
@@ -135,6 +140,41 @@ static enum http_outcome answer_options(struct api_request *req)
     return HTTP_ANSWERED;
 }
 
+/* The route of a request, with the parts of its path. NULL: none; *ret_path_known: other methods have
+ * one. */
+static const struct route *find_route(struct api_request *req, bool *ret_path_known)
+{
+    enum http_method method = req->request->method == HTTP_HEAD ? HTTP_GET : req->request->method;
+    *ret_path_known = false;
+    for (size_t i = 0; i < routes_count; i++) {
+        const struct route *route = &routes[i];
+        if (!route_exists(req->worker, route) ||
+            !match(route->pattern, req->request->path, req->part)) {
+            continue;
+        }
+        if (route->method == method) {
+            return route;
+        }
+        *ret_path_known = true;
+    }
+    return NULL;
+}
+
+/* Whether a body of this length may belong to the route. False: it was refused. */
+static bool body_allowed(struct api_request *req, const struct route *route, size_t len)
+{
+    static const size_t most[] = {[NEED_NOTHING] = HTTP_ANONYMOUS_BODY_MAX,
+                                  [NEED_BUYER] = HTTP_BUYER_BODY_MAX,
+                                  [NEED_ADMIN] = HTTP_BODY_MAX,
+                                  [NEED_SIGNATURE] = HTTP_BODY_MAX};
+    if (len <= most[route->need]) {
+        return true;
+    }
+    (void)api_refuse_simply(req->worker, req->exchange, REFUSAL_TOO_LARGE,
+                            "no request to this path has such a large body");
+    return false;
+}
+
 enum http_outcome router_handle(void *context, struct http_exchange exchange,
                                 const struct http_request *request)
 {
@@ -146,17 +186,13 @@ enum http_outcome router_handle(void *context, struct http_exchange exchange,
         return answer_options(&req);
     }
     note_origin(worker, exchange, request->origin);
-    enum http_method method = request->method == HTTP_HEAD ? HTTP_GET : request->method;
     bool path_known = false;
-    for (size_t i = 0; i < routes_count; i++) {
-        const struct route *route = &routes[i];
-        if (!route_exists(worker, route) || !match(route->pattern, request->path, req.part)) {
-            continue;
+    const struct route *route = find_route(&req, &path_known);
+    if (route != NULL) {
+        if (!authenticate(&req, route->need) || !body_allowed(&req, route, request->body.len)) {
+            return HTTP_ANSWERED;
         }
-        if (route->method == method) {
-            return authenticate(&req, route->need) ? route->handle(&req) : HTTP_ANSWERED;
-        }
-        path_known = true;
+        return route->handle(&req);
     }
     if (path_known) {
         return refuse_method(&req);
@@ -167,4 +203,30 @@ enum http_outcome router_handle(void *context, struct http_exchange exchange,
     }
     return api_refuse_simply(worker, exchange, REFUSAL_NOT_FOUND,
                              "no such path; /openapi.json lists them");
+}
+
+bool router_admit(void *context, struct http_exchange exchange, const struct http_request *request,
+                  size_t body_len, enum http_class *ret_class)
+{
+    struct api_worker *worker = context;
+    struct api_request req = {
+        .worker = worker, .exchange = exchange, .request = request, .now_ms = worker->now_ms};
+    bool path_known = false;
+    const struct route *route =
+        request->method == HTTP_OPTIONS ? NULL : find_route(&req, &path_known);
+    if (route == NULL) {
+        (void)router_handle(context, exchange, request); /* its answer does not need the body */
+        return false;
+    }
+    note_origin(worker, exchange, request->origin);
+    if (authenticate(&req, route->need) && body_allowed(&req, route, body_len)) {
+        *ret_class = route->need == NEED_ADMIN       ? HTTP_CLASS_OPERATORS
+                     : route->need == NEED_SIGNATURE ? HTTP_CLASS_PAYMENTS
+                                                     : HTTP_CLASS_ANYONE;
+        if (route->need != NEED_SIGNATURE || payment_plausible(&req)) {
+            return true;
+        }
+    }
+    metrics_add(worker->metrics, METRIC_HTTP_REQUESTS_TOTAL, 1);
+    return false;
 }

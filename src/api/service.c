@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "obs/metrics.h"
-#include "pages/assets.h"
+#include "pages/static.h"
 
 static const char *refusal_name(unsigned refusal)
 {
@@ -81,16 +81,10 @@ enum http_outcome handle_page_config(struct api_request *req)
 
 enum http_outcome handle_openapi(struct api_request *req)
 {
-    for (size_t i = 0; i < web_assets_count; i++) {
-        if (span_is(span_of(web_assets[i].path), "openapi.json")) {
-            struct span body = {(const char *)web_assets[i].data, web_assets[i].len};
-            (void)http_answer_lasting(api_server(req->worker), req->exchange, 200,
-                                      "application/json", "Cache-Control: public, max-age=60\r\n",
-                                      body);
-            return HTTP_ANSWERED;
-        }
-    }
-    CHECK(!"the contract is built into the binary");
+    const struct content *content = static_content("openapi.json");
+    CHECK(content != NULL); /* the contract is built into the binary */
+    content_answer(api_server(req->worker), req->exchange, req->request, 200, content,
+                   "Cache-Control: public, max-age=60\r\n", NULL);
     return HTTP_ANSWERED;
 }
 

@@ -89,6 +89,25 @@ static enum http_outcome read_payment(struct api_request *req)
     return operation != NULL ? api_submit(req, operation) : HTTP_ANSWERED;
 }
 
+static enum http_outcome refuse_signature(struct api_request *req)
+{
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_BAD_SIGNATURE,
+                             "sign id.timestamp.body with the webhook secret, and send it "
+                             "within five minutes");
+}
+
+bool payment_plausible(struct api_request *req)
+{
+    const struct http_request *request = req->request;
+    if (webhook_plausible(request->webhook_id, request->webhook_timestamp,
+                          request->webhook_signature, req->now_ms,
+                          api_settings(req->worker)->webhook_window_s)) {
+        return true;
+    }
+    (void)refuse_signature(req);
+    return false;
+}
+
 enum http_outcome handle_payment(struct api_request *req)
 {
     const struct http_request *request = req->request;
@@ -97,10 +116,9 @@ enum http_outcome handle_payment(struct api_request *req)
     if (!webhook_verify(key, request->webhook_id, request->webhook_timestamp,
                         request->webhook_signature, request->body, req->now_ms,
                         settings->webhook_window_s)) {
-        return api_refuse_simply(req->worker, req->exchange, REFUSAL_BAD_SIGNATURE,
-                                 "sign id.timestamp.body with the webhook secret, and send it "
-                                 "within five minutes");
+        return refuse_signature(req);
     }
+    http_use_class(api_server(req->worker), req->exchange, HTTP_CLASS_PAYMENTS);
     return read_payment(req);
 }
 

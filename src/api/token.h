@@ -61,5 +61,9 @@ bool token_is_admin(struct span authorization, struct span admin_token);
  * within window_s of now. */
 bool webhook_verify(struct span key, struct span id, struct span timestamp, struct span signatures,
                     struct span body, int64_t now_ms, int64_t window_s);
+/* Whether such headers could be those of a signature: all three are there, and the timestamp is within
+ * the window. For a look at a request whose body has not arrived. */
+bool webhook_plausible(struct span id, struct span timestamp, struct span signatures,
+                       int64_t now_ms, int64_t window_s);
 
 #endif

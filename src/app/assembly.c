@@ -17,9 +17,10 @@ int assembly_fail(const char *what, int error, const char *more)
 static void log_found(const struct journal_found *found)
 {
     if (found->torn_bytes > 0) {
-        log_event(LOG_WARN, "journal.torn_tail_cut", LOG_STR("where", found->where),
-                  LOG_U64("bytes", found->torn_bytes),
-                  LOG_STR("what", "an unfinished batch of the last crash; nobody was told of it"));
+        log_event(
+            LOG_WARN, "journal.torn_tail_cut", LOG_STR("where", found->where),
+            LOG_U64("bytes", found->torn_bytes),
+            LOG_STR("what", "an unfinished batch of the last crash; no answer depended on it"));
     } else if (found->where[0] != '\0') {
         log_event(LOG_WARN, "journal.mended", LOG_STR("where", found->where),
                   LOG_STR("why", found->why));
@@ -30,7 +31,7 @@ static void log_found(const struct journal_found *found)
     }
     log_event(LOG_INFO, "journal.open", LOG_U64("last_lsn", found->last_lsn),
               LOG_U64("snapshot_lsn", found->snapshot_lsn), LOG_U64("replayed", found->replayed),
-              LOG_U64("files", found->segments));
+              LOG_U64("files", found->files));
 }
 
 static int open_journal(struct assembly *assembly, struct disk *disk)

@@ -17,7 +17,7 @@
     X("journal", journal_main, "dump or verify the journal")                                       \
     X("queue", queue_main, "show what is parked in the queue, or send it round again")             \
     X("reconcile", reconcile_main, "compare gate, queue and ledger, and repair on demand")          \
-    X("bench", bench_main, "put a server under load and audit what buyers were told")              \
+    X("bench", bench_main, "put a server under load and check the answers of buyers")              \
     X("check-config", check_config_main, "check a configuration file")                             \
     X("version", version_main, "print the version")
 /* clang-format on */

@@ -60,6 +60,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Event loops, one thread each. 0: one per core.")                                            \
     X(server, connections, NUMBER, 16, 1000000, 16384, "connections", RESTART,                     \
       "Connections per event loop; fewer if the limit on open files is lower.")                    \
+    X(server, address_share, NUMBER, 0, 100, 0, "%", RESTART,                                      \
+      "Share of its connections that one client address (IPv6: one /64) may have at an event "     \
+      "loop. 0: no limit. Behind a proxy all buyers have the proxy's address.")                    \
     X(server, drain_ms, NUMBER, 0, 60000, 5000, "ms", RELOAD,                                      \
       "After SIGTERM, wait this long for requests in progress.")                                   \
     X(server, roles, ROLES, 1, 64, "front,relay,booker,keeper", "", RESTART,                       \
@@ -76,7 +79,7 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Items of all warm, open, paused and recently closed sales together.")                       \
     X(gate, sales, NUMBER, 1, GATE_SALES_MAX, GATE_SALES_DEFAULT, "sales", RESTART,                \
       "Warm, open, paused and recently closed sales.")                                             \
-    X(journal, segment_mib, NUMBER, 1, 1024, JOURNAL_SEGMENT_DEFAULT_MIB, "MiB", RESTART,          \
+    X(journal, segment_mib, NUMBER, 1, 1024, JOURNAL_FILE_DEFAULT_MIB, "MiB", RESTART,          \
       "Size of one journal file. Snapshots and trimming work file by file.")                       \
     X(ledger, batch, NUMBER, 1, 100000, 4000, "orders", RESTART,                                   \
       "Maximum number of orders booked in one transaction.")                                       \
@@ -204,7 +207,8 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(pages, purge_token_file, PATH, 0, 900, "", "", RESTART,                                      \
       "A file whose first line is sent to the hook as Authorization: Bearer. Empty: none.")        \
     X(http, header_timeout_ms, NUMBER, 10, 3600000, 10000, "ms", RELOAD,                           \
-      "Request timeout: from the first byte of a request to its last.")                            \
+      "Request timeout: from the start of a connection, or the first byte of a later request, "    \
+      "to the last byte of the request.")                                                          \
     X(http, idle_timeout_ms, NUMBER, 10, 3600000, 60000, "ms", RELOAD,                             \
       "Idle timeout: close a connection that is quiet between requests for this long.")            \
     X(http, write_timeout_ms, NUMBER, 10, 3600000, 15000, "ms", RELOAD,                            \
@@ -213,6 +217,11 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Buffers of 4 KiB per event loop, for half-read requests and half-sent answers.")            \
     X(http, large_buffers, NUMBER, 1, 1 << 16, 32, "buffers", RESTART,                             \
       "Buffers of 471 KiB per event loop, for large requests and answers.")                        \
+    X(http, reserved_buffers, NUMBER, 1, 1 << 12, 8, "buffers", RESTART,                           \
+      "Such buffers per event loop that only operators get, and as many that only payments get.")  \
+    X(http, unsent_mib, NUMBER, 1, 1 << 16, 64, "MiB", RESTART,                                    \
+      "Answers per event loop that clients have not taken yet. Above it, slow readers are closed " \
+      "and large answers refused.")                                                                \
     X(log, level, LEVEL, 1, 8, "info", "", RELOAD,                                                 \
       "Lowest level that is logged.")
 /* clang-format on */

@@ -24,6 +24,7 @@
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/demo.h"
+#include "app/descriptors.h"
 #include "app/distributed.h"
 #include "app/event_publisher_thread.h"
 #include "app/exchange.h"
@@ -50,9 +51,7 @@
 #define LEDGER_WRITER_NICE 10
 #define JANITOR_NICE 10
 /* The reserve for a full disk: a journal file, and as much again for the ledger. */
-#define RESERVE_SEGMENTS 2
-/* Descriptors that are not connections: files, sockets, epoll and event descriptors. */
-#define FILES_RESERVED 256UL
+#define RESERVE_FILES 2
 
 struct loop {
     pthread_t thread;
@@ -81,7 +80,8 @@ struct server {
     struct tally_thread *tally_thread;
     struct api_settings *settings; /* the newest; older ones are linked behind it until no loop uses
                                     * them */
-    uint32_t connections;
+    uint32_t connections;          /* of each loop */
+    int files;                     /* net_epoll_files() */
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
     struct mailbox janitor; /* used only to ring, to end its wait */
@@ -217,7 +217,6 @@ static int load_secrets(struct server *server)
 static void choose_sizes(struct server *server)
 {
     const struct config *config = &server->config;
-    struct rlimit files = {0};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t threads = config->server_threads > 0 ? (uint32_t)config->server_threads
                        : cores > LOOPS_MAX - 1    ? LOOPS_MAX - 1
@@ -231,17 +230,33 @@ static void choose_sizes(struct server *server)
     server->sizes =
         (struct gate_sizes){(uint32_t)config->gate_orders, (uint32_t)config->gate_buyers,
                             (uint32_t)config->gate_items, (uint32_t)config->gate_sales};
-    server->connections = (uint32_t)config->server_connections;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-        uint64_t room = files.rlim_cur > FILES_RESERVED * 2
-                            ? (files.rlim_cur - FILES_RESERVED) / server->loops_count
-                            : 64;
-        if (server->connections > room) {
-            server->connections = (uint32_t)room;
-        }
+}
+
+/* Raises the limit on open files as far as allowed, and divides it. */
+static int reserve_descriptors(struct server *server)
+{
+    char text[DESCRIPTORS_ERROR_MAX];
+    struct rlimit files = {0};
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return assembly_fail("cannot read the limit on open files", ERR_IO, strerror(errno));
     }
+    rlim_t soft = files.rlim_cur;
+    files.rlim_cur = files.rlim_max;
+    uint64_t limit = setrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max : soft;
+    struct descriptors descriptors;
+    int error = descriptors_divide(&server->config, server->loops_count, limit, &descriptors, text,
+                                   sizeof(text));
+    if (error != 0) {
+        return assembly_fail("too few open files are allowed", error, text);
+    }
+    server->connections = descriptors.connections;
+    server->files = descriptors.files;
+    if (server->connections < server->config.server_connections) {
+        log_event(LOG_WARN, "connections.fewer", LOG_U64("each_loop", server->connections),
+                  LOG_U64("open_files", limit),
+                  LOG_STR("do", "raise the limit on open files (ulimit -n, LimitNOFILE)"));
+    }
+    return 0;
 }
 
 /* Logs the version and the memory of all limits: reserved address space, used as needed. */
@@ -299,10 +314,9 @@ static int open_journal(struct server *server, const char *folder)
     server->disk_open = true;
     struct assembly_options options = {
         .sizes = server->sizes,
-        .journal = {.segment_bytes = (uint64_t)config->journal_segment_mib << 20,
+        .journal = {.file_bytes = (uint64_t)config->journal_segment_mib << 20,
                     .buffer_bytes = JOURNAL_BUFFER_BYTES,
-                    .reserve_bytes = (uint64_t)config->journal_segment_mib * RESERVE_SEGMENTS
-                                     << 20},
+                    .reserve_bytes = (uint64_t)config->journal_segment_mib * RESERVE_FILES << 20},
         .ledger_writer = {.batch_max = (uint32_t)config->ledger_batch,
                           .tick_ms = (uint32_t)config->keeper_tick_ms,
                           .board_keep_ms = config->board_keep_s * 1000,
@@ -441,6 +455,7 @@ static int make_loops(struct server *server)
         if (error != 0) {
             return assembly_fail("cannot make an event loop", error, "");
         }
+        net_epoll_files(loop->net, server->files);
         if (server->distributed != NULL &&
             net_epoll_also(loop->net, distributed_fd(server->distributed, i)) != 0) {
             return assembly_fail("cannot make an event loop", ERR_IO, "");
@@ -509,7 +524,10 @@ static int make_server(struct server *server)
     choose_sizes(server);
     server->parts.shared.demo = server->options.demo;
     server->parts.shared.loops = server->loops_count; /* settings are published for each loop */
-    int error = open_folder(server, journal_folder, sizeof(journal_folder));
+    int error = reserve_descriptors(server);
+    if (error == 0) {
+        error = open_folder(server, journal_folder, sizeof(journal_folder));
+    }
     if (error == 0) {
         error = open_port(server);
     }

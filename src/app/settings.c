@@ -29,8 +29,12 @@ static struct api_settings *settings_new(const struct config *config, const stru
     (void)snprintf(settings->login_url, sizeof(settings->login_url), "%s", config->page_login_url);
     settings->http = (struct http_options){
         .connections_max = connections,
+        .address_max =
+            (uint32_t)(((uint64_t)connections * (uint64_t)config->server_address_share + 99) / 100),
         .small_buffers = (uint32_t)config->http_small_buffers,
         .large_buffers = (uint32_t)config->http_large_buffers,
+        .reserved_buffers = (uint32_t)config->http_reserved_buffers,
+        .unsent_max = (size_t)config->http_unsent_mib << 20,
         .header_timeout_ms = config->http_header_timeout_ms,
         .idle_timeout_ms = config->http_idle_timeout_ms,
         .write_timeout_ms = config->http_write_timeout_ms,

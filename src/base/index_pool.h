@@ -1,8 +1,8 @@
 /*
  * Which entries of an array are in use: entries are taken by index and given back. Those given back
  * are chained through a link in the entry (base/index_list.h) and taken first, the last one first;
- * the others have never been used, so their memory stays untouched. Zeroed but for its capacity, a
- * pool is empty. Nothing here allocates or locks.
+ * the others have never been used, so their memory stays untouched. A pool whose members are zero,
+ * except the capacity, is empty. Nothing here allocates or locks.
  */
 #ifndef SLUICE_BASE_INDEX_POOL_H
 #define SLUICE_BASE_INDEX_POOL_H

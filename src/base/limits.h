@@ -48,12 +48,17 @@
 /* Journal. A batch starts on its own sector so that writing one cannot harm its neighbour. */
 #define JOURNAL_SECTOR 4096U
 #define JOURNAL_BUFFER_BYTES (8U << 20) /* two of them: one open, one being written */
-#define JOURNAL_SEGMENT_DEFAULT_MIB 16U
+#define JOURNAL_FILE_DEFAULT_MIB 16U
 
 /* HTTP. */
-#define HTTP_LINE_MAX 2048U               /* target of the request line: 414 above */
-#define HTTP_HEADERS_MAX 16384U           /* request line and headers together: 431 above */
-#define HTTP_BODY_MAX 262144U             /* 500 items * 500 bytes of JSON: 413 above */
+#define HTTP_LINE_MAX 2048U     /* target of the request line: 414 above */
+#define HTTP_HEADERS_MAX 16384U /* request line and headers together: 431 above */
+#define HTTP_BODY_MAX 262144U   /* 500 items * 500 bytes of JSON: 413 above */
+/* Bodies of calls that are neither an operator's nor a payment: 413 above. A buyer's has a few short
+ * members, and may be as large as what one read brings, to be told what is wrong with it. Calls
+ * without a token have none; what anonymous clients send fits a small buffer. */
+#define HTTP_BUYER_BODY_MAX HTTP_READ_BUFFER
+#define HTTP_ANONYMOUS_BODY_MAX 2048U
 #define HTTP_READ_BUFFER HTTP_HEADERS_MAX /* one per loop; the most one connection reads at once */
 #define HTTP_SMALL_BUFFER 4096U /* borrowed by a half-read request or a half-sent answer */
 /* The largest answer: a sale that arrived in a body of HTTP_BODY_MAX with 500 items, plus 400 bytes

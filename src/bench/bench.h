@@ -10,7 +10,7 @@
  *   bench_queue.c    waiting requests: in order, and by time
  *   bench_http.c     reading answers
  *   bench_token.c    signing
- *   bench_answers.c  what clients were told
+ *   bench_answers.c  the clients' answers
  *   bench_audit.c    comparison with the ledger, which bench_ledger.c reads
  *   bench_report.c   the table and the JSON
  *

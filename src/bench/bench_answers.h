@@ -1,5 +1,5 @@
 /*
- * What clients were told: one record per order id, and the file of --tell. A table belongs to one
+ * The clients' answers: one record per order id, and the file of --tell. A table belongs to one
  * worker thread (all orders of a buyer belong to one worker); the audit reads it after that thread
  * has ended. The tell file may be shared: every write(2) appends whole lines.
  */

@@ -1,5 +1,5 @@
 /*
- * The comparison. Happy path: every order that a client was told of is in the ledger with the same
+ * The comparison. Happy path: every order that an answer showed is in the ledger with the same
  * buyer, item and quantity, in a state that may follow the one in the answer; live orders stay
  * within stock and limits; an item's counters add up and agree with its orders.
  *

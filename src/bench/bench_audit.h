@@ -1,5 +1,5 @@
 /*
- * The audit of the load tool: what clients were told against what the ledger has. audit_compare is
+ * The audit of the load tool: clients' answers against the ledger. audit_compare is
  * pure. audit_run reads the ledger through the admin API and repeats until everything agrees or
  * nothing changes any more: bookings may still be in progress when the load ends.
  */
@@ -43,7 +43,7 @@ struct audit_ledger {
 };
 
 struct audit_result {
-    uint64_t checked;  /* orders that clients were told of */
+    uint64_t checked;  /* orders that answers showed */
     uint64_t oversold; /* units in living orders above an item's total */
     uint64_t lost;     /* told of, and not in the ledger */
     uint64_t doubled;  /* an id twice, or a buyer over the limit */

@@ -1,6 +1,6 @@
 /*
  * Reads the ledger for the audit: the items from the public API, their orders page by page from the
- * admin API. Happy path: one pass agrees with what clients were told. While something is missing,
+ * admin API. Happy path: one pass agrees with the clients' answers. While something is missing,
  * the pass is repeated, since bookings and returned units may still be in progress. The verdict
  * comes when nothing has changed for a while.
  *

@@ -48,7 +48,7 @@
     X(OPT_PIPELINE, "pipeline", "D", "requests on their way on one connection (1)")                \
     X(OPT_SOURCE_SPREAD, "source-spread", "N", "connect from N addresses, 127.0.1.1 and on")       \
     X(OPT_SEED, "seed", "S", "seed of all chance (1)")                                             \
-    X(OPT_TELL, "tell", "FILE", "append what clients are told: order_id user item qty http status") \
+    X(OPT_TELL, "tell", "FILE", "append clients' answers: order_id user item qty http status")     \
     X(OPT_NO_AUDIT, "no-audit", NULL, "do not compare with the ledger at the end")                 \
     X(OPT_JSON, "json", NULL, "print the result as JSON")                                          \
     X(OPT_HELP, "help", NULL, "this text")
@@ -83,7 +83,7 @@ static void help_print(void)
     (void)puts("Usage: sluice bench --item N [options]\n"
                "       sluice bench --get PATH [options]\n\n"
                "Puts a server under the load of a sale (ticket, buy, result for many users) and\n"
-               "audits what the clients were told against the ledger. Exit status: 0 all right,\n"
+               "compares the clients' answers with the ledger. Exit status: 0 all right,\n"
                "1 the audit found something or the run failed, 2 usage.\n");
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         char left[48];

@@ -2,119 +2,70 @@
  * The configuration options of `sluice serve`, and `sluice check-config`. Errors in options are
  * printed to stderr. Values are checked when the configuration is loaded.
  */
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/commands.h"
 #include "app/config.h"
+#include "cli/options.h"
 #include "cli/print.h"
 
-/* clang-format off */
-#define OPTIONS(X)                                                                                 \
-    X(OPT_CONFIG, "config", "FILE", "read settings from this file")                                \
-    X(OPT_SET, "set", "SECTION.NAME=VALUE", "set one of them; any number of times")                \
-    X(OPT_LISTEN, "listen", "ADDRESS:PORT", "the same as --set server.listen=ADDRESS:PORT")        \
-    X(OPT_DATA, "data", "DIR", "the same as --set data.dir=DIR")                                   \
-    X(OPT_ROLES, "roles", "ROLE,...", "the same as --set server.roles=ROLE,...")                   \
-    X(OPT_DEMO, "demo", NULL, "demonstration: login page, pay button, two sales if there are none") \
-    X(OPT_ACCEPT_CLOCK, "accept-clock", NULL,                                                      \
-      "start although the clock is far from the last known time")                                  \
-    X(OPT_PRINT_CONFIG, "print-config", NULL, "print all settings, documented, and exit")          \
-    X(OPT_HELP, "help", NULL, "this text")
-/* clang-format on */
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum {
-    OPT_FIRST = 256, /* above every character that getopt_long returns */
-#define X(id, name, value, help) id,
-    OPTIONS(X)
-#undef X
-};
-
-static const struct option long_options[] = {
-#define X(id, name, value, help)                                                                   \
-    {name, (value) != NULL ? required_argument : no_argument, NULL, id},
-    OPTIONS(X)
-#undef X
-        {NULL, 0, NULL, 0},
-};
-
-static void help_print(void)
+static void help_print(const struct cli_option *known, size_t count)
 {
-    static const struct {
-        const char *name;
-        const char *value;
-        const char *help;
-    } lines[] = {
-#define X(id, name, value, help) {name, value, help},
-        OPTIONS(X)
-#undef X
-    };
     (void)puts(
         "Usage: sluice serve [options]\n\n"
         "Runs the server in the foreground. SIGTERM ends it after what is under way, SIGHUP\n"
         "reads the configuration and the secrets again.\n");
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-        char left[40];
-        (void)snprintf(left, sizeof(left), "--%s %s", lines[i].name,
-                       lines[i].value != NULL ? lines[i].value : "");
-        (void)printf("  %-26s %s\n", left, lines[i].help);
-    }
+    cli_options_print(known, count, 26);
     (void)puts("\nExit status: 0 ended as asked, 1 could not start or had to stop, 2 usage.");
 }
 
-static void override_add(struct config_options *options, const char *option, const char *key,
-                         const char *value)
-{
-    options->overrides[options->overrides_count++] =
-        (struct config_override){.option = option, .key = key, .value = value};
-}
+#define SETTING(option, value, setting, text)                                                      \
+    {                                                                                              \
+        .name = (option), .argument = (value), .help = (text), .kind = CLI_OPTION_SETTING,         \
+        .settings = options, .key = (setting)                                                      \
+    }
+#define FLAG(option, to, text)                                                                     \
+    {                                                                                              \
+        .name = (option), .help = (text), .kind = CLI_OPTION_FLAG, .flag = (to)                    \
+    }
 
 static enum config_parsed options_read(int argc, char **argv, struct config_options *options,
                                        bool *ret_print)
 {
-    optind = 0; /* resets getopt */
-    for (;;) {
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): no thread has been started yet */
-        int id = getopt_long(argc, argv, "", long_options, NULL);
-        switch (id) {
-        case -1:
-            if (optind < argc) {
-                (void)fprintf(stderr, "%s: unexpected argument: %s\n", argv[0], argv[optind]);
-                return CONFIG_USAGE;
-            }
-            return CONFIG_RUN;
-        case OPT_CONFIG:
-            options->file = optarg;
-            break;
-        case OPT_SET:
-            override_add(options, "--set", NULL, optarg);
-            break;
-        case OPT_LISTEN:
-            override_add(options, "--listen", "server.listen", optarg);
-            break;
-        case OPT_DATA:
-            override_add(options, "--data", "data.dir", optarg);
-            break;
-        case OPT_ROLES:
-            override_add(options, "--roles", "server.roles", optarg);
-            break;
-        case OPT_DEMO:
-            options->demo = true;
-            break;
-        case OPT_ACCEPT_CLOCK:
-            options->accept_clock = true;
-            break;
-        case OPT_PRINT_CONFIG:
-            *ret_print = true;
-            break;
-        case OPT_HELP:
-            help_print();
-            return CONFIG_SHOWN;
-        default:
-            return CONFIG_USAGE;
-        }
+    bool help = false;
+    /* clang-format off */
+    const struct cli_option known[] = {
+        {.name = "--config", .argument = "FILE", .help = "read settings from this file",
+         .kind = CLI_OPTION_TEXT, .text = &options->file},
+        SETTING("--set", "SECTION.NAME=VALUE", NULL, "set one of them; any number of times"),
+        SETTING("--listen", "ADDRESS:PORT", "server.listen",
+                "the same as --set server.listen=ADDRESS:PORT"),
+        SETTING("--data", "DIR", "data.dir", "the same as --set data.dir=DIR"),
+        SETTING("--roles", "ROLE,...", "server.roles", "the same as --set server.roles=ROLE,..."),
+        FLAG("--demo", &options->demo,
+             "demonstration: login page, pay button, two sales if there are none"),
+        FLAG("--accept-clock", &options->accept_clock,
+             "start although the clock is far from the last known time"),
+        FLAG("--print-config", ret_print, "print all settings, documented, and exit"),
+        FLAG("--help", &help, "this text"),
+    };
+    /* clang-format on */
+    struct cli_words words;
+    if (!cli_options_read(argc, argv, known, COUNT(known), &words)) {
+        return CONFIG_USAGE;
     }
+    if (help) {
+        help_print(known, COUNT(known));
+        return CONFIG_SHOWN;
+    }
+    if (words.count > 0) {
+        (void)fprintf(stderr, "%s: unexpected argument: %s\n", argv[0], words.words[0]);
+        return CONFIG_USAGE;
+    }
+    return CONFIG_RUN;
 }
 
 enum config_parsed config_unloaded(const struct config_options *options)
@@ -169,7 +120,7 @@ static void verdict_print(const char *problem, bool as_json)
         json_t *verdict = json_pack("{s:b}", "ok", problem == NULL);
         json_t *text = problem == NULL ? NULL : json_string(problem);
         if (problem != NULL && text == NULL) { /* it quotes a file that is not UTF-8 */
-            text = json_string("something that is not UTF-8; without --json it is told");
+            text = json_string("something that is not UTF-8; run it without --json to see it");
         }
         (void)(text != NULL && json_object_set_new(verdict, "error", text));
         print_json(verdict);
@@ -183,32 +134,27 @@ static void verdict_print(const char *problem, bool as_json)
 
 int check_config_main(int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     bool as_json = false;
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", known, NULL)) != -1;) {
-        if (id == 'h') {
-            (void)puts(
-                "Usage: sluice check-config FILE [--json]\n\n"
-                "Reads a configuration file as `sluice serve --config FILE` would, and says ok\n"
-                "or what is wrong, with its line; --json: as JSON on standard output.\n"
-                "Exit status: 0 ok, 1 not ok, 2 usage.");
-            return 0;
-        }
-        if (id != 'j') {
-            return 2;
-        }
-        as_json = true;
+    bool help = false;
+    const struct cli_option known[] = {CLI_FLAG("--json", &as_json), CLI_FLAG("--help", &help)};
+    struct cli_words words;
+    if (!cli_options_read(argc, argv, known, COUNT(known), &words)) {
+        return 2;
     }
-    if (optind != argc - 1) {
+    if (help) {
+        (void)puts("Usage: sluice check-config FILE [--json]\n\n"
+                   "Reads a configuration file as `sluice serve --config FILE` would, and says ok\n"
+                   "or what is wrong, with its line; --json: as JSON on standard output.\n"
+                   "Exit status: 0 ok, 1 not ok, 2 usage.");
+        return 0;
+    }
+    if (words.count != 1) {
         (void)fprintf(stderr, "%s: one file is needed, see %s --help\n", argv[0], argv[0]);
         return 2;
     }
     struct config config;
     char error[CONFIG_ERROR_MAX];
-    const struct config_options options = {.file = argv[optind]};
+    const struct config_options options = {.file = words.words[0]};
     bool good = config_load(&options, &config, error, sizeof(error)) == 0;
     verdict_print(good ? NULL : error, as_json);
     return good ? 0 : 1;

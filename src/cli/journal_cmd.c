@@ -6,7 +6,6 @@
  * What can go wrong: damage is reported with file and offset, exit status 1. A torn tail or a
  * damaged snapshot that can be skipped is reported but is not an error: the next start repairs it.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "app/commands.h"
 #include "backend/posix/disk_posix.h"
 #include "base/err.h"
+#include "cli/options.h"
 #include "core/record.h"
 #include "embedded/gate_content.h"
 #include "journal/journal.h"
@@ -34,6 +34,7 @@ static const char help[] =
 struct journal_options_given {
     bool dump;
     bool json;
+    bool help;
     const char *data;
 };
 
@@ -96,16 +97,7 @@ static void print_fields(const struct journal_show *show, const struct gate_comm
 #define ID print_id(show, command->id);
 #define W64(field) print_field(show, #field, command->field);
 #define W32(field) print_field(show, #field, command->field);
-    switch (command->kind) {
-#define X(name, text, fields)                                                                      \
-    case name:                                                                                     \
-        fields break;
-        GATE_COMMANDS(X)
-#undef X
-    case GATE_KIND_NONE:
-    case GATE_KIND_COUNT:
-        break;
-    }
+    GATE_FIELDS(command->kind)
 #undef ID
 #undef W64
 #undef W32
@@ -170,51 +162,36 @@ static void print_summary(const struct journal_show *show, const struct journal_
                      ",\"records\":%" PRIu64 ",\"last_lsn\":%" PRIu64 ",\"snapshot_lsn\":%" PRIu64
                      ",\"bad_snapshots\":%" PRIu64 ",\"torn_bytes\":%" PRIu64
                      ",\"highest_ms\":%" PRId64 ",\"where\":\"%s\",\"why\":\"%s\"}\n",
-                     error == 0 ? "true" : "false", found->segments, show->batches, show->records,
+                     error == 0 ? "true" : "false", found->files, show->batches, show->records,
                      found->last_lsn, found->snapshot_lsn, found->bad_snapshots, found->torn_bytes,
                      found->highest_ms, found->where, found->why);
     } else {
-        (void)printf("%s: %" PRIu64 " segments, %" PRIu64 " batches, %" PRIu64
+        (void)printf("%s: %" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
                      " records, last lsn %" PRIu64 ", snapshot lsn %" PRIu64 ", torn %" PRIu64
                      " bytes\n",
-                     is_whole(found, error) ? "whole" : "damaged", found->segments, show->batches,
+                     is_whole(found, error) ? "whole" : "damaged", found->files, show->batches,
                      show->records, found->last_lsn, found->snapshot_lsn, found->torn_bytes);
     }
 }
 
 /* ---- the command ---- */
 
-/* 0: continue; 1: help was printed; 2: usage error, printed. */
-static int options_read(int argc, char **argv, struct journal_options_given *options)
+static bool options_read(int argc, char **argv, struct journal_options_given *options)
 {
-    enum { OPT_DATA = 256, OPT_JSON, OPT_HELP };
-    static const struct option long_options[] = {
-        {"data", required_argument, NULL, OPT_DATA},
-        {"json", no_argument, NULL, OPT_JSON},
-        {"help", no_argument, NULL, OPT_HELP},
-        {NULL, 0, NULL, 0},
-    };
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        if (id == OPT_DATA) {
-            options->data = optarg;
-        } else if (id == OPT_JSON) {
-            options->json = true;
-        } else if (id == OPT_HELP) {
-            (void)puts(help);
-            return 1;
-        } else {
-            return 2;
-        }
+    const struct cli_option known[] = {CLI_TEXT("--data", &options->data),
+                                       CLI_FLAG("--json", &options->json),
+                                       CLI_FLAG("--help", &options->help)};
+    struct cli_words words;
+    if (!cli_options_read(argc, argv, known, sizeof(known) / sizeof(known[0]), &words)) {
+        return false;
     }
-    const char *what = optind + 1 == argc ? argv[optind] : "";
+    const char *what = words.count == 1 ? words.words[0] : "";
     options->dump = strcmp(what, "dump") == 0;
-    if (!options->dump && strcmp(what, "verify") != 0) {
+    if (!options->help && !options->dump && strcmp(what, "verify") != 0) {
         (void)fputs("sluice journal: say dump or verify; see sluice journal --help\n", stderr);
-        return 2;
+        return false;
     }
-    return 0;
+    return true;
 }
 
 static void look_for_beginning(void *has_beginning, const char *name, uint64_t size)
@@ -272,9 +249,12 @@ static int show_journal(struct disk *disk, const struct journal_options_given *o
 int journal_main(int argc, char **argv)
 {
     struct journal_options_given options = {.data = "./var"};
-    int usage = options_read(argc, argv, &options);
-    if (usage != 0) {
-        return usage == 1 ? 0 : 2;
+    if (!options_read(argc, argv, &options)) {
+        return 2;
+    }
+    if (options.help) {
+        (void)puts(help);
+        return 0;
     }
     char folder[PATH_MAX];
     if (snprintf(folder, sizeof(folder), "%s/journal", options.data) >= (int)sizeof(folder)) {

@@ -2,7 +2,6 @@
  * `sluice order`: shows one order with its history, or a list of orders, through the admin API of a
  * running server. A refusal is printed with its code and detail.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "cli/client.h"
+#include "cli/options.h"
 #include "cli/print.h"
 
 #define PROBLEM_MAX 1200
@@ -141,35 +141,18 @@ static bool options_agree(int words, char **word, struct order_options *options)
 
 static bool options_read(int argc, char **argv, struct order_options *options)
 {
-    enum { OPT_FILTER = 256, OPT_URL = OPT_FILTER + FILTER_COUNT, OPT_DATA, OPT_JSON, OPT_HELP };
-    static const struct option long_options[] = {
-#define X(name, value, help) {#name, required_argument, NULL, OPT_FILTER + FILTER_##name},
+    const struct cli_option known[] = {
+#define X(name, value, help) CLI_TEXT("--" #name, &options->filter[FILTER_##name]),
         FILTERS(X)
 #undef X
-            {"url", required_argument, NULL, OPT_URL},
-        {"data", required_argument, NULL, OPT_DATA},
-        {"json", no_argument, NULL, OPT_JSON},
-        {"help", no_argument, NULL, OPT_HELP},
-        {NULL, 0, NULL, 0},
+            CLI_TEXT("--url", &options->url),
+        CLI_TEXT("--data", &options->data),
+        CLI_FLAG("--json", &options->json),
+        CLI_FLAG("--help", &options->help),
     };
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        if (id >= OPT_FILTER && id < OPT_FILTER + FILTER_COUNT) {
-            options->filter[id - OPT_FILTER] = optarg;
-        } else if (id == OPT_URL) {
-            options->url = optarg;
-        } else if (id == OPT_DATA) {
-            options->data = optarg;
-        } else if (id == OPT_JSON) {
-            options->json = true;
-        } else if (id == OPT_HELP) {
-            options->help = true;
-        } else {
-            return false;
-        }
-    }
-    return options_agree(argc - optind, argv + optind, options);
+    struct cli_words words;
+    return cli_options_read(argc, argv, known, COUNT(known), &words) &&
+           options_agree(words.count, words.words, options);
 }
 
 static void path_make(const struct order_options *options, struct out *path)

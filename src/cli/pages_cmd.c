@@ -11,7 +11,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "app/commands.h"
 #include "base/err.h"
 #include "cli/client.h"
+#include "cli/options.h"
 
 #define NOTES ".sluice-pages"
 #define PATH_MAX_BYTES 512
@@ -339,29 +339,21 @@ static void help_print(void)
 
 int pages_main(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"out", required_argument, NULL, 'o'},
-                                                 {"url", required_argument, NULL, 'u'},
-                                                 {"help", no_argument, NULL, 'h'},
-                                                 {NULL, 0, NULL, 0}};
     struct copying copying = {.url = CLIENT_URL_DEFAULT, .folder = ""};
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        if (id == 'h') {
-            help_print();
-            return 0;
-        }
-        if (id == 'o') {
-            copying.folder = optarg;
-        } else if (id == 'u') {
-            copying.url = optarg;
-        } else {
-            return 2;
-        }
+    bool help = false;
+    const struct cli_option known[] = {CLI_TEXT("--out", &copying.folder),
+                                       CLI_TEXT("--url", &copying.url), CLI_FLAG("--help", &help)};
+    struct cli_words words;
+    if (!cli_options_read(argc, argv, known, sizeof(known) / sizeof(known[0]), &words)) {
+        return 2;
     }
-    if (optind != argc || copying.folder[0] == '\0' || strlen(copying.folder) >= PATH_MAX_BYTES) {
+    if (help) {
+        help_print();
+        return 0;
+    }
+    if (words.count > 0 || copying.folder[0] == '\0' || strlen(copying.folder) >= PATH_MAX_BYTES) {
         (void)fprintf(stderr, "sluice pages: %s; see sluice pages --help\n",
-                      optind != argc ? "unexpected argument" : "--out DIR is needed");
+                      words.count > 0 ? "unexpected argument" : "--out DIR is needed");
         return 2;
     }
     if (run(&copying) != 0) {

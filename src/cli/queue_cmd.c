@@ -3,7 +3,6 @@
  * messages again. It talks to the configured broker; no server needs to run. Listing moves nothing.
  * Missing queues are declared.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "app/config.h"
 #include "backend/amqp/queue_amqp.h"
 #include "base/err.h"
+#include "cli/options.h"
 #include "cli/print.h"
 #include "distributed/message.h"
 
@@ -39,70 +39,31 @@ struct queue_options {
     bool redrive;
     bool json;
     bool payments;
+    bool help;
     uint64_t limit; /* 0: not given */
     struct config_options config;
 };
 
 /* ---- options ---- */
 
-static int usage(const char *problem)
+static bool options_read(int argc, char **argv, struct queue_options *options)
 {
-    (void)fprintf(stderr, "sluice queue: %s; see sluice queue --help\n", problem);
-    return 2;
-}
-
-static int option_read(int id, struct queue_options *options)
-{
-    switch (id) {
-    case 'c':
-        options->config.file = optarg;
-        return 0;
-    case 's':
-        options->config.overrides[options->config.overrides_count++] =
-            (struct config_override){.option = "--set", .value = optarg};
-        return 0;
-    case 'l':
-        return span_parse_u64(span_of(optarg), LIMIT_MAX, &options->limit) == 0 &&
-                       options->limit > 0
-                   ? 0
-                   : usage("--limit must be a whole number from 1 to 100000");
-    case 'j':
-        options->json = true;
-        return 0;
-    case 'p':
-        options->payments = true;
-        return 0;
-    case 'h':
-        (void)puts(help);
-        return 1;
-    default:
-        return 2;
-    }
-}
-
-/* 0: continue; 1: help was printed; 2: usage error, printed. */
-static int options_read(int argc, char **argv, struct queue_options *options)
-{
-    static const struct option long_options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"set", required_argument, NULL, 's'},
-        {"limit", required_argument, NULL, 'l'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {"payments", no_argument, NULL, 'p'},
-        {NULL, 0, NULL, 0},
+    const struct cli_option known[] = {
+        CLI_TEXT("--config", &options->config.file),       CLI_SETTING("--set", &options->config),
+        CLI_NUMBER("--limit", LIMIT_MAX, &options->limit), CLI_FLAG("--json", &options->json),
+        CLI_FLAG("--payments", &options->payments),        CLI_FLAG("--help", &options->help),
     };
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        int stop = option_read(id, options);
-        if (stop != 0) {
-            return stop;
-        }
+    struct cli_words words;
+    if (!cli_options_read(argc, argv, known, sizeof(known) / sizeof(known[0]), &words)) {
+        return false;
     }
-    const char *what = optind + 1 == argc ? argv[optind] : "";
+    const char *what = words.count == 1 ? words.words[0] : "";
     options->redrive = strcmp(what, "redrive") == 0;
-    return options->redrive || strcmp(what, "list") == 0 ? 0 : usage("say list or redrive");
+    if (!options->help && !options->redrive && strcmp(what, "list") != 0) {
+        (void)fputs("sluice queue: say list or redrive; see sluice queue --help\n", stderr);
+        return false;
+    }
+    return true;
 }
 
 /* ---- what is shown ---- */
@@ -303,8 +264,15 @@ int queue_main(int argc, char **argv)
         (void)fprintf(stderr, "sluice queue: %s\n", err_text(ERR_NOMEM));
         return 1;
     }
-    int stop = options_read(argc, argv, &options);
-    int status = stop == 0 ? run(&options) : stop == 1 ? 0 : 2;
+    int status = 2;
+    if (options_read(argc, argv, &options)) {
+        status = 0;
+        if (options.help) {
+            (void)puts(help);
+        } else {
+            status = run(&options);
+        }
+    }
     config_options_done(&options.config);
     return status;
 }

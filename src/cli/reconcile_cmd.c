@@ -4,7 +4,6 @@
  * the server's answer).
  */
 #define _GNU_SOURCE
-#include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "app/commands.h"
 #include "cli/client.h"
+#include "cli/options.h"
 #include "cli/print.h"
 
 #define PROBLEM_MAX 1200
@@ -51,37 +51,17 @@ static void help_print(void)
 
 static bool options_read(int argc, char **argv, struct reconcile_command *options)
 {
-    enum { OPT_URL = 256, OPT_DATA, OPT_REPAIR, OPT_JSON, OPT_HELP };
-    static const struct option long_options[] = {
-        {"url", required_argument, NULL, OPT_URL}, {"data", required_argument, NULL, OPT_DATA},
-        {"repair", no_argument, NULL, OPT_REPAIR}, {"json", no_argument, NULL, OPT_JSON},
-        {"help", no_argument, NULL, OPT_HELP},     {NULL, 0, NULL, 0},
+    const struct cli_option known[] = {
+        CLI_TEXT("--url", &options->url),       CLI_TEXT("--data", &options->data),
+        CLI_FLAG("--repair", &options->repair), CLI_FLAG("--json", &options->json),
+        CLI_FLAG("--help", &options->help),
     };
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        switch (id) {
-        case OPT_URL:
-            options->url = optarg;
-            break;
-        case OPT_DATA:
-            options->data = optarg;
-            break;
-        case OPT_REPAIR:
-            options->repair = true;
-            break;
-        case OPT_JSON:
-            options->json = true;
-            break;
-        case OPT_HELP:
-            options->help = true;
-            break;
-        default:
-            return false;
-        }
+    struct cli_words words;
+    if (!cli_options_read(argc, argv, known, sizeof(known) / sizeof(known[0]), &words)) {
+        return false;
     }
-    if (optind < argc) {
-        (void)fprintf(stderr, "sluice reconcile: unexpected argument: %s\n", argv[optind]);
+    if (words.count > 0) {
+        (void)fprintf(stderr, "sluice reconcile: unexpected argument: %s\n", words.words[0]);
         return false;
     }
     return true;
@@ -150,9 +130,9 @@ static void answer_print(const json_t *answer)
                  number_of(answer, "buyers"), number_of(answer, "unsure"),
                  number_of(answer, "found"));
     if (number_of(answer, "unsure") > 0) {
-        (void)printf(
-            "Not sure: what is on its way, or whoever could not be asked, was not compared. Ask "
-            "again.\n");
+        (void)printf("Not sure: messages on their way and servers that did not answer were not "
+                     "compared. Run "
+                     "again.\n");
     }
     if (json_array_size(differences) > 0) {
         (void)fputc('\n', stdout);

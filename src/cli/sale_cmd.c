@@ -3,7 +3,6 @@
  * options, one call, a table (or with --json the server's answer). A refusal is printed with its
  * code and detail.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "cli/client.h"
+#include "cli/options.h"
 #include "cli/print.h"
 
 #define PROBLEM_MAX 1200
@@ -176,43 +176,15 @@ static bool words_read(int count, char **words, struct sale_options *options)
 
 static bool options_read(int argc, char **argv, struct sale_options *options)
 {
-    enum { OPT_URL = 256, OPT_DATA, OPT_FILE, OPT_JSON, OPT_HELP, OPT_HTML, OPT_LANG };
-    static const struct option long_options[] = {
-        {"url", required_argument, NULL, OPT_URL},   {"data", required_argument, NULL, OPT_DATA},
-        {"file", required_argument, NULL, OPT_FILE}, {"json", no_argument, NULL, OPT_JSON},
-        {"help", no_argument, NULL, OPT_HELP},       {"html", required_argument, NULL, OPT_HTML},
-        {"lang", required_argument, NULL, OPT_LANG}, {NULL, 0, NULL, 0},
+    const struct cli_option known[] = {
+        CLI_TEXT("--url", &options->url),   CLI_TEXT("--data", &options->data),
+        CLI_TEXT("--file", &options->file), CLI_TEXT("--html", &options->html),
+        CLI_TEXT("--lang", &options->lang), CLI_FLAG("--json", &options->json),
+        CLI_FLAG("--help", &options->help),
     };
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        switch (id) {
-        case OPT_URL:
-            options->url = optarg;
-            break;
-        case OPT_DATA:
-            options->data = optarg;
-            break;
-        case OPT_FILE:
-            options->file = optarg;
-            break;
-        case OPT_JSON:
-            options->json = true;
-            break;
-        case OPT_HTML:
-            options->html = optarg;
-            break;
-        case OPT_LANG:
-            options->lang = optarg;
-            break;
-        case OPT_HELP:
-            options->help = true;
-            break;
-        default:
-            return false;
-        }
-    }
-    return words_read(argc - optind, argv + optind, options);
+    struct cli_words words;
+    return cli_options_read(argc, argv, known, COUNT(known), &words) &&
+           words_read(words.count, words.words, options);
 }
 
 /* Reads a JSON file as bytes. jansson parses it once, so a syntax error is reported with its

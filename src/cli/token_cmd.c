@@ -2,7 +2,6 @@
  * `sluice token`: prints the operator's token, or makes a buyer's token with the first key of
  * jwt.key, as the shop's login would.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -10,6 +9,7 @@
 #include "app/secrets.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "cli/options.h"
 #include "cli/print.h"
 
 #define TTL_DEFAULT_S 86400
@@ -19,6 +19,7 @@ struct token_options {
     const char *data;
     bool admin;
     bool json;
+    bool help;
     uint64_t user; /* 0: not given */
     uint64_t ttl_s;
 };
@@ -36,60 +37,25 @@ static const char help[] =
     "  --help          this text\n\n"
     "Exit status: 0 printed, 1 failed, 2 usage.";
 
-static bool number_read(const char *option, const char *text, uint64_t max, uint64_t *ret_value)
+static bool options_read(int argc, char **argv, struct token_options *options)
 {
-    uint64_t value = 0;
-    if (span_parse_u64(span_of(text), max, &value) != 0 || value == 0) {
-        (void)fprintf(stderr, "sluice token: --%s: must be a whole number from 1 to %llu\n", option,
-                      (unsigned long long)max);
+    const struct cli_option known[] = {
+        CLI_NUMBER("--user", ID_MAX, &options->user),
+        CLI_NUMBER("--ttl", TTL_MAX_S, &options->ttl_s),
+        CLI_FLAG("--admin", &options->admin),
+        CLI_TEXT("--data", &options->data),
+        CLI_FLAG("--json", &options->json),
+        CLI_FLAG("--help", &options->help),
+    };
+    struct cli_words words;
+    if (!cli_options_read(argc, argv, known, sizeof(known) / sizeof(known[0]), &words)) {
         return false;
     }
-    *ret_value = value;
-    return true;
-}
-
-/* 0: continue; 1: help was printed; 2: usage error, printed. */
-static int options_read(int argc, char **argv, struct token_options *options)
-{
-    enum { OPT_USER = 256, OPT_TTL, OPT_ADMIN, OPT_DATA, OPT_JSON, OPT_HELP };
-    static const struct option long_options[] = {
-        {"user", required_argument, NULL, OPT_USER},
-        {"ttl", required_argument, NULL, OPT_TTL},
-        {"admin", no_argument, NULL, OPT_ADMIN},
-        {"data", required_argument, NULL, OPT_DATA},
-        {"json", no_argument, NULL, OPT_JSON},
-        {"help", no_argument, NULL, OPT_HELP},
-        {NULL, 0, NULL, 0},
-    };
-    optind = 0; /* resets getopt */
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there are no threads */
-    for (int id = 0; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        bool good = true;
-        if (id == OPT_USER) {
-            good = number_read("user", optarg, ID_MAX, &options->user);
-        } else if (id == OPT_TTL) {
-            good = number_read("ttl", optarg, TTL_MAX_S, &options->ttl_s);
-        } else if (id == OPT_ADMIN) {
-            options->admin = true;
-        } else if (id == OPT_DATA) {
-            options->data = optarg;
-        } else if (id == OPT_JSON) {
-            options->json = true;
-        } else if (id == OPT_HELP) {
-            (void)puts(help);
-            return 1;
-        } else {
-            good = false;
-        }
-        if (!good) {
-            return 2;
-        }
-    }
-    if (optind < argc || options->admin == (options->user != 0)) {
+    if (!options->help && (words.count > 0 || options->admin == (options->user != 0))) {
         (void)fputs("sluice token: give --user N or --admin; see sluice token --help\n", stderr);
-        return 2;
+        return false;
     }
-    return 0;
+    return true;
 }
 
 static void token_print(const struct token_options *options, const char *token, int64_t expires_s)
@@ -110,9 +76,12 @@ static void token_print(const struct token_options *options, const char *token, 
 int token_main(int argc, char **argv)
 {
     struct token_options options = {.data = "./var", .ttl_s = TTL_DEFAULT_S};
-    int usage = options_read(argc, argv, &options);
-    if (usage != 0) {
-        return usage == 1 ? 0 : 2;
+    if (!options_read(argc, argv, &options)) {
+        return 2;
+    }
+    if (options.help) {
+        (void)puts(help);
+        return 0;
     }
     char problem[SECRETS_ERROR_MAX];
     if (options.admin) {

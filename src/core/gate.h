@@ -46,6 +46,18 @@
     X(GATE_SKIP, "skip", )                                                                         \
     X(GATE_SET_TIME, "set_time", )
 
+/* Does what W64, W32 and ID mean at this place for every field of the kind; another kind has none. */
+#define GATE_FIELDS(of)                                                                            \
+    switch (of) {                                                                                  \
+        GATE_COMMANDS(GATE_FIELDS_CASE)                                                            \
+    case GATE_KIND_NONE:                                                                           \
+    case GATE_KIND_COUNT:                                                                          \
+        break;                                                                                     \
+    }
+#define GATE_FIELDS_CASE(name, text, fields)                                                       \
+    case name:                                                                                     \
+        fields break;
+
 enum gate_kind {
     GATE_KIND_NONE,
 #define X(name, text, fields) name,

@@ -34,16 +34,7 @@ size_t record_encode(const struct gate_command *command, uint8_t *ret_bytes)
     at = put64(at, command->id.lo);
 #define W64(field) at = put64(at, command->field);
 #define W32(field) at = put32(at, command->field);
-    switch (command->kind) {
-#define X(name, text, fields)                                                                      \
-    case name:                                                                                     \
-        fields break;
-        GATE_COMMANDS(X)
-#undef X
-    case GATE_KIND_NONE:
-    case GATE_KIND_COUNT:
-        break;
-    }
+    GATE_FIELDS(command->kind)
 #undef ID
 #undef W64
 #undef W32
@@ -57,16 +48,7 @@ static size_t body_bytes(enum gate_kind kind)
 #define ID n += 16;
 #define W64(field) n += 8;
 #define W32(field) n += 4;
-    switch (kind) {
-#define X(name, text, fields)                                                                      \
-    case name:                                                                                     \
-        fields break;
-        GATE_COMMANDS(X)
-#undef X
-    case GATE_KIND_NONE:
-    case GATE_KIND_COUNT:
-        break;
-    }
+    GATE_FIELDS(kind)
 #undef ID
 #undef W64
 #undef W32
@@ -105,16 +87,7 @@ int record_decode(const uint8_t *bytes, size_t len, struct gate_command *ret_com
     command.id.lo = take64(&at);
 #define W64(field) command.field = take64(&at);
 #define W32(field) command.field = take32(&at);
-    switch (kind) {
-#define X(name, text, fields)                                                                      \
-    case name:                                                                                     \
-        fields break;
-        GATE_COMMANDS(X)
-#undef X
-    case GATE_KIND_NONE:
-    case GATE_KIND_COUNT:
-        break;
-    }
+    GATE_FIELDS(kind)
 #undef ID
 #undef W64
 #undef W32

@@ -395,7 +395,7 @@ static bool is_certain(struct gate_proxy *proxy, const struct gate_request *requ
                                  clock_boot_us(proxy->options.clock) / 1000);
 }
 
-/* What a client is told if the gate did not answer. */
+/* The answer to a client if the gate did not answer. */
 static enum refusal refusal_of(enum gate_outcome outcome)
 {
     switch (outcome) {

@@ -113,7 +113,7 @@ static void place(struct segment_monitor *monitor, uint32_t s, uint64_t epoch, b
     if (before != epoch && epoch == 0) {
         log_event(LOG_WARN, "segment.lost", LOG_U64("segment", s),
                   LOG_STR("what", "its server is another, was emptied, or was rebuilt elsewhere; a "
-                                  "keeper rebuilds it, and its buyers are told to ask again"));
+                                  "keeper rebuilds it, and its buyers are asked to retry"));
     } else if (before != epoch) {
         log_event(LOG_INFO, "segment.epoch", LOG_U64("segment", s), LOG_U64("epoch", epoch));
     }

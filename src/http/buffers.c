@@ -12,40 +12,47 @@ _Static_assert(HTTP_LARGE_DATA >=
                "the largest request fits a large buffer");
 _Static_assert(HTTP_LARGE_DATA >= HTTP_READ_BUFFER, "the bytes of one read fit a large buffer");
 
-size_t http_buffers_bytes(uint32_t small, uint32_t large)
+static uint32_t size_of(int kind)
 {
-    return (size_t)small * HTTP_SMALL_BUFFER + (size_t)large * HTTP_LARGE_BUFFER;
+    return kind == HTTP_POOL_SMALL ? HTTP_SMALL_BUFFER : HTTP_LARGE_BUFFER;
 }
 
-static int pool_init(struct http_pool *pool, uint32_t size, uint32_t count)
+size_t http_buffers_bytes(const uint32_t counts[HTTP_POOLS])
 {
-    *pool = (struct http_pool){.size = size, .count = count};
-    pool->memory = count == 0 ? NULL : aligned_alloc(64, (size_t)size * count);
-    return count > 0 && pool->memory == NULL ? ERR_NOMEM : 0;
+    size_t bytes = 0;
+    for (int kind = 0; kind < HTTP_POOLS; kind++) {
+        bytes += (size_t)counts[kind] * size_of(kind);
+    }
+    return bytes;
 }
 
-int http_buffers_init(struct http_buffers *buffers, uint32_t small, uint32_t large)
+int http_buffers_init(struct http_buffers *buffers, const uint32_t counts[HTTP_POOLS])
 {
-    int err = pool_init(&buffers->small, HTTP_SMALL_BUFFER, small);
-    if (err != 0) {
-        return err;
+    *buffers = (struct http_buffers){0};
+    for (int kind = 0; kind < HTTP_POOLS; kind++) {
+        struct http_pool *pool = &buffers->pools[kind];
+        pool->size = size_of(kind);
+        pool->count = counts[kind];
+        pool->memory =
+            pool->count == 0 ? NULL : aligned_alloc(64, (size_t)pool->size * pool->count);
+        if (pool->count > 0 && pool->memory == NULL) {
+            http_buffers_done(buffers);
+            return ERR_NOMEM;
+        }
     }
-    err = pool_init(&buffers->large, HTTP_LARGE_BUFFER, large);
-    if (err != 0) {
-        free(buffers->small.memory);
-    }
-    return err;
+    return 0;
 }
 
 void http_buffers_done(struct http_buffers *buffers)
 {
-    free(buffers->small.memory);
-    free(buffers->large.memory);
+    for (int kind = 0; kind < HTTP_POOLS; kind++) {
+        free(buffers->pools[kind].memory);
+    }
 }
 
-struct http_buffer *http_buffers_borrow(struct http_buffers *buffers, bool large)
+struct http_buffer *http_buffers_borrow(struct http_buffers *buffers, enum http_pool_kind kind)
 {
-    struct http_pool *pool = large ? &buffers->large : &buffers->small;
+    struct http_pool *pool = &buffers->pools[kind];
     struct http_buffer *buffer = pool->free;
     if (buffer != NULL) {
         pool->free = buffer->next;
@@ -55,18 +62,20 @@ struct http_buffer *http_buffers_borrow(struct http_buffers *buffers, bool large
     } else {
         return NULL;
     }
-    *buffer = (struct http_buffer){.large = large, .at = buffer->data};
+    pool->lent++;
+    *buffer = (struct http_buffer){.pool = (uint8_t)kind, .at = buffer->data};
     return buffer;
 }
 
 void http_buffers_return(struct http_buffers *buffers, struct http_buffer *buffer)
 {
-    struct http_pool *pool = buffer->large ? &buffers->large : &buffers->small;
+    struct http_pool *pool = &buffers->pools[buffer->pool];
     CHECK((char *)buffer >= pool->memory &&
           (char *)buffer < pool->memory + (size_t)pool->used * pool->size);
     if (buffer->hold != NULL) {
         http_hold_release(buffer->hold);
     }
+    pool->lent--;
     buffer->next = pool->free;
     pool->free = buffer;
 }

@@ -1,13 +1,21 @@
 /*
  * States, timers and closing of connections. Every change of a connection ends in
- * connection_settle(), the only place that derives timer, watched events and count from the state.
+ * connection_settle(), the only place that derives timer, list, watched events and count from the
+ * state.
  *
  * There is one list of timers per kind, oldest first. Starting, stopping and finding the next timer
- * to expire take constant time.
+ * to expire take constant time. So does finding the connection whose place or buffer others need
+ * most (enum connection_list).
+ *
+ * A new connection closes an idle one if few places are left. A request that has arrived there but
+ * is not reported yet is answered first. If none is idle, a connection that lingers is closed; if
+ * none lingers, the oldest request that has been incomplete for HTTP_PATIENCE_MS gets 408. A
+ * complete request, an answer that waits and a stream are never given up for a new connection.
  */
 #include "http/connection.h"
 
 #include "base/check.h"
+#include "http/addresses.h"
 
 static void timer_stop(struct http_server *s, struct connection *c)
 {
@@ -31,6 +39,56 @@ static void timer_start(struct http_server *s, struct connection *c, enum timer_
                       connection_number(s, c));
 }
 
+static void list_leave(struct http_server *s, struct connection *c)
+{
+    if (c->list != LIST_NONE) {
+        index_list_remove(&s->lists[c->list], INDEX_LINKS(s->connections, by_list),
+                          connection_number(s, c));
+    }
+    c->list = LIST_NONE;
+}
+
+static void list_join(struct http_server *s, struct connection *c, enum connection_list list)
+{
+    list_leave(s, c);
+    if (list != LIST_NONE) {
+        c->list = (uint8_t)list;
+        c->listed_ms = (uint32_t)s->now_ms;
+        index_list_append(&s->lists[list], INDEX_LINKS(s->connections, by_list),
+                          connection_number(s, c));
+    }
+}
+
+static enum connection_list list_unsent(const struct connection *c)
+{
+    if (c->state != CONNECTION_IDLE && c->state != CONNECTION_CLOSING) {
+        return LIST_NONE;
+    }
+    for (const struct http_buffer *buffer = c->out; buffer != NULL; buffer = buffer->next) {
+        if (http_buffer_large(buffer)) {
+            return LIST_UNSENT_LARGE;
+        }
+    }
+    return LIST_UNSENT;
+}
+
+static enum connection_list list_wanted(const struct connection *c)
+{
+    if (c->out != NULL) {
+        return list_unsent(c);
+    }
+    switch (c->state) {
+    case CONNECTION_IDLE:
+        return c->in == NULL ? LIST_IDLE : LIST_NONE;
+    case CONNECTION_READING:
+        return c->in != NULL ? LIST_READING + c->in->pool : LIST_NONE;
+    case CONNECTION_LINGER:
+        return LIST_LINGER;
+    default:
+        return LIST_NONE;
+    }
+}
+
 static enum timer_kind timer_wanted(const struct connection *c)
 {
     if (c->out != NULL) {
@@ -38,7 +96,7 @@ static enum timer_kind timer_wanted(const struct connection *c)
     }
     switch (c->state) {
     case CONNECTION_IDLE:
-        return TIMER_IDLE;
+        return connection_is(c, CONNECTION_NEW) ? TIMER_HEADER : TIMER_IDLE;
     case CONNECTION_READING:
         return TIMER_HEADER;
     case CONNECTION_LINGER:
@@ -68,19 +126,31 @@ static void count_busy(struct http_server *s, struct connection *c, bool busy)
 void connection_open(struct http_server *s, struct connection *c)
 {
     CHECK(c->state == CONNECTION_FREE);
+    uint32_t number = connection_number(s, c);
+    if (s->addresses != NULL && !address_counts_add(s->addresses, net_peer(s->net, number))) {
+        s->counts.crowded++;
+        net_close(s->net, number);
+        return;
+    }
     c->state = CONNECTION_IDLE;
     c->flags &= CONNECTION_QUEUED;
+    c->flags |= CONNECTION_NEW;
     c->blank_lines = 0;
     c->watched = NET_READABLE;
     c->timer = TIMER_NONE;
+    c->list = LIST_NONE;
     s->open++;
     connection_settle(s, c);
+    connection_make_room(s, c);
 }
 
 /* Returns its buffers and frees the connection. */
 static void connection_close(struct http_server *s, struct connection *c)
 {
+    uint32_t number = connection_number(s, c);
+    bool unsent = c->out != NULL;
     timer_stop(s, c);
+    list_leave(s, c);
     count_busy(s, c, false);
     if (c->in != NULL) {
         http_buffers_return(&s->buffers, c->in);
@@ -89,7 +159,14 @@ static void connection_close(struct http_server *s, struct connection *c)
     output_release(s, c);
     c->state = CONNECTION_FREE;
     s->open--;
-    net_close(s->net, connection_number(s, c));
+    if (s->addresses != NULL) {
+        address_counts_remove(s->addresses, net_peer(s->net, number));
+    }
+    if (unsent) {
+        net_abort(s->net, number); /* what the kernel holds for this client is of no use */
+    } else {
+        net_close(s->net, number);
+    }
 }
 
 void connection_lose(struct http_server *s, struct connection *c)
@@ -132,6 +209,12 @@ void connection_settle(struct http_server *s, struct connection *c)
     if (kind != c->timer || restart) {
         timer_start(s, c, kind);
     }
+    enum connection_list list = list_wanted(c);
+    bool used = connection_is(c, CONNECTION_PROGRESS) && list <= LIST_IDLE &&
+                (uint32_t)s->now_ms - c->listed_ms >= HTTP_LIST_STEP_MS;
+    if (list != c->list || used) {
+        list_join(s, c, list);
+    }
     c->flags &= (uint16_t)~CONNECTION_PROGRESS;
     uint8_t watch = watch_wanted(c);
     if (watch != c->watched) {
@@ -165,17 +248,103 @@ struct connection *connection_of(struct http_server *s, struct http_exchange exc
     return same && !connection_is(c, CONNECTION_BROKEN) ? c : NULL;
 }
 
-struct connection *connection_oldest_reading(struct http_server *s, bool large)
+/* The first connection of a list, except for the current one. NULL: none. */
+static struct connection *list_first(struct http_server *s, enum connection_list list)
 {
-    /* Each connection that is passed over holds a buffer of the other size, so there are few. */
-    for (uint32_t link = s->timers[TIMER_HEADER].first; link != 0;
-         link = s->connections[link - 1].by_timer.next) {
-        struct connection *c = &s->connections[link - 1];
-        if (c->in != NULL && c->in->large == large && c != s->current) {
-            return c;
+    uint32_t link = s->lists[list].first;
+    if (link != 0 && &s->connections[link - 1] == s->current) {
+        link = s->current->by_list.next;
+    }
+    return link != 0 ? &s->connections[link - 1] : NULL;
+}
+
+static uint32_t listed_for_ms(const struct http_server *s, const struct connection *c)
+{
+    return (uint32_t)s->now_ms - c->listed_ms;
+}
+
+struct connection *connection_oldest_reading(struct http_server *s, enum http_pool_kind pool)
+{
+    return list_first(s, LIST_READING + pool);
+}
+
+bool connection_drop_slow(struct http_server *s, enum connection_list list)
+{
+    struct connection *c = list_first(s, list);
+    if (c == NULL || listed_for_ms(s, c) < HTTP_PATIENCE_MS) {
+        return false;
+    }
+    s->counts.slow++;
+    connection_lose(s, c);
+    return true;
+}
+
+/* Idle connections that are read before one of them is closed. Each that has a request is served. */
+#define IDLE_LOOKED_AT 8
+
+/* True: one connection less, or several were served. False: none is idle, except for the newcomer or
+ * others as new. */
+static bool close_idle(struct http_server *s, const struct connection *newcomer)
+{
+    for (int i = 0; i < IDLE_LOOKED_AT; i++) {
+        struct connection *c = list_first(s, LIST_IDLE);
+        if (c == NULL || c == newcomer ||
+            (newcomer == NULL && listed_for_ms(s, c) < HTTP_PATIENCE_MS)) {
+            return false;
+        }
+        uint32_t generation = c->generation;
+        uint32_t open = s->open;
+        input_readable(s, c);
+        if (s->open < open) {
+            return true; /* its client had closed it */
+        }
+        if (c->list == LIST_IDLE && c->generation == generation) {
+            connection_lose(s, c);
+            s->counts.displaced++;
+            return true;
+        }
+        if (c->list == LIST_IDLE) {
+            list_join(s, c, LIST_IDLE);
         }
     }
-    return NULL;
+    return true;
+}
+
+/* The oldest incomplete request, whatever its buffer. */
+static struct connection *oldest_incomplete(struct http_server *s)
+{
+    struct connection *oldest = NULL;
+    for (int pool = 0; pool < HTTP_POOLS; pool++) {
+        struct connection *c = list_first(s, LIST_READING + pool);
+        if (c != NULL && (oldest == NULL || listed_for_ms(s, c) > listed_for_ms(s, oldest))) {
+            oldest = c;
+        }
+    }
+    return oldest;
+}
+
+void connection_make_room(struct http_server *s, const struct connection *newcomer)
+{
+    if (s->options.connections_max - s->open >= s->places_left || close_idle(s, newcomer)) {
+        return;
+    }
+    struct connection *c = list_first(s, LIST_LINGER);
+    if (c == NULL) {
+        c = oldest_incomplete(s);
+        if (c == NULL || listed_for_ms(s, c) < HTTP_PATIENCE_MS) {
+            return;
+        }
+        http_buffers_return(&s->buffers, c->in);
+        c->in = NULL;
+        output_refuse(s, c, REFUSAL_TIMEOUT, &s->counts.displaced);
+        connection_settle(s, c);
+        if (c->state == CONNECTION_LINGER) {
+            connection_lose(s, c); /* all its input was read, so the answer arrives */
+        }
+        return;
+    }
+    connection_lose(s, c);
+    s->counts.displaced++;
 }
 
 struct http_exchange connection_exchange(const struct http_server *s, const struct connection *c)

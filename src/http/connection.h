@@ -41,29 +41,62 @@ enum connection_flag {
     CONNECTION_MUTED = 64,     /* input arrived while an answer is pending: stop watching for it */
     CONNECTION_BUSY = 128,     /* counted in http_server.busy */
     CONNECTION_QUEUED = 256,   /* in http_server.resume */
+    CONNECTION_NEW = 512,      /* no request of it was handled or refused yet */
 };
 
 /* All timers of a kind have the same duration, so a list in order of start is in order of expiry. */
 enum timer_kind { TIMER_IDLE, TIMER_HEADER, TIMER_WRITE, TIMER_LINGER, TIMER_COUNT, TIMER_NONE };
+
+/*
+ * Connections that can be closed, or lose their buffer, when others need it: at most one list each,
+ * those that came to it longest ago first.
+ */
+enum connection_list {
+    LIST_READING,                          /* + enum http_pool_kind: incomplete requests */
+    LIST_IDLE = LIST_READING + HTTP_POOLS, /* between requests, or without any, and no input */
+    LIST_UNSENT,                           /* no exchange, and `out` holds small buffers */
+    LIST_UNSENT_LARGE,                     /* no exchange, and `out` holds a large one */
+    LIST_LINGER,
+    LIST_COUNT,
+    LIST_NONE = LIST_COUNT,
+};
 
 struct connection {
     struct http_buffer *in;
     struct http_buffer *out;
     int64_t since_ms;           /* start of its timer */
     struct index_node by_timer; /* on the list of its timer */
+    struct index_node by_list;  /* on its list of enum connection_list */
+    uint32_t listed_ms;         /* when it came to that list; the lower bits of now_ms */
     uint32_t generation; /* number of its last exchange; grows for as long as the server lives */
     uint16_t flags;      /* enum connection_flag */
     uint8_t state;       /* enum connection_state */
     uint8_t timer;       /* enum timer_kind */
     uint8_t watched;     /* events last requested with net_watch */
     uint8_t blank_lines; /* since the last request, over all reads; the parser limits them */
+    uint8_t list;        /* enum connection_list */
+    uint8_t class;       /* enum http_class: of its large buffers */
 };
 _Static_assert(sizeof(struct connection) <= 64, "one cache line for each connection");
 
 /* After the last answer: wait this long for the client to close before the connection is closed. */
 #define HTTP_LINGER_MS 2000
-/* The answers to what one read brought. What does not fit is sent directly. */
-#define HTTP_BATCH 65536U
+/* A new connection closes an idle one when fewer places than this are left: so many connections are
+ * accepted at once, and more. A small table keeps fewer. */
+#define HTTP_PLACES_LEFT 128U
+#define HTTP_PLACES_PART 16U
+/* A connection that is used goes to the end of the idle ones at most this often. */
+#define HTTP_LIST_STEP_MS 20
+/* While the table is full, a place is looked for this often. */
+#define HTTP_FULL_MS 50
+/* How long a request may be incomplete, and an answer unsent, before others may take its place. */
+#define HTTP_PATIENCE_MS 1000
+/* Stable bytes of an answer are given to the socket in pieces of this size: the next one when there
+ * is room. So a client that does not read costs the kernel little. */
+#define HTTP_WRITE_MAX 16384U
+/* The answers to what one read brought. What does not fit is sent directly. A few small buffers can
+ * keep all of it. */
+#define HTTP_BATCH HTTP_WRITE_MAX
 /* Head of an answer: status line, the server's headers and the application's. */
 #define HTTP_ANSWER_HEAD_MAX 4096U
 #define HTTP_PROBLEM_MAX 2048U
@@ -83,6 +116,10 @@ struct http_server {
     uint32_t busy;
     struct http_counts counts;
     struct index_list timers[TIMER_COUNT]; /* connections, the oldest timer first */
+    struct index_list lists[LIST_COUNT];
+    uint32_t places_left;             /* HTTP_PLACES_LEFT, or fewer in a small table */
+    size_t unsent;                    /* bytes of all `out` */
+    struct address_counts *addresses; /* NULL: any number of connections of one address */
     struct connection *connections;
     struct http_buffers buffers;
     /* Connections to resume in the next http_server_flush: answered ones with requests in `in`,
@@ -123,13 +160,22 @@ void connection_lose(struct http_server *s, struct connection *c);
 void connection_queue(struct http_server *s, struct connection *c);
 /* The connection of an exchange that may still be answered; NULL: it is gone. */
 struct connection *connection_of(struct http_server *s, struct http_exchange exchange);
-/* The connection of the oldest incomplete request in a small, or in a large, buffer. The current
- * connection is left out. NULL: none. */
-struct connection *connection_oldest_reading(struct http_server *s, bool large);
+/* The connection of the oldest incomplete request in a buffer of the pool. The current connection is
+ * left out. NULL: none. */
+struct connection *connection_oldest_reading(struct http_server *s, enum http_pool_kind pool);
+/* Closes the connection that has been on the list longest, if that is HTTP_PATIENCE_MS. The current
+ * connection is left out. False: none. */
+bool connection_drop_slow(struct http_server *s, enum connection_list list);
+/* Before a new connection, or without one (NULL) while no place is left: closes the one that has been
+ * idle longest, if few places are left. */
+void connection_make_room(struct http_server *s, const struct connection *newcomer);
 struct http_exchange connection_exchange(const struct http_server *s, const struct connection *c);
 
 /* input.c */
 void input_readable(struct http_server *s, struct connection *c);
+/* Refuses the oldest incomplete request in a buffer of the pool with 408, which frees the buffer. False:
+ * none. */
+bool input_evict(struct http_server *s, enum http_pool_kind pool);
 /* Handles the requests in `in`, unless an answer is pending or unsent. Settles the connection. */
 void input_resume(struct http_server *s, struct connection *c);
 
@@ -148,6 +194,10 @@ struct output_piece {
     enum piece_lifetime lifetime;
     struct http_hold *hold; /* PIECE_STABLE only; may be NULL */
 };
+/* Whether an answer with such a body could be kept if the socket took nothing of it; small ones always
+ * are. May close connections that have taken long to read theirs. */
+bool output_fits(struct http_server *s, const struct connection *c, size_t len,
+                 enum piece_lifetime lifetime);
 /* Appends the pieces to the batch or to the unsent bytes, or sends them. Errors set
  * CONNECTION_BROKEN. */
 void output_emit(struct http_server *s, struct connection *c, const struct output_piece *pieces,

@@ -3,9 +3,10 @@
  * for each, sends all answers with one write, and keeps the rest of the input in a borrowed buffer.
  *
  * A request that arrives in one read is not copied. An incomplete request moves to a small buffer,
- * or to a large one if it is known not to fit. Later reads append to that buffer.
+ * or to a large one if it is known not to fit. Later reads append to that buffer. Before a body has
+ * a large one, the application sees the head, and may answer from it (struct http_app, admit).
  *
- * If no buffer of the needed size is free, the oldest incomplete request that holds one is refused
+ * If no buffer of the needed pool is free, the oldest incomplete request that holds one is refused
  * with 408 and its buffer is reused. If there is none, because unsent answers and pipelined requests
  * hold all buffers, the incomplete request that needs one is refused with 503.
  *
@@ -28,41 +29,61 @@ static void input_release(struct http_server *s, struct connection *c)
     }
 }
 
-/* A buffer for input. If none is free, takes that of the oldest incomplete request. NULL: none. */
-static struct http_buffer *input_borrow(struct http_server *s, bool large)
+bool input_evict(struct http_server *s, enum http_pool_kind pool)
 {
-    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, large);
+    struct connection *oldest = connection_oldest_reading(s, pool);
+    if (oldest == NULL) {
+        return false;
+    }
+    input_release(s, oldest);
+    output_refuse(s, oldest, REFUSAL_TIMEOUT, &s->counts.evicted);
+    connection_settle(s, oldest);
+    return true;
+}
+
+/* A buffer of the pool. If none is free, takes that of the oldest incomplete request. NULL: none. */
+static struct http_buffer *input_borrow(struct http_server *s, enum http_pool_kind pool)
+{
+    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, pool);
+    if (buffer == NULL && pool > HTTP_POOL_LARGE) {
+        buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_LARGE);
+    }
+    if (buffer == NULL && pool == HTTP_POOL_LARGE && connection_drop_slow(s, LIST_UNSENT_LARGE)) {
+        buffer = http_buffers_borrow(&s->buffers, pool);
+    }
     if (buffer != NULL) {
         return buffer;
     }
-    struct connection *oldest = connection_oldest_reading(s, large);
-    if (oldest == NULL) {
-        return NULL;
-    }
-    buffer = oldest->in;
-    oldest->in = NULL;
-    *buffer = (struct http_buffer){.at = buffer->data, .large = large};
-    output_refuse(s, oldest, REFUSAL_TIMEOUT, &s->counts.evicted);
-    connection_settle(s, oldest);
-    return buffer;
+    return input_evict(s, pool) ? http_buffers_borrow(&s->buffers, pool) : NULL;
+}
+
+/* Bytes that a buffer for at[0..len) must have. incomplete: the bytes end in the middle of a request,
+ * so there must be room for more. */
+static size_t input_need(size_t len, const struct http_progress *progress, bool incomplete)
+{
+    size_t need = http_progress_need(progress);
+    return need > len + incomplete ? need : len + incomplete;
 }
 
 /*
  * Keeps at[0..len), which may be in c->in already, in c->in. Borrows a buffer of the right size, or
- * uses the large one that the connection has if no small one is free. incomplete: the bytes end in
- * the middle of a request, so the buffer must have room for more. False: no buffer.
+ * uses the large one that the connection has if no small one is free. False: no buffer.
  */
 static bool input_keep(struct http_server *s, struct connection *c, const char *at, size_t len,
                        const struct http_progress *progress, bool incomplete)
 {
-    size_t need = http_progress_need(progress);
-    need = need > len + incomplete ? need : len + incomplete;
+    size_t need = input_need(len, progress, incomplete);
     bool large = need > HTTP_SMALL_DATA;
     CHECK(need <= HTTP_LARGE_DATA);
-    struct http_buffer *to = c->in != NULL && c->in->large == large ? c->in : NULL;
+    enum http_pool_kind pool = !large               ? HTTP_POOL_SMALL
+                               : progress->admitted ? HTTP_POOL_LARGE + c->class
+                                                    : HTTP_POOL_LARGE;
+    bool fits = c->in != NULL && http_buffer_large(c->in) == large &&
+                (pool <= HTTP_POOL_LARGE || c->in->pool == pool);
+    struct http_buffer *to = fits ? c->in : NULL;
     if (to == NULL) {
-        to = input_borrow(s, large);
-        to = to == NULL && c->in != NULL && c->in->large ? c->in : to;
+        to = input_borrow(s, pool);
+        to = to == NULL && c->in != NULL && http_buffer_large(c->in) ? c->in : to;
         if (to == NULL) {
             return false;
         }
@@ -77,7 +98,8 @@ static bool input_keep(struct http_server *s, struct connection *c, const char *
     return true;
 }
 
-static void input_dispatch(struct http_server *s, struct connection *c)
+/* Begins the exchange of s->parsed. */
+static void input_begin(struct http_server *s, struct connection *c)
 {
     const struct http_parsed *parsed = &s->parsed;
     uint16_t flags = c->flags & (uint16_t) ~(CONNECTION_HEAD | CONNECTION_KEEP_ALIVE |
@@ -86,10 +108,17 @@ static void input_dispatch(struct http_server *s, struct connection *c)
     flags |= parsed->keep_alive ? CONNECTION_KEEP_ALIVE : 0;
     flags |= parsed->version_10 ? CONNECTION_VERSION_10 : 0;
     c->flags = flags;
+    c->class = HTTP_CLASS_ANYONE;
     c->generation++;
     c->state = CONNECTION_HANDLING;
+}
+
+static void input_dispatch(struct http_server *s, struct connection *c)
+{
+    c->flags &= (uint16_t)~CONNECTION_NEW;
+    input_begin(s, c);
     enum http_outcome outcome =
-        s->app.handle(s->app.context, connection_exchange(s, c), &parsed->request);
+        s->app.handle(s->app.context, connection_exchange(s, c), &s->parsed.request);
     if (outcome == HTTP_PENDING) {
         CHECK(c->state == CONNECTION_HANDLING);
         c->state = CONNECTION_PENDING;
@@ -156,6 +185,30 @@ static char *input_parse(struct http_server *s, struct connection *c, char *at, 
     return at;
 }
 
+/* Asks the application before the body of an incomplete request takes a large buffer. */
+static void input_admit(struct http_server *s, struct connection *c, const char *at, size_t len,
+                        struct http_progress *progress)
+{
+    if (c->state != CONNECTION_READING || progress->head_len == 0 || progress->admitted ||
+        s->app.admit == NULL || input_need(len, progress, true) <= HTTP_SMALL_DATA) {
+        return;
+    }
+    enum http_class class = HTTP_CLASS_ANYONE;
+    http_parser_head(progress, at, &s->parsed);
+    input_begin(s, c);
+    c->flags &= (uint16_t)~CONNECTION_KEEP_ALIVE; /* an answer without the body is the last one */
+    if (s->app.admit(s->app.context, connection_exchange(s, c), &s->parsed.request,
+                     progress->body_len, &class)) {
+        CHECK(c->state == CONNECTION_HANDLING);
+        c->state = CONNECTION_READING;
+        c->class = (uint8_t) class;
+        progress->admitted = true;
+        return;
+    }
+    CHECK(c->state == CONNECTION_CLOSING);
+    c->flags |= CONNECTION_DROPPED;
+}
+
 static void input_say_continue(struct http_server *s, struct connection *c,
                                struct http_progress *progress)
 {
@@ -210,6 +263,7 @@ static void input_handle(struct http_server *s, struct connection *c, char *byte
     char *at = bytes;
     do {
         at = input_parse(s, c, at, &len, progress);
+        input_admit(s, c, at, len, progress);
         input_say_continue(s, c, progress);
     } while (!input_rest(s, c, at, len, progress));
     output_flush(s, c);

@@ -2,9 +2,14 @@
  * Output of a connection. Answers given inside handle() gather in the server's batch, and one write
  * sends them when the connection's input is handled. Answers given later are sent at once. Borrowed
  * buffers keep what the socket does not take, and the connection is not read until it is sent. A
- * buffer keeps a copy of the bytes, or a reference if they are stable.
+ * buffer keeps a copy of the bytes, or a reference if they are stable. Stable bytes are given to the
+ * socket piece by piece (HTTP_WRITE_MAX), so that they wait here, where they are shared, and not in
+ * the kernel.
  *
- * What can go wrong: the socket fails, or no buffer is free for the rest. Both set
+ * A large answer is only begun if it could be kept whole. Otherwise it is a 503, after connections
+ * that have taken long to read theirs were closed for it.
+ *
+ * What can go wrong: the socket fails, or no buffer is free for the rest of a small answer. Both set
  * CONNECTION_BROKEN, and connection_settle() closes the connection.
  */
 #define _GNU_SOURCE /* memmem */
@@ -154,12 +159,14 @@ void output_release(struct http_server *s, struct connection *c)
     while (c->out != NULL) {
         struct http_buffer *first = c->out;
         c->out = first->next;
+        s->unsent -= first->len;
         http_buffers_return(&s->buffers, first);
     }
 }
 
-static void append(struct connection *c, struct http_buffer *buffer)
+static void append(struct http_server *s, struct connection *c, struct http_buffer *buffer)
 {
+    s->unsent += buffer->len;
     struct http_buffer **end = &c->out;
     while (*end != NULL) {
         end = &(*end)->next;
@@ -167,18 +174,31 @@ static void append(struct connection *c, struct http_buffer *buffer)
     *end = buffer;
 }
 
+/* A large buffer for an answer. NULL: none. */
+static struct http_buffer *borrow_large(struct http_server *s, const struct connection *c)
+{
+    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_LARGE + c->class);
+    if (buffer == NULL && c->class != HTTP_CLASS_ANYONE) {
+        buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_LARGE);
+    }
+    return buffer;
+}
+
 /* Keeps a copy of bytes that the socket did not take. False: no buffer. */
 static bool keep_copy(struct http_server *s, struct connection *c, const char *at, size_t len)
 {
     while (len > 0) {
-        struct http_buffer *buffer = http_buffers_borrow(&s->buffers, len > HTTP_SMALL_DATA);
+        struct http_buffer *buffer = len > HTTP_SMALL_DATA ? borrow_large(s, c) : NULL;
+        if (buffer == NULL && len <= HTTP_WRITE_MAX) {
+            buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_SMALL); /* one of up to five */
+        }
         if (buffer == NULL) {
             return false;
         }
         size_t n = len < http_buffer_cap(buffer) ? len : http_buffer_cap(buffer);
         memcpy(buffer->data, at, n);
         buffer->len = n;
-        append(c, buffer);
+        append(s, c, buffer);
         at += n;
         len -= n;
     }
@@ -189,7 +209,7 @@ static bool keep_copy(struct http_server *s, struct connection *c, const char *a
 static bool keep_reference(struct http_server *s, struct connection *c, const char *at, size_t len,
                            struct http_hold *hold)
 {
-    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, false);
+    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_SMALL);
     if (buffer == NULL) {
         return false;
     }
@@ -199,7 +219,7 @@ static bool keep_reference(struct http_server *s, struct connection *c, const ch
     if (hold != NULL) {
         http_hold_keep(hold);
     }
-    append(c, buffer);
+    append(s, c, buffer);
     return true;
 }
 
@@ -226,10 +246,16 @@ static void send_pieces(struct http_server *s, struct connection *c,
     CHECK(count <= PIECES_MAX);
     if (c->out == NULL) {
         struct net_piece parts[PIECES_MAX];
-        for (size_t i = 0; i < count; i++) {
-            parts[i] = (struct net_piece){pieces[i].at, pieces[i].len};
+        size_t given = 0;
+        while (given < count) {
+            const struct output_piece *piece = &pieces[given];
+            bool part = piece->lifetime == PIECE_STABLE && piece->len > HTTP_WRITE_MAX;
+            parts[given++] = (struct net_piece){piece->at, part ? HTTP_WRITE_MAX : piece->len};
+            if (part) {
+                break; /* nothing may overtake the rest */
+            }
         }
-        taken = net_write(s->net, connection_number(s, c), parts, count);
+        taken = net_write(s->net, connection_number(s, c), parts, given);
         if (taken == ERR_AGAIN) {
             taken = 0;
         }
@@ -290,7 +316,9 @@ void output_writable(struct http_server *s, struct connection *c)
 {
     while (c->out != NULL) {
         struct http_buffer *first = c->out;
-        struct net_piece piece = {first->at, first->len};
+        bool stable = first->at < first->data || first->at >= first->data + HTTP_LARGE_BUFFER;
+        bool part = stable && first->len > HTTP_WRITE_MAX;
+        struct net_piece piece = {first->at, part ? HTTP_WRITE_MAX : first->len};
         int64_t taken = net_write(s->net, connection_number(s, c), &piece, 1);
         if (taken < 0 && taken != ERR_AGAIN) {
             c->flags |= CONNECTION_BROKEN;
@@ -302,6 +330,7 @@ void output_writable(struct http_server *s, struct connection *c)
         c->flags |= CONNECTION_PROGRESS;
         first->at += taken;
         first->len -= (size_t)taken;
+        s->unsent -= (size_t)taken;
         if (first->len > 0) {
             break;
         }
@@ -310,6 +339,10 @@ void output_writable(struct http_server *s, struct connection *c)
     }
     input_resume(s, c);
 }
+
+/* A problem in place of an answer, or of a request that cannot be read. */
+static void problem(struct http_server *s, struct connection *c, enum refusal refusal,
+                    const char *headers);
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
@@ -330,6 +363,35 @@ void output_answered(struct http_server *s, struct connection *c)
     connection_settle(s, c);
 }
 
+/* Slow connections closed for one large answer, at most. */
+#define DROPPED_FOR_ONE 8
+
+bool output_fits(struct http_server *s, const struct connection *c, size_t len,
+                 enum piece_lifetime lifetime)
+{
+    if (len <= HTTP_WRITE_MAX) {
+        return true;
+    }
+    size_t most = s->options.unsent_max;
+    for (int i = 0; i < DROPPED_FOR_ONE && most > 0 && s->unsent + len > most; i++) {
+        if (!connection_drop_slow(s, LIST_UNSENT_LARGE) && !connection_drop_slow(s, LIST_UNSENT)) {
+            break;
+        }
+    }
+    if (most > 0 && s->unsent + len > most) {
+        return false;
+    }
+    size_t batched = c == s->current ? s->batch_len : 0;
+    size_t small = batched / HTTP_SMALL_DATA + 3; /* copies of the batch, the head, a reference */
+    if (http_buffers_left(&s->buffers, HTTP_POOL_SMALL) < small) {
+        return false;
+    }
+    return lifetime == PIECE_STABLE ||
+           http_buffers_left(&s->buffers, HTTP_POOL_LARGE + c->class) > 0 ||
+           http_buffers_left(&s->buffers, HTTP_POOL_LARGE) > 0 ||
+           connection_drop_slow(s, LIST_UNSENT_LARGE) || input_evict(s, HTTP_POOL_LARGE);
+}
+
 /* Builds the answer in the batch if it fits there. */
 static void answer(struct http_server *s, struct connection *c, int status,
                    const char *content_type, const char *headers, struct output_piece body)
@@ -338,6 +400,11 @@ static void answer(struct http_server *s, struct connection *c, int status,
     int64_t length = bodiless ? -1 : (int64_t)body.len;
     if (bodiless || connection_is(c, CONNECTION_HEAD)) {
         body.len = 0;
+    }
+    if (!output_fits(s, c, body.len, body.lifetime)) {
+        s->counts.unkept++;
+        problem(s, c, REFUSAL_OVERLOADED, "Retry-After: 1\r\n");
+        return;
     }
     if (c == s->current && c->out == NULL && !connection_is(c, CONNECTION_BROKEN)) {
         struct out batch = out_over(s->batch + s->batch_len, HTTP_BATCH - s->batch_len);

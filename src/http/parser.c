@@ -690,6 +690,13 @@ static void fill_parsed(const struct http_progress *p, const char *bytes,
     ret_parsed->version_10 = p->version_10;
 }
 
+void http_parser_head(const struct http_progress *p, const char *bytes,
+                      struct http_parsed *ret_parsed)
+{
+    fill_parsed(p, bytes, ret_parsed);
+    ret_parsed->request.body.len = 0;
+}
+
 static enum http_step step_body(struct reader *r, struct http_parsed *ret_parsed)
 {
     struct http_progress *p = r->p;

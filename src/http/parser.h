@@ -68,6 +68,7 @@ struct http_progress {
     bool started;         /* llhttp is initialized */
     bool version_10;
     bool keep_alive;
+    bool admitted;       /* the application has let its body have a large buffer */
     bool wants_continue; /* the client waits for "100 Continue"; the sender of it clears this */
 };
 
@@ -89,6 +90,10 @@ enum http_step {
 /* bytes[0..*len) begin with the request. Decoding chunks closes gaps: *len may shrink. */
 enum http_step http_parser_step(struct http_progress *progress, char *bytes, size_t *len,
                                 struct http_parsed *ret_parsed);
+
+/* The request without its body, once its head is complete: progress->head_len is not 0. */
+void http_parser_head(const struct http_progress *progress, const char *bytes,
+                      struct http_parsed *ret_parsed);
 
 /* Bytes that the request takes in memory, as far as known. */
 static inline size_t http_progress_need(const struct http_progress *p)

@@ -6,13 +6,26 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "http/addresses.h"
 #include "http/connection.h"
+
+static void count_buffers(const struct http_options *options, uint32_t ret_counts[HTTP_POOLS])
+{
+    ret_counts[HTTP_POOL_SMALL] = options->small_buffers;
+    for (int class = 0; class < HTTP_CLASSES; class ++) {
+        ret_counts[HTTP_POOL_LARGE + class] =
+            class == HTTP_CLASS_ANYONE ? options->large_buffers : options->reserved_buffers;
+    }
+}
 
 size_t http_server_bytes(const struct http_options *options)
 {
+    uint32_t counts[HTTP_POOLS];
+    count_buffers(options, counts);
     size_t each = sizeof(struct connection) + 2 * sizeof(uint32_t); /* resume, resume_spare */
     return sizeof(struct http_server) + options->connections_max * each +
-           http_buffers_bytes(options->small_buffers, options->large_buffers);
+           (options->address_max > 0 ? address_counts_bytes(options->connections_max) : 0) +
+           http_buffers_bytes(counts);
 }
 
 void http_server_retime(struct http_server *s, const struct http_options *options)
@@ -40,13 +53,21 @@ int http_server_new(struct net *net, const struct http_options *options, const s
     s->options = *options;
     s->app = *app;
     s->lines_second = -1;
+    uint32_t part = options->connections_max / HTTP_PLACES_PART;
+    s->places_left = part < HTTP_PLACES_LEFT ? part : HTTP_PLACES_LEFT;
+    uint32_t counts[HTTP_POOLS];
+    count_buffers(options, counts);
     http_server_retime(s, options);
     output_lines(s);
     s->connections = calloc(options->connections_max, sizeof(*s->connections));
     s->resume = calloc(options->connections_max, sizeof(*s->resume));
     s->resume_spare = calloc(options->connections_max, sizeof(*s->resume_spare));
+    bool counted = options->address_max > 0;
+    s->addresses =
+        counted ? address_counts_new(options->connections_max, options->address_max) : NULL;
     if (s->connections == NULL || s->resume == NULL || s->resume_spare == NULL ||
-        http_buffers_init(&s->buffers, options->small_buffers, options->large_buffers) != 0) {
+        (counted && s->addresses == NULL) || http_buffers_init(&s->buffers, counts) != 0) {
+        address_counts_free(s->addresses);
         free(s->resume);
         free(s->resume_spare);
         free(s->connections);
@@ -66,6 +87,7 @@ void http_server_free(struct http_server *s)
         output_release(s, &s->connections[i]); /* releases references to shared bytes */
     }
     http_buffers_done(&s->buffers);
+    address_counts_free(s->addresses);
     free(s->resume);
     free(s->resume_spare);
     free(s->connections);
@@ -153,6 +175,11 @@ static void expire(struct http_server *s, struct connection *c)
         connection_lose(s, c);
         return;
     }
+    if (c->state == CONNECTION_IDLE) {
+        s->counts.timeouts++;
+        connection_lose(s, c); /* it never spoke */
+        return;
+    }
     http_buffers_return(&s->buffers, c->in);
     c->in = NULL;
     output_refuse(s, c, REFUSAL_TIMEOUT, &s->counts.timeouts);
@@ -176,6 +203,12 @@ void http_server_timers(struct http_server *s, int64_t now_ms, int64_t *ret_next
             }
             expire(s, c);
         }
+    }
+    if (s->open == s->options.connections_max && s->places_left > 0) {
+        connection_make_room(s,
+                             NULL); /* a new one, for which there is no place, cannot ask for it */
+        int64_t again_ms = s->now_ms + HTTP_FULL_MS;
+        next_ms = again_ms < next_ms ? again_ms : next_ms;
     }
     *ret_next_ms = s->resume_count > 0 ? s->now_ms : next_ms;
 }
@@ -209,6 +242,14 @@ uint32_t http_server_connections(const struct http_server *s)
 uint32_t http_server_busy(const struct http_server *s)
 {
     return s->busy;
+}
+
+void http_use_class(struct http_server *s, struct http_exchange exchange, enum http_class class)
+{
+    struct connection *c = connection_of(s, exchange);
+    if (c != NULL) {
+        c->class = (uint8_t) class;
+    }
 }
 
 bool http_alive(struct http_server *s, struct http_exchange exchange)

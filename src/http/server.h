@@ -7,7 +7,8 @@
  * spans into that buffer, appends the answer to those before it (pipelining), and sends them all
  * with one write. An incomplete request borrows a buffer from a bounded pool. So does an answer that
  * the socket does not take; then the connection is not read until the answer is sent. A connection
- * whose answer is pending is not parsed further.
+ * whose answer is pending is not parsed further. When the table of connections is nearly full, a new
+ * connection closes the one that has been idle longest.
  *
  * What can go wrong: the client sends a malformed request, exceeds a limit, is too slow, or
  * disconnects. The server answers with a problem, closes the connection, or both. No client can make
@@ -73,6 +74,15 @@ struct http_exchange {
     uint32_t generation;
 };
 
+/* Who may take large buffers. Each class but the first has large buffers of its own, and takes those
+ * of anyone when they are all in use. */
+enum http_class {
+    HTTP_CLASS_ANYONE,
+    HTTP_CLASS_OPERATORS,
+    HTTP_CLASS_PAYMENTS,
+    HTTP_CLASSES,
+};
+
 enum http_outcome {
     HTTP_ANSWERED, /* handle() called one of the answer functions or http_stream_begin */
     HTTP_PENDING,  /* the application keeps the exchange and answers later */
@@ -82,6 +92,12 @@ struct http_app {
     void *context;
     enum http_outcome (*handle)(void *context, struct http_exchange exchange,
                                 const struct http_request *request);
+    /* The head of a request is complete, and it needs a large buffer. True: its body may have one of
+     * *ret_class. False: the application has answered from the head alone, and the connection closes
+     * without its body. request->body is empty; body_len is its length, or as much of a chunked one
+     * as has arrived. NULL: every request may. */
+    bool (*admit)(void *context, struct http_exchange exchange, const struct http_request *request,
+                  size_t body_len, enum http_class *ret_class);
     /* Writes the body of a problem answer. */
     void (*problem)(void *context, enum refusal refusal, struct out *body);
     /* The client of a pending exchange has closed its side. It may still read the answer. */
@@ -92,15 +108,21 @@ struct http_app {
 
 struct http_options {
     uint32_t connections_max; /* per loop */
+    uint32_t address_max;     /* connections of one client address; 0: any number */
     /* Buffers of HTTP_SMALL_BUFFER and HTTP_LARGE_BUFFER bytes. If an incomplete request needs one
-     * and none is free, the oldest incomplete request that holds one of that size gets 408; if there
-     * is none, the request itself gets 503. If an unsent answer needs one and none is free, its
-     * connection is closed. */
+     * and none is free, the oldest incomplete request that holds one of that pool gets 408; if there
+     * is none, the request itself gets 503. A large answer that could not be kept if the socket did
+     * not take it is a 503 instead. */
     uint32_t small_buffers;
     uint32_t large_buffers;
-    int64_t header_timeout_ms; /* from the first byte of a request to its last */
-    int64_t idle_timeout_ms;   /* between requests */
-    int64_t write_timeout_ms;  /* without a byte taken of an unsent answer or event */
+    uint32_t reserved_buffers; /* large ones of each class but HTTP_CLASS_ANYONE */
+    /* Bytes of answers that sockets have not taken. Above this, connections that have taken long are
+     * closed, and large answers are a 503. 0: no limit. */
+    size_t unsent_max;
+    /* From the connection's start, or from the first byte of a later request, to its last byte. */
+    int64_t header_timeout_ms;
+    int64_t idle_timeout_ms;  /* between requests */
+    int64_t write_timeout_ms; /* without a byte taken of an unsent answer or event */
 };
 
 /* Bytes of memory that a server with these options takes. */
@@ -125,6 +147,10 @@ struct http_counts {
     uint64_t malformed; /* malformed, not supported, or above a limit */
     uint64_t timeouts;  /* not complete in time */
     uint64_t evicted;   /* incomplete, and no buffer was free: 408 and 503 */
+    uint64_t displaced; /* idle, or not complete for a while: closed for a new connection */
+    uint64_t crowded;   /* closed at the start: too many connections of that address */
+    uint64_t slow;      /* held an answer for long when its buffer or its bytes were needed */
+    uint64_t unkept;    /* 503 in place of a large answer; the connection stays open */
 };
 struct http_counts http_server_counts(const struct http_server *server);
 /* Open connections. */
@@ -188,6 +214,9 @@ bool http_stream_ready(struct http_server *server, struct http_exchange exchange
 /* Closes the stream after its unsent bytes. */
 void http_stream_end(struct http_server *server, struct http_exchange exchange);
 
+/* The exchange's answer may use large buffers of this class, until the next request. */
+void http_use_class(struct http_server *server, struct http_exchange exchange,
+                    enum http_class class);
 /* Whether the exchange can still be answered, or is a stream. */
 bool http_alive(struct http_server *server, struct http_exchange exchange);
 /* The client's address; family 0: the connection is gone, or the address is unknown. */

@@ -56,7 +56,7 @@ bool http_stream_ready(struct http_server *s, struct http_exchange exchange)
 bool http_stream_send(struct http_server *s, struct http_exchange exchange, struct span bytes)
 {
     struct connection *c = connection_of(s, exchange);
-    if (c == NULL || c->out != NULL) {
+    if (c == NULL || c->out != NULL || !output_fits(s, c, bytes.len, PIECE_VOLATILE)) {
         return false;
     }
     CHECK(c->state == CONNECTION_STREAM);

@@ -39,7 +39,7 @@ static void look_at_space(struct janitor *janitor)
 void janitor_iterate(struct janitor *janitor)
 {
     static struct log_limit limit;
-    int error = journal_prepare_segment(janitor->journal);
+    int error = journal_prepare_file(janitor->journal);
     look_at_space(janitor);
     if (error != 0 && error != ERR_NOSPACE) {
         log_event_limited(&limit, 60000, LOG_WARN, "journal.cannot_prepare",

@@ -8,11 +8,11 @@
  * moves.
  *
  * What can go wrong: an error in journal_flush fails the journal. Nothing is retried: after a failed
- * sync nobody knows what the disk holds, so the next start looks. The one exception is a new segment
+ * sync nobody knows what the disk holds, so the next start looks. The one exception is a new file
  * for which there is no space. It has no name yet and is removed, so the disk holds nothing of it, and
  * the batch was not written: it waits in its buffer.
  *
- * What stays true: batch n + 1 is written only after batch n is durable. A segment's header is
+ * What stays true: batch n + 1 is written only after batch n is durable. A file's header is
  * durable and its file has its full size before the file gets its name, and the name is durable
  * before the first batch is written to it. Files are removed oldest first, each removal durable
  * before the next.
@@ -44,12 +44,12 @@ static int grow(void **entries, size_t *capacity, size_t count, size_t size)
     return 0;
 }
 
-int journal_files_add_segment(struct journal_files *files, struct journal_segment segment)
+int journal_files_add_file(struct journal_files *files, struct journal_file file)
 {
-    int error = grow((void **)&files->segments, &files->segment_capacity, files->segment_count,
-                     sizeof(segment));
+    int error =
+        grow((void **)&files->files, &files->file_capacity, files->file_count, sizeof(file));
     if (error == 0) {
-        files->segments[files->segment_count++] = segment;
+        files->files[files->file_count++] = file;
     }
     return error;
 }
@@ -81,7 +81,7 @@ size_t journal_files_snapshot(const struct journal_files *files, size_t before)
 
 void journal_files_done(struct journal_files *files)
 {
-    free(files->segments);
+    free(files->files);
     free(files->snapshots);
     *files = (struct journal_files){0};
 }
@@ -220,7 +220,7 @@ enum journal_space journal_space(const struct journal *journal)
                                         : JOURNAL_SPACE_OK;
 }
 
-/* ---- segments ---- */
+/* ---- files ---- */
 
 /* Makes a file of zeros at full size, durable except for its name. */
 static int make_file(struct disk *disk, const char *name, uint64_t bytes,
@@ -248,12 +248,12 @@ static int make_file(struct disk *disk, const char *name, uint64_t bytes,
     return 0;
 }
 
-/* Makes the next segment. If there is no space, gives up the reserve for it; then, and if that is
+/* Makes the next file. If there is no space, gives up the reserve for it; then, and if that is
  * still not enough, space is low. Under next_lock. */
 static int make_next(struct journal *journal)
 {
     struct disk *disk = journal->disk;
-    uint64_t bytes = journal->options.segment_bytes;
+    uint64_t bytes = journal->options.file_bytes;
     int error = make_file(disk, JOURNAL_NEXT_NAME, bytes, &journal->next);
     if (error != ERR_NOSPACE) {
         return error;
@@ -279,7 +279,7 @@ static int make_reserve(struct journal *journal)
     return error;
 }
 
-int journal_prepare_segment(struct journal *journal)
+int journal_prepare_file(struct journal *journal)
 {
     pthread_mutex_lock(&journal->next_lock);
     bool wants_reserve = journal->options.reserve_bytes > 0;
@@ -308,15 +308,15 @@ static void discard_next(struct journal *journal)
 }
 
 /* Gives the prepared file its header and its name. Under next_lock. */
-static int name_next(struct journal *journal, const struct journal_segment_head *head)
+static int name_next(struct journal *journal, const struct journal_file_head *head)
 {
     struct disk *disk = journal->disk;
     uint8_t sector[JOURNAL_SECTOR];
-    journal_segment_encode(head, sector);
+    journal_file_encode(head, sector);
     int error = disk_write(disk, journal->next, 0, sector, sizeof(sector), true);
     if (error == 0) {
         char name[JOURNAL_NAME_BYTES];
-        journal_name(head->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+        journal_name(head->first_batch, JOURNAL_FILE_SUFFIX, name);
         error = disk_rename(disk, JOURNAL_NEXT_NAME, name);
         journal->named = error == 0;
     }
@@ -327,12 +327,12 @@ static int name_next(struct journal *journal, const struct journal_segment_head 
     return disk_sync_names(disk);
 }
 
-int journal_start_segment(struct journal *journal, uint64_t first_lsn)
+int journal_start_file(struct journal *journal, uint64_t first_lsn)
 {
-    struct journal_segment_head head = {
+    struct journal_file_head head = {
         .first_batch = journal->next_batch,
         .first_lsn = first_lsn,
-        .bytes = journal->options.segment_bytes,
+        .bytes = journal->options.file_bytes,
     };
     journal->named = false;
     pthread_mutex_lock(&journal->next_lock);
@@ -342,12 +342,12 @@ int journal_start_segment(struct journal *journal, uint64_t first_lsn)
     }
     if (error == 0) {
         pthread_mutex_lock(&journal->files_lock);
-        error = journal_files_add_segment(&journal->files, (struct journal_segment){
-                                                               .first_batch = head.first_batch,
-                                                               .first_lsn = head.first_lsn,
-                                                               .bytes = head.bytes,
-                                                               .end = JOURNAL_SECTOR,
-                                                           });
+        error = journal_files_add_file(&journal->files, (struct journal_file){
+                                                            .first_batch = head.first_batch,
+                                                            .first_lsn = head.first_lsn,
+                                                            .bytes = head.bytes,
+                                                            .end = JOURNAL_SECTOR,
+                                                        });
         pthread_mutex_unlock(&journal->files_lock);
     }
     if (error == 0) {
@@ -361,10 +361,10 @@ int journal_start_segment(struct journal *journal, uint64_t first_lsn)
     return error;
 }
 
-static struct journal_segment last_segment(struct journal *journal)
+static struct journal_file last_file(struct journal *journal)
 {
     pthread_mutex_lock(&journal->files_lock);
-    struct journal_segment last = journal->files.segments[journal->files.segment_count - 1];
+    struct journal_file last = journal->files.files[journal->files.file_count - 1];
     pthread_mutex_unlock(&journal->files_lock);
     return last;
 }
@@ -372,7 +372,7 @@ static struct journal_segment last_segment(struct journal *journal)
 void journal_current_name(struct journal *journal, char *ret_name, size_t cap)
 {
     char name[JOURNAL_NAME_BYTES];
-    journal_name(last_segment(journal).first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    journal_name(last_file(journal).first_batch, JOURNAL_FILE_SUFFIX, name);
     (void)snprintf(ret_name, cap, "%s", name);
 }
 
@@ -406,18 +406,18 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer, b
     };
     uint64_t bytes = journal_batch_bytes(head.length);
     journal_batch_seal(&head, buffer->bytes);
-    struct journal_segment segment = last_segment(journal);
-    if (bytes > segment.bytes - segment.end) {
-        int error = journal_start_segment(journal, head.first_lsn);
+    struct journal_file file = last_file(journal);
+    if (bytes > file.bytes - file.end) {
+        int error = journal_start_file(journal, head.first_lsn);
         if (error != 0) {
             /* Once it has its name, a failed sync of names is final, whatever the reason. */
             *ret_untouched = error == ERR_NOSPACE && !journal->named;
             return error;
         }
-        segment = last_segment(journal);
+        file = last_file(journal);
     }
     int error =
-        disk_write(journal->disk, journal->file, segment.end, buffer->bytes, (size_t)bytes, true);
+        disk_write(journal->disk, journal->file, file.end, buffer->bytes, (size_t)bytes, true);
     if (error != 0 || journal_failed(journal)) { /* by journal_fail, meanwhile */
         return error != 0 ? error : ERR_JOURNAL_FAILED;
     }
@@ -426,7 +426,7 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer, b
     atomic_store_explicit(&journal->durable_lsn, head.first_lsn + head.records - 1,
                           memory_order_release);
     pthread_mutex_lock(&journal->files_lock);
-    journal->files.segments[journal->files.segment_count - 1].end += bytes;
+    journal->files.files[journal->files.file_count - 1].end += bytes;
     pthread_mutex_unlock(&journal->files_lock);
     return 0;
 }
@@ -494,13 +494,13 @@ static int trim_snapshots(struct journal *journal, uint64_t floor, uint64_t newe
     return 0;
 }
 
-/* The first batch of the oldest segment, if all its records are at or below floor; else 0. */
-static uint64_t segment_below(struct journal *journal, uint64_t floor)
+/* The first batch of the oldest file, if all its records are at or below floor; else 0. */
+static uint64_t file_below(struct journal *journal, uint64_t floor)
 {
     pthread_mutex_lock(&journal->files_lock);
     const struct journal_files *files = &journal->files;
-    uint64_t below = files->segment_count > 1 && files->segments[1].first_lsn - 1 <= floor
-                         ? files->segments[0].first_batch
+    uint64_t below = files->file_count > 1 && files->files[1].first_lsn - 1 <= floor
+                         ? files->files[0].first_batch
                          : 0;
     pthread_mutex_unlock(&journal->files_lock);
     return below;
@@ -515,7 +515,7 @@ int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_rem
     bool is_list = journal->options.kind == JOURNAL_LIST;
     uint32_t removed = 0;
     if (previous != SIZE_MAX || is_list) {
-        /* The snapshot before the newest stays, with all segments after it: if the newest turns out
+        /* The snapshot before the newest stays, with all files after it: if the newest turns out
          * to be damaged, the next start uses that one. */
         uint64_t floor = is_list ? booked_lsn : files->snapshots[previous].lsn;
         int error = is_list ? 0 : trim_snapshots(journal, floor, files->snapshots[newest].lsn);
@@ -523,15 +523,15 @@ int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_rem
             return error;
         }
         floor = floor < booked_lsn ? floor : booked_lsn;
-        for (uint64_t batch; (batch = segment_below(journal, floor)) != 0; removed++) {
-            error = remove_file(journal, batch, JOURNAL_SEGMENT_SUFFIX);
+        for (uint64_t batch; (batch = file_below(journal, floor)) != 0; removed++) {
+            error = remove_file(journal, batch, JOURNAL_FILE_SUFFIX);
             if (error != 0) {
                 return error;
             }
             struct journal_files *changed = &journal->files;
             pthread_mutex_lock(&journal->files_lock);
-            memmove(changed->segments, changed->segments + 1,
-                    --changed->segment_count * sizeof(*changed->segments));
+            memmove(changed->files, changed->files + 1,
+                    --changed->file_count * sizeof(*changed->files));
             pthread_mutex_unlock(&journal->files_lock);
         }
     }

@@ -74,8 +74,8 @@ int journal_snapshot_next(struct journal_snapshot_reader *reader, const uint8_t 
 enum journal_kind { JOURNAL_HISTORY, JOURNAL_LIST };
 
 struct journal_options {
-    uint64_t segment_bytes; /* a multiple of JOURNAL_SECTOR */
-    uint32_t buffer_bytes;  /* of each of the two buffers; a batch fits a buffer and a segment */
+    uint64_t file_bytes;   /* a multiple of JOURNAL_SECTOR */
+    uint32_t buffer_bytes; /* of each of the two buffers; a batch fits a buffer and a file */
     enum journal_kind kind;
     uint64_t reserve_bytes; /* of a file that is given up when the disk is full; 0: none */
 };
@@ -85,7 +85,7 @@ struct journal_found {
     uint64_t last_lsn;     /* of the last record; the snapshot's LSN if nothing follows it */
     uint64_t snapshot_lsn; /* 0: none */
     uint64_t replayed;     /* records */
-    uint64_t segments;
+    uint64_t files;
     uint64_t bad_snapshots; /* damaged ones that are newer than the one used */
     uint64_t torn_bytes;    /* cut from the tail: from the bad batch to the last non-zero byte */
     int64_t highest_ms;     /* highest time in the snapshot and the journal */
@@ -155,17 +155,17 @@ enum journal_space journal_space(const struct journal *journal); /* any thread *
 void journal_current_name(struct journal *journal, char *ret_name, size_t cap);
 
 /*
- * Background thread, the same one for all four. journal_prepare_segment makes the next segment file
- * and the reserve ahead of need. journal_snapshot_due: at least one closed segment lies past the last snapshot.
- * journal_snapshot replays closed segments into `second` (an empty state of the same size, lent by
- * the caller for this call) and writes a snapshot. journal_trim removes segments that are below
+ * Background thread, the same one for all four. journal_prepare_file makes the next file file
+ * and the reserve ahead of need. journal_snapshot_due: at least one closed file lies past the last snapshot.
+ * journal_snapshot replays closed files into `second` (an empty state of the same size, lent by
+ * the caller for this call) and writes a snapshot. journal_trim removes files that are below
  * both booked_lsn and the snapshot before the newest, and snapshots older than that one. If the
  * newest snapshot turns out to be damaged, the next start uses the one before it. They return 0 or
  * an error that is not final: the caller logs it, and the journal goes on. *ret_snapshot_lsn is 0
- * if no snapshot was taken; *ret_removed counts segments.
+ * if no snapshot was taken; *ret_removed counts files.
  */
 bool journal_snapshot_due(const struct journal *journal);
-int journal_prepare_segment(struct journal *journal);
+int journal_prepare_file(struct journal *journal);
 int journal_snapshot(struct journal *journal, struct journal_content *second,
                      uint64_t *ret_snapshot_lsn);
 int journal_trim(struct journal *journal, uint64_t booked_lsn, uint32_t *ret_removed);
@@ -176,7 +176,7 @@ int journal_reader_new(struct journal *journal, uint64_t after_lsn,
                        struct journal_reader **ret_reader);
 void journal_reader_free(struct journal_reader *reader);
 /* The next record, valid until the next call: 0, ERR_AGAIN (no further durable record yet), ERR_IO,
- * ERR_CORRUPT, ERR_NOTFOUND (trimmed away: after_lsn lies below the oldest segment). */
+ * ERR_CORRUPT, ERR_NOTFOUND (trimmed away: after_lsn lies below the oldest file). */
 struct journal_record {
     uint64_t lsn;
     const uint8_t *bytes;

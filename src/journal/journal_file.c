@@ -14,16 +14,16 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 
-static const char segment_magic[8] = "SLUICEJ\n";
+static const char file_magic[8] = "SLUICEJ\n";
 static const char batch_magic[4] = "SLJB";
 
 /* Offsets in both headers. */
 enum {
-    SEGMENT_VERSION = 8,
-    SEGMENT_SECTOR = 12,
-    SEGMENT_FIRST_BATCH = 16,
-    SEGMENT_FIRST_LSN = 24,
-    SEGMENT_BYTES = 32,
+    FILE_VERSION = 8,
+    FILE_SECTOR = 12,
+    FILE_FIRST_BATCH = 16,
+    FILE_FIRST_LSN = 24,
+    FILE_BYTES = 32,
     BATCH_VERSION = 4,
     BATCH_NUMBER = 8,
     BATCH_FIRST_LSN = 16,
@@ -65,32 +65,32 @@ static uint32_t head_crc(const uint8_t *bytes, size_t n)
     return crc32c(crc, bytes + JOURNAL_HEAD_BYTES, n);
 }
 
-void journal_segment_encode(const struct journal_segment_head *head, uint8_t *ret_sector)
+void journal_file_encode(const struct journal_file_head *head, uint8_t *ret_sector)
 {
     memset(ret_sector, 0, JOURNAL_SECTOR);
-    memcpy(ret_sector, segment_magic, sizeof(segment_magic));
-    store_le32(ret_sector + SEGMENT_VERSION, JOURNAL_VERSION);
-    store_le32(ret_sector + SEGMENT_SECTOR, JOURNAL_SECTOR);
-    store_le64(ret_sector + SEGMENT_FIRST_BATCH, head->first_batch);
-    store_le64(ret_sector + SEGMENT_FIRST_LSN, head->first_lsn);
-    store_le64(ret_sector + SEGMENT_BYTES, head->bytes);
+    memcpy(ret_sector, file_magic, sizeof(file_magic));
+    store_le32(ret_sector + FILE_VERSION, JOURNAL_VERSION);
+    store_le32(ret_sector + FILE_SECTOR, JOURNAL_SECTOR);
+    store_le64(ret_sector + FILE_FIRST_BATCH, head->first_batch);
+    store_le64(ret_sector + FILE_FIRST_LSN, head->first_lsn);
+    store_le64(ret_sector + FILE_BYTES, head->bytes);
     store_le32(ret_sector + HEAD_CRC, head_crc(ret_sector, 0));
 }
 
-int journal_segment_decode(const uint8_t *bytes, struct journal_segment_head *ret_head)
+int journal_file_decode(const uint8_t *bytes, struct journal_file_head *ret_head)
 {
-    if (memcmp(bytes, segment_magic, sizeof(segment_magic)) != 0 ||
+    if (memcmp(bytes, file_magic, sizeof(file_magic)) != 0 ||
         load_le32(bytes + HEAD_CRC) != head_crc(bytes, 0)) {
         return ERR_CORRUPT;
     }
-    uint64_t size = load_le64(bytes + SEGMENT_BYTES);
-    if (load_le32(bytes + SEGMENT_VERSION) != JOURNAL_VERSION ||
-        load_le32(bytes + SEGMENT_SECTOR) != JOURNAL_SECTOR || size % JOURNAL_SECTOR != 0 ||
-        size < 2ULL * JOURNAL_SECTOR || size > JOURNAL_SEGMENT_MAX_BYTES) {
+    uint64_t size = load_le64(bytes + FILE_BYTES);
+    if (load_le32(bytes + FILE_VERSION) != JOURNAL_VERSION ||
+        load_le32(bytes + FILE_SECTOR) != JOURNAL_SECTOR || size % JOURNAL_SECTOR != 0 ||
+        size < 2ULL * JOURNAL_SECTOR || size > JOURNAL_FILE_MAX_BYTES) {
         return ERR_VERSION;
     }
-    ret_head->first_batch = load_le64(bytes + SEGMENT_FIRST_BATCH);
-    ret_head->first_lsn = load_le64(bytes + SEGMENT_FIRST_LSN);
+    ret_head->first_batch = load_le64(bytes + FILE_FIRST_BATCH);
+    ret_head->first_lsn = load_le64(bytes + FILE_FIRST_LSN);
     ret_head->bytes = size;
     return 0;
 }

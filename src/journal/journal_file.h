@@ -1,8 +1,8 @@
 /*
- * The journal's files as bytes: names, segment headers, batches, and a window to read them through.
+ * The journal's files as bytes: names, file headers, batches, and a window to read them through.
  * docs/JOURNAL.md describes the same byte by byte. Nothing here depends on a running journal.
  *
- * What can go wrong: bytes that are not a segment header or a batch give ERR_CORRUPT; a whole one
+ * What can go wrong: bytes that are not a file header or a batch give ERR_CORRUPT; a whole one
  * of another version gives ERR_VERSION. What that means depends on the bytes after them. The caller
  * finds out (journal_recover.c).
  */
@@ -15,32 +15,32 @@
 #include "port/disk.h"
 
 #define JOURNAL_VERSION 1U
-#define JOURNAL_HEAD_BYTES 48U /* size of a segment header and of a batch header */
+#define JOURNAL_HEAD_BYTES 48U /* size of a file header and of a batch header */
 #define JOURNAL_RECORD_MAX (2U + JOURNAL_RECORD_MAX_BYTES) /* with its length */
 #define JOURNAL_NAME_BYTES 32U
 #define JOURNAL_CHUNK_BYTES (256U << 10) /* files are read in pieces of this size */
-#define JOURNAL_SEGMENT_MAX_BYTES (1ULL << 32)
+#define JOURNAL_FILE_MAX_BYTES (1ULL << 32)
 
 #define JOURNAL_NEXT_NAME "next.tmp"
 #define JOURNAL_RESERVE_NAME "reserve.tmp"
 #define JOURNAL_SNAPSHOT_TMP_NAME "snapshot.tmp"
-#define JOURNAL_SEGMENT_SUFFIX ".journal"
+#define JOURNAL_FILE_SUFFIX ".journal"
 #define JOURNAL_SNAPSHOT_SUFFIX ".snapshot"
 
 /* Sixteen hexadecimal digits and the suffix. Parsing accepts exactly what journal_name writes. */
 void journal_name(uint64_t number, const char *suffix, char ret_name[JOURNAL_NAME_BYTES]);
 bool journal_name_parse(const char *name, const char *suffix, uint64_t *ret_number);
 
-struct journal_segment_head {
+struct journal_file_head {
     uint64_t first_batch;
     uint64_t first_lsn;
     uint64_t bytes; /* size of the file */
 };
 
 /* Writes one whole sector. */
-void journal_segment_encode(const struct journal_segment_head *head, uint8_t *ret_sector);
+void journal_file_encode(const struct journal_file_head *head, uint8_t *ret_sector);
 /* bytes: at least JOURNAL_HEAD_BYTES. ERR_CORRUPT, ERR_VERSION. */
-int journal_segment_decode(const uint8_t *bytes, struct journal_segment_head *ret_head);
+int journal_file_decode(const uint8_t *bytes, struct journal_file_head *ret_head);
 
 struct journal_batch_head {
     uint64_t number;

@@ -1,9 +1,9 @@
 /*
- * Shared by the journal's own files: the running journal, the list of files of its files, and the steps
+ * Shared by the journal's own files: the running journal, the list of its files, and the steps
  * of recovery and snapshots. No other file includes this.
  *
  * Locks. `lock` guards the buffers and is held for at most one encoded record. `files_lock`
- * guards the list of files; no I/O happens under it. `next_lock` guards the prepared segment and is
+ * guards the list of files; no I/O happens under it. `next_lock` guards the prepared file and is
  * held while one is made; only the background thread and the journal thread take it. Order:
  * next_lock before files_lock; under lock no other lock is taken. Callers of journal_append hold
  * their own lock outside of it. Waking a loop takes no lock: it is an atomic flag and an eventfd.
@@ -16,13 +16,13 @@
 #include "journal/journal.h"
 #include "journal/journal_file.h"
 
-/* One segment file. The chain has no gaps: each segment begins where the one before it ended. */
-struct journal_segment {
+/* One journal file. The chain has no gaps: each file begins where the one before it ended. */
+struct journal_file {
     uint64_t first_batch;
     uint64_t first_lsn;
-    uint64_t bytes;      /* file size according to its header */
-    uint64_t file_bytes; /* file size as found; recovery only */
-    uint64_t end;        /* offset after its last durable batch */
+    uint64_t bytes;       /* file size according to its header */
+    uint64_t found_bytes; /* file size as found; recovery only */
+    uint64_t end;         /* offset after its last durable batch */
 };
 
 struct journal_snapshot_file {
@@ -32,15 +32,15 @@ struct journal_snapshot_file {
 };
 
 struct journal_files {
-    struct journal_segment *segments; /* oldest first */
-    size_t segment_count;
-    size_t segment_capacity;
+    struct journal_file *files; /* oldest first */
+    size_t file_count;
+    size_t file_capacity;
     struct journal_snapshot_file *snapshots; /* oldest first */
     size_t snapshot_count;
     size_t snapshot_capacity;
 };
 /* ERR_NOMEM. */
-int journal_files_add_segment(struct journal_files *files, struct journal_segment segment);
+int journal_files_add_file(struct journal_files *files, struct journal_file file);
 /* Replaces an entry with the same LSN. */
 int journal_files_add_snapshot(struct journal_files *files, struct journal_snapshot_file snapshot);
 /* Index of the newest usable snapshot before index `before`, or SIZE_MAX. */
@@ -58,7 +58,7 @@ struct journal_buffer {
 struct journal {
     struct disk *disk;
     struct journal_options options;
-    uint32_t capacity; /* most bytes in a batch: it fits the buffer and a segment */
+    uint32_t capacity; /* most bytes in a batch: it fits the buffer and a file */
 
     pthread_mutex_t lock;
     pthread_cond_t work;
@@ -70,8 +70,8 @@ struct journal {
     atomic_uint_fast32_t open_fill; /* open->fill, for journal_has_room without the lock */
 
     /* Used by the journal thread only. */
-    struct disk_file *file;         /* of the last segment */
-    bool named;                     /* the segment made last has got its name */
+    struct disk_file *file;         /* the last one */
+    bool named;                     /* the file made last has got its name */
     struct journal_buffer *pending; /* a batch that waits for space; NULL: none */
     uint64_t next_batch;
     struct waker *wakers;
@@ -89,12 +89,12 @@ struct journal {
     struct journal_files files;
 
     pthread_mutex_t next_lock;
-    struct disk_file *next; /* the prepared segment; NULL: none */
+    struct disk_file *next; /* the prepared file; NULL: none */
     bool has_reserve;
 };
 
-/* Makes the first segment of an empty folder, or the next one, and sets journal->file to it. */
-int journal_start_segment(struct journal *journal, uint64_t first_lsn);
+/* Makes the first file of an empty folder, or the next one, and sets journal->file to it. */
+int journal_start_file(struct journal *journal, uint64_t first_lsn);
 
 struct journal_snapshot_info {
     uint64_t lsn;   /* of the last record in it */

@@ -1,11 +1,11 @@
 /*
  * Reads the journal back while it is written. The booking reader and snapshots use it.
  *
- * Happy path: the reader learns from the list of files which segment to read and how much of it is
+ * Happy path: the reader learns from the list of files which one to read and how much of it is
  * durable. It reads large pieces up to there, checks each batch once, and returns its records one
- * by one. At the end of a segment it continues with the next one, if there is one.
+ * by one. At the end of a file it continues with the next one, if there is one.
  *
- * What can go wrong: ERR_NOTFOUND if the segment was trimmed away, ERR_CORRUPT if a durable batch
+ * What can go wrong: ERR_NOTFOUND if the file was trimmed away, ERR_CORRUPT if a durable batch
  * does not read back. Both are final: the reader cannot be used any more.
  *
  * What stays true: it never reads a byte beyond the durable end, and so never a half-written batch.
@@ -22,7 +22,7 @@ struct journal_reader {
     uint64_t next_lsn;
     uint64_t next_batch; /* 0: no batch read yet */
     struct disk_file *file;
-    uint64_t first_batch; /* of the segment of `file` */
+    uint64_t first_batch; /* of the file that is open */
     uint64_t at;          /* offset of the next batch in it */
     struct journal_window window;
     struct journal_records records; /* what is left of the current batch */
@@ -53,18 +53,18 @@ void journal_reader_free(struct journal_reader *reader)
     free(reader);
 }
 
-/* Finds the segment that holds the reader's next batch, or, at the start, its first record. */
-static int find_segment(struct journal_reader *reader, struct journal_segment *ret_segment)
+/* Finds the file that holds the reader's next batch, or, at the start, its first record. */
+static int find_file(struct journal_reader *reader, struct journal_file *ret_file)
 {
     struct journal *journal = reader->journal;
     int error = ERR_NOTFOUND;
     pthread_mutex_lock(&journal->files_lock);
     const struct journal_files *files = &journal->files;
-    for (size_t i = files->segment_count; i > 0 && error != 0; i--) {
-        const struct journal_segment *segment = &files->segments[i - 1];
-        if (reader->next_batch == 0 ? segment->first_lsn <= reader->after_lsn + 1
-                                    : segment->first_batch <= reader->next_batch) {
-            *ret_segment = *segment;
+    for (size_t i = files->file_count; i > 0 && error != 0; i--) {
+        const struct journal_file *file = &files->files[i - 1];
+        if (reader->next_batch == 0 ? file->first_lsn <= reader->after_lsn + 1
+                                    : file->first_batch <= reader->next_batch) {
+            *ret_file = *file;
             error = 0;
         }
     }
@@ -72,43 +72,43 @@ static int find_segment(struct journal_reader *reader, struct journal_segment *r
     return error;
 }
 
-static int enter_segment(struct journal_reader *reader, const struct journal_segment *segment)
+static int enter_file(struct journal_reader *reader, const struct journal_file *file)
 {
     struct disk *disk = reader->journal->disk;
-    struct disk_file *file;
+    struct disk_file *opened;
     char name[JOURNAL_NAME_BYTES];
-    journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
-    int error = disk_open(disk, name, DISK_READ, &file);
+    journal_name(file->first_batch, JOURNAL_FILE_SUFFIX, name);
+    int error = disk_open(disk, name, DISK_READ, &opened);
     if (error != 0) {
         return error;
     }
     if (reader->file != NULL) {
         disk_close(disk, reader->file);
     }
-    reader->file = file;
-    reader->first_batch = segment->first_batch;
-    reader->next_batch = segment->first_batch;
-    reader->next_lsn = segment->first_lsn;
+    reader->file = opened;
+    reader->first_batch = file->first_batch;
+    reader->next_batch = file->first_batch;
+    reader->next_lsn = file->first_lsn;
     reader->at = JOURNAL_SECTOR;
-    journal_window_show(&reader->window, file, JOURNAL_SECTOR);
+    journal_window_show(&reader->window, opened, JOURNAL_SECTOR);
     return 0;
 }
 
 /* Loads the next durable batch. ERR_AGAIN: there is none yet. */
 static int next_batch(struct journal_reader *reader)
 {
-    struct journal_segment segment;
-    int error = find_segment(reader, &segment);
-    if (error == 0 && (reader->file == NULL || segment.first_batch != reader->first_batch)) {
-        error = enter_segment(reader, &segment);
+    struct journal_file file;
+    int error = find_file(reader, &file);
+    if (error == 0 && (reader->file == NULL || file.first_batch != reader->first_batch)) {
+        error = enter_file(reader, &file);
     }
     if (error != 0) {
         return error;
     }
-    if (reader->at == segment.end) {
+    if (reader->at == file.end) {
         return ERR_AGAIN;
     }
-    reader->window.limit = segment.end;
+    reader->window.limit = file.end;
     struct journal_batch_head head;
     const uint8_t *payload;
     error = journal_window_batch(&reader->window, reader->at, &head, &payload);

@@ -1,17 +1,17 @@
 /*
  * Opening a journal, and inspecting one without changing it.
  *
- * Happy path: list the folder, read every segment's header, pick the newest good snapshot that the
- * segments reach back to, walk all batches of all segments in order, apply the records after the
+ * Happy path: list the folder, read every file's header, pick the newest good snapshot that the
+ * files reach back to, walk all batches of all files in order, apply the records after the
  * snapshot, find zeros after the last batch, continue writing there.
  *
- * What can go wrong, and how the cases are told apart. Batch n + 1, and the header of a later
- * segment, are written only after batch n is durable. So an incomplete batch with nothing after it
- * was just being written. That is a torn tail: nobody was told of its records. It is cut (zeroed,
- * so that no later start takes leftovers for data). An incomplete batch with a whole batch or a
- * segment after it was durable once. That is damage: the start is refused, with file and offset.
+ * What can go wrong, and how to distinguish the cases. Batch n + 1, and the header of a later
+ * file, are written only after batch n is durable. So an incomplete batch with nothing after it
+ * was just being written. That is a torn tail: no answer was sent for its records. It is cut
+ * (zeroed, so that no later start takes leftovers for data). An incomplete batch with a whole batch or a
+ * file after it was durable once. That is damage: the start is refused, with file and offset.
  *
- * What stays true: the last segment and the names in the folder are synced before they are read. An
+ * What stays true: the last file and the names in the folder are synced before they are read. An
  * earlier process may have written bytes that it did not sync; they are visible now and must not
  * vanish after something is built on them. journal_scan() writes nothing.
  */
@@ -42,7 +42,7 @@ struct recovery {
     struct journal_snapshot_info base; /* lsn 0: no snapshot */
     size_t base_index;
     struct journal_window window;
-    struct disk_file *file; /* of the segment being walked; at the end, the last one */
+    struct disk_file *file; /* being walked; at the end, the last one */
     uint64_t next_batch;
     uint64_t next_lsn;
     int error; /* from the listing callback */
@@ -58,11 +58,11 @@ static int found_bad(struct recovery *recovery, int code, const char *name, uint
     return code;
 }
 
-static int found_in_segment(struct recovery *recovery, int code, size_t index, uint64_t offset,
-                            const char *why)
+static int found_in_file(struct recovery *recovery, int code, size_t index, uint64_t offset,
+                         const char *why)
 {
     char name[JOURNAL_NAME_BYTES];
-    journal_name(recovery->files.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    journal_name(recovery->files.files[index].first_batch, JOURNAL_FILE_SUFFIX, name);
     return found_bad(recovery, code, name, offset, why);
 }
 
@@ -80,9 +80,9 @@ static void on_file(void *context, const char *name, uint64_t size)
     struct recovery *recovery = context;
     uint64_t number;
     int error = 0;
-    if (journal_name_parse(name, JOURNAL_SEGMENT_SUFFIX, &number)) {
-        error = journal_files_add_segment(
-            &recovery->files, (struct journal_segment){.first_batch = number, .file_bytes = size});
+    if (journal_name_parse(name, JOURNAL_FILE_SUFFIX, &number)) {
+        error = journal_files_add_file(
+            &recovery->files, (struct journal_file){.first_batch = number, .found_bytes = size});
     } else if (journal_name_parse(name, JOURNAL_SNAPSHOT_SUFFIX, &number)) {
         error = journal_files_add_snapshot(
             &recovery->files, (struct journal_snapshot_file){.lsn = number, .bytes = size});
@@ -98,22 +98,21 @@ static int list_files(struct recovery *recovery)
     return error != 0 ? error : recovery->error;
 }
 
-static int open_segment(struct recovery *recovery, size_t index, enum disk_open how)
+static int open_file(struct recovery *recovery, size_t index, enum disk_open how)
 {
-    const struct journal_segment *segment = &recovery->files.segments[index];
+    const struct journal_file *file = &recovery->files.files[index];
     char name[JOURNAL_NAME_BYTES];
-    journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    journal_name(file->first_batch, JOURNAL_FILE_SUFFIX, name);
     int error = disk_open(recovery->disk, name, how, &recovery->file);
     if (error == 0) {
         /* If a file is longer than its header says, look through it to its end. */
-        uint64_t limit =
-            segment->bytes > segment->file_bytes ? segment->bytes : segment->file_bytes;
+        uint64_t limit = file->bytes > file->found_bytes ? file->bytes : file->found_bytes;
         journal_window_show(&recovery->window, recovery->file, limit);
     }
     return error;
 }
 
-static void close_segment(struct recovery *recovery)
+static void close_file(struct recovery *recovery)
 {
     if (recovery->file != NULL) {
         disk_close(recovery->disk, recovery->file);
@@ -123,34 +122,34 @@ static void close_segment(struct recovery *recovery)
 
 static int read_head(struct recovery *recovery, size_t index)
 {
-    struct journal_segment *segment = &recovery->files.segments[index];
-    segment->bytes = JOURNAL_SECTOR; /* until the header says more: enough to read it */
-    int error = open_segment(recovery, index, DISK_READ);
+    struct journal_file *file = &recovery->files.files[index];
+    file->bytes = JOURNAL_SECTOR; /* until the header says more: enough to read it */
+    int error = open_file(recovery, index, DISK_READ);
     if (error != 0) {
         return error;
     }
-    struct journal_segment_head head;
+    struct journal_file_head head;
     const uint8_t *bytes;
     error = journal_window_load(&recovery->window, 0, JOURNAL_HEAD_BYTES, &bytes);
     if (error == 0) {
-        error = journal_segment_decode(bytes, &head);
+        error = journal_file_decode(bytes, &head);
     }
-    close_segment(recovery);
+    close_file(recovery);
     if (error == ERR_CORRUPT) {
-        return found_in_segment(recovery, error, index, 0, "the segment's header is damaged");
+        return found_in_file(recovery, error, index, 0, "the file's header is damaged");
     }
     if (error == ERR_VERSION) {
-        return found_in_segment(recovery, error, index, 0, "a segment of another version");
+        return found_in_file(recovery, error, index, 0, "a journal file of another version");
     }
     if (error != 0) {
         return error;
     }
-    if (head.first_batch != segment->first_batch) {
-        return found_in_segment(recovery, ERR_CORRUPT, index, 0,
-                                "the segment's name is not the one its header gives");
+    if (head.first_batch != file->first_batch) {
+        return found_in_file(recovery, ERR_CORRUPT, index, 0,
+                             "the file's name is not the one its header gives");
     }
-    segment->first_lsn = head.first_lsn;
-    segment->bytes = head.bytes;
+    file->first_lsn = head.first_lsn;
+    file->bytes = head.bytes;
     return 0;
 }
 
@@ -198,21 +197,21 @@ static int load_base(struct recovery *recovery)
     return 0;
 }
 
-/* Picks the newest good snapshot that the segments reach back to.
+/* Picks the newest good snapshot that the files reach back to.
  * Without one they must start at LSN 1. */
 static int choose_base(struct recovery *recovery)
 {
     const struct journal_files *files = &recovery->files;
-    if (files->segment_count == 0) {
+    if (files->file_count == 0) {
         if (files->snapshot_count == 0) {
             return 0; /* a fresh folder */
         }
         char name[JOURNAL_NAME_BYTES];
         journal_name(files->snapshots[files->snapshot_count - 1].lsn, JOURNAL_SNAPSHOT_SUFFIX,
                      name);
-        return found_bad(recovery, ERR_CORRUPT, name, 0, "no segment follows the snapshot");
+        return found_bad(recovery, ERR_CORRUPT, name, 0, "no journal file follows the snapshot");
     }
-    uint64_t first_lsn = files->segments[0].first_lsn;
+    uint64_t first_lsn = files->files[0].first_lsn;
     size_t snapshots = recovery->kind == JOURNAL_HISTORY ? files->snapshot_count : 0;
     for (size_t i = snapshots; i > 0 && recovery->base.lsn == 0; i--) {
         if (files->snapshots[i - 1].lsn + 1 < first_lsn) {
@@ -226,9 +225,9 @@ static int choose_base(struct recovery *recovery)
     if (recovery->base.lsn == 0 && first_lsn != 1 && recovery->kind == JOURNAL_HISTORY) {
         return recovery->found.bad_snapshots > 0
                    ? ERR_CORRUPT /* the oldest bad one that would have done is in found */
-                   : found_in_segment(recovery, ERR_CORRUPT, 0, 0,
-                                      "records before this segment are missing: no snapshot "
-                                      "reaches it");
+                   : found_in_file(recovery, ERR_CORRUPT, 0, 0,
+                                   "records before this file are missing: no snapshot "
+                                   "reaches it");
     }
     recovery->found.where[0] = '\0';
     recovery->found.why[0] = '\0';
@@ -244,7 +243,7 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
     struct journal_content *content = recovery->content;
     if (recovery->ops != NULL) {
         char name[JOURNAL_NAME_BYTES];
-        journal_name(recovery->files.segments[index].first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+        journal_name(recovery->files.files[index].first_batch, JOURNAL_FILE_SUFFIX, name);
         recovery->ops->batch(recovery->context, name, offset, head->number, head->first_lsn,
                              head->records, head->length);
     }
@@ -265,17 +264,17 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
             break;
         }
         if (error == ERR_FULL) {
-            return found_in_segment(recovery, error, index, offset,
-                                    "it does not fit the configured sizes");
+            return found_in_file(recovery, error, index, offset,
+                                 "it does not fit the configured sizes");
         }
         if (error != 0) {
-            return found_in_segment(recovery, error, index, offset,
-                                    "a record does not follow from what came before");
+            return found_in_file(recovery, error, index, offset,
+                                 "a record does not follow from what came before");
         }
     }
     if (error != ERR_AGAIN) {
-        return found_in_segment(recovery, ERR_CORRUPT, index, offset,
-                                "a record in a whole batch cannot be read");
+        return found_in_file(recovery, ERR_CORRUPT, index, offset,
+                             "a record in a whole batch cannot be read");
     }
     if (head->time_ms > recovery->found.highest_ms) {
         recovery->found.highest_ms = head->time_ms;
@@ -283,47 +282,46 @@ static int take_batch(struct recovery *recovery, size_t index, uint64_t offset,
     return 0;
 }
 
-/* Walks all batches of one segment. Its `end` is the first offset without a whole batch. */
+/* Walks all batches of one file. Its `end` is the first offset without a whole batch. */
 static int walk_batches(struct recovery *recovery, size_t index)
 {
-    struct journal_segment *segment = &recovery->files.segments[index];
-    segment->end = JOURNAL_SECTOR;
+    struct journal_file *file = &recovery->files.files[index];
+    file->end = JOURNAL_SECTOR;
     for (;;) {
         struct journal_batch_head head;
         const uint8_t *payload;
-        int error = journal_window_batch(&recovery->window, segment->end, &head, &payload);
+        int error = journal_window_batch(&recovery->window, file->end, &head, &payload);
         if (error == ERR_CORRUPT) {
             return 0;
         }
         if (error == ERR_VERSION) {
-            return found_in_segment(recovery, error, index, segment->end,
-                                    "a batch of another version");
+            return found_in_file(recovery, error, index, file->end, "a batch of another version");
         }
         if (error != 0) {
             return error;
         }
-        if (segment->end + journal_batch_bytes(head.length) > segment->bytes) {
+        if (file->end + journal_batch_bytes(head.length) > file->bytes) {
             return 0; /* it reaches beyond the file's proper size: nothing there is kept */
         }
         if (head.number != recovery->next_batch || head.first_lsn != recovery->next_lsn) {
-            return found_in_segment(recovery, ERR_CORRUPT, index, segment->end,
-                                    "the batch is not the next one");
+            return found_in_file(recovery, ERR_CORRUPT, index, file->end,
+                                 "the batch is not the next one");
         }
-        error = take_batch(recovery, index, segment->end, &head, payload);
+        error = take_batch(recovery, index, file->end, &head, payload);
         if (error != 0) {
             return error;
         }
         recovery->next_batch++;
-        segment->end += journal_batch_bytes(head.length);
+        file->end += journal_batch_bytes(head.length);
     }
 }
 
-/* Checks what follows the last whole batch of the last segment. *ret_torn counts bytes up to the
+/* Checks what follows the last whole batch of the last file. *ret_torn counts bytes up to the
  * last non-zero one. ERR_CORRUPT: a whole batch follows, so the one before it was durable once. */
 static int look_behind(struct recovery *recovery, size_t index, uint64_t *ret_torn)
 {
     struct journal_window *window = &recovery->window;
-    uint64_t end = recovery->files.segments[index].end;
+    uint64_t end = recovery->files.files[index].end;
     uint64_t torn = 0;
     for (uint64_t at = end; at < window->limit; at += JOURNAL_SECTOR) {
         uint64_t left = window->limit - at;
@@ -343,8 +341,8 @@ static int look_behind(struct recovery *recovery, size_t index, uint64_t *ret_to
         struct journal_batch_head head;
         error = journal_window_batch(window, at, &head, &bytes);
         if (error == ERR_VERSION || (error == 0 && head.number >= recovery->next_batch)) {
-            return found_in_segment(recovery, ERR_CORRUPT, index, end,
-                                    "a damaged batch: whole later ones follow");
+            return found_in_file(recovery, ERR_CORRUPT, index, end,
+                                 "a damaged batch: whole later ones follow");
         }
         if (error != 0 && error != ERR_CORRUPT) {
             return error;
@@ -355,69 +353,68 @@ static int look_behind(struct recovery *recovery, size_t index, uint64_t *ret_to
 }
 
 /* Cuts a torn tail and restores the file's full size. */
-static int heal_segment(struct recovery *recovery, const struct journal_segment *segment,
-                        uint64_t torn)
+static int heal_file(struct recovery *recovery, const struct journal_file *file, uint64_t torn)
 {
     struct disk *disk = recovery->disk;
     int error = 0;
     if (torn > 0) {
-        uint64_t to = segment->end + torn;
+        uint64_t to = file->end + torn;
         to = (to + JOURNAL_SECTOR - 1) & ~(uint64_t)(JOURNAL_SECTOR - 1);
-        error = journal_zero(disk, recovery->file, segment->end, to);
+        error = journal_zero(disk, recovery->file, file->end, to);
         if (error == 0) {
             error = disk_sync(disk, recovery->file);
         }
     }
-    if (error != 0 || segment->file_bytes == segment->bytes) {
+    if (error != 0 || file->found_bytes == file->bytes) {
         return error;
     }
-    error = segment->file_bytes > segment->bytes
-                ? disk_truncate(disk, recovery->file, segment->bytes)
-                : journal_zero(disk, recovery->file, segment->file_bytes, segment->bytes);
+    error = file->found_bytes > file->bytes
+                ? disk_truncate(disk, recovery->file, file->bytes)
+                : journal_zero(disk, recovery->file, file->found_bytes, file->bytes);
     return error == 0 ? disk_sync(disk, recovery->file) : error;
 }
 
 static int end_walk(struct recovery *recovery)
 {
-    size_t last = recovery->files.segment_count - 1;
-    const struct journal_segment *segment = &recovery->files.segments[last];
+    size_t last = recovery->files.file_count - 1;
+    const struct journal_file *file = &recovery->files.files[last];
     uint64_t torn = 0;
     int error = look_behind(recovery, last, &torn);
     if (error != 0) {
         return error;
     }
     if (recovery->next_lsn <= recovery->base.lsn) {
-        return found_in_segment(recovery, ERR_CORRUPT, last, segment->end,
-                                "the journal ends before its snapshot");
+        return found_in_file(recovery, ERR_CORRUPT, last, file->end,
+                             "the journal ends before its snapshot");
     }
     char name[JOURNAL_NAME_BYTES];
-    journal_name(segment->first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    journal_name(file->first_batch, JOURNAL_FILE_SUFFIX, name);
     if (torn > 0) {
         recovery->found.torn_bytes = torn;
-        (void)found_bad(recovery, 0, name, segment->end, "torn tail");
-        note(recovery, name, segment->end, "torn tail: the next start cuts it");
-    } else if (segment->file_bytes < segment->bytes) {
-        (void)found_bad(recovery, 0, name, segment->file_bytes, "the file has been cut short");
-        note(recovery, name, segment->file_bytes, "the file has been cut short");
+        (void)found_bad(recovery, 0, name, file->end, "torn tail");
+        note(recovery, name, file->end, "torn tail: the next start cuts it");
+    } else if (file->found_bytes < file->bytes) {
+        (void)found_bad(recovery, 0, name, file->found_bytes, "the file has been cut short");
+        note(recovery, name, file->found_bytes, "the file has been cut short");
     }
-    return recovery->mode == RECOVERY_OPEN ? heal_segment(recovery, segment, torn) : 0;
+    return recovery->mode == RECOVERY_OPEN ? heal_file(recovery, file, torn) : 0;
 }
 
-static int walk_segments(struct recovery *recovery)
+static int walk_files(struct recovery *recovery)
 {
     const struct journal_files *files = &recovery->files;
-    recovery->next_batch = files->segments[0].first_batch;
-    recovery->next_lsn = files->segments[0].first_lsn;
+    recovery->next_batch = files->files[0].first_batch;
+    recovery->next_lsn = files->files[0].first_lsn;
     for (size_t i = 0;; i++) {
-        const struct journal_segment *segment = &files->segments[i];
-        bool last = i + 1 == files->segment_count;
+        const struct journal_file *file = &files->files[i];
+        bool last = i + 1 == files->file_count;
         bool writes = last && recovery->mode == RECOVERY_OPEN;
-        if (recovery->base.lsn > 0 && segment->first_lsn == recovery->base.lsn + 1 &&
-            segment->first_batch != recovery->base.batch + 1) {
-            return found_in_segment(recovery, ERR_CORRUPT, i, 0,
-                                    "the segment does not follow the snapshot");
+        if (recovery->base.lsn > 0 && file->first_lsn == recovery->base.lsn + 1 &&
+            file->first_batch != recovery->base.batch + 1) {
+            return found_in_file(recovery, ERR_CORRUPT, i, 0,
+                                 "the file does not follow the snapshot");
         }
-        int error = open_segment(recovery, i, writes ? DISK_WRITE : DISK_READ);
+        int error = open_file(recovery, i, writes ? DISK_WRITE : DISK_READ);
         if (error == 0 && writes) {
             error = disk_sync(recovery->disk, recovery->file);
         }
@@ -430,12 +427,12 @@ static int walk_segments(struct recovery *recovery)
         if (last) {
             break;
         }
-        close_segment(recovery);
-        const struct journal_segment *next = segment + 1;
+        close_file(recovery);
+        const struct journal_file *next = file + 1;
         if (next->first_batch != recovery->next_batch || next->first_lsn != recovery->next_lsn) {
-            return found_in_segment(recovery, ERR_CORRUPT, i, segment->end,
-                                    "a batch or a segment is missing or damaged: later ones "
-                                    "follow");
+            return found_in_file(recovery, ERR_CORRUPT, i, file->end,
+                                 "a batch or a file is missing or damaged: later ones "
+                                 "follow");
         }
     }
     return end_walk(recovery);
@@ -445,7 +442,7 @@ static int recover(struct recovery *recovery)
 {
     recovery->window.disk = recovery->disk;
     int error = list_files(recovery);
-    for (size_t i = 0; error == 0 && i < recovery->files.segment_count; i++) {
+    for (size_t i = 0; error == 0 && i < recovery->files.file_count; i++) {
         error = read_head(recovery, i);
     }
     if (error == 0) {
@@ -454,9 +451,9 @@ static int recover(struct recovery *recovery)
     recovery->next_batch = 1;
     recovery->next_lsn = 1;
     recovery->found.highest_ms = recovery->base.highest_ms;
-    recovery->found.segments = recovery->files.segment_count;
-    if (error == 0 && recovery->files.segment_count > 0) {
-        error = walk_segments(recovery);
+    recovery->found.files = recovery->files.file_count;
+    if (error == 0 && recovery->files.file_count > 0) {
+        error = walk_files(recovery);
     }
     recovery->found.last_lsn = recovery->next_lsn - 1;
     return error;
@@ -464,7 +461,7 @@ static int recover(struct recovery *recovery)
 
 static void recovery_done(struct recovery *recovery)
 {
-    close_segment(recovery);
+    close_file(recovery);
     journal_window_done(&recovery->window);
     journal_files_done(&recovery->files);
 }
@@ -501,11 +498,11 @@ static int tidy_folder(struct disk *disk)
 
 static struct journal *journal_new(struct disk *disk, struct journal_options options)
 {
-    CHECK(options.segment_bytes % JOURNAL_SECTOR == 0);
-    CHECK(options.segment_bytes >= 2ULL * JOURNAL_SECTOR);
-    CHECK(options.segment_bytes <= JOURNAL_SEGMENT_MAX_BYTES);
+    CHECK(options.file_bytes % JOURNAL_SECTOR == 0);
+    CHECK(options.file_bytes >= 2ULL * JOURNAL_SECTOR);
+    CHECK(options.file_bytes <= JOURNAL_FILE_MAX_BYTES);
     CHECK(options.buffer_bytes >= JOURNAL_SECTOR);
-    uint64_t capacity = options.segment_bytes - JOURNAL_SECTOR;
+    uint64_t capacity = options.file_bytes - JOURNAL_SECTOR;
     capacity = capacity < options.buffer_bytes ? capacity : options.buffer_bytes;
     capacity -= capacity % JOURNAL_SECTOR;
     struct journal *journal = aligned_alloc(_Alignof(struct journal), sizeof(*journal));
@@ -552,9 +549,9 @@ int journal_open(struct disk *disk, struct journal_options options, struct journ
         journal->next_batch = recovery.next_batch;
         atomic_init(&journal->last_lsn, last_lsn);
         atomic_init(&journal->durable_lsn, last_lsn);
-        if (journal->files.segment_count == 0) {
-            error = journal_start_segment(journal, last_lsn + 1);
-            recovery.found.segments = 1;
+        if (journal->files.file_count == 0) {
+            error = journal_start_file(journal, last_lsn + 1);
+            recovery.found.files = 1;
         }
     }
     *ret_found = recovery.found;

@@ -1,9 +1,9 @@
 /*
  * Snapshots: the whole content as of one LSN, in its own file, so that a start need not replay
- * everything and old segments can be removed.
+ * everything and old files can be removed.
  *
  * Happy path of taking one: load the last good snapshot into the second content, replay the closed
- * segments after it, write everything to snapshot.tmp in chunks, sync, rename, sync the names. The
+ * files after it, write everything to snapshot.tmp in chunks, sync, rename, sync the names. The
  * live content is never touched.
  *
  * A chunk is a 32-byte header (magic, version, index, length, lsn, flags, CRC32C over header and
@@ -278,12 +278,12 @@ int journal_snapshot_load(struct disk *disk, const struct journal_snapshot_file 
 
 /* ---- in the background of a running journal ---- */
 
-/* The last record and batch of the closed segments; LSN 0 if none lies past the snapshots. */
+/* The last record and batch of the closed files; LSN 0 if none lies past the snapshots. */
 static void find_target(struct journal *journal, uint64_t *ret_lsn, uint64_t *ret_batch)
 {
     pthread_mutex_lock(&journal->files_lock);
     const struct journal_files *files = &journal->files;
-    const struct journal_segment *open = &files->segments[files->segment_count - 1];
+    const struct journal_file *open = &files->files[files->file_count - 1];
     size_t newest = journal_files_snapshot(files, SIZE_MAX);
     uint64_t newest_lsn = newest == SIZE_MAX ? 0 : files->snapshots[newest].lsn;
     bool due = open->first_lsn - 1 > newest_lsn;

@@ -1,7 +1,7 @@
 /*
  * Turns committed ledger events into CloudEvents 1.0 for the shop: JSON in structured mode, one
- * message each (docs/EVENTS.md). Pure. The same event always gives the same bytes, whoever writes
- * it and when, because nothing in it changes later. So a duplicate is identical in every byte.
+ * message each (docs/EVENTS.md). Pure. The same event always gives the same bytes, in any process and
+ * at any time, because nothing in it changes later. So a duplicate is identical in every byte.
  *
  * One ledger event becomes zero, one or two messages. Events that do not concern the shop give
  * none. The order that takes an item's last unit is followed by item.sold_out, whose id derives

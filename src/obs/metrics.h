@@ -30,6 +30,14 @@
       "connections closed because the client was too slow")                                        \
     X(COUNTER, HTTP_EVICTED_TOTAL, "sluice_http_evicted_total",                                    \
       "connections closed because no request buffer was left")                                     \
+    X(COUNTER, HTTP_DISPLACED_TOTAL, "sluice_http_displaced_total",                                \
+      "idle or incomplete: closed for a new connection")                                           \
+    X(COUNTER, HTTP_CROWDED_TOTAL, "sluice_http_crowded_total",                                    \
+      "new connections closed: too many of that address")                                          \
+    X(COUNTER, HTTP_SLOW_TOTAL, "sluice_http_slow_total",                                          \
+      "connections closed because another answer needed what they left unread")                    \
+    X(COUNTER, HTTP_UNKEPT_TOTAL, "sluice_http_unkept_total",                                      \
+      "large answers refused because nothing could keep them")                                     \
     X(GAUGE, HTTP_CONNECTIONS, "sluice_http_connections", "open connections")                      \
     X(GAUGE, HTTP_WATCHERS, "sluice_http_watchers", "event streams and long polls held open")      \
     X(COUNTER, TOKENS_REMEMBERED_TOTAL, "sluice_tokens_remembered_total",                          \

@@ -271,6 +271,16 @@ bool static_path(size_t index, const char **ret_path)
     return true;
 }
 
+const struct content *static_content(const char *path)
+{
+    for (size_t i = 0; i < page_cache.count; i++) {
+        if (strcmp(page_cache.files[i].asset->path, path) == 0) {
+            return &page_cache.files[i].content;
+        }
+    }
+    return NULL;
+}
+
 bool static_answer(struct http_server *server, struct http_exchange exchange,
                    const struct http_request *request)
 {

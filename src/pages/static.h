@@ -11,6 +11,7 @@
 #ifndef SLUICE_PAGES_STATIC_H
 #define SLUICE_PAGES_STATIC_H
 
+#include "http/content.h"
 #include "http/server.h"
 #include "pages/assets.h"
 
@@ -32,6 +33,9 @@ bool static_template(const char *path, struct span *ret_text);
 
 /* The address of file number `index` under /assets/, NULL if it has none; false: no such file. */
 bool static_path(size_t index, const char **ret_path);
+
+/* The content of a file, by its path below web/; valid until static_stop. NULL: none. */
+const struct content *static_content(const char *path);
 
 /* The hashed address of our file "/assets/<name>"; other addresses are returned unchanged. */
 const char *static_address(const char *name);

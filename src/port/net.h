@@ -46,6 +46,9 @@ struct net_ops {
     /* What net_poll should report: NET_READABLE and/or NET_WRITABLE, or 0 (hang-ups only). */
     void (*watch)(struct net *net, uint32_t connection, uint32_t what);
     void (*close)(struct net *net, uint32_t connection);
+    /* Closes at once, and drops what was written but not delivered: the peer sees a reset. NULL:
+     * close. */
+    void (*abort)(struct net *net, uint32_t connection);
     /* On: accept new connections. Off: close the listening socket (draining). */
     void (*accepting)(struct net *net, bool on);
     struct net_address (*peer)(struct net *net, uint32_t connection);
@@ -81,6 +84,10 @@ static inline void net_watch(struct net *n, uint32_t connection, uint32_t what)
 static inline void net_close(struct net *n, uint32_t connection)
 {
     n->ops->close(n, connection);
+}
+static inline void net_abort(struct net *n, uint32_t connection)
+{
+    (n->ops->abort != NULL ? n->ops->abort : n->ops->close)(n, connection);
 }
 static inline void net_accepting(struct net *n, bool on)
 {

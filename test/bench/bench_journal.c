@@ -29,9 +29,8 @@ static struct journal *journal;
 static struct gate gate;
 static const struct gate_sizes sizes = {
     .orders = 20000000, .buyers = 20000000, .items = 4, .sales = 4};
-static const struct journal_options options = {.segment_bytes =
-                                                   (uint64_t)JOURNAL_SEGMENT_DEFAULT_MIB << 20,
-                                               .buffer_bytes = JOURNAL_BUFFER_BYTES};
+static const struct journal_options options = {
+    .file_bytes = (uint64_t)JOURNAL_FILE_DEFAULT_MIB << 20, .buffer_bytes = JOURNAL_BUFFER_BYTES};
 static atomic_bool over;
 static uint32_t flush_us[FLUSHES_MAX];
 static uint64_t flushes;
@@ -140,7 +139,7 @@ static void *prepare_thread(void *context)
 {
     (void)context;
     while (!atomic_load(&over)) {
-        CHECK(journal_prepare_segment(journal) == 0);
+        CHECK(journal_prepare_file(journal) == 0);
         (void)usleep(1000);
     }
     return NULL;

@@ -114,7 +114,7 @@ class Shop:
         self.front = self.add(on_core(self.sluice("front", folder), options, core))
         self.booker = self.add(on_core(self.sluice("relay,booker", folder), options, other))
         self.relay = self.add(on_core(self.sluice("relay", folder), options, None))
-        self.told = {}  # item -> orders that somebody was told of
+        self.told = {}  # item -> orders that a client saw accepted
         self.next_user = 1
 
     def add(self, member):
@@ -198,7 +198,7 @@ class Shop:
         return json.loads(done.stdout)
 
     def buys(self, member, connections):
-        """Orders a second; whatever was told is compared with the ledger later."""
+        """Orders a second; accepted orders are compared with the ledger later."""
         count = self.options.orders
         item = self.item(count * 2)
         first = self.users(count)

@@ -1,6 +1,6 @@
 /*
- * Whether everybody can use the storefront: axe on every page and in every kind of state of the button, in both
- * languages, light and dark, narrow and wide; nothing scrolls sideways, nothing to press is too small.
+ * Accessibility of the storefront: axe-core on every page and in every kind of state of the button, in both languages,
+ * light and dark, narrow and wide. No page scrolls sideways, and no control is too small to press.
  */
 
 import assert from 'node:assert/strict';

@@ -1,7 +1,6 @@
 /*
- * What the pages' tests share besides the harness: answers bent on their way to the page, in the server's own form, a
- * page that is hidden, one whose time is moved on instead of waited for, and what a page asked for and when, by its own
- * clock.
+ * Helpers for the tests of the pages: change the server's answers on their way to the page, hide a page, move its
+ * clock forward, and record which requests it sends and when, by its own clock.
  */
 
 import { makeSale, openItem, reached, until } from './harness.mjs';

@@ -1,5 +1,5 @@
 /*
- * The page's clock without a browser, in bent time: slow networks, wrong device clocks, sleep.
+ * Unit tests of the page's clock, with simulated time: slow networks, wrong device clocks, sleep.
  */
 
 import assert from 'node:assert/strict';

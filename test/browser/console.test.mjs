@@ -1,7 +1,6 @@
 /*
- * The console against the real server, as an operator meets it at the worst minute of the year: signing in, making a
- * sale, moving it, watching it, finding an order, comparing accounts, reading the report; and what it does with bad
- * input, hostile names and a server that is gone.
+ * The console with a real server: sign in, create a sale, change its state, watch it, find an order, reconcile, read
+ * the report. Also bad input, hostile names and a server that is down.
  */
 
 import assert from 'node:assert/strict';

@@ -1,7 +1,7 @@
 /*
- * Days and dates: the list is of today, with other days under their own names, by the buyer's calendar and the server's
- * clock; a time that is not of today says its date. Each page is opened where it is about noon, so that no test runs
- * over a midnight.
+ * Days and dates: the list shows today's sales, and other days under their own headings, by the buyer's time zone
+ * and the server's clock. A time on another day is shown with its date. Each test uses a time zone where it is about
+ * noon, so that it does not run past midnight.
  */
 
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /*
- * What the tests of the console share: an operator who is signed in, the second question, a distributed engine's answers
- * where there is none, and what axe-core finds.
+ * Helpers for the tests of the console: a signed-in operator, confirmation dialogs, simulated answers of a distributed
+ * engine, and the check with axe-core.
  */
 
 import { violations } from './axe.mjs';

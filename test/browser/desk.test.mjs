@@ -1,6 +1,7 @@
 /*
- * The console's acts, and what it says when they go wrong: deleting and editing, ends that are moved, the server's time,
- * notices that go away, refusals by reason, parked payments; and axe-core on every screen that the rest does not meet.
+ * The console's actions and its messages when they fail: deleting and editing, a changed end, the server's time, notices
+ * that close by themselves, refusals by reason, parked payments. axe-core checks every screen that the other tests do
+ * not open.
  */
 
 import assert from 'node:assert/strict';

@@ -1,4 +1,4 @@
-/* What may be typed into the console's forms, without a browser; and that the console's two languages say the same. */
+/* Unit tests of the input checks of the console's forms, and of the console's texts in both languages. */
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';

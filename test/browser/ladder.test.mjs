@@ -1,7 +1,7 @@
 /*
- * How results come to the page: pushed, by long poll, by poll. Where one way is shut the next is taken and stays taken,
- * nobody is told of a lost connection while one works, and nothing is asked for faster than it should be. Pauses are
- * measured by the page's own clock, which the tests move on.
+ * How results reach the page: by push, by long poll or by polling. If one way is blocked, the page uses the next and
+ * stays with it. It shows no lost connection while one way works, and never asks too often. Pauses are measured by the
+ * page's own clock, which the tests move forward.
  */
 
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /*
- * The pages' scripts when answers come late, twice, old or for somebody who has left: what is shown is of the buyer who
- * is here now, what is missing is asked for again, and nothing is asked for at the speed of the network.
+ * The pages' scripts when answers are late, duplicated, outdated, or meant for a buyer who has logged out. The page shows
+ * only the current buyer's data, asks again for what is missing, and limits how often it asks.
  */
 
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /*
- * The button's state machine without a browser: each state is reached by a story, and each event has an answer in each
- * state. What must stay true whatever happens is checked by walk.test.mjs.
+ * Unit tests of the button's state machine: a sequence of events leads to each state, and each state handles each event.
+ * walk.test.mjs checks the invariants.
  */
 
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /*
- * Makes docs/screenshots: see script/screenshots. The demonstration's sales, and one more for each state that needs
- * its own; what no server does at will is answered by a route, as in trouble.test.mjs.
+ * Makes docs/screenshots: see script/screenshots. It uses the demonstration's sales, and another sale for each state
+ * that needs its own. Faults are simulated by a route, as in trouble.test.mjs.
  */
 
 import { mkdirSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /*
- * Who is buying: a token comes back from the login in the fragment of the address. A link that somebody else made must
- * not change whom a buyer buys for, and the demonstration's login sends its token nowhere but here.
+ * The buyer's session: the login returns a token in the fragment of the address. A link made by somebody else must not
+ * change the session, and the demonstration's login sends its token only to this origin.
  */
 
 import assert from 'node:assert/strict';

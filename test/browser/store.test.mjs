@@ -1,7 +1,6 @@
 /*
- * The storefront against the real server, as a buyer meets it: the sessions, the whole way of a purchase, every state
- * of the button that a server can bring about, the orders, the till. Conditions are waited for; no verdict depends on
- * how fast the machine is.
+ * The storefront with a real server: sessions, a complete purchase, every state of the button that a server can cause,
+ * the list of orders, payment. Tests wait for conditions, so no result depends on the speed of the machine.
  */
 
 import assert from 'node:assert/strict';

@@ -1,7 +1,7 @@
 /*
- * The storefront when things go wrong: answers that do not come, refusals of every kind, streams that are cut, a
- * server that is killed, a network that is lost, a device whose clock is wrong or stood still. What no server can be
- * made to do at will is answered by a route, in the server's own form.
+ * The storefront under faults: missing answers, every kind of refusal, cut streams, a killed server, a lost network, a
+ * device clock that is wrong or stopped. Where a real server cannot be made to fail on demand, a route of Playwright
+ * answers in the server's format.
  */
 
 import assert from 'node:assert/strict';
@@ -290,7 +290,7 @@ test('a screen reader hears milestones, not each second', async () => {
         new MutationObserver(() => globalThis.heard.push(document.getElementById('announce').textContent))
             .observe(document.getElementById('announce'), { childList: true, characterData: true, subtree: true });
     });
-    // Time stands still but for what is passed here, so that no moment is slept through.
+    // Time moves only when this test moves it, so no moment is skipped.
     await page.clock.pauseAt(Date.now() + 5000);
     await reachedLater(page, 'ready');
     await page.clock.resume();

@@ -1,6 +1,6 @@
 /*
- * The button's state machine, walked at random against a small model of the server, alone and as two tabs of one
- * browser: what must stay true stays true whatever happens, in whatever order.
+ * Random walks of the button's state machine against a small model of the server, in one tab and in two tabs of one
+ * browser. Every step checks the invariants.
  *
  * SEED repeats a walk (every failure prints its seed), WALKS is how many there are of each kind.
  */

@@ -1,6 +1,6 @@
 /*
- * What the storefront costs to load: bytes over the wire in both languages, how soon the button is ready, here and on
- * a slow phone, and how pages and parts are cached. Times are printed and judge nothing.
+ * The cost of loading the storefront: bytes on the network in both languages, the time until the button is ready, here
+ * and on a slow phone, and the caching of pages and files. Times are printed only; no test fails because of them.
  */
 
 import assert from 'node:assert/strict';

@@ -1,6 +1,6 @@
 /*
- * The storefront's texts without a browser: both languages say the same things with the same values, every key that
- * is used exists, and none is left over.
+ * Unit tests of the storefront's texts: both languages have the same keys with the same placeholders, every key in use
+ * exists, and no key is unused.
  */
 
 import assert from 'node:assert/strict';

@@ -107,7 +107,7 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
     suite_assert_item(12, 10, 0, 0);
 }
 
-/* Answers are lost; whoever rebuilds sends again what he does not know of. */
+/* Answers are lost; the caller that rebuilds sends the steps without an answer again. */
 void suite_rebuilding_again_changes_nothing(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ void suite_events_wait_until_it_is_rebuilt(void **state)
     assert_int_equal(SEGMENT_STALE, suite_apply(&call));
     call.fence = 7;
     assert_int_equal(SEGMENT_FENCED, suite_apply(&call));
-    call.fence = 8; /* whoever rebuilds it may */
+    call.fence = 8; /* the caller that rebuilds it may */
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     assert_int_equal(VERDICT_DONE, call.verdict);
     call = suite_event(GATE_PAUSE, suite_fresh(12, 1));
@@ -405,7 +405,7 @@ void suite_a_sale_is_forgotten_bit_by_bit(void **state)
 
 /* ---- the ledger's clock ---- */
 
-/* A sale that begins in a minute by the server's clock, and what a buyer is told of it now. */
+/* A sale that begins in a minute by the server's clock, and the answer to a buy now. */
 static enum refusal asked_before_the_start(int64_t server_ms, int64_t ledger_ms, bool by_event)
 {
     struct segment_step begin = suite_begin(EVENT);
@@ -454,7 +454,7 @@ void suite_a_decision_again_is_made_with_its_own_time(void **state)
     assert_int_equal(VERDICT_ALREADY_APPLIED, call.verdict);
     suite_assert_item(12, 7, 3, 0);
     call = suite_again(9, suite_fresh(12, 3), 1, 8999);
-    call.command.ticket_expires_ms = 3000; /* it had not expired when it was told */
+    call.command.ticket_expires_ms = 3000; /* it had not expired when the order was accepted */
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     assert_int_equal(VERDICT_DONE, call.verdict);
     call = suite_again(9, suite_fresh(12, 4), 1, 9000);

@@ -186,7 +186,7 @@ void suite_past_the_bound_of_the_outbox_nothing_is_decided(void **state)
     }
     struct gate_request kind = suite_buy(100, suite_fresh(12, 500), 1);
     assert_int_equal(REFUSAL_OVERLOADED, suite_ask(&kind));
-    kind = suite_buy(100, suite_fresh(12, 0), 1); /* it is told what it was told */
+    kind = suite_buy(100, suite_fresh(12, 0), 1); /* it gets the same answer */
     assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
     call = suite_again(100, suite_fresh(12, 501), 1, 2000); /* this was promised before */
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));

@@ -2,7 +2,7 @@
  * The canary: a codec with a planted bug. A fuzzer that does not find it finds nothing, so
  * script/test runs it and fails where no crash is reported.
  *
- * The codec writes runs of the same byte as a count and the byte. Its counts are told with four
+ * The codec writes runs of the same byte as a count and the byte. Its counts are encoded with four
  * bits, and nobody cuts a run that is longer: that is the bug. Behind a word that must come first,
  * so that a fuzzer which is blind to coverage and comparisons does not get there by chance.
  */

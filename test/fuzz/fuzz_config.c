@@ -114,7 +114,7 @@ static void check_printed(const struct config *config)
     (void)close(fd);
 }
 
-/* A server with the defaults is told to read this file. */
+/* A server with the defaults reads this file. */
 static void check_reload(const char *path, const struct config *fresh)
 {
     char error[CONFIG_ERROR_MAX];

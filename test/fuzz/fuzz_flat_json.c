@@ -5,7 +5,7 @@
  * counts brackets and quotes), which says exactly what the flat reader must answer: the keys in
  * their order, those asked for twice, those written with escapes, values nested too deep, and in
  * strict mode the first unknown key. What the reader then gives must be jansson's value, in type
- * and content. Text that jansson refuses is refused, but for what jansson cannot hold and JSON
+ * and content. Text that jansson refuses is refused, except what jansson cannot hold and JSON
  * allows: numbers out of its range, lone surrogates, a NUL in a key.
  */
 #include "fuzz.h"

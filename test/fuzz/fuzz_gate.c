@@ -180,7 +180,7 @@ static void step(const struct gate_command *c)
     model_compare(&gate);
 }
 
-/* What buyers are told of a sale, at the moments where it changes. */
+/* The answers to buyers of a sale, at the moments where it changes. */
 static void check_states(void)
 {
     for (size_t i = 0; i < model.sales_count; i++) {

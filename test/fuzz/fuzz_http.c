@@ -11,7 +11,7 @@
  *    which refuses what could not be read and closes;
  *  - nothing is handled or answered behind an answer that says it closes, and no plain request
  *    goes unanswered before that;
- *  - the bytes sent are the same (but for 100 Continue, which is sent to who waits for it);
+ *  - the bytes sent are the same (except 100 Continue, which only a client that waits for it gets);
  *  - in the end the connection is closed and every buffer given back.
  * All but the last but one also hold where there are no buffers left to borrow.
  *
@@ -34,11 +34,13 @@
 #define DATE "Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n"
 #define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
 
-enum { SMALL_BUFFERS = 8, LARGE_BUFFERS = 4 };
+enum { SMALL_BUFFERS = 8, LARGE_BUFFERS = 4, RESERVED_BUFFERS = 2 };
 
 static const struct http_options options = {.connections_max = 2,
                                             .small_buffers = SMALL_BUFFERS,
                                             .large_buffers = LARGE_BUFFERS,
+                                            .reserved_buffers = RESERVED_BUFFERS,
+                                            .address_max = 1,
                                             .header_timeout_ms = 1000,
                                             .idle_timeout_ms = 5000,
                                             .write_timeout_ms = 3000};
@@ -128,6 +130,20 @@ static enum http_outcome on_handle(void *context, struct http_exchange exchange,
     return HTTP_ANSWERED;
 }
 
+/* The head of a request whose body is large: it has a body, and is no request that was handled. */
+static bool on_admit(void *context, struct http_exchange exchange,
+                     const struct http_request *request, size_t body_len,
+                     enum http_class *ret_class)
+{
+    (void)context;
+    CHECK(!run.pending && !run.streaming && http_alive(server, exchange));
+    CHECK(request->body.len == 0 && request->path.len > 0 && body_len <= HTTP_BODY_MAX);
+    *ret_class = path_begins(request->path, 'o')   ? HTTP_CLASS_OPERATORS
+                 : path_begins(request->path, 'm') ? HTTP_CLASS_PAYMENTS
+                                                   : HTTP_CLASS_ANYONE;
+    return true;
+}
+
 static void on_problem(void *context, enum refusal refusal, struct out *body)
 {
     (void)context;
@@ -191,8 +207,11 @@ static void pump(void)
 
 static void run_begin(struct span stream)
 {
-    static const struct http_app app = {
-        .handle = on_handle, .problem = on_problem, .finished = on_finished, .gone = on_gone};
+    static const struct http_app app = {.handle = on_handle,
+                                        .admit = on_admit,
+                                        .problem = on_problem,
+                                        .finished = on_finished,
+                                        .gone = on_gone};
     if (net == NULL) {
         for (size_t i = 0; i < sizeof(big); i++) {
             big[i] = (char)('a' + (i + i / 26) % 26); /* no two pieces of it are alike for long */
@@ -217,17 +236,20 @@ static void check_nothing_held(void)
     CHECK(memory_net_closed(net, run.connection));
     CHECK(http_server_connections(server) == 0 && http_server_busy(server) == 0);
     CHECK(!run.pending && !run.streaming);
-    for (int large = 0; large < 2; large++) {
+    for (int pool = 0; pool < HTTP_POOLS; pool++) {
         struct http_buffer *all[SMALL_BUFFERS + LARGE_BUFFERS + 1];
         uint32_t n = 0;
-        while ((all[n] = http_buffers_borrow(&server->buffers, large)) != NULL) {
+        while ((all[n] = http_buffers_borrow(&server->buffers, pool)) != NULL) {
             n++;
         }
-        CHECK(n == (large ? LARGE_BUFFERS : SMALL_BUFFERS));
+        CHECK(n == (pool == HTTP_POOL_SMALL   ? SMALL_BUFFERS
+                    : pool == HTTP_POOL_LARGE ? LARGE_BUFFERS
+                                              : RESERVED_BUFFERS));
         while (n > 0) {
             http_buffers_return(&server->buffers, all[--n]);
         }
     }
+    CHECK(server->unsent == 0);
 }
 
 /* ---- what was answered ---- */
@@ -309,6 +331,10 @@ static size_t check_answer(struct span bytes, size_t at, size_t n, bool *ret_clo
     } else if (path_begins(handled->path, 's')) {
         body = span_of("data: x\n\n");
         stream = true;
+    }
+    if (run.short_of_buffers && sent.status == 503 && path_begins(handled->path, 'b')) {
+        status = 503; /* nothing could have kept it */
+        body = span_of("overloaded");
     }
     CHECK(sent.status == status && sent.has_length == (status != 204 && !stream));
     CHECK(!sent.has_length || sent.length == body.len);
@@ -514,10 +540,10 @@ static void check_short_of_buffers(struct span stream, uint32_t seed)
     size_t refused = 0;
     run_begin(stream);
     while (count < SMALL_BUFFERS - seed % 2) {
-        taken[count++] = http_buffers_borrow(&server->buffers, false);
+        taken[count++] = http_buffers_borrow(&server->buffers, HTTP_POOL_SMALL);
     }
     while (count < SMALL_BUFFERS - seed % 2 + LARGE_BUFFERS - seed / 2 % 2) {
-        taken[count++] = http_buffers_borrow(&server->buffers, true);
+        taken[count++] = http_buffers_borrow(&server->buffers, HTTP_POOL_LARGE);
     }
     deliver_pieces(seed);
     leave();

@@ -1,5 +1,5 @@
 /*
- * The journal after anything has happened to its files. Two journals are made once: one of segments
+ * The journal after anything has happened to its files. Two journals are made once: one of files
  * alone, and one that took snapshots and was trimmed. The input is a list of changes to their
  * files: bytes overwritten, bits flipped, sectors zeroed or copied about, files cut, lengthened,
  * removed, copied under other names; and checksums made right again behind such a change.
@@ -31,13 +31,13 @@
 #define CHUNK_HEAD 32U
 #define FILE_MAX (16U * JOURNAL_SECTOR)
 
-/* Something with a checksum of its own: a segment's header, a batch, a chunk of a snapshot. */
+/* Something with a checksum of its own: a file's header, a batch, a chunk of a snapshot. */
 struct piece {
     const uint8_t *at;
     size_t len;
 };
 
-static struct segment_snapshot {
+static struct image {
     struct world world;
     uint64_t ends[BATCHES_MAX]; /* last LSN of each batch; [0] is 0 */
     struct gate_box expected[BATCHES_MAX];
@@ -49,8 +49,8 @@ static struct segment_snapshot {
         size_t offset;
         size_t len;
         uint64_t last_lsn;
-    } segment_table[BATCHES_MAX];
-    size_t segment_table_count;
+    } places[BATCHES_MAX];
+    size_t places_count;
 } images[2];
 
 /* ---- pieces and their checksums ---- */
@@ -91,9 +91,8 @@ static uint32_t piece_crc(struct piece piece, size_t crc_at)
 }
 
 /* Calls each() for whatever is whole by its checksum: at sectors, or in a snapshot's row. */
-static bool whole_pieces(struct ram_disk *ram,
-                         bool (*each)(struct segment_snapshot *, struct piece),
-                         struct segment_snapshot *image)
+static bool whole_pieces(struct ram_disk *ram, bool (*each)(struct image *, struct piece),
+                         struct image *image)
 {
     for (size_t i = 0; i < ram->model.now.count; i++) {
         const char *name = ram->model.now.entries[i].name;
@@ -116,14 +115,14 @@ static bool whole_pieces(struct ram_disk *ram,
     return true;
 }
 
-static bool note_piece(struct segment_snapshot *image, struct piece piece)
+static bool note_piece(struct image *image, struct piece piece)
 {
     CHECK(image->pieces_count < PIECES_MAX);
     image->pieces[image->pieces_count++] = piece;
     return true;
 }
 
-static bool is_original(struct segment_snapshot *image, struct piece piece)
+static bool is_original(struct image *image, struct piece piece)
 {
     for (size_t i = 0; i < image->pieces_count; i++) {
         const struct piece *original = &image->pieces[i];
@@ -140,12 +139,12 @@ static bool is_original(struct segment_snapshot *image, struct piece piece)
 static void on_batch(void *context, const char *file, uint64_t offset, uint64_t number,
                      uint64_t first_lsn, uint32_t records, uint32_t bytes)
 {
-    struct segment_snapshot *image = context;
+    struct image *image = context;
     if (image == NULL || image->pieces_count > 0) {
         return;
     }
-    CHECK(image->segment_table_count < BATCHES_MAX && number <= image->batches);
-    struct place *place = &image->segment_table[image->segment_table_count++];
+    CHECK(image->places_count < BATCHES_MAX && number <= image->batches);
+    struct place *place = &image->places[image->places_count++];
     (void)snprintf(place->file, sizeof(place->file), "%s", file);
     place->offset = (size_t)offset;
     place->len = JOURNAL_HEAD_BYTES + bytes;
@@ -155,7 +154,7 @@ static void on_batch(void *context, const char *file, uint64_t offset, uint64_t 
 /* What is scanned was written: that is all there is to say of a record here. */
 static void on_record(void *context, uint64_t lsn, const struct gate_command *command)
 {
-    const struct segment_snapshot *image = context;
+    const struct image *image = context;
     if (image == NULL) {
         return;
     }
@@ -176,7 +175,7 @@ static void on_note(void *context, const char *file, uint64_t offset, const char
 
 static const struct journal_scan_ops scan_ops = {on_batch, on_note};
 
-static void end_batch(struct segment_snapshot *image)
+static void end_batch(struct image *image)
 {
     CHECK(image->batches + 1 < BATCHES_MAX);
     image->ends[++image->batches] = image->world.count;
@@ -193,7 +192,7 @@ static void take_snapshot(struct world *world)
     gate_box_done(&second);
 }
 
-static void image_make(struct segment_snapshot *image, bool snapshots)
+static void image_make(struct image *image, bool snapshots)
 {
     static const int sizes[] = {1, 2, 1, 3, 1, 66, 2, 1, 1, 2, 1, 2, 1};
     struct world *world = &image->world;
@@ -229,7 +228,7 @@ static void start(void)
     if (images[0].batches == 0) {
         image_make(&images[0], false);
         image_make(&images[1], true);
-        CHECK(images[1].world.ram.model.now.count >= 4); /* two snapshots, two segments */
+        CHECK(images[1].world.ram.model.now.count >= 4); /* two snapshots, two files */
     }
 }
 
@@ -314,7 +313,7 @@ static void copy_file(struct fuzz_input *in, struct ram_disk *ram)
     if (how % 4 == 0) {
         (void)snprintf(name, sizeof(name), "%s", others[how / 4 % 5]);
     } else {
-        journal_name(fuzz_number(in, 2), how % 2 ? JOURNAL_SEGMENT_SUFFIX : JOURNAL_SNAPSHOT_SUFFIX,
+        journal_name(fuzz_number(in, 2), how % 2 ? JOURNAL_FILE_SUFFIX : JOURNAL_SNAPSHOT_SUFFIX,
                      name);
     }
     uint8_t *copy = malloc(size + 1);
@@ -359,13 +358,13 @@ static void change(struct fuzz_input *in, struct ram_disk *ram)
     }
 }
 
-/* The last record of the last batch that still is where it was written, in a segment whose header
+/* The last record of the last batch that still is where it was written, in a file whose header
  * is: it was durable, and so was all before it. */
-static uint64_t last_intact(struct segment_snapshot *image, struct ram_disk *ram)
+static uint64_t last_intact(struct image *image, struct ram_disk *ram)
 {
     uint64_t last_lsn = 0;
-    for (size_t i = 0; i < image->segment_table_count; i++) {
-        const struct place *place = &image->segment_table[i];
+    for (size_t i = 0; i < image->places_count; i++) {
+        const struct place *place = &image->places[i];
         size_t size = 0;
         size_t was = 0;
         const uint8_t *now = ram_disk_bytes(ram, place->file, &size);
@@ -428,8 +427,7 @@ static void check_refused(struct trial *trial, bool forged, uint64_t writes)
 }
 
 /* Taken: the first records, all up to some batch's end, and no batch that is intact cut off. */
-static void check_taken(const struct segment_snapshot *image, const struct trial *trial,
-                        uint64_t intact)
+static void check_taken(const struct image *image, const struct trial *trial, uint64_t intact)
 {
     size_t i = 0;
     CHECK(trial->found.last_lsn >= intact);
@@ -442,7 +440,7 @@ static void check_taken(const struct segment_snapshot *image, const struct trial
 
 /* What was recovered stays: after a power cut, and, if nothing was forged, with one more record
  * behind it. */
-static void check_again(struct trial *trial, struct segment_snapshot *image, bool forged)
+static void check_again(struct trial *trial, struct image *image, bool forged)
 {
     struct gate_box first = trial->box;
     uint64_t last_lsn = trial->found.last_lsn;
@@ -472,7 +470,7 @@ static bool is_large(struct ram_disk *ram)
     for (size_t i = 0; i < ram->model.now.count; i++) {
         size_t size = 0;
         const uint8_t *bytes = ram_disk_bytes(ram, ram->model.now.entries[i].name, &size);
-        if (ends_with(ram->model.now.entries[i].name, JOURNAL_SEGMENT_SUFFIX) && size >= 40 &&
+        if (ends_with(ram->model.now.entries[i].name, JOURNAL_FILE_SUFFIX) && size >= 40 &&
             load_le64(bytes + 32) > (1U << 20)) {
             return true;
         }
@@ -486,7 +484,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     static struct trial trial;
     struct journal_found scanned;
     start();
-    struct segment_snapshot *image = &images[fuzz_below(&in, 2)];
+    struct image *image = &images[fuzz_below(&in, 2)];
     ram_disk_copy(&image->world.ram, &trial.ram);
     for (int i = 0; in.left > 0 && i < CHANGES_MAX; i++) {
         change(&in, &trial.ram);

@@ -68,22 +68,13 @@ static void check_bytes(const uint8_t *bytes, size_t size)
 static struct gate_command listed(const struct gate_command *full)
 {
     struct gate_command c = {.kind = full->kind, .now_ms = full->now_ms, .event = full->event};
-    switch (full->kind) {
 #define ID c.id = full->id;
 #define W64(field) c.field = full->field;
 #define W32(field) c.field = full->field;
-#define X(name, text, fields)                                                                      \
-    case name:                                                                                     \
-        fields break;
-        GATE_COMMANDS(X)
-#undef X
+    GATE_FIELDS(full->kind)
 #undef ID
 #undef W64
 #undef W32
-    case GATE_KIND_NONE:
-    case GATE_KIND_COUNT:
-        break;
-    }
     return c;
 }
 

@@ -68,7 +68,7 @@ def settle(options):
     port, demo = kept(options)
     stage = stage_of(options)
     runs = any(stage.members[name].alive() for name in ("nginx", "front1", "front2"))
-    if not runs:  # whoever starts dead fronts again beside the rest need not remember how they were
+    if not runs:  # a restart of dead fronts beside running ones keeps the options they
         rest = any(member.alive() for member in stage.members.values())
         return options.port or port, options.demo or (demo and rest)
     if options.port not in (None, port):

@@ -56,7 +56,7 @@ class FragileServer(sluicelib.Server):
 # ---------------------------------------------------------------- a rush
 
 class Rush:
-    """`sluice bench` against a server. What its clients are told is appended to the tell file."""
+    """`sluice bench` against a server. Its clients' answers are appended to the tell file."""
 
     def __init__(self, server, items, tell, seed=1, **options):
         settings = dict(users=20000, connections=64, mode="closed")
@@ -106,7 +106,7 @@ def may_follow(before, now):
 
 
 class Told:
-    """Every order anybody was told of, and the furthest it was told to be."""
+    """Every order that an answer has shown, with the furthest state shown."""
 
     def __init__(self):
         self.orders = {}
@@ -146,7 +146,7 @@ class Told:
                 self.refusals[status] += 1
 
     def told_now(self):
-        """How many orders were told since the last restart."""
+        """How many orders were shown since the last restart."""
         return len(self._epoch)
 
     def restarted(self):
@@ -287,7 +287,7 @@ class Lot:
 
 
 def compare(told, rows, lots):
-    """Everything wrong between what was told and what the ledger holds, as sentences."""
+    """The differences between the answers and the ledger, as sentences."""
     problems = []
     by_id = {row.id: row for row in rows}
     if len(by_id) != len(rows):
@@ -541,7 +541,7 @@ class CrashLoop:
     """
 
     UNITS = 150  # what each item gains in a loop
-    LINES = 3000  # so much is told to the crowd in most loops: more than each order three times
+    LINES = 3000  # answers of most loops: more than three for each order
     USERS = 20000
     KEEP = (0.0, 0.0, 0.3, 0.7)  # chances that an unsynced page survives a power cut
     RUSH = dict(connections=48, duplicates=10, drops=3, pay=40, cancel=20, retries=20)
@@ -633,7 +633,7 @@ class CrashLoop:
             lot.total += add
 
     def wait_for_the_moment(self, rush):
-        """The crash comes when the crowd was told so much; a rush that is over was missed."""
+        """Waits for this many answers, then the crash comes. A rush that has ended was missed."""
         goal = self.told.lines + self.rng.choice((1, self.rng.randrange(1, 100),
                                                   self.rng.randrange(1, self.LINES)))
 
@@ -672,7 +672,7 @@ class CrashLoop:
             raise Broken(f"no start after the crash: {error}") from error
 
     def look_at_once(self, latest):
-        """The first answers after the start show nothing less than what was told before."""
+        """The first answers after the start show at least the states shown before."""
         orders = self.told.orders
         ids = self.rng.sample(latest, min(len(latest), 200))
         ids += self.rng.sample(sorted(orders), min(len(orders), 50))

@@ -132,7 +132,7 @@ class Watchers(threading.Thread):
                 self.insist(lambda: self.look(probe))
 
     def insist(self, step):
-        """All is well again: whoever is patient is answered."""
+        """After the fault: every retried request is answered."""
         sluicelib.eventually(lambda: step() is not None, "an answer", every_s=0.05)
 
     def call(self, method, path, body=None, user=None, headers=None):
@@ -261,7 +261,7 @@ class Watchers(threading.Thread):
         return answer
 
     def report(self, told):
-        """Hands what was told to the checker's memory."""
+        """Passes the answers to the checker."""
         for probe in self.probes:
             if probe["told"]:
                 told.tell(probe["order"], probe["user"], probe["lot"].item, probe["qty"],

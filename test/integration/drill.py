@@ -3,6 +3,7 @@
   script/drill                      every drill, on real servers that it starts itself
   script/drill --short              those of script/test: shorter faults, one of each kind
   script/drill NAME...              only these (--list names them; a `*` matches anything)
+  script/drill 'attack-*'           honest people beside an attacker; not in --short
   script/drill --json               one JSON object for each drill, instead of the table
   script/drill --result NAME        writes the table to docs/results/NAME.md, too
   script/drill --result NAME --table FILE...
@@ -10,7 +11,8 @@
   script/drill --seed 17            with the random numbers of seed 17
 
 Prints the counts of each drill (told, booked, lost, doubled, oversold ...) and the proof that the
-fault struck. Exit 0: every fault struck and every promise held; 1: not; 2: usage. Installs and builds
+fault struck; of an attack the share of honest requests that succeeded and their p99, without the
+attack and beside it. A share below 99 % is a failure. Exit 0: every fault struck and every promise held; 1: not; 2: usage. Installs and builds
 what is missing; $SLUICE names another program to test. If a drill fails, the logs of its stage are
 kept and their folder is printed. docs/DRILLS.md describes the drills.
 """
@@ -27,6 +29,7 @@ import sys
 # A drill waits for conditions, and must not fail because the machine is slow.
 os.environ.setdefault("SLUICE_GUARD_S", "300")
 
+import attacks  # noqa: E402
 import crashlib  # noqa: E402
 import drilllib  # noqa: E402
 import drills  # noqa: E402
@@ -34,6 +37,10 @@ import resultlib  # noqa: E402
 import serverlib  # noqa: E402
 import setuplib  # noqa: E402
 from setuplib import progress  # noqa: E402
+
+
+STAGES = drills.STAGES | attacks.STAGES
+DRILLS = drills.DRILLS + attacks.ATTACKS
 
 
 def has_room(stage, users):
@@ -62,7 +69,7 @@ class Runner:
             self.drop()
         if self.stage is None:
             progress(f"{drill.name}: starting {drill.stage}")
-            self.stage = drills.STAGES[drill.stage]()
+            self.stage = STAGES[drill.stage]()
             self.stage.name = drill.stage
             self.stage.start()
         return self.stage
@@ -101,8 +108,8 @@ class Runner:
         try:
             assert not serverlib.missing(), f"not installed: {serverlib.missing()}"
             stage = self.stage_for(drill, size)
-            self.trial = drilllib.Trial(drill, stage, size, seed,
-                                        lambda text: progress(f"{drill.name}: {text}"))
+            self.trial = drill.trial(stage, size, seed,
+                                     lambda text: progress(f"{drill.name}: {text}"))
             verdict = self.trial.run()
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
             verdict = drilllib.Verdict(drill)
@@ -138,10 +145,10 @@ HEAD = f"{'drill':24}" + "".join(f"{word:>9}" for word in drilllib.Verdict.WORDS
 
 
 def print_verdict(verdict):
-    counts = "".join(f"{verdict.counts[word]:9}" for word in drilllib.Verdict.WORDS)
+    figures, proof = verdict.lines()
     state = "ok" if verdict.ok() else "FAILED"
-    print(f"{verdict.drill.name:24}{counts}{verdict.seconds:9.1f}  {state}", flush=True)
-    print(f"    {verdict.proof or 'the fault was not proved to have struck'}", flush=True)
+    print(f"{verdict.drill.name:24}{figures}{verdict.seconds:9.1f}  {state}", flush=True)
+    print(f"    {proof}", flush=True)
     for problem in verdict.problems[:12]:
         print(f"    {problem}", flush=True)
 
@@ -156,6 +163,17 @@ def table_row(run):
             run["proof"])
 
 
+ATTACK_HEADS = ("attack", "what", "honest share without it", "beside it", "p99 without it",
+                "beside it", "how it struck")
+
+
+def attack_row(run):
+    state = "" if run["ok"] else " **(failed)**"
+    return (f"`{run['drill']}`{state}", run["about"], f"{run.get('share_alone', 0):.2%}",
+            f"{run.get('share_beside', 0):.2%}", f"{run.get('p99_alone_ms', 0):,.1f} ms",
+            f"{run.get('p99_beside_ms', 0):,.1f} ms", run["proof"])
+
+
 def total_row(runs):
     sums = (sum(run.get(word, 0) for run in runs) for word in drilllib.Verdict.WORDS)
     return (f"**{len(runs)} drills**", "", "", "", *(f"{one:,}" for one in sums), "", "")
@@ -167,12 +185,16 @@ def result_page(runs):
     commits = {run["origin"]["commit"] for run in newest.values()}
     if len(commits) != 1:
         raise setuplib.Failed(f"a page needs runs of one commit, not of {len(commits)}")
-    chosen = [newest[drill.name] for drill in drills.DRILLS if drill.name in newest]
+    chosen = [newest[drill.name] for drill in DRILLS if drill.name in newest]
+    faults = [run for run in chosen if not run.get("attack")]
+    struck = [run for run in chosen if run.get("attack")]
     bad = sum(not run["ok"] for run in chosen)
+    tables = [resultlib.table(HEADS, [*map(table_row, faults), total_row(faults)],
+                              slice(4, -1))] if faults else []
+    tables += [resultlib.table(ATTACK_HEADS, map(attack_row, struck), slice(2, -1))] if struck else []
     return resultlib.page("Drills", chosen[0]["origin"], f"{bad or 'None'} of {len(chosen)} failed. "
                           "[../DRILLS.md](../DRILLS.md#what-is-counted) explains the columns.\n\n" +
-                          resultlib.table(HEADS, [*map(table_row, chosen), total_row(chosen)],
-                                          slice(4, -1)))
+                          "\n".join(tables))
 
 
 def write_result(name, runs):
@@ -190,14 +212,14 @@ def read_runs(paths):
 
 def chosen_drills(options, parser):
     if not options.names:
-        return [drill for drill in drills.DRILLS if drill.short or not options.short]
+        return [drill for drill in DRILLS if drill.short or not options.short]
     found = []
     for pattern in options.names:
-        matching = [d for d in drills.DRILLS if fnmatch.fnmatch(d.name, pattern)]
+        matching = [d for d in DRILLS if fnmatch.fnmatch(d.name, pattern)]
         if not matching:
             parser.error(f"no drill is called {pattern}; --list names them")
         found += [d for d in matching if d not in found]
-    return [drill for drill in drills.DRILLS if drill in found]
+    return [drill for drill in DRILLS if drill in found]
 
 
 def write_table(options):

@@ -66,6 +66,9 @@ class Drill:
         self.fault_s = fault_s or (lambda size: 1)
         self.away, self.short = away, short
 
+    def trial(self, *arguments):
+        return Trial(self, *arguments)
+
 
 class Verdict:
     WORDS = ("told", "booked", "lost", "doubled", "oversold", "wrong", "failed", "unfound")
@@ -85,6 +88,11 @@ class Verdict:
     def bad(self, word, text, count=1):
         self.counts[word] += count
         self.problems.append(f"{word}: {text}")
+
+    def lines(self):
+        """For a terminal: the counts, and the proof."""
+        return "".join(f"{self.counts[word]:9}" for word in self.WORDS), \
+            self.proof or "the fault was not proved to have struck"
 
     def json(self):
         return {"drill": self.drill.name, "stage": self.drill.stage, "about": self.drill.about,
@@ -277,7 +285,7 @@ class Trial:
                 verdict.bad("wrong", f"the crowd was told of {order_id}: {', '.join(states)}", 0)
 
     def keep(self, folder):
-        """What was told and asked, for whoever looks into a failure."""
+        """Requests and answers, to investigate a failure."""
         with open(os.path.join(folder, "steps"), "w", encoding="utf-8") as file:
             file.writelines(self.steps)
         if self.crowd:

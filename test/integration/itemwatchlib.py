@@ -18,8 +18,8 @@ SHORT = 3_000
 
 
 def most():
-    """A process's files, of which the server keeps a quarter of its connections from watchers; and its
-    loops do not get exactly as many each."""
+    """How many watchers fit: a process has so many files, the server reserves a quarter of its
+    connections, and its loops get unequal shares."""
     return (resource.getrlimit(resource.RLIMIT_NOFILE)[1] - SPARE_FILES) * 72 // 100
 
 
@@ -67,7 +67,7 @@ class Crowd:
             shown.update(fd for fd, _ in events if self.watchers[fd].hear())
 
     def listen(self):
-        """Until all know that it is sold out. -> when each was told"""
+        """Waits until every watcher got `item.sold_out`. -> when each did"""
         left = self.count
         while left > 0:
             events = self.epoll.poll(60)

@@ -1,10 +1,10 @@
 /*
  * Several writers of one shared MariaDB ledger, for test_mariadb_shared.py, which kills and freezes
- * what they need. Each has a connection of its own; every batch is sent by two of them, and again
- * and again by each until it is told that it was committed.
+ * what they need. Each has its own connection. Two of them send every batch, and each repeats it until
+ * the ledger reports that it is committed.
  *
  *   ledger_crowd URL make BATCHES             makes the tables, the sale and the epochs
- *   ledger_crowd URL run WRITERS BATCHES      prints what was told:
+ *   ledger_crowd URL run WRITERS BATCHES      prints the results:
  *        event NUMBER KIND ORDER     of a batch that was committed
  *        failed CODE                 a batch was not, or nobody knows
  *        done BATCH                  one of the two has it behind it
@@ -135,7 +135,7 @@ static void tell_events(const struct ledger_batch *batch)
     }
 }
 
-/* Until it is told that it is there. */
+/* Repeats it until the ledger reports that it is there. */
 static void send(struct ledger *ledger, uint32_t number)
 {
     struct ledger_op ops[2 * BATCH];

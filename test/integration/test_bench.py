@@ -1,4 +1,4 @@
-"""script/bench, where parts of it fail: the others are measured and printed, and it ends with 1."""
+"""script/bench when some of its parts fail: the others are measured and printed, and it exits with 1."""
 import json
 import os
 import subprocess

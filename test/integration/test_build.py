@@ -1,4 +1,4 @@
-"""script/build with stand-ins for what it calls: when it configures, what it says, how it fails."""
+"""script/build with fake tools: when it configures, what it prints, how it fails."""
 import os
 import shutil
 import subprocess

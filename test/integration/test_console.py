@@ -1,5 +1,5 @@
-"""What the console reads, on both engines: the feed with what an engine has and nothing it has not, and
-the parked messages of a real queue, shown and sent round again."""
+"""What the console reads, on both engines: the live feed has only the fields that the engine has, and
+parked messages of a real queue are listed and sent again."""
 import json
 import os
 
@@ -292,7 +292,7 @@ def test_the_counts_and_faults_outlive_a_restart(make_server):
     events = faults(after)
     order = [events.index(name) for name in ("server.ready", "sale.paused", "server.stopping")]
     assert order == sorted(order) and events[-1] == "server.ready", events
-    # Damage costs the counts, and is told; orders are the ledger's.
+    # A damaged file loses its counts, and the log says so; orders come from the ledger.
     server.stop()
     with open(f"{server.data}/tallies", "r+b") as file:
         file.seek(200)

@@ -195,7 +195,7 @@ def test_sigterm_ends_with_open_connections_streams_and_polls(make_server):
                             {"Authorization": f"Bearer {server.token(user)}"}))
     server.signal(signal.SIGTERM)
     assert server.wait_exit() == 0, server.log()
-    # Everybody was told: closed, not left hanging.
+    # Every connection was closed, none left open.
     for conn in idle + [half, stream.conn, watch.conn, live.conn, poll]:
         conn.read_to_close()
         conn.close()

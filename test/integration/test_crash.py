@@ -1,8 +1,7 @@
-"""Crashes in a rush: nothing told is lost, nothing oversold, every unit accounted for.
+"""Crashes in a rush: no acknowledged order is lost, nothing is oversold, every unit is accounted for.
 
 The loops here are short unless SLUICE_LONG is set; `script/crash --loops 200` runs the long ones by
-themselves. A loop in which no crash met a running rush, or in which the disk had nothing to forget,
-has shown nothing and fails.
+themselves. A loop fails if no crash happened during a rush, or if the disk had nothing to forget.
 """
 import os
 import random
@@ -63,7 +62,7 @@ def test_power_cuts_on_a_disk_that_forgets(crash_loop):
     "*.journal:ledger.db*",  # both forget together: mostly only the buyers know
 ])
 def test_without_the_syncs_the_same_loop_fails(crash_loop, skip_sync):
-    """What the loop above proves, it proves because of the syncs."""
+    """Without the syncs, the loop above must fail."""
     loop = crash_loop(forget=True, skip_sync=skip_sync)
     loop.KEEP = (0.0,)
     with pytest.raises(Broken) as broken:

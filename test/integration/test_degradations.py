@@ -1,6 +1,6 @@
-"""What the distributed engine does when a part of it is away, and that an operator may turn it while
-the sale runs: a setting in the file, SIGHUP, and the next buy meets it. On real servers, each hurt in
-turn; who is hurt is well again at the end of each test.
+"""What the distributed engine does while one of its servers is unreachable, and settings that change
+this during a sale: edit the file, send SIGHUP, and the next buy uses the new value. The servers are
+real. Each test makes one of them fail and heals it at the end.
 """
 import signal
 
@@ -155,7 +155,7 @@ def test_buyers_stand_in_line_when_the_operator_lets_them(stage, shop):
     tickets = [shop.ticket(user, lot.item)["ticket"] for user in users]
     front = stage.fronts[0]
     stage.redis[0].kill()
-    # Whoever asks first may be told to ask again; then nobody is let into the line.
+    # The first buyer may be asked to retry; after that, no buyer is added to the line.
     eventually(lambda: shop.buy(users[0], tickets[0]).json().get("retry") == "later", "503 later")
     problem(shop.buy(users[0], tickets[0]), 503, "degraded", retry="later")
     logged = turn(stage, "front", "spool.line=2")

@@ -1,4 +1,4 @@
-"""What deploy/ offers is what the program and nginx take, and script/cluster does what it says."""
+"""The program and nginx accept the files in deploy/, and script/cluster does what its help says."""
 import glob
 import json
 import os

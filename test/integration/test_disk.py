@@ -1,6 +1,6 @@
 """The disk that forgets, tested by itself: what was synced survives, and nothing else does.
 
-Each story is told by test/disk/test_forget.c; what must be left of it is said here.
+test/disk/test_forget.c writes the files of each case; the tests here check what is left of them.
 """
 import os
 import random

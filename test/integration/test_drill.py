@@ -1,5 +1,5 @@
-"""The drills' own tools: that the proxy does what it says, that a member can be hurt and found
-again, and above all that a verdict fails where it must. (The drills themselves: script/drill.)
+"""The tools of the drills: the proxy does what it promises, a member can be stopped and found again,
+and a verdict fails where it must. (script/drill runs the drills themselves.)
 """
 import collections
 import socket
@@ -9,6 +9,8 @@ import types
 
 import pytest
 
+import attacklib
+import attacks
 import crashlib
 import crowdlib
 import drilllib
@@ -196,7 +198,7 @@ def test_one_that_ends_by_itself_is_told(tmp_path):
 # ---------------------------------------------------------------- verdicts
 
 class Stageless(drilllib.Trial):
-    """The checks of a trial without a sale: rows and what was told are given."""
+    """The checks of a trial without a sale, on given ledger rows and client answers."""
 
     def __init__(self, lots, away=False):
         self.lots = lots
@@ -312,7 +314,7 @@ def test_a_stage_whose_gate_is_nearly_full_takes_no_other_crowd(orders, users, r
 
 
 def crowd_of(told, running=False):
-    """A crowd that was told of so many orders."""
+    """A crowd whose answers showed this many orders."""
     return types.SimpleNamespace(running=lambda: running, orders=lambda: told,
                                  wait_told=lambda goal: running,
                                  told=types.SimpleNamespace(refusals={"overloaded": 7}))
@@ -364,7 +366,7 @@ def test_a_ledger_that_is_not_split_as_it_says_fails(counts, right):
 
 
 class ToldCrowd(crowdlib.Crowd):
-    """What a crowd was told, without the crowd."""
+    """The answers of a crowd, without the crowd."""
 
     def __init__(self, path, lines):
         path.write_text("".join(f"{order} 1 7 1 {answer}\n" for order, answer in lines))
@@ -402,3 +404,24 @@ def test_a_crowd_that_was_told_nothing_is_a_failure():
     verdict = judge([A], [A])
     verdict.counts = collections.Counter()
     assert not verdict.ok()
+
+
+# ---------------------------------------------------------------- attacks
+
+@pytest.mark.parametrize("alone, beside, proof, right", [
+    ((100, 100), (100, 99), "it struck", True),
+    ((100, 100), (100, 98), "it struck", False),
+    ((100, 98), (100, 100), "it struck", False),
+    ((100, 100), (100, 100), "", False),
+])
+def test_an_attack_is_judged_by_the_share_of_honest_people(alone, beside, proof, right):
+    verdict = attacklib.Verdict(attacks.ATTACKS[0])
+    verdict.alone, verdict.beside = (attacklib.Measured(*one, p99_ms=1) for one in (alone, beside))
+    verdict.proof = proof
+    verdict.judge()
+    assert verdict.ok() == right, verdict.json()
+
+
+def test_p99_is_the_99th_of_a_hundred():
+    assert attacklib.p99_ms([number / 1000 for number in range(1, 101)]) == 99
+    assert attacklib.p99_ms([0.005]) == 5

@@ -1,5 +1,5 @@
-"""Events to an exchange, on real servers: what the ledger has is what a listener gets, each at least
-once and in its order, whoever is killed, frozen or restarted while it happens."""
+"""Events to an exchange, on real servers: a subscriber gets every event of the ledger at least once and
+in order, even if processes or servers are killed, frozen or restarted meanwhile."""
 import json
 import re
 import sqlite3
@@ -51,7 +51,7 @@ def wait_all(tap, rows):
 
 
 def check_orders(events, orders):
-    """What was told of orders is what the ledger has: (id, user, item, qty, cents, payment)."""
+    """The orders in the events are those of the ledger: (id, user, item, qty, cents, payment)."""
     for event in events.values():
         if event["type"] == "item.sold_out":
             continue
@@ -337,7 +337,7 @@ def test_the_embedded_engine_tells_too(broker, proxy, make_server):
         sluicelib.eventually(lambda: db.execute(  # saved a moment later
             "SELECT number FROM cursors WHERE name = 'events'").fetchone() == (found[-1][0],),
             "the cursor")
-    # What is on the wire is plain JSON, whoever reads it.
+    # The messages are plain JSON for any reader.
     assert json.loads(tap.got[0][3])["specversion"] == "1.0"
 
 

@@ -22,8 +22,8 @@ def storm_server(make_server, orders):
 
 
 def lock_orders(server, tmp_path, count):
-    """`count` buyers, each with one LOCKED order, all locked before the first is due. How long that
-    takes is the machine's: where the time to pay was too short, all again with more of it."""
+    """`count` buyers, each with one LOCKED order, all locked before the first is due. On a slow machine
+    the time to pay may be too short: then everything is repeated with a longer one."""
     for pay_within_s in (max(3, count // 4000), max(15, count // 1000), max(100, count // 250)):
         lot = try_to_lock(server, tmp_path, count, pay_within_s)
         counters = crashlib.gate_counters(server, lot)

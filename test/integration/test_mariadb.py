@@ -1,6 +1,6 @@
 """`sluice serve` with its ledger on a real MariaDB: a sale from start to end, and what happens when
-either of them is killed or frozen in the middle of a rush. Everything told must be in the database
-afterwards, and the accounts of gate and ledger must agree. A fault that did not strike is a failure.
+either of them is killed or frozen in the middle of a rush. Every acknowledged order must be in the
+database afterwards, and gate and ledger must agree. A fault that had no effect fails the test.
 """
 import os
 import random

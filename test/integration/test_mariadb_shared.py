@@ -1,7 +1,7 @@
 """Several writers of one shared MariaDB ledger (test/integration/ledger_crowd.c), while the server
-is killed or frozen, or one of the writers is. Every event that was told must be in the database
-under its number, every order must be there once, and the others must get on while one is away. A
-fault that did not strike is a failure. And the way there: TLS.
+or one of the writers is killed or frozen. Every event that a writer saw committed must be in the
+database under its number, every order must be there once, and the other writers must go on. A fault
+that had no effect fails the test. TLS connections are tested here, too.
 """
 import os
 import random
@@ -48,7 +48,7 @@ def own_mariadb():
 
 
 class Crowd:
-    """A process of writers, and what it was told so far."""
+    """A process of writers, and the results it has printed so far."""
 
     def __init__(self, url, writers, batches):
         self.events, self.failed, self.done = {}, 0, 0
@@ -100,7 +100,7 @@ class Ledger:
         return self.crowds[-1]
 
     def check(self):
-        """All that was asked for is there once, and all that was told is true."""
+        """Every requested order is there once, and every reported event is in the ledger."""
         for crowd in self.crowds:
             crowd.result()
         rows = {row[0]: row[1:] for row in self.database.rows(
@@ -168,7 +168,7 @@ def test_a_writer_is_killed(own_mariadb):
             other.process.kill()
             other.process.wait()
             other.reader.join()
-            # What it was told is true, too; that it got to its end is not asked for.
+            # Its reported events are checked, too. It need not have finished.
             other.result = lambda: None
         ledger.check()
     finally:

@@ -1,4 +1,4 @@
-"""A server of others that goes away, or comes back, is in the log, in its own words, once each."""
+"""The log has one line when an external server becomes unreachable and one when it is back."""
 import re
 
 import pytest

@@ -1,6 +1,6 @@
-"""Payments that arrive from a queue (amqp.payments), on real RabbitMQ, MariaDB and Redis: each is in
-the ledger once, whatever is sent twice or dies in between, and what is refused lies in a queue of its
-own with the code.
+"""Payments from a queue (amqp.payments), on real RabbitMQ, MariaDB and Redis: each is in the ledger
+once, even if messages are duplicated or a process dies, and a refused payment is parked in a separate
+queue with its code.
 """
 import json
 import subprocess
@@ -123,7 +123,7 @@ def test_what_is_refused_for_good_is_kept_with_its_code(make_server):
         "wrong_amount": {"wrong"}, "expired": {"late"}, "already_paid": {"second"},
         "different_request": {"good"}, "not_found": {"nobody", "made-up"},
         "bad_request": {"hello"}}
-    # Nothing of it happened: stock, orders; and each was told to the log.
+    # Stock and orders are unchanged, and each payment has a line in the log.
     till.shop.wait_counters(lot.item, 18, 1, 1)
     till.shop.wait_counters(short.item, 20, 0, 0)
     assert till.server.log().count("payment_consumer.refused") == 7

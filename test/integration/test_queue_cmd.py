@@ -1,5 +1,4 @@
-"""`sluice queue` on a real RabbitMQ: what is parked is shown and sent round again, and what is wrong
-is told."""
+"""`sluice queue` on a real RabbitMQ: it lists parked messages, sends them again, and reports errors."""
 import json
 import subprocess
 

@@ -115,7 +115,7 @@ def test_a_rush_raises_no_alarm(make_server, tmp_path):
     report = rush.result()
     for one in watch:
         assert one.result()["differences"] == []
-    # Whoever has no order was told at last that there is none left, and nobody anything else.
+    # The last answer of every buyer without an order is `sold out`.
     losers = tell.without_order(users)
     odd = {user: told for user, told in losers.items() if not told or told[-1] != "409 sold_out"}
     assert odd == {} and len(losers) == users - units, (len(losers), report)

@@ -1,12 +1,12 @@
 """The gate on real Redis topologies: one server, Sentinels, a Cluster, while servers die, freeze and
 hand slots over in the middle of a rush; and WAIT.
 
-A front without HTTP (test/probe/redis_probe.c) buys; what its buyers were told is held against what
-the servers have. Whatever happens, of the orders of one epoch:
-  - whoever was told that nothing ran has none;
-  - nobody has one who was not told that he won, or that the outcome is not known;
-  - each is in the outbox once, and units, orders and outbox say the same number.
-Where no server lost its memory, whoever was told that he won has one, besides.
+A front without HTTP (test/probe/redis_probe.c) buys. The answers of its buyers are compared with the
+data of the servers. For the orders of one epoch, always:
+  - a refused buyer has no order;
+  - a buyer with an order got the answer `won` or `unknown`;
+  - each order is in the outbox once, and the counts of units, orders and outbox entries agree.
+If no server lost its memory, every buyer who won has an order.
 """
 import json
 import os
@@ -86,7 +86,7 @@ class Probe:
         return self
 
     def told(self):
-        """What buyers were told since the last time."""
+        """The buyers' answers since the last call."""
         return [Told(*row) for row in self.ask("told")]
 
     def buy(self, count):
@@ -96,7 +96,7 @@ class Probe:
     # ------------------------------------------------------------ what the servers have
 
     def check(self, server, segment, epoch, told, kept=True):
-        """Holds what one epoch of a segment has against what was told; the buyers with an order."""
+        """Compares one epoch of a segment with the answers. -> the buyers with an order"""
         key = f"{self.prefix}{{{self.where(segment)['tag']}}}"
         users = []
         for name in server.ask("KEYS", f"{key}:{epoch}:o:{ITEM}:*"):
@@ -164,7 +164,7 @@ def cluster():
 
 
 def meanwhile(probe, least, fate="won", segment=None):
-    """Lets buyers go on until so many of them were told this; what all of them were told."""
+    """Lets buyers go on until this many got this answer. -> the answers of all"""
     told = []
 
     def enough():

@@ -1,8 +1,8 @@
-"""A rush: far more buyers than units, and afterwards three accounts that must agree exactly.
+"""A rush: far more buyers than units. Afterwards clients, gate and ledger must agree exactly.
 
 `sluice bench` is the crowd: duplicates of one ticket on other connections (and so on other loops),
-dropped connections, retries. Then what each client was told, what the gate shows and what the
-ledger holds are compared by the checker of crashlib, which shares no code with any of them.
+dropped connections, retries. Then the checker of crashlib compares the clients' answers, the state of
+the gate and the ledger. It shares no code with the program.
 """
 import collections
 
@@ -22,7 +22,7 @@ def qty_of(limit):
 
 
 def rush(server, lot, tmp_path, seed, users=USERS, **more):
-    """Run the crowd to its end; its own report and everything it was told."""
+    """Runs the crowd to its end. -> its report and all its answers"""
     tell = TellFile(str(tmp_path / f"tell-{lot.item}"))
     report = Rush(server, [lot.item], tell.path, seed=seed, users=users, connections=128,
                   duplicates=20, drops=5, retries=20, qty=qty_of(lot.limit), **more).result()

@@ -124,7 +124,7 @@ def test_a_segment_is_added_to_a_running_sale(tmp_path, topology):
 
 
 def test_a_sale_opened_at_one_front_is_sold_at_all_of_them_at_once():
-    """Who was told that it is open asks at another front in the same moment, which has not read it."""
+    """A sale is opened at one front. Another front, which has not read it yet, gets a request at once."""
     with stage_of("single", 1, dict(COUNTS, front=3, keeper=1)) as stage:
         here, *others = [sluicelib.Shop(stage.door(front)) for front in stage.fronts]
         for _ in range(2):

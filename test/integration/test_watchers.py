@@ -1,5 +1,5 @@
-"""The short forms of script/watchers: thousands wait by SSE, for their orders at several fronts or for
-an item at one, and all are told."""
+"""The short forms of script/watchers: thousands of clients wait by SSE, for their orders at several
+fronts or for an item at one, and every client gets its events."""
 import pytest
 
 import itemwatchlib

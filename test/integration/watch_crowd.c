@@ -1,6 +1,6 @@
 /*
  * Many buyers who watch their orders by server-sent events, for watchlib.py: one process, one
- * connection for each, as many as its files allow. Who changes the orders is somebody else.
+ * connection for each, as many as its files allow. Other processes change the orders.
  *
  *   watch_crowd FILE SOURCE PORT OTHER EVERY PAY_MS
  *

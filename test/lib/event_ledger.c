@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "segments_world.h"
+#include "cluster_world.h"
 
 static void read_events(struct ledger *port, struct ledger_query *query)
 {
@@ -68,7 +68,7 @@ struct ledger_event event_restock(uint32_t segment, uint64_t units)
 {
     return (struct ledger_event){.kind = EVENT_ITEM_RESTOCKED,
                                  .segment = (int32_t)segment,
-                                 .item = WIDE_FREE,
+                                 .item = CLUSTER_FREE,
                                  .a = (int64_t)units};
 }
 
@@ -76,21 +76,21 @@ struct ledger_event event_of_order(enum ledger_event_kind kind, const struct gat
 {
     return (struct ledger_event){.kind = kind,
                                  .segment = (int32_t)order_id_segment(buy->id),
-                                 .sale = WIDE_SALE,
+                                 .sale = CLUSTER_SALE,
                                  .item = buy->item,
                                  .user = buy->user,
                                  .id = buy->id,
                                  .qty = buy->qty,
                                  .reason = kind == EVENT_ORDER_FAILED ? REFUSAL_LIMIT_REACHED
                                                                       : REFUSAL_NONE,
-                                 .a = WIDE_NOW + 60000};
+                                 .a = CLUSTER_NOW + 60000};
 }
 
 struct ledger_event event_of_sale(enum ledger_event_kind kind)
 {
     return (struct ledger_event){.kind = kind,
                                  .segment = SEGMENT_ALL,
-                                 .sale = WIDE_SALE,
-                                 .a = WIDE_NOW,
-                                 .b = WIDE_NOW + WIDE_ENDS_MS};
+                                 .sale = CLUSTER_SALE,
+                                 .a = CLUSTER_NOW,
+                                 .b = CLUSTER_NOW + CLUSTER_ENDS_MS};
 }

@@ -21,7 +21,7 @@ void event_ledger_commit(struct event_ledger *ledger, struct ledger_event event)
 /* The number of the last one that the segment applies; 0: none. */
 uint64_t event_ledger_last(const struct event_ledger *ledger, uint32_t segment);
 
-/* Of the item without limit of segments_world.h, and its sale. */
+/* Of the item without limit of cluster_world.h, and its sale. */
 struct ledger_event event_restock(uint32_t segment, uint64_t units);
 struct ledger_event event_of_order(enum ledger_event_kind kind, const struct gate_command *buy);
 struct ledger_event event_of_sale(enum ledger_event_kind kind);

@@ -41,8 +41,8 @@ void gate_proxy_front_catalog(struct gate_proxy_front *worker, uint64_t sale, ui
     *row = (struct sale_row){.id = sale,
                              .state = warmed ? SALE_OPEN : SALE_DRAFT,
                              .homes = warmed ? worker->segments->count : 0,
-                             .starts_at_ms = WIDE_NOW,
-                             .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS,
+                             .starts_at_ms = CLUSTER_NOW,
+                             .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS,
                              .items_count = 3,
                              .items = calloc(3, sizeof(struct item_row))};
     for (uint64_t i = 0; i < 3; i++) {
@@ -56,10 +56,10 @@ void gate_proxy_front_catalog(struct gate_proxy_front *worker, uint64_t sale, ui
     CHECK(catalog_put(worker->catalog, row) == 0);
 }
 
-void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_world *segments,
+void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct cluster_world *segments,
                            uint32_t promises)
 {
-    struct journal_options options = {.segment_bytes = 256ULL * JOURNAL_SECTOR,
+    struct journal_options options = {.file_bytes = 256ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 200U * JOURNAL_SECTOR};
     struct journal_found found;
     memset(ret_worker, 0, sizeof(*ret_worker));
@@ -72,7 +72,7 @@ void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_
     CHECK(spool_begin(ret_worker->spool, ret_worker->journal) == 0);
     ret_worker->stock_cache = stock_cache_new();
     ret_worker->catalog = catalog_new();
-    gate_proxy_front_catalog(ret_worker, WIDE_SALE, WIDE_ONCE, true);
+    gate_proxy_front_catalog(ret_worker, CLUSTER_SALE, CLUSTER_ONCE, true);
     ret_worker->counting = (struct gate_proxy_counting){
         .port = {&counting_ops}, .gate = sim_segments_front(segments->sim, API_LOOPS)};
     refill_requests_init(&ret_worker->refill_requests);
@@ -87,7 +87,7 @@ void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_
                          ret_worker->catalog, ret_worker->stock_cache, ret_worker->spool, proxy,
                          &ret_worker->proxy) == 0);
     ret_worker->port = gate_proxy_port(ret_worker->proxy);
-    segments_world_place(segments, &ret_worker->segment_table, ret_worker->port);
+    cluster_place(segments, &ret_worker->segment_table, ret_worker->port);
     CHECK(ret_worker->counting.segment_table == segments->count);
 }
 
@@ -107,14 +107,14 @@ void gate_proxy_front_stock_cache(struct gate_proxy_front *worker, uint64_t item
                                   uint64_t available)
 {
     struct item_view view = {.item = item,
-                             .sale = WIDE_SALE,
+                             .sale = CLUSTER_SALE,
                              .total = 100,
                              .available = available,
                              .locked = 100 - available,
-                             .limit_per_user = item == WIDE_ONCE ? 1 : 0,
+                             .limit_per_user = item == CLUSTER_ONCE ? 1 : 0,
                              .sale_state = SALE_OPEN,
-                             .starts_at_ms = WIDE_NOW,
-                             .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS};
+                             .starts_at_ms = CLUSTER_NOW,
+                             .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS};
     struct stock_cache_item put = {.view = view, .homes = worker->segments->count, .mark = 1};
     put.most = worker->segments->count == 1 ? available : 0; /* else whoever asks goes elsewhere */
     CHECK(stock_cache_put(worker->stock_cache, &put) == 0);
@@ -131,7 +131,7 @@ struct gate_request gate_proxy_front_buy(const struct gate_proxy_front *worker, 
                                  .item = item,
                                  .qty = qty,
                                  .now_ms = clock_wall_ms(&worker->segments->clock.port),
-                                 .ticket_expires_ms = WIDE_NOW + 60000};
+                                 .ticket_expires_ms = CLUSTER_NOW + 60000};
 }
 
 struct gate_request gate_proxy_front_dirty(struct gate_request request)

@@ -5,9 +5,9 @@
 #ifndef SLUICE_TEST_GATE_PROXY_FRONT_H
 #define SLUICE_TEST_GATE_PROXY_FRONT_H
 
+#include "cluster_world.h"
 #include "distributed/gate_proxy.h"
 #include "ram_disk.h"
-#include "segments_world.h"
 
 #define API_LOOPS 2
 #define API_REQUESTS 1024
@@ -23,7 +23,7 @@ struct gate_proxy_counting {
 };
 
 struct gate_proxy_front {
-    struct segments_world *segments;
+    struct cluster_world *segments;
     struct ram_disk ram;
     struct journal *journal;
     struct spool *spool;
@@ -40,7 +40,7 @@ struct gate_proxy_front {
 };
 
 /* With the sale in its catalog, and nothing on its stock cache. */
-void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct segments_world *segments,
+void gate_proxy_front_open(struct gate_proxy_front *ret_worker, struct cluster_world *segments,
                            uint32_t promises);
 void gate_proxy_front_close(struct gate_proxy_front *worker);
 

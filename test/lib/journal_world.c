@@ -144,7 +144,7 @@ void world_init(struct world *ret_world, uint64_t seed)
 {
     memset(ret_world, 0, sizeof(*ret_world));
     ram_disk_init(&ret_world->ram);
-    ret_world->options = (struct journal_options){.segment_bytes = 4 * JOURNAL_SECTOR,
+    ret_world->options = (struct journal_options){.file_bytes = 4 * JOURNAL_SECTOR,
                                                   .buffer_bytes = 3 * JOURNAL_SECTOR};
     ret_world->sizes = usual_sizes;
     ret_world->prng = prng_of(seed);

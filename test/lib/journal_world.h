@@ -44,7 +44,7 @@ int world_scan(struct disk *disk, const struct journal_scan_ops *ops,
                void (*record)(void *context, uint64_t lsn, const struct gate_command *command),
                void *context, struct journal_found *ret_found);
 
-/* Small segments: a header and three sectors. Not opened yet. */
+/* Small files: a header and three sectors. Not opened yet. */
 void world_init(struct world *ret_world, uint64_t seed);
 void world_done(struct world *world);
 /* Opens with an empty gate; what journal_open said. */

@@ -1,18 +1,18 @@
 /*
- * The parts of a keeper on a process of segment_world.h: who rebuilds segments and who balances them,
+ * The parts of a keeper on a process of cluster_model.h: who rebuilds segments and who balances them,
  * with the limits that all tests of them use.
  */
 #ifndef KEEPER_FIXTURE_H
 #define KEEPER_FIXTURE_H
 
 #include "base/check.h"
+#include "cluster_model.h"
 #include "distributed/balance.h"
 #include "distributed/recover.h"
-#include "segment_world.h"
 
 #define PAUSE_MS 1000 /* between two refills of a segment */
 
-static inline struct balance *balance_of(struct process *process, uint32_t segments)
+static inline struct balance *balance_of(struct model_process *process, uint32_t segments)
 {
     struct balance *balance = NULL;
     struct balance_ports ports = {.segments = &process->segments.port,
@@ -22,14 +22,14 @@ static inline struct balance *balance_of(struct process *process, uint32_t segme
                                   .blocking = process->blocking};
     struct balance_options options = {.segments = segments,
                                       .moves_max = 8,
-                                      .lease_ms = WORLD_LEASE_MS,
+                                      .lease_ms = MODEL_LEASE_MS,
                                       .pause_ms = PAUSE_MS,
                                       .refill_ms = 10000};
     CHECK(balance_new(ports, options, &balance) == 0);
     return balance;
 }
 
-static inline struct recover *recover_of(struct process *process, uint32_t segments)
+static inline struct recover *recover_of(struct model_process *process, uint32_t segments)
 {
     struct recover *recover = NULL;
     struct recover_ports ports = {.segments = &process->segments.port,
@@ -39,7 +39,7 @@ static inline struct recover *recover_of(struct process *process, uint32_t segme
     struct recover_options options = {
         .segments = segments,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = WORLD_LEASE_MS,
+        .lease_ms = MODEL_LEASE_MS,
         .poll_ms = 100,
         .drain_ms = 100,
         .replay_ms = 100};
@@ -48,14 +48,14 @@ static inline struct recover *recover_of(struct process *process, uint32_t segme
 }
 
 /* Rounds until every segment is whole, and the world settles. */
-static inline void recover_until_whole(struct segment_world *world, struct recover *recover)
+static inline void recover_until_whole(struct cluster_world *world, struct recover *recover)
 {
     struct recover_round round;
     do {
         CHECK(recover_round(recover, &round) == 0);
-        fake_clock_pass_ms(&world->clock, WORLD_LEASE_MS + 1);
-    } while (round.whole < world->segments);
-    seg_settle(world);
+        fake_clock_pass_ms(&world->clock, MODEL_LEASE_MS + 1);
+    } while (round.whole < world->count);
+    model_settle(world);
 }
 
 #endif

@@ -16,7 +16,7 @@ void ledger_writer_world_init(struct ledger_writer_world *ret_world)
     memory_ledger_init(&ret_world->ledger);
     fake_clock_init(&ret_world->clock, LEDGER_WRITER_NOW);
     ret_world->sizes = (struct gate_sizes){.orders = 4000, .buyers = 4000, .items = 8, .sales = 4};
-    ret_world->journal_options = (struct journal_options){.segment_bytes = 64 * JOURNAL_SECTOR,
+    ret_world->journal_options = (struct journal_options){.file_bytes = 64 * JOURNAL_SECTOR,
                                                           .buffer_bytes = 32 * JOURNAL_SECTOR};
     ret_world->options = (struct ledger_writer_options){
         .batch_max = 256, .tick_ms = 1, .board_keep_ms = LEDGER_WRITER_KEEP_MS};

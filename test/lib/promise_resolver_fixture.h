@@ -34,9 +34,9 @@ static inline void restart(void)
     assert_int_equal(journal_flush(process->journal, &wrote), 0);
     promise_resolver_free(promise_resolver);
     segment_monitor_free(monitor);
-    wide_down(&world, 0);
+    cluster_down(&world, 0);
     ram_disk_crash(&process->ram, RAM_DROP, &prng);
-    wide_up(&world, 0);
+    cluster_up(&world, 0);
     forget_segment_table();
     start_monitor();
     start();
@@ -62,14 +62,14 @@ static inline int tear_down(void **state)
 
 static inline void turn(void)
 {
-    wide_let(process);
+    cluster_let(process);
     promise_resolver_iterate(promise_resolver);
-    wide_halt(process);
+    cluster_halt(process);
 }
 
 static inline void pass_and_turn(int64_t ms)
 {
-    wide_pass_ms(&world, ms);
+    cluster_pass_ms(&world, ms);
     turn();
 }
 
@@ -89,7 +89,7 @@ static inline void accept(const struct gate_command *command, uint64_t epoch)
 /* A promise that was made here: decided by the segment, in its outbox, and in the spool. */
 static inline struct decision promise(uint32_t segment, uint64_t user)
 {
-    struct decision decision = wide_decide(&world, segment, user);
+    struct decision decision = cluster_decide(&world, segment, user);
     accept(&decision.command, decision.epoch);
     return decision;
 }
@@ -99,9 +99,9 @@ static inline struct gate_command stand_in_line(uint32_t segment, uint64_t user)
 {
     struct gate_command command = {.kind = GATE_RESERVE,
                                    .now_ms = inside_time_ms(&process->time),
-                                   .id = segments_world_id(&world.segments, WIDE_FREE, segment),
+                                   .id = cluster_id(&world, CLUSTER_FREE, segment),
                                    .user = user,
-                                   .item = WIDE_FREE,
+                                   .item = CLUSTER_FREE,
                                    .qty = 1};
     accept(&command, 0);
     return command;
@@ -117,9 +117,9 @@ static inline bool is_promised(struct order_id id, uint64_t *ret_epoch)
 
 static inline void book(struct decision *decision)
 {
-    wide_let(process);
+    cluster_let(process);
     booking_channel_run(&process->booking_channel, decision, 1);
-    wide_halt(process);
+    cluster_halt(process);
     assert_int_equal(decision->booking, BOOKING_SETTLED);
 }
 

@@ -16,14 +16,14 @@
 
 #include "base/err.h"
 #include "base/prng.h"
+#include "cluster_world.h"
 #include "distributed/segment_event_sink.h"
 #include "event_ledger.h"
 #include "journal_world.h"
-#include "segments_world.h"
 
 #define SEGMENTS 3
 #define LEDGER_WRITERS 2
-#define ITEM WIDE_FREE
+#define ITEM CLUSTER_FREE
 
 struct ledger_writer {
     struct segments *segments;
@@ -33,7 +33,7 @@ struct ledger_writer {
     struct segment_table segment_table;
 };
 
-static struct segments_world world;
+static struct cluster_world world;
 static struct event_ledger ledger;
 static struct ledger_writer ledger_writers[LEDGER_WRITERS];
 
@@ -45,10 +45,9 @@ static inline void ledger_writer_open(uint32_t at)
     memset(ledger_writer, 0, sizeof(*ledger_writer));
     ledger_writer->segments = sim_segments_worker(world.sim, at + 1);
     ledger_writer->catalog = catalog_new();
-    segments_world_segment_table(&world, &ledger_writer->segment_table);
+    cluster_segment_table(&world, &ledger_writer->segment_table);
     assert_int_equal(segment_event_sink_new(ledger_writer->segments, &ledger_writer->segment_table,
-                                            &ledger.ledger, ledger_writer->catalog,
-                                            segments_world_sizes,
+                                            &ledger.ledger, ledger_writer->catalog, cluster_sizes,
                                             &ledger_writer->segment_event_sink),
                      0);
     ledger_writer->event_sink = segment_event_sink_event_sink(ledger_writer->segment_event_sink);
@@ -64,10 +63,10 @@ static inline void ledger_writer_close(uint32_t at)
 static inline int set_up(void **state)
 {
     (void)state;
-    segments_world_init(&world, SEGMENTS, false);
+    cluster_init(&world, (struct cluster_options){.segments = SEGMENTS});
     event_ledger_init(&ledger);
     for (uint32_t s = 0; s < SEGMENTS; s++) {
-        segments_world_bare(&world, s, 1);
+        cluster_bare(&world, s, 1);
     }
     for (uint32_t i = 0; i < LEDGER_WRITERS; i++) {
         ledger_writer_open(i);
@@ -81,7 +80,7 @@ static inline int tear_down(void **state)
     for (uint32_t i = 0; i < LEDGER_WRITERS; i++) {
         ledger_writer_close(i);
     }
-    segments_world_done(&world);
+    cluster_done(&world);
     return 0;
 }
 
@@ -125,7 +124,7 @@ static inline void open_sale(uint32_t ledger_writer, uint64_t units)
     for (uint32_t s = 0; s < SEGMENTS; s++) {
         commit((struct ledger_event){.kind = EVENT_ITEM_LOADED,
                                      .segment = (int32_t)s,
-                                     .sale = WIDE_SALE,
+                                     .sale = CLUSTER_SALE,
                                      .item = ITEM,
                                      .a = (int64_t)units});
     }
@@ -137,25 +136,25 @@ static inline void open_sale(uint32_t ledger_writer, uint64_t units)
 
 static inline bool is_caught_up(uint32_t segment)
 {
-    return segments_world_look(&world, segment).event == event_ledger_last(&ledger, segment);
+    return cluster_look(&world, segment).event == event_ledger_last(&ledger, segment);
 }
 
 static inline void assert_caught_up(void)
 {
     for (uint32_t s = 0; s < SEGMENTS; s++) {
-        assert_int_equal(segments_world_look(&world, s).event, event_ledger_last(&ledger, s));
+        assert_int_equal(cluster_look(&world, s).event, event_ledger_last(&ledger, s));
         assert_true(gate_consistent(sim_segments_gate(world.sim, s)));
     }
 }
 
 static inline uint64_t total(uint32_t segment)
 {
-    return segments_world_item(&world, segment, ITEM)->total;
+    return cluster_item(&world, segment, ITEM)->total;
 }
 
 static inline enum order_state state_of(const struct gate_command *buy)
 {
-    return segments_world_order(&world, order_id_segment(buy->id), buy->id)->state;
+    return cluster_order(&world, order_id_segment(buy->id), buy->id)->state;
 }
 
 /* Turns of this ledger writer until nothing is left behind; time passes between them. */

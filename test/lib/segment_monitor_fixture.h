@@ -15,13 +15,13 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "cluster_world.h"
 #include "distributed/segment_monitor.h"
-#include "wide_world.h"
 
 #define SEGMENTS 3
 
-static struct wide_world world;
-static struct wide_process *process;
+static struct cluster_world world;
+static struct cluster_process *process;
 static struct sim_segments *sim;
 static struct segment_monitor *monitor;
 static struct stock_cache *stock_cache;
@@ -64,11 +64,11 @@ static inline void forget_segment_table(void)
 
 static inline void set_up_monitor(void)
 {
-    wide_world_init(&world, SEGMENTS);
-    wide_up(&world, 0);
+    cluster_init(&world, (struct cluster_options){.segments = SEGMENTS, .open = true});
+    cluster_up(&world, 0);
     process = &world.processes[0];
-    sim = world.segments.sim;
-    wide_open_sale(process);
+    sim = world.sim;
+    cluster_open_sale(process);
     forget_segment_table();
     stock_cache = stock_cache_new();
     refill_requests_init(&refill_requests);
@@ -82,7 +82,7 @@ static inline void tear_down_monitor(void)
     segment_monitor_free(monitor);
     stock_cache_free(stock_cache);
     refill_requests_done(&refill_requests);
-    wide_world_done(&world);
+    cluster_done(&world);
 }
 
 #endif

@@ -80,7 +80,7 @@ static void settle(struct probe *probe, struct gate_request *request)
         buyer->fate = UNKNOWN;
     } else if (request->outcome != GATE_OUTCOME_ANSWERED ||
                request->refusal == REFUSAL_OVERLOADED) {
-        /* Whoever asks again after an unknown outcome may have an order whatever he is told. */
+        /* A buyer who retries after an unknown outcome may have an order whatever the answer. */
         buyer->fate = buyer->fate == UNKNOWN ? UNKNOWN : REFUSED;
     } else {
         (void)fprintf(stderr, "user %llu: refusal %d\n", (unsigned long long)request->user,

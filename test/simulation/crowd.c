@@ -1,7 +1,7 @@
 /*
- * The crowd: clients with one connection each, who ask, wait, give up, and ask again. What they
- * send and hear goes to the referee; what to ask next is the buyer's, the cheater's and the
- * operator's own file.
+ * The crowd: clients with one connection each, which send requests, wait, give up and retry. The
+ * referee sees all requests and answers. crowd_buyer.c, crowd_cheat.c and crowd_operator.c choose
+ * the next request.
  */
 #define _GNU_SOURCE
 #include "crowd.h"

@@ -93,7 +93,7 @@ void buyer_act(struct sim *sim, struct client *client);
 void buyer_heard(struct sim *sim, struct client *client, const struct sim_answer *answer,
                  struct span body);
 void buyer_unheard(struct sim *sim, struct client *client);
-/* Something was told on the order's stream. */
+/* The order's stream has sent an event. */
 void buyer_streamed(struct client *client, const struct sim_told *told);
 
 /* ---- crowd_cheat.c ---- */

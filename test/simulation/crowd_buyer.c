@@ -1,7 +1,7 @@
 /*
  * Buyers: take a ticket, buy, follow the order, pay or cancel or leave it, look again. Any client
- * plays any user, so one user is at several places at once. Whatever stays unanswered is asked
- * again in the same words.
+ * plays any user, so one user may act on several connections at once. A request without an answer is
+ * repeated unchanged.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -240,7 +240,7 @@ static void settle(struct sim *sim, struct client *client)
 }
 
 /* The same ticket at another place at the same time: a proxy, a double click, a second tab that
- * looks for the order before anybody was told of it. */
+ * looks for the order before any answer has shown it. */
 static void send_twice(struct sim *sim, const struct client *client)
 {
     for (uint32_t i = 1; i < sim->plan.clients; i++) {

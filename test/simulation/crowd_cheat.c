@@ -1,6 +1,6 @@
 /*
  * Cheaters: forged tokens and tickets, other people's tickets and orders, impossible quantities,
- * payments nobody signed. All of it must be refused, and change nothing.
+ * unsigned payments. All of them must be refused and change nothing.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
  * The operator: creates, warms and opens the sales of the plan, then pauses and resumes, restocks,
- * moves an end, closes. What stays unanswered is sent again in the same words.
+ * moves an end, closes. A request without an answer is repeated unchanged.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* See digest.h. Slots, chains and hash keys may differ; what is in them may not. */
+/* See digest.h. Slots, chains and hash keys may differ between two gates; the contents may not. */
 #include "digest.h"
 
 static uint64_t mix(uint64_t hash, uint64_t value)

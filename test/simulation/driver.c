@@ -4,7 +4,7 @@
  * Many seeds: run them in workers, print the figures; the first failing seed (or with --keep-going
  * each of them) is run again alone for its last notes, then shrunk, and the shortest command line
  * that still breaks the promise is printed. A seed that fails among others but not alone depends on
- * something that is not its seed, and is told as such.
+ * something else than its seed, and the output says so.
  * One seed: the same without workers; --trace prints every note as it happens, in this process, for
  * a debugger.
  * --determinism: two programs run the same seeds in opposite orders, over memory filled with other
@@ -343,7 +343,7 @@ static bool take_flag(int option, struct command *command)
         return true;
     case OPT_HASHES_BACKWARDS:
         command->plan.backwards = true;
-        /* Whoever reads memory that nobody wrote reads something else than the other program. */
+        /* A read of uninitialized memory gives other bytes than in the other program. */
         (void)mallopt(M_PERTURB, 0x5a);
         command->plan.list_hashes = true;
         return true;

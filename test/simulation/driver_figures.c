@@ -1,4 +1,4 @@
-/* Sums over seeds, and how they are spread: as a table for people, as JSON for programs. */
+/* Sums over seeds and their distribution, as a table or as JSON. */
 #include <inttypes.h>
 #include <stdlib.h>
 

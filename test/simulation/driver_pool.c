@@ -2,7 +2,7 @@
  * Many seeds in worker processes.
  *
  * Happy path: fork the workers; each takes the next number from a counter in shared memory, runs
- * that seed, adds what came of it to its own sums, and ends when there are no more. The parent
+ * that seed, adds the results to its own sums, and ends when there are no more. The parent
  * waits, replaces workers that have run their share, and adds the sums up.
  *
  * What can go wrong: a seed breaks a promise, and the worker notes it; a worker dies, is ended by its

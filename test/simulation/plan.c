@@ -101,8 +101,8 @@ void plan_draw(struct sim *sim)
         plan->sizes.orders = (uint32_t)sim_between(sim, 20, 300);
         plan->sizes.buyers = (uint32_t)sim_between(sim, 10, 200);
     }
-    plan->segment_bytes = (uint64_t)JOURNAL_SECTOR << sim_between(sim, 3, 6);
-    plan->reserve_bytes = (sim->options.seed & 1) != 0 ? 2 * plan->segment_bytes : 0;
+    plan->file_bytes = (uint64_t)JOURNAL_SECTOR << sim_between(sim, 3, 6);
+    plan->reserve_bytes = (sim->options.seed & 1) != 0 ? 2 * plan->file_bytes : 0;
     plan->buffer_bytes = (uint32_t)sim_between(sim, 2, 5) * JOURNAL_SECTOR;
     draw_habits(sim);
     plan->sales_count = (uint32_t)sim_between(sim, 1, SIM_SALES_MAX);

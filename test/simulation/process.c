@@ -198,7 +198,7 @@ static void flush(struct sim *sim)
     }
 }
 
-/* A failed journal heals by a restart; whoever operates the server gives it one. */
+/* A failed journal heals by a restart, which the operator does. */
 static void restart_failed(struct sim *sim, uint32_t unused, uint64_t generation)
 {
     (void)unused;
@@ -416,7 +416,7 @@ static int open_parts(struct sim *sim)
     struct assembly *parts = sim->process.parts;
     const struct plan *plan = &sim->plan;
     struct assembly_options options = {.sizes = plan->sizes,
-                                       .journal = {.segment_bytes = plan->segment_bytes,
+                                       .journal = {.file_bytes = plan->file_bytes,
                                                    .buffer_bytes = plan->buffer_bytes,
                                                    .reserve_bytes = plan->reserve_bytes},
                                        .clock = {.bounds = referee_clock_bounds,

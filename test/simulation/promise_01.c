@@ -3,9 +3,9 @@
  * journalled write-offs), every number >= 0, on every segment.
  *
  * Checked after every step for each item at the gate: the numbers add up, and each is what the
- * events the gate has applied and the decisions it has made come to. And of everything anybody is
- * told: the numbers add up, total and sold lie between what they were when the request was sent and
- * what they are now (they only grow), available between the least and the most it has been since.
+ * events the gate has applied and the decisions it has made come to. In every answer the numbers add
+ * up, too: total and sold lie between their values at the time of the request and now (they only
+ * grow), available lies between its least and its greatest value since then.
  * This engine has one segment and nothing in transit; nothing is ever written off.
  */
 #include "referee_private.h"

@@ -1,7 +1,7 @@
 /*
  * Promise 2: Orders alive in the ledger never exceed the total.
  *
- * Checked after every change of an item's orders in the truth, with sums of our own: units in LOCKED
+ * Checked after every change of an item's orders in the truth, with sums computed here: units in LOCKED
  * and PAID orders against the total with the restocks committed so far.
  */
 #include "referee_private.h"

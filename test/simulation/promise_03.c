@@ -4,10 +4,10 @@
  * LOCKED and PAID are committed in the ledger before anyone is told. Only losing Redis's memory and
  * that front's disk together loses a 202.
  *
- * Checked whenever anybody is told of an order: the order is at the gate by now; while it is QUEUED
- * there, its record is durable. Any other state is committed. If it is the gate that was asked, and
- * its state is the one that was told, the record of that state is durable, too. That a told order
- * outlives every crash is checked at each start (promise_12.c). FAILED does not happen in this engine
+ * Checked for every answer that shows an order: the gate has the order; while it is QUEUED there, its
+ * record is durable. Any other state is committed. If the answer comes from the gate and shows the
+ * gate's state, the record of that state is durable, too. promise_12.c checks at each start that a
+ * shown order survives every crash. FAILED does not happen in this engine
  * at all.
  */
 #include "referee_private.h"
@@ -76,7 +76,7 @@ void promise_03_failed(struct referee *r, const struct ref_order *order)
                refusal_text(order->reason)->code);
 }
 
-/* Operators, too, are told only of what is committed. */
+/* Answers to operators, too, show only what is committed. */
 void promise_03_heard(struct referee *r, const struct sim_request *request,
                       const struct sim_answer *answer)
 {

@@ -4,7 +4,7 @@
  *
  * Checked when an order appears at the gate, in the ledger or in an answer: somebody has sent a BUY
  * for this id, user, item and quantity, and the ledger booked what the gate decided. At the end
- * every order that was told, or is at the gate, is in the ledger, and every order of the ledger is
+ * every order that an answer showed, or that is at the gate, is in the ledger, and every order of the ledger is
  * on the board unless its sale is forgotten.
  */
 #include "referee_private.h"

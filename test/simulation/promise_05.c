@@ -1,9 +1,9 @@
 /*
  * Promise 5: No buyer over the limit, over all segments and after any recovery.
  *
- * Checked after each booking and whenever somebody is told of a new order: what a buyer has alive in
- * the ledger, and what he was told of that is not there yet, is within the item's limit. All of it
- * is held at the gate at the same time, because the gate lets go only after the ledger did. `held`
+ * Checked after each booking and each answer with a new order: the units that a buyer has alive in the
+ * ledger, and those that were shown to him but are not booked yet, are within the item's limit. The gate
+ * holds all of them at the same time, because it releases units only after the ledger did. `held`
  * in an answer is within the limit and counts the order it comes with.
  */
 #include "referee_private.h"

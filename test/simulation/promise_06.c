@@ -3,11 +3,11 @@
  * refused. The gate remembers until the ticket has expired and the sale has ended, then the ledger's
  * key remembers for ever.
  *
- * Checked of everything told of an order: item, quantity, amount, creation and deadline are those of
- * the decision and of the ledger's row. A BUY whose order was told, or was in the ledger, when it
- * was sent is answered with that order, or 422 for another quantity, or 503; no refusal for window,
- * stock, limit or ticket any more. A payment_id or request_id that was told done is told done again
- * for the same body; in the ledger each is done once, and for one body.
+ * Checked for every answer that shows an order: item, quantity, amount, creation and deadline are those
+ * of the decision and of the ledger's row. If an order was shown, or was in the ledger, before a BUY for
+ * it is sent, the answer is that order, or 422 for another quantity, or 503, and never a refusal for
+ * window, stock, limit or ticket. A payment_id or request_id that was answered as done is answered as
+ * done again for the same body. The ledger does each once, for one body.
  */
 #include "referee_private.h"
 

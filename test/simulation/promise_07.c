@@ -2,11 +2,11 @@
  * Promise 7: Only legal moves; a buyer's view never goes backwards, on poll, long poll, SSE or
  * reconnect. 404 is said only by a front that could look.
  *
- * Moves are checked in the truth, against a table of our own, and at the gate after each step
- * (referee_gate.c). An answer shows at least what anybody had been told when its request was sent:
- * QUEUED, LOCKED, final; which final state is the ledger's to say (promise_03.c). Events of one
- * stream go forwards, and the ids of streams grow with the order's states across all of them. 404,
- * or `queued` for an order that was told as further, is going backwards.
+ * Moves are checked in the truth, against a second table, and at the gate after each step
+ * (referee_gate.c). An answer shows at least the furthest state that any answer had shown when its
+ * request was sent: QUEUED, LOCKED, final. The ledger decides which final state it is (promise_03.c).
+ * Events of one stream go forwards, and event ids grow with the order's states across all streams. 404,
+ * or `queued` for an order that was shown in a later state, is a step backwards.
  */
 #include "referee_private.h"
 

@@ -3,8 +3,8 @@
  * before. A late payment is refused, never revives it.
  *
  * Checked in the truth: pay_by is the booking's time and the sale's term; an order expires only
- * LOCKED (so once) and at or after pay_by, is paid only before; a payment told `expired` never pays
- * afterwards. The ledger refuses nothing it had to do. Soon: while nothing disturbs the server, not
+ * LOCKED (so once) and at or after pay_by, and is paid only before; a payment answered with `expired`
+ * never pays later. The ledger refuses no op that is due. Soon: while nothing disturbs the server, not
  * later than SOON_MS after the deadline. After a disturbance the ledger writer's longest pause between two
  * tries (5 s) may still run.
  */

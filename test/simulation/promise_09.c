@@ -3,11 +3,11 @@
  * known yet; the same ticket tells it.
  *
  * Checked by cause: an order, a payment, a cancellation or a restock needs a request that was not
- * refused: one that was told done, or whose outcome nobody knows. If every request for it was
- * refused, it must not happen, whether the refusals were heard before or after.
+ * refused: it was accepted, or its outcome is unknown. If every request for it was refused, it must
+ * not happen, whether the refusals arrived before or after.
  *
- * And by reason, for tickets and buys: what the refusal says was so at some moment between sending
- * and hearing: too few units, the limit reached by what the buyer may have held, the sale paused,
+ * And by reason, for tickets and buys: what the refusal says was true at some moment between request
+ * and answer: too few units, the limit reached by what the buyer may have held, the sale paused,
  * over or not begun. Only for answers of the server that is still running: what a dead one did in
  * its last step was not seen.
  */

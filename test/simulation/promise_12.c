@@ -3,10 +3,10 @@
  * tail is cut; damage in the middle refuses to start, and says where. Journal is trimmed only below
  * what the ledger has booked.
  *
- * Checked at each start: every order somebody was told of, every order of the ledger and every
- * decision that was durable before is there, with the same user, quantity and time, and as far as
- * anybody was told; nothing is there that was neither decided before, nor since the last step of the
- * life before. The journal reaches as far as the ledger has booked, the gate no further than the
+ * Checked at each start: every order that an answer showed, every order of the ledger and every
+ * decision that was durable before is there, with the same user, quantity and time, at least in the
+ * furthest state shown. Nothing else is there, except decisions since the last step before the crash.
+ * The journal reaches as far as the ledger has booked, the gate no further than the
  * ledger's events. (That a second replay is the same is the simulator's own check, process.c.)
  */
 #include "referee_private.h"

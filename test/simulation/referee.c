@@ -1,9 +1,9 @@
 /*
- * The referee: takes down what is sent, heard, committed and done, and calls the checkers, one file
- * for each promise of the design. Promise 11 is about leases, and this engine has none.
+ * The referee records requests, answers, commits and steps, and calls the checkers, one file for each
+ * promise of the design. Promise 11 is about leases, and this engine has none.
  *
- * Nothing is assumed of the order of concurrent things. What binds an answer is what was known when
- * its request was sent; see referee_private.h.
+ * The referee assumes no order of concurrent steps. An answer must agree with what was known when its
+ * request was sent; see referee_private.h.
  */
 #include "referee.h"
 
@@ -136,7 +136,7 @@ void referee_sent(struct referee *r, const struct sim_request *request)
 
 /* ---- told ---- */
 
-/* Whoever sees an order: an answer, a stream's event, a line of a list. */
+/* Where an order is shown: an answer, an event of a stream, a row of a list. */
 static struct ref_order *tell(struct referee *r, const struct sim_request *request,
                               struct ref_request *rr, const struct sim_told *told)
 {

@@ -1,5 +1,5 @@
 /*
- * What the gate ought to hold, step by step: the truth's events up to the one the gate says it has
+ * The gate's expected content, step by step: the truth's events up to the one the gate says it has
  * applied, and the decisions that appear in it. New decisions are found at the head of each item's
  * chain, so a step costs as much as it changed; a few orders and buyers are compared in turn after
  * each step, and all of them at starts and at the end.

@@ -136,7 +136,7 @@ struct ref_order {
     struct ref_pair pair; /* id.hi, id.lo */
     struct order_id id;
     struct ref_item *item;
-    struct ref_buyer *buyer; /* of whoever asked first */
+    struct ref_buyer *buyer; /* of the first request */
     struct ref_order *next_of_buyer;
     /* asked */
     struct ref_ask requests[ASKS_MAX];
@@ -307,7 +307,7 @@ void promise_01_numbers(struct referee *r, const struct sim_request *request,
                         struct ref_request *rr, const struct sim_answer *numbers);
 /* 2: alive orders and the total; after each change of the truth */
 void promise_02_committed(struct referee *r, const struct ref_item *item);
-/* 3: what is told is durable */
+/* 3: what an answer shows is durable */
 void promise_03_told(struct referee *r, const struct sim_request *request,
                      const struct ref_request *rr, const struct ref_order *order,
                      const struct sim_told *told);

@@ -1,7 +1,7 @@
 /*
- * The truth: what each committed batch did, as the contract of port/ledger.h says it must, worked
- * out again from the ops alone and compared with the ledger's own answers and events. A batch whose
- * answer was lost comes again: then everything in it is repeated and moves nothing.
+ * The truth: the effects of each committed batch, computed from its ops by the contract of
+ * port/ledger.h, and compared with the ledger's answers and events. A batch whose answer was lost is sent
+ * again: then all its ops are repetitions and change nothing.
  */
 #include <stdlib.h>
 

@@ -36,7 +36,7 @@ struct world {
     struct item_row items[3];
 };
 
-/* What sim_broken was told; -1: nothing. */
+/* The promise that sim_broken was called with; -1: none. */
 extern int world_broken;
 extern char world_what[400];
 

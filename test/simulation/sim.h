@@ -1,7 +1,7 @@
 /*
  * The simulator: one thread, virtual time, one seeded generator, one heap of events. It runs the
  * real core, flow and http over simulated ports, draws a workload and faults from the seed, and
- * lets a referee compare everything anybody was told with the promises.
+ * lets a referee compare all answers with the promises.
  *
  *   driver.c    the command: seeds, workers, shrinking, figures
  *   sim.c       one seed: draws the plan, runs the heap, heals everything, ends
@@ -89,7 +89,7 @@ struct sim_result {
     uint64_t requests;  /* sent by clients */
     uint64_t answers;   /* complete ones received */
     uint64_t decisions; /* buys the server answered: orders and refusals */
-    uint64_t orders;    /* orders clients were told of */
+    uint64_t orders;    /* orders that answers showed */
     uint64_t steps;
     uint64_t restarts; /* from disk */
     uint64_t virtual_us;
@@ -172,7 +172,7 @@ struct sim_request {
     struct sale_row *sale_row; /* SALE_CREATE: what was asked for, ids given; the client's */
 };
 
-/* An order as somebody was told of it. */
+/* An order as an answer shows it. */
 struct sim_told {
     struct order_id id;
     uint64_t item; /* 0: not said */

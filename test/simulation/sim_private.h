@@ -84,7 +84,7 @@ struct plan {
     uint32_t tick_ms, batch_max;
     int64_t board_keep_ms;
     struct gate_sizes sizes;
-    uint64_t segment_bytes;
+    uint64_t file_bytes;
     uint64_t reserve_bytes; /* 0: none */
     uint32_t buffer_bytes;
 };

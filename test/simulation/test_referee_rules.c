@@ -322,7 +322,7 @@ static void a_durable_order_is_lost(void **state)
     struct sim_request request = world_send(&w, CALL_BUY, 1, id, 1);
     uint64_t before = w.lsn;
     world_decide(&w, id, 1, 1);
-    world_step(&w); /* durable, and nobody was told */
+    world_step(&w); /* durable, and no answer was sent */
     w.hold = true;
     w.durable = before;
     world_crash(&w);

@@ -53,7 +53,7 @@ void shop_init(struct shop *ret_shop)
     struct ledger_writer_world *world = &ret_shop->world;
     ledger_writer_world_init(world);
     world->sizes = (struct gate_sizes){.orders = 200, .buyers = 200, .items = 8, .sales = 4};
-    world->journal_options = (struct journal_options){.segment_bytes = 4 * JOURNAL_SECTOR,
+    world->journal_options = (struct journal_options){.file_bytes = 4 * JOURNAL_SECTOR,
                                                       .buffer_bytes = 3 * JOURNAL_SECTOR};
     world->options.batch_max = 16;
     tap_disk_init(&ret_shop->tap, &world->ram.disk);

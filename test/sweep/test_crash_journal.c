@@ -48,10 +48,10 @@ static void batch(int records)
     flush_and_mark();
 }
 
-static uint64_t room_in_segment(void)
+static uint64_t room_in_file(void)
 {
     const struct journal_files *catalog = &world.journal->files;
-    const struct journal_segment *last = &catalog->segments[catalog->segment_count - 1];
+    const struct journal_file *last = &catalog->files[catalog->file_count - 1];
     return last->bytes - last->end;
 }
 
@@ -59,7 +59,7 @@ static uint64_t room_in_segment(void)
 static void flush_between(void *context)
 {
     (void)context;
-    if (in_background && room_in_segment() >= 2 * JOURNAL_SECTOR) {
+    if (in_background && room_in_file() >= 2 * JOURNAL_SECTOR) {
         batch(1);
     }
 }
@@ -67,7 +67,7 @@ static void flush_between(void *context)
 static void background(void)
 {
     in_background = true;
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     if (journal_snapshot_due(world.journal)) {
         struct gate_box second;
         uint64_t lsn;
@@ -88,11 +88,11 @@ static int open_world(struct disk *disk)
 
 /* Opens, flushes, rolls, prepares, takes snapshots, trims, closes; and all of it twice more, each
  * after a start from what there is. */
-static void record_run(uint64_t seed, uint64_t segment_sectors, bool interleaved)
+static void record_run(uint64_t seed, uint64_t file_sectors, bool interleaved)
 {
     static const int batches[] = {1, 7, 45, 2, 20, 1, 5, 30, 3, 1};
     world_init(&world, seed);
-    world.options.segment_bytes = segment_sectors * JOURNAL_SECTOR;
+    world.options.file_bytes = file_sectors * JOURNAL_SECTOR;
     world.sizes = sizes;
     tap_disk_init(&tap, &world.ram.disk);
     tap_disk_record(&tap);
@@ -105,7 +105,7 @@ static void record_run(uint64_t seed, uint64_t segment_sectors, bool interleaved
         }
         for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++) {
             batch(life == 0 ? batches[i] : 1 + batches[i] / 8);
-            if (i % 5 == 4 || interleaved) { /* else a roll makes its own next segment */
+            if (i % 5 == 4 || interleaved) { /* else a roll makes its own next file */
                 background();
             }
         }
@@ -316,12 +316,12 @@ static void enumerate(struct crash_run *run, const char *what, uint64_t seed, un
     }
 }
 
-static void every_crash_of(const char *what, uint64_t segment_sectors, bool interleaved)
+static void every_crash_of(const char *what, uint64_t file_sectors, bool interleaved)
 {
     uint64_t seed = sweep_seed(1);
     for (uint64_t i = 0; i < (sweep_long() ? 4 : 1); i++) {
         struct crash_run run;
-        record_run(seed + i, segment_sectors, interleaved);
+        record_run(seed + i, file_sectors, interleaved);
         enumerate(&run, what, seed + i, 0);
         assert_int_equal(run.failed, 0);
         assert_true(run.points > 100 && run.distinct > 1000);
@@ -332,7 +332,7 @@ static void every_crash_of(const char *what, uint64_t segment_sectors, bool inte
 static void one_thread_after_the_other(void **state)
 {
     (void)state;
-    every_crash_of("small segments", 4, false);
+    every_crash_of("small files", 4, false);
 }
 
 static void batches_between_the_janitors_operations(void **state)

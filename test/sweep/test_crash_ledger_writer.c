@@ -89,7 +89,7 @@ static void open_sale(void)
 static void janitor(void)
 {
     struct journal *journal = shop.world.journal;
-    assert_int_equal(journal_prepare_segment(journal), 0);
+    assert_int_equal(journal_prepare_file(journal), 0);
     if (journal_snapshot_due(journal)) {
         struct gate_box second;
         uint64_t lsn;
@@ -102,7 +102,7 @@ static void janitor(void)
     }
 }
 
-/* The ledger writer's thread stands still (its ledger is slow): decisions fill segments, snapshots are
+/* The ledger writer's thread stands still (its ledger is slow): decisions fill files, snapshots are
  * taken, and what is trimmed must not be what is still to be booked. */
 static void sell_without_booking(uint64_t first_user)
 {

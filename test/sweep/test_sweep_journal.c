@@ -26,7 +26,7 @@
 static struct world world;
 static struct tap_disk tap;
 static int fault_code; /* what a fault of the present sweep says */
-static int background; /* errors of snapshots, trims and prepared segments: not final */
+static int background; /* errors of snapshots, trims and prepared files: not final */
 
 /* ---- the product, with faults ---- */
 
@@ -125,11 +125,11 @@ static void trade(int batches)
     }
 }
 
-/* The next segment needs a bigger catalogue: memory, in the middle of a flush. */
+/* The next file needs a bigger catalogue: memory, in the middle of a flush. */
 static void catalogue_full(void)
 {
     opened();
-    while (world.journal->files.segment_count < world.journal->files.segment_capacity) {
+    while (world.journal->files.file_count < world.journal->files.file_capacity) {
         world_trade(&world, 1);
         assert_int_equal(flush(), 0);
     }
@@ -139,7 +139,7 @@ static void due_for_snapshot(void)
 {
     opened();
     trade(6);
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     assert_true(journal_snapshot_due(world.journal));
 }
 
@@ -153,7 +153,7 @@ static void due_for_trim(void)
     assert_int_equal(snapshot(), 0);
 }
 
-/* Everything a start may have to do: segments, snapshots, a torn tail in a file that is too long,
+/* Everything a start may have to do: files, snapshots, a torn tail in a file that is too long,
  * leftovers. */
 static void closed_in_disorder(void)
 {
@@ -161,9 +161,9 @@ static void closed_in_disorder(void)
     world_trade(&world, 5);
     assert_int_equal(flush(), 0);
     const struct journal_files *catalog = &world.journal->files;
-    struct journal_segment last = catalog->segments[catalog->segment_count - 1];
+    struct journal_file last = catalog->files[catalog->file_count - 1];
     char name[JOURNAL_NAME_BYTES];
-    journal_name(last.first_batch, JOURNAL_SEGMENT_SUFFIX, name);
+    journal_name(last.first_batch, JOURNAL_FILE_SUFFIX, name);
     world_close(&world);
     ram_disk_resize(&world.ram, name, (size_t)last.bytes + JOURNAL_SECTOR);
     size_t size;
@@ -185,7 +185,7 @@ static int run_flushes(void)
     return error;
 }
 
-/* Over two ends of a segment: the first without a prepared next one. */
+/* Over two ends of a file: the first without a prepared next one. */
 static int run_roll(void)
 {
     int error = 0;
@@ -193,7 +193,7 @@ static int run_roll(void)
         world_trade(&world, 25);
         error = flush();
         if (i >= 3) {
-            note_background(PRODUCT(journal_prepare_segment(world.journal)));
+            note_background(PRODUCT(journal_prepare_file(world.journal)));
         }
     }
     return error;
@@ -222,7 +222,7 @@ static int run_life(void)
     for (int i = 0; error == 0 && i < 9; i++) {
         world_trade(&world, 25);
         error = flush();
-        note_background(PRODUCT(journal_prepare_segment(world.journal)));
+        note_background(PRODUCT(journal_prepare_file(world.journal)));
         if (error == 0 && journal_snapshot_due(world.journal)) {
             note_background(snapshot());
             note_background(trim());
@@ -239,7 +239,7 @@ static const struct scenario {
     {"open, fresh", nothing, open_journal},
     {"open with replay", closed_in_disorder, open_journal},
     {"append and flush", opened, run_flushes},
-    {"segment roll", opened, run_roll},
+    {"file roll", opened, run_roll},
     {"roll, catalogue full", catalogue_full, run_roll},
     {"snapshot", due_for_snapshot, run_snapshot},
     {"trim", due_for_trim, run_trim},
@@ -257,7 +257,7 @@ static void go_on(const struct scenario *scenario)
         return;
     }
     int before = background;
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     assert_int_equal(scenario->run == open_journal ? 0
                      : scenario->run == run_life   ? snapshot()
                                                    : scenario->run(),
@@ -378,8 +378,8 @@ static void every_call_fails_in(const struct scenario *scenario)
 SCENARIO(open_fresh, 0)
 SCENARIO(open_with_replay, 1)
 SCENARIO(append_and_flush, 2)
-SCENARIO(segment_roll, 3)
-SCENARIO(segment_roll_that_needs_memory, 4)
+SCENARIO(file_roll, 3)
+SCENARIO(file_roll_that_needs_memory, 4)
 SCENARIO(snapshots, 5)
 SCENARIO(trimming, 6)
 SCENARIO(a_whole_life, 7)
@@ -390,8 +390,8 @@ int main(void)
         cmocka_unit_test_teardown(open_fresh, fault_explain),
         cmocka_unit_test_teardown(open_with_replay, fault_explain),
         cmocka_unit_test_teardown(append_and_flush, fault_explain),
-        cmocka_unit_test_teardown(segment_roll, fault_explain),
-        cmocka_unit_test_teardown(segment_roll_that_needs_memory, fault_explain),
+        cmocka_unit_test_teardown(file_roll, fault_explain),
+        cmocka_unit_test_teardown(file_roll_that_needs_memory, fault_explain),
         cmocka_unit_test_teardown(snapshots, fault_explain),
         cmocka_unit_test_teardown(trimming, fault_explain),
         cmocka_unit_test_teardown(a_whole_life, fault_explain),

@@ -185,7 +185,7 @@ static bool known_good(const struct fault_files *files, bool acknowledged)
     return false;
 }
 
-/* Another process opens the files: all or nothing, and all if that was told; then all. */
+/* Another process opens the files: it finds all or nothing, and all if the commit was reported. */
 static void expect_whole(const struct fault_files *files, bool acknowledged, const char *how)
 {
     if (known_good(files, acknowledged)) {

@@ -3,7 +3,7 @@
  *
  * Open, for the one writer: connect, take the writers' lock, bring the schema up to date, raise the fence number in
  * meta to a new one, which is this instance's from then on. Every write transaction begins by
- * locking that row and comparing: whoever was replaced can commit nothing more.
+ * locking that row and comparing: a writer that was replaced can commit nothing more.
  *
  * The lock is the server's (GET_LOCK), held by the connection: it is free when the connection is
  * gone, and not before. So a writer that lost its connection takes the lock again before it reads

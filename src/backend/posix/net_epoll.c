@@ -6,12 +6,14 @@
  * epoll is used edge-triggered, which saves the kernel one check of every socket per iteration. The
  * port promises level-triggered events, so a connection that was reported and not fully read
  * (slot.left) is armed again; that puts it behind the others in the kernel's queue. A short read
- * empties a socket, unless the end of the stream was also seen.
+ * empties a socket, unless the end of the stream was also seen. A connection that was reported
+ * writable and took all that was written is armed again, too.
  *
  * What can go wrong: no free slot, or no file descriptor left. Then the listening socket is not
- * watched until a connection closes (or, without descriptors, for a short time), and new
- * connections wait in the kernel's backlog. A failed connection is ERR_IO for its user, who closes
- * it.
+ * watched until a connection closes (or, without descriptors, for ACCEPT_PAUSE_US), and new
+ * connections wait in the kernel's backlog. A connection whose descriptor is among the last ones
+ * (net_epoll_files) counts as one without: it is closed at once. A failed connection is ERR_IO for
+ * its user, who closes it.
  *
  * Invariant: a connection number is either in use with an open descriptor or on the free list. The
  * last one freed is used again first, so few connections touch little memory.
@@ -21,6 +23,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -44,8 +47,8 @@
 #define EVENTS_MAX 256
 /* Connections accepted per iteration, so that a storm of new ones does not delay the others. */
 #define ACCEPTS_MAX 64
-/* Pause after the system ran out of descriptors and no connection of ours closes. */
-#define ACCEPT_RETRY_US 100000
+/* Pause after the process or the system ran out of descriptors and no connection of ours closes. */
+#define ACCEPT_PAUSE_US 100000
 #define BACKLOG 4096
 #define PIECES_MAX 8
 
@@ -70,7 +73,7 @@ struct slot {
     struct net_address peer;
 };
 
-enum { LEFT_READ = 1, LEFT_END = 2, LEFT_HUNG = 4 };
+enum { LEFT_READ = 1, LEFT_END = 2, LEFT_HUNG = 4, LEFT_WRITE = 8 };
 
 struct net_epoll {
     struct net net;
@@ -78,7 +81,9 @@ struct net_epoll {
     int wake;
     int listen;     /* -1: closed */
     bool listening; /* watched by epoll */
-    bool starved;   /* not listening for want of descriptors */
+    bool starved;   /* not listening for want of descriptors, until paused_until_us */
+    int64_t paused_until_us;
+    int files; /* connections have descriptors below this number */
     struct index_pool pool;
     uint32_t fresh; /* chain: accepted while the listening socket was let go, not reported yet */
     struct slot *slots;
@@ -142,18 +147,22 @@ static int err_of_bind(void)
 }
 
 /*
- * Limits the kernel memory for a peer that does not read: the send buffer (the kernel doubles it;
- * its own limit would be megabytes) and the time it is kept, also after the connection was closed.
- * Accepted sockets inherit both from the listening one.
+ * Limits the kernel memory for a peer that does not read: the send buffer (the kernel doubles it,
+ * for its own overhead; its default limit would be megabytes), what of it was not sent yet, and the
+ * time it is kept, also after the connection was closed. Accepted sockets inherit all three from the
+ * listening one. A peer that reads gets up to the send buffer each round trip.
  */
-#define SEND_BUFFER_BYTES (128 * 1024)
+#define SEND_BUFFER_BYTES (64 * 1024)
+#define UNSENT_BYTES (16 * 1024)
 #define UNREAD_MS 30000
 
 static bool bound_unread(int fd)
 {
     int bytes = SEND_BUFFER_BYTES;
+    int unsent = UNSENT_BYTES;
     unsigned ms = UNREAD_MS;
     return setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent)) == 0 &&
            setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) == 0;
 }
 
@@ -311,7 +320,22 @@ static void listen_watch(struct net_epoll *n, bool on)
     if (epoll_set(n, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, n->listen, EPOLLIN, MARK_LISTEN) == 0) {
         n->listening = on;
     }
-    n->starved = !n->listening && on;
+    n->starved = !n->listening && on; /* without a pause: the next poll tries again */
+}
+
+static int64_t monotonic_us(void)
+{
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* There is no descriptor for a connection that waits. It would be reported again at once. */
+static void pause_accepting(struct net_epoll *n)
+{
+    listen_watch(n, false);
+    n->starved = true;
+    n->paused_until_us = monotonic_us() + ACCEPT_PAUSE_US;
 }
 
 static void slot_give(struct net_epoll *n, uint32_t number)
@@ -355,9 +379,13 @@ static uint32_t accept_one(struct net_epoll *n)
     } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fd < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            listen_watch(n, false);
-            n->starved = true;
+            pause_accepting(n);
         }
+        return SLOT_NONE;
+    }
+    if (fd >= n->files) { /* the journal's next file must find a descriptor */
+        (void)close(fd);
+        pause_accepting(n);
         return SLOT_NONE;
     }
     uint32_t number = index_pool_take(&n->pool, INDEX_LINKS(n->slots, next));
@@ -365,8 +393,7 @@ static uint32_t accept_one(struct net_epoll *n)
     if (epoll_set(n, EPOLL_CTL_ADD, fd, interest(NET_READABLE), number) != 0) {
         (void)close(fd);
         slot_give(n, number);
-        listen_watch(n, false);
-        n->starved = true;
+        pause_accepting(n);
         return SLOT_NONE;
     }
     n->slots[number] = (struct slot){.fd = fd, .watch = NET_READABLE, .peer = address_of(&from)};
@@ -426,7 +453,8 @@ static void arm_left(struct net_epoll *n)
         uint32_t number = n->reported[i];
         struct slot *slot = &n->slots[number];
         bool unread = (slot->left & LEFT_READ) != 0 && (slot->watch & NET_READABLE) != 0;
-        if (slot->fd >= 0 && (unread || (slot->left & LEFT_HUNG) != 0)) {
+        bool room = (slot->left & LEFT_WRITE) != 0 && (slot->watch & NET_WRITABLE) != 0;
+        if (slot->fd >= 0 && (unread || room || (slot->left & LEFT_HUNG) != 0)) {
             CHECK(epoll_set(n, EPOLL_CTL_MOD, slot->fd, interest(slot->watch), number) == 0);
         }
     }
@@ -437,6 +465,7 @@ static void report(struct net_epoll *n, uint32_t number, uint32_t events,
                    struct net_event *ret_event)
 {
     n->slots[number].left = (uint8_t)(((events & EPOLLIN) != 0 ? LEFT_READ : 0) |
+                                      ((events & EPOLLOUT) != 0 ? LEFT_WRITE : 0) |
                                       ((events & EPOLLRDHUP) != 0 ? LEFT_END : 0) |
                                       ((events & (EPOLLHUP | EPOLLERR)) != 0 ? LEFT_HUNG : 0));
     n->reported[n->reported_count++] = number;
@@ -455,9 +484,13 @@ static size_t op_poll(struct net *net, struct net_event *ret_events, size_t max,
         return report_fresh(n, ret_events, max);
     }
     if (n->starved) {
-        listen_watch(n, !index_pool_full(&n->pool));
-        bool longer = timeout_us < 0 || timeout_us > ACCEPT_RETRY_US;
-        timeout_us = longer ? ACCEPT_RETRY_US : timeout_us;
+        int64_t left_us = n->paused_until_us - monotonic_us();
+        if (left_us <= 0) {
+            n->starved = false;
+            listen_watch(n, !index_pool_full(&n->pool));
+        } else if (timeout_us < 0 || timeout_us > left_us) {
+            timeout_us = left_us;
+        }
     }
     arm_left(n);
     int ready = wait_events(n, max < EVENTS_MAX ? (int)max : EVENTS_MAX, timeout_us);
@@ -502,18 +535,25 @@ static int64_t op_read(struct net *net, uint32_t connection, void *bytes, size_t
 static int64_t op_write(struct net *net, uint32_t connection, const struct net_piece *pieces,
                         size_t count)
 {
+    struct slot *slot = &self(net)->slots[connection];
     int fd = fd_of(self(net), connection);
+    size_t given = 0;
     ssize_t n;
     if (count == 1) {
+        given = pieces[0].len;
         n = send(fd, pieces[0].at, pieces[0].len, MSG_NOSIGNAL);
     } else {
         struct iovec vectors[PIECES_MAX];
         CHECK(count <= PIECES_MAX);
         for (size_t i = 0; i < count; i++) {
             vectors[i] = (struct iovec){(void *)(uintptr_t)pieces[i].at, pieces[i].len};
+            given += pieces[i].len;
         }
         struct msghdr message = {.msg_iov = vectors, .msg_iovlen = count};
         n = sendmsg(fd, &message, MSG_NOSIGNAL);
+    }
+    if (n < 0 || (size_t)n < given) {
+        slot->left &= (uint8_t)~LEFT_WRITE; /* the kernel reports when there is room again */
     }
     if (n >= 0) {
         return n;
@@ -548,6 +588,13 @@ static void op_close(struct net *net, uint32_t connection)
     listen_watch(n, true);
 }
 
+static void op_abort(struct net *net, uint32_t connection)
+{
+    struct linger now = {1, 0};
+    (void)setsockopt(fd_of(self(net), connection), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    op_close(net, connection);
+}
+
 static void op_accepting(struct net *net, bool on)
 {
     struct net_epoll *n = self(net);
@@ -571,6 +618,11 @@ static struct net_address op_peer(struct net *net, uint32_t connection)
     return n->slots[connection].peer;
 }
 
+void net_epoll_files(struct net *net, int files)
+{
+    self(net)->files = files;
+}
+
 int net_epoll_also(struct net *net, int fd)
 {
     return epoll_set(self(net), EPOLL_CTL_ADD, fd, EPOLLIN, MARK_OTHER) == 0 ? 0 : ERR_IO;
@@ -590,6 +642,7 @@ static const struct net_ops ops = {
     .finish = op_finish,
     .watch = op_watch,
     .close = op_close,
+    .abort = op_abort,
     .accepting = op_accepting,
     .peer = op_peer,
     .wake = op_wake,
@@ -606,6 +659,7 @@ int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connect
     }
     *n = (struct net_epoll){.net.ops = &ops,
                             .pool = {.capacity = connections_max},
+                            .files = INT_MAX,
                             .epoll = epoll_create1(EPOLL_CLOEXEC),
                             .wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
                             .listen = listener->sockets[loop]};

@@ -28,6 +28,9 @@ void net_listener_free(struct net_listener *listener);
  * only as connections come. ERR_NOMEM, ERR_IO. */
 int net_epoll_new(struct net_listener *listener, uint32_t loop, uint32_t connections_max,
                   struct net **ret_net);
+/* Connections get descriptors below this number only; the others stay free for files. As long as one
+ * would not, accepting pauses, for 0.1 s each time. */
+void net_epoll_files(struct net *net, int files);
 /* net_poll also ends its wait while this descriptor is readable. It is not reported; the caller
  * owns it. ERR_IO. */
 int net_epoll_also(struct net *net, int fd);

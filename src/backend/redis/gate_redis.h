@@ -11,10 +11,10 @@
  * What the outcome of a request means here:
  *   GATE_OUTCOME_AWAY     no Redis to ask. Mostly submit says so at once.
  *   GATE_OUTCOME_FULL     too many calls in flight; submit says so at once.
- *   GATE_OUTCOME_UNKNOWN  asked and not answered; or the segment is another than we were told (epoch,
+ *   GATE_OUTCOME_UNKNOWN  asked and not answered; or the segment is another than expected (epoch,
  *                         run id) or is being rebuilt: the same ticket tells, later. Or its epoch is
  *                         not known: submit says so at once.
- * Nothing here waits for a journal: lsn is 0, and whoever promises makes it durable first.
+ * Nothing here waits for a journal: lsn is 0, and the caller makes it durable before it promises.
  *
  * Threads: a connection set is used by its loop only; gate_place() by any thread.
  */

@@ -3,7 +3,7 @@
  * interface of port/ledger.h. docs/LEDGER.md shows the tables.
  *
  * An instance belongs to one thread at a time. The writer has a READ_WRITE instance, a reader its
- * own READ_ONLY one on the same file; reading never makes the writer wait, but for the bounded
+ * own READ_ONLY one on the same file; reading never makes the writer wait, except for the bounded
  * pause in which an overlong WAL is cut (ledger_write.c).
  *
  * A batch that fails (full disk, I/O error, a foreign lock) is rolled back and the instance goes

@@ -1,7 +1,7 @@
 /*
  * The audit of a ledger with segments, by what it answers: shares add up to the stock, what is alive
  * in a segment is what its orders say and no more than its share, buyers hold what their orders say,
- * and each segment is told its own events and those for all, in their order.
+ * and each segment reads its own events and those for all, in order.
  */
 #include "fixture.h"
 

@@ -30,7 +30,7 @@ struct fixture {
     char database[64];     /* MariaDB: the test's own */
     uint32_t databases;    /* MariaDB: that its orders are split over; 0 and 1: they are not */
     uint32_t segments;     /* of its gate; 0: one, and one writer */
-    const char *regions;   /* that whoever opens it from now on warms sales with */
+    const char *regions;   /* of ledgers opened from now on, for sales that they warm */
     void *shell;           /* a connection beside the ledger's, for sql_number and sql_run */
     struct ledger *ledger; /* the writer */
     struct ledger_event *events; /* of the last write */

@@ -1,4 +1,4 @@
-/* The ledger in memory, under test where it has segments: as the shared one on MariaDB, but for SQL. */
+/* The ledger in memory, tested with segments: like the shared ledger on MariaDB, without SQL. */
 #include "fixture.h"
 
 #include <stdlib.h>

@@ -123,7 +123,7 @@ static void test_sale_changes(void **state)
         assert_int_equal(refusal_of(f, sale_move(1, moves[i])), REFUSAL_NONE);
         last = changed(f, last, (struct sale_change_row[]){{.sale = 1}}, 1);
     }
-    /* What is gone is told once, and told as such. */
+    /* A sale that is forgotten or deleted is listed once, as gone. */
     assert_int_equal(refusal_of(f, sale_op(LEDGER_SALE_FORGET, 1)), REFUSAL_NONE);
     last = changed(f, last, (struct sale_change_row[]){{.sale = 1, .gone = true}}, 1);
     assert_int_equal(refusal_of(f, sale_op(LEDGER_SALE_DELETE, 3)), REFUSAL_NONE);

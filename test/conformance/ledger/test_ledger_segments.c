@@ -325,7 +325,7 @@ static void test_another_life_books_nothing(void **state)
         assert_int_equal(f->events_count, 0);
         assert_false(known(f, op.command.id));
     }
-    /* What has a row is told, whoever asks; the neighbours of a stale one are booked. */
+    /* An order that has a row is reported to any caller; ops beside a stale one are booked. */
     struct ledger_op again = book_at(1, ITEM, 5, 0);
     struct ledger_op stale = book_at(1, ITEM, 6, 0);
     struct ledger_op other = book_at(2, ITEM, 7, 0);
@@ -487,7 +487,7 @@ static void test_failing_a_decision(void **state)
     assert_false(known(f, no_reason.command.id));
 }
 
-/* ---- what a segment is told, and rebuilt from ---- */
+/* ---- the events of a segment, and its snapshot ---- */
 
 #define PAGE 3
 

@@ -24,7 +24,7 @@ static struct ledger_op transferred(const char *key, uint32_t from, uint64_t epo
     return op;
 }
 
-/* What it is told, and whether that was so before. */
+/* The answer, and whether the op was applied before. */
 static void assert_told(struct fixture *f, struct ledger_op op, enum refusal refusal, bool repeated)
 {
     write_op(f, T0, &op);

@@ -361,7 +361,7 @@ static void a_retry_comes_back_after_its_pause(void **state)
         assert_int_equal(message.attempts, i);
         int64_t before_ms = backend->now_ms(place);
         bool last = i == SUITE_RETRIES;
-        /* Whoever asks for it later gets the last pause once more, and never the parking queue. */
+        /* Later attempts get the last pause again, and never the parking queue. */
         assert_int_equal(
             last || i == 0 ? queue_later(consumer, &message) : queue_retry(consumer, &message), 0);
         see_it_wait(publisher, consumer, before_ms + pauses_s[last ? i - 1 : i] * 1000LL);

@@ -2,7 +2,7 @@
  * The contract suite of the queue: the same tests run on every queue there is. A queue under test is
  * a struct queue_backend; each test has a place of its own there, with names nobody else uses.
  *
- * Time: a queue that is real lets it pass by itself, a simulated one is told. Tests wait for what
+ * Time passes by itself on a real queue; tests move that of a simulated one. Tests wait for what
  * must happen, in small steps; a guard turns a hang into a failure.
  */
 #ifndef SLUICE_TEST_QUEUE_SUITE_H

@@ -1,4 +1,4 @@
-/* See world.h: buyers, each one story told from its beginning to its end; and an operator. */
+/* See world.h: buyers, each of which buys one order from ticket to final state; and an operator. */
 #include <stdlib.h>
 #include <string.h>
 

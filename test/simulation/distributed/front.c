@@ -1,6 +1,6 @@
 /*
- * See world.h: the loop of a process, as src/http runs it, without HTTP. Clients' calls are taken
- * from a list; an answer is told once its LSN is durable.
+ * See world.h: the loop of a process, as src/api runs it, without HTTP. It takes clients' calls from a
+ * list and sends an answer after its LSN is durable.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* ---- telling ---- */
 
-/* The answer reaches the client, or whoever waits no more. */
+/* The answer reaches the client. If the client has given up, the call is freed. */
 static void tell(struct call *call)
 {
     call->state = CALL_TOLD;

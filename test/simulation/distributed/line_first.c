@@ -1,7 +1,7 @@
 /*
- * "Each front sends its spool before its own new buys": whoever was told at a front that he stands in
- * line is asked for at his segment before a buy of it that was sent there later is decided. Judged as
- * part of promise 13, for a line that is passed may never end.
+ * "Each front sends its spool before its own new buys": a front has a buy of its line decided at the
+ * segment before any later buy that it sends there. This is checked as part of promise 13: a line that
+ * later buys may overtake need not end.
  */
 #include "world.h"
 

@@ -23,7 +23,7 @@ struct model_requests {
     uint32_t refused;
 };
 
-/* An order id that somebody asked to buy, was told of, or that the ledger knows. */
+/* An order id from a buy, from an answer, or from the ledger. */
 struct model_order {
     struct order_id id;
     uint64_t user;
@@ -32,12 +32,12 @@ struct model_order {
     uint32_t segment;
     bool asked; /* a client has sent this buy */
     struct model_requests buys, pays, cancels;
-    bool told;              /* a client was told that it exists */
-    bool undecided;         /* a client was told that it stands in line */
+    bool told;              /* an answer showed it */
+    bool undecided;         /* an answer showed it as undecided */
     int64_t in_line_us[8];  /* when first, by each process; 0: never */
     bool asked_for;         /* a segment was asked for it since, or has decided it */
     uint64_t forgot;        /* how often its segment had forgotten something at its first ask */
-    enum order_state shown; /* the furthest that was told */
+    enum order_state shown; /* the furthest state shown */
     int shown_by[8];        /* the furthest rank that each process has told, in its present life */
     uint16_t heard[8];      /* the last version each process has pushed, in its present life */
     /* the ledger's */
@@ -98,9 +98,9 @@ struct model_before {
 struct model_before model_before(struct world *world, uint32_t process, struct order_id id);
 void model_told(struct world *world, uint32_t process, const struct gate_request *request,
                 const struct model_before *before);
-/* A process pushed it to whoever watches. */
+/* A process pushed it to its watchers. */
 void model_pushed(struct world *world, uint32_t process, const struct order_view *view);
-/* A client's write has reached a process; he was told what came of it. */
+/* A client's write has reached a process; the client got the result. */
 void model_writes(struct world *world, const struct ledger_op *op);
 void model_wrote(struct world *world, uint32_t process, const struct ledger_op *op);
 /* A batch has come to the ledger; whether it was committed the ledger's events tell. */
@@ -146,7 +146,7 @@ void promise_09_told(struct world *world, const struct model_order *order,
 void promise_10_event(struct world *world, const struct ledger_event *event);
 void promise_11_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void promise_11_rebuilt(struct world *world, uint32_t segment, uint64_t fence);
-/* Of whoever stood in line: a stage has called a segment; a buy that was sent then was answered. */
+/* Of undecided orders: a stage has called a segment; a buy that was sent at that time was answered. */
 void line_asked_for(struct world *world, const struct segment_call *call);
 void line_told(struct world *world, uint32_t process, const struct gate_request *buy,
                int64_t sent_us);

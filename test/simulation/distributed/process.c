@@ -183,7 +183,7 @@ static void open_parts(struct process *process)
 {
     struct assembly_options options = {
         .sizes = sizes,
-        .journal = {.segment_bytes = 64ULL * JOURNAL_SECTOR, .buffer_bytes = 32U * JOURNAL_SECTOR},
+        .journal = {.file_bytes = 64ULL * JOURNAL_SECTOR, .buffer_bytes = 32U * JOURNAL_SECTOR},
         .ledger_writer = {.batch_max = 256,
                           .tick_ms = 50,
                           .board_keep_ms = 86400000,

@@ -1,6 +1,6 @@
 /*
  * A 202 ends once, as LOCKED or as FAILED with a reason; FAILED for want of stock only where the gate
- * forgot or the buy was undecided. What is told of an order is committed in the ledger before.
+ * forgot or the buy was undecided. A state is committed in the ledger before an answer shows it.
  */
 #include "world.h"
 

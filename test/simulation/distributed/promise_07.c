@@ -1,4 +1,4 @@
-/* Only legal moves; a buyer's view never goes backwards. 404 is said only by who could look. */
+/* Only legal moves; a buyer's view never goes backwards. Only a front that could look answers 404. */
 #include "world.h"
 
 static bool may_become(enum order_state from, enum order_state to)

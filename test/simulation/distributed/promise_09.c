@@ -1,9 +1,9 @@
 /*
  * A refusal changed nothing, except 503 same-ticket, which says that the outcome is not known yet.
  *
- * Judged by cause: a unit taken, a payment and a cancellation each need a request that was not
- * refused: one that was told done, or whose outcome nobody was told. Whether the refusals are heard
- * before or after makes no difference.
+ * Checked by cause: a unit taken, a payment and a cancellation each need a request that was not
+ * refused: it was accepted, or its outcome is unknown to the client. It makes no difference whether
+ * the refusals arrive before or after.
  */
 #include "world.h"
 

@@ -1,4 +1,4 @@
-/* After the last fault heals, every order resolves within a bound, and nothing is left on its way. */
+/* After the last fault heals, every order resolves within a bound, and no message is left. */
 #include <stdlib.h>
 #include <string.h>
 

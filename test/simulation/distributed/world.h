@@ -11,7 +11,7 @@
  *   crowd.c    buyers and operators
  *   shop.c     the shop's payment system, and the last comparison of gate and ledger
  *   strike.c   faults
- *   model.c    what clients were told and what the ledger committed; promise_*.c judge it
+ *   model.c    clients' answers and the ledger's commits; promise_*.c check them
  *
  * A stage may be struck before and after every call of a port: what the other side did is done,
  * whoever asked for it.
@@ -105,7 +105,7 @@ struct call {
     enum { CALL_NEW, CALL_SENT, CALL_ANSWERED, CALL_TOLD } state; /* told once it is durable */
     bool unread;    /* the process had not read of its sale when it was asked */
     bool lost;      /* its process is gone */
-    bool abandoned; /* nobody waits: whoever finishes it frees it */
+    bool abandoned; /* nobody waits: the one that finishes it frees it */
     struct fiber *client;
     struct call *next; /* in its process */
 };

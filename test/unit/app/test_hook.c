@@ -19,7 +19,7 @@
 #define ADDRESSES 3
 #define WITHIN_MS 1500
 
-static struct sockaddr_in segment_table[ADDRESSES];
+static struct sockaddr_in endpoints[ADDRESSES];
 static struct addrinfo addresses[ADDRESSES];
 static int fds[ADDRESSES];
 static int knocking[8];
@@ -39,7 +39,7 @@ static int listen_at(struct sockaddr_in *ret_place, int backlog)
     return fd;
 }
 
-/* Nobody accepts, and the line is full: whoever comes now hears nothing. */
+/* Nobody accepts, and the backlog is full: a new connection gets no answer. */
 static void fill(const struct sockaddr_in *place, int *ret_knocking, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -62,15 +62,15 @@ static int setup(void **state)
 {
     (void)state;
     for (int i = 0; i < ADDRESSES; i++) {
-        fds[i] = listen_at(&segment_table[i], i == ADDRESSES - 1 ? 8 : 0);
+        fds[i] = listen_at(&endpoints[i], i == ADDRESSES - 1 ? 8 : 0);
         addresses[i] = (struct addrinfo){.ai_family = AF_INET,
                                          .ai_socktype = SOCK_STREAM,
-                                         .ai_addr = (struct sockaddr *)&segment_table[i],
-                                         .ai_addrlen = sizeof(segment_table[i]),
+                                         .ai_addr = (struct sockaddr *)&endpoints[i],
+                                         .ai_addrlen = sizeof(endpoints[i]),
                                          .ai_next = i + 1 < ADDRESSES ? &addresses[i + 1] : NULL};
     }
-    fill(&segment_table[0], knocking, 4);
-    fill(&segment_table[1], knocking + 4, 4);
+    fill(&endpoints[0], knocking, 4);
+    fill(&endpoints[1], knocking + 4, 4);
     atomic_store(&stopping, false);
     return 0;
 }

@@ -127,7 +127,7 @@ static void merging_adds_up(void **state)
     assert_int_equal(hist_count(&other), 2);
 }
 
-/* What was there before leaves no trace in what came after, but for an upper bound of the largest. */
+/* After a subtraction only the later values are left, with an upper bound of the largest. */
 static void subtracting_leaves_what_came_after(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The audit: what clients were told against a ledger, each kind of disagreement by itself. */
+/* The audit: clients' answers against a ledger, one test for each kind of disagreement. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -190,7 +190,7 @@ static void findings_are_written_down(void **state)
     free(text);
 }
 
-/* --- what was told ------------------------------------------------------------------------ */
+/* --- clients' answers ------------------------------------------------------------------------ */
 
 static void states_follow_the_table_of_moves(void **state)
 {

@@ -406,7 +406,7 @@ struct answer model_step(const struct gate_command *c)
     return answer;
 }
 
-/* ---- the same? CHECKs, so that the place of a difference is told ---- */
+/* ---- comparison, with CHECKs, so that the output names the difference ---- */
 
 static void compare_order(const struct gate *gate, const struct model_order *order)
 {

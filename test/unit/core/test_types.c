@@ -275,7 +275,7 @@ static void every_refusal_says_what_and_what_next(void **state)
                                       : text->status >= 400 && text->status <= 599);
         assert_true(text->code[0] != '\0' && text->title[0] != '\0');
         assert_int_equal(strspn(text->code, "abcdefghijklmnopqrstuvwxyz_"), strlen(text->code));
-        /* Who is told to come back is told so by the status, too. */
+        /* A status that asks the client to come back has a retry. */
         if (text->status == 503 || text->status == 429 || text->status == 425) {
             assert_int_not_equal(text->retry, RETRY_NO);
         }

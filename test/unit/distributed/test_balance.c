@@ -16,28 +16,28 @@
 #define SEGMENTS 3
 
 struct shop {
-    struct segment_world world;
-    struct process process;
+    struct cluster_world world;
+    struct model_process process;
     struct recover *recover;
     struct balance *balance;
 };
 
 static void shop_open(struct shop *shop, uint64_t seed)
 {
-    seg_init(&shop->world, SEGMENTS, seed);
-    process_init(&shop->process, &shop->world, 2);
+    model_init(&shop->world, (struct cluster_options){.segments = SEGMENTS, .seed = seed});
+    model_process_init(&shop->process, &shop->world, 2);
     shop->recover = recover_of(&shop->process, SEGMENTS);
     shop->balance = balance_of(&shop->process, SEGMENTS);
     recover_until_whole(&shop->world, shop->recover);
-    seg_agree(&shop->world);
+    model_agree(&shop->world);
 }
 
 static void shop_close(struct shop *shop)
 {
     balance_free(shop->balance);
     recover_free(shop->recover);
-    process_done(&shop->process);
-    seg_done(&shop->world);
+    model_process_done(&shop->process);
+    model_done(&shop->world);
 }
 
 static struct balance_round round_of(struct shop *shop)
@@ -59,7 +59,7 @@ static void sell(struct shop *shop, uint32_t segment, uint64_t item, uint64_t le
     static uint64_t user;
     while (available(shop, segment, item) > left) {
         if (segment_home(++user, SEGMENTS) == segment) {
-            CHECK(seg_buy(&shop->world, user, item, 1));
+            CHECK(model_buy(&shop->world, user, item, 1));
         }
     }
 }
@@ -71,7 +71,7 @@ static void test_nothing_moves_while_nobody_is_dry(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 5); /* of 10; the fair share is 8 */
+    sell(&shop, 0, CLUSTER_FREE, 5); /* of 10; the fair share is 8 */
     struct balance_round round = round_of(&shop);
     assert_int_equal(0, round.moved + round.finished + round.open);
     assert_int_equal(0, shop.world.ledger.transfers_count);
@@ -83,21 +83,21 @@ static void test_a_dry_home_gets_its_fair_share(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 0);
+    sell(&shop, 0, CLUSTER_FREE, 0);
     struct balance_round round = round_of(&shop);
     assert_true(round.moved >= 1);
     assert_int_equal(6, round.units); /* a third of 20 */
-    seg_settle(&shop.world);
-    assert_int_equal(6, available(&shop, 0, WORLD_FREE));
-    assert_true(available(&shop, 1, WORLD_FREE) >= 6 && available(&shop, 2, WORLD_FREE) >= 6);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    assert_int_equal(6, available(&shop, 0, CLUSTER_FREE));
+    assert_true(available(&shop, 1, CLUSTER_FREE) >= 6 && available(&shop, 2, CLUSTER_FREE) >= 6);
+    model_agree(&shop.world);
     /* And again at once: it is not asked twice for the same. */
-    sell(&shop, 0, WORLD_FREE, 0);
+    sell(&shop, 0, CLUSTER_FREE, 0);
     assert_int_equal(0, round_of(&shop).moved);
     fake_clock_pass_ms(&shop.world.clock, PAUSE_MS);
     assert_true(round_of(&shop).moved > 0);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
@@ -106,9 +106,10 @@ static void test_paused_and_closed_sales_are_left_alone(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 0);
-    struct ledger_op op = {.kind = LEDGER_SALE_MOVE, .sale_id = WORLD_SALE, .target = SALE_PAUSED};
-    (void)seg_run(&shop.world, &op);
+    sell(&shop, 0, CLUSTER_FREE, 0);
+    struct ledger_op op = {
+        .kind = LEDGER_SALE_MOVE, .sale_id = CLUSTER_SALE, .target = SALE_PAUSED};
+    (void)cluster_run(&shop.world, &op);
     assert_int_equal(0, round_of(&shop).moved);
     shop_close(&shop);
 }
@@ -119,24 +120,24 @@ static void test_the_last_units_go_to_whoever_asked(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 0);
-    sell(&shop, 1, WORLD_FREE, 0);
-    sell(&shop, 2, WORLD_FREE, 2);
+    sell(&shop, 0, CLUSTER_FREE, 0);
+    sell(&shop, 1, CLUSTER_FREE, 0);
+    sell(&shop, 2, CLUSTER_FREE, 2);
     assert_int_equal(0, round_of(&shop).moved);
-    balance_ask(shop.balance, 0, WORLD_FREE, 3); /* there are not so many */
+    balance_ask(shop.balance, 0, CLUSTER_FREE, 3); /* there are not so many */
     assert_int_equal(0, round_of(&shop).moved);
-    balance_ask(shop.balance, 0, WORLD_FREE, 2);
+    balance_ask(shop.balance, 0, CLUSTER_FREE, 2);
     assert_int_equal(2, round_of(&shop).units);
-    seg_settle(&shop.world);
-    assert_int_equal(2, available(&shop, 0, WORLD_FREE));
+    model_settle(&shop.world);
+    assert_int_equal(2, available(&shop, 0, CLUSTER_FREE));
     /* Not to and fro: another has to wait. */
-    balance_ask(shop.balance, 1, WORLD_FREE, 1);
-    balance_ask(shop.balance, 2, WORLD_FREE, 1);
+    balance_ask(shop.balance, 1, CLUSTER_FREE, 1);
+    balance_ask(shop.balance, 2, CLUSTER_FREE, 1);
     assert_int_equal(0, round_of(&shop).moved);
     fake_clock_pass_ms(&shop.world.clock, PAUSE_MS);
     assert_int_equal(1, round_of(&shop).moved);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
@@ -146,16 +147,16 @@ static void test_an_ask_is_gathered(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 1);
-    sell(&shop, 1, WORLD_FREE, 2);
-    sell(&shop, 2, WORLD_FREE, 2);
-    balance_ask(shop.balance, 0, WORLD_FREE, 5);
+    sell(&shop, 0, CLUSTER_FREE, 1);
+    sell(&shop, 1, CLUSTER_FREE, 2);
+    sell(&shop, 2, CLUSTER_FREE, 2);
+    balance_ask(shop.balance, 0, CLUSTER_FREE, 5);
     struct balance_round round = round_of(&shop);
     assert_int_equal(2, round.moved);
     assert_int_equal(4, round.units);
-    seg_settle(&shop.world);
-    assert_int_equal(5, available(&shop, 0, WORLD_FREE));
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    assert_int_equal(5, available(&shop, 0, CLUSTER_FREE));
+    model_agree(&shop.world);
     assert_int_equal(0, round_of(&shop).moved); /* served; and those it lacks now wait their turn */
     shop_close(&shop);
 }
@@ -166,16 +167,16 @@ static void test_the_last_full_segment_is_not_emptied(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 0);
-    sell(&shop, 1, WORLD_FREE, 0);
+    sell(&shop, 0, CLUSTER_FREE, 0);
+    sell(&shop, 1, CLUSTER_FREE, 0);
     for (int i = 0; i < 5; i++) {
         (void)round_of(&shop);
-        seg_settle(&shop.world);
+        model_settle(&shop.world);
     }
-    assert_int_equal(4, available(&shop, 2, WORLD_FREE));
-    assert_int_equal(3, available(&shop, 0, WORLD_FREE));
-    assert_int_equal(3, available(&shop, 1, WORLD_FREE));
-    seg_agree(&shop.world);
+    assert_int_equal(4, available(&shop, 2, CLUSTER_FREE));
+    assert_int_equal(3, available(&shop, 0, CLUSTER_FREE));
+    assert_int_equal(3, available(&shop, 1, CLUSTER_FREE));
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
@@ -185,12 +186,12 @@ static void test_the_last_full_segment_is_not_emptied(void **state)
 static void check_units(struct shop *shop)
 {
     const struct memory_ledger *ledger = &shop->world.ledger;
-    seg_audit(&shop->world);
-    seg_settle(&shop->world);
+    model_audit(&shop->world);
+    model_settle(&shop->world);
     for (size_t i = 0; i < ledger->transfers_count; i++) {
         assert_int_not_equal(TRANSFER_OPEN, ledger->transfers[i].state);
     }
-    seg_agree(&shop->world);
+    model_agree(&shop->world);
 }
 
 static void test_dying_at_every_call(void **state)
@@ -200,19 +201,19 @@ static void test_dying_at_every_call(void **state)
     for (uint64_t k = 1; k <= calls; k++) {
         struct shop shop;
         shop_open(&shop, 1);
-        sell(&shop, 0, WORLD_FREE, 0);
-        sell(&shop, 1, WORLD_THREE, 0);
+        sell(&shop, 0, CLUSTER_FREE, 0);
+        sell(&shop, 1, CLUSTER_THREE, 0);
         shop.process.calls = 0;
         shop.process.dies_at = k;
         struct balance_round round;
         int error = balance_round(shop.balance, &round);
         calls = error == 0 && shop.process.calls < k ? 0 : calls; /* it lived */
-        seg_turn(&shop.world);
+        model_turn(&shop.world);
         /* Another process goes on. */
-        fake_clock_pass_ms(&shop.world.clock, WORLD_LEASE_MS + 1);
+        fake_clock_pass_ms(&shop.world.clock, MODEL_LEASE_MS + 1);
         balance_free(shop.balance);
-        process_done(&shop.process);
-        process_init(&shop.process, &shop.world, 3);
+        model_process_done(&shop.process);
+        model_process_init(&shop.process, &shop.world, 3);
         shop.balance = balance_of(&shop.process, SEGMENTS);
         (void)round_of(&shop);
         check_units(&shop);
@@ -232,7 +233,7 @@ struct breaker {
     size_t noted; /* transfers, when it struck */
 };
 
-static void strike(struct process *process)
+static void strike(struct model_process *process)
 {
     struct breaker *breaker = process->context;
     struct shop *shop = breaker->shop;
@@ -240,8 +241,8 @@ static void strike(struct process *process)
         return;
     }
     breaker->struck = true;
-    struct process healer;
-    process_init(&healer, &shop->world, 9);
+    struct model_process healer;
+    model_process_init(&healer, &shop->world, 9);
     struct recover *recover = recover_of(&healer, SEGMENTS);
     struct recover_round round;
     for (uint32_t i = 0; i < SEGMENTS; i++) {
@@ -250,7 +251,7 @@ static void strike(struct process *process)
         } else if (breaker->how == 1) {
             sim_segments_empty(shop->world.sim, i);
         } else {
-            segments_tell(shop->world.behind,
+            segments_tell(shop->world.hands,
                           &(struct segment_news){.kind = NEWS_BROKEN,
                                                  .segment = i,
                                                  .epoch = shop->world.ledger.epochs[i]});
@@ -258,9 +259,9 @@ static void strike(struct process *process)
     }
     CHECK(recover_round(recover, &round) == 0 && round.rebuilt == SEGMENTS);
     breaker->noted = shop->world.ledger.transfers_count;
-    seg_turn(&shop->world);
+    model_turn(&shop->world);
     recover_free(recover);
-    process_done(&healer);
+    model_process_done(&healer);
 }
 
 #define EPOCHS_READ 3 /* the first calls of a round: its lease, and the epochs */
@@ -274,7 +275,7 @@ static void test_a_rebuilt_source(void **state)
         for (uint64_t k = 1; struck; k++) {
             struct shop shop;
             shop_open(&shop, 1);
-            sell(&shop, 0, WORLD_FREE, 0);
+            sell(&shop, 0, CLUSTER_FREE, 0);
             struct breaker breaker = {.shop = &shop, .at = k, .how = how};
             shop.process.calls = 0;
             shop.process.meanwhile = strike;
@@ -297,7 +298,7 @@ static void test_a_rebuilt_source(void **state)
     assert_true(notes > 10);
 }
 
-/* The ledger refuses units that are sold: whoever gave them is wrong, and is rebuilt. */
+/* The ledger refuses units that are sold: the segment that gave them is wrong, and is rebuilt. */
 static void test_a_source_that_gives_what_is_sold(void **state)
 {
     (void)state;
@@ -305,11 +306,11 @@ static void test_a_source_that_gives_what_is_sold(void **state)
     struct segment_state look;
     shop_open(&shop, 1);
     for (uint32_t s = 0; s < SEGMENTS; s++) {
-        sell(&shop, s, WORLD_FREE, 0);
+        sell(&shop, s, CLUSTER_FREE, 0);
     }
-    seg_settle(&shop.world);
-    assert_true(sim_segments_break(shop.world.sim, 1, WORLD_FREE));
-    assert_true(available(&shop, 1, WORLD_FREE) > 0);
+    model_settle(&shop.world);
+    assert_true(sim_segments_break(shop.world.sim, 1, CLUSTER_FREE));
+    assert_true(available(&shop, 1, CLUSTER_FREE) > 0);
     struct balance_round round = round_of(&shop);
     assert_int_equal(0, round.units);
     assert_true(round.open > 0);
@@ -319,13 +320,13 @@ static void test_a_source_that_gives_what_is_sold(void **state)
     fake_clock_pass_ms(&shop.world.clock, PAUSE_MS);
     assert_int_equal(0, round_of(&shop).open);
     assert_int_equal(TRANSFER_VOID, shop.world.ledger.transfers[0].state);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
 /* A holder that was paused past its lease wakes up behind its successor. */
-static void successor(struct process *process)
+static void successor(struct model_process *process)
 {
     struct breaker *breaker = process->context;
     struct shop *shop = breaker->shop;
@@ -333,15 +334,15 @@ static void successor(struct process *process)
         return;
     }
     breaker->struck = true;
-    fake_clock_pass_ms(&shop->world.clock, WORLD_LEASE_MS + 1);
-    struct process next;
+    fake_clock_pass_ms(&shop->world.clock, MODEL_LEASE_MS + 1);
+    struct model_process next;
     struct balance_round round;
-    process_init(&next, &shop->world, 8);
+    model_process_init(&next, &shop->world, 8);
     struct balance *balance = balance_of(&next, SEGMENTS);
     CHECK(balance_round(balance, &round) == 0);
-    seg_turn(&shop->world);
+    model_turn(&shop->world);
     balance_free(balance);
-    process_done(&next);
+    model_process_done(&next);
 }
 
 static void test_a_paused_holder(void **state)
@@ -352,7 +353,7 @@ static void test_a_paused_holder(void **state)
     for (uint64_t k = 1; struck; k++) {
         struct shop shop;
         shop_open(&shop, 1);
-        sell(&shop, 0, WORLD_FREE, 0);
+        sell(&shop, 0, CLUSTER_FREE, 0);
         struct breaker breaker = {.shop = &shop, .at = k};
         shop.process.calls = 0;
         shop.process.meanwhile = successor;
@@ -364,7 +365,7 @@ static void test_a_paused_holder(void **state)
         assert_true(error == 0 || error == ERR_BUSY);
         assert_int_equal(0, shop.process.unleased);
         fenced += shop.process.fenced;
-        fake_clock_pass_ms(&shop.world.clock, WORLD_LEASE_MS + 1);
+        fake_clock_pass_ms(&shop.world.clock, MODEL_LEASE_MS + 1);
         (void)round_of(&shop);
         check_units(&shop);
         shop_close(&shop);
@@ -377,11 +378,14 @@ static void test_a_source_that_is_away_is_waited_for(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 0);
-    struct ledger_op op = {
-        .kind = LEDGER_TRANSFER, .item = WORLD_FREE, .segment = 1, .to_segment = 0, .amount = 100};
-    order_id_text(order_id_fresh(WORLD_FREE, WORLD_NOW, 77), op.key);
-    assert_int_equal(REFUSAL_NONE, seg_run(&shop.world, &op)); /* by anybody */
+    sell(&shop, 0, CLUSTER_FREE, 0);
+    struct ledger_op op = {.kind = LEDGER_TRANSFER,
+                           .item = CLUSTER_FREE,
+                           .segment = 1,
+                           .to_segment = 0,
+                           .amount = 100};
+    order_id_text(order_id_fresh(CLUSTER_FREE, CLUSTER_NOW, 77), op.key);
+    assert_int_equal(REFUSAL_NONE, cluster_run(&shop.world, &op)); /* by anybody */
     sim_segments_away(shop.world.sim, 1, true);
     struct balance_round round = round_of(&shop);
     assert_int_equal(1, round.open);
@@ -389,14 +393,14 @@ static void test_a_source_that_is_away_is_waited_for(void **state)
     round = round_of(&shop);
     assert_int_equal(1, round.finished);
     assert_int_equal(10, shop.world.ledger.transfers[0].moved); /* what there was */
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     /* An answer that is lost is asked for again, and nothing is taken twice. */
-    order_id_text(order_id_fresh(WORLD_FREE, WORLD_NOW, 78), op.key);
+    order_id_text(order_id_fresh(CLUSTER_FREE, CLUSTER_NOW, 78), op.key);
     op.segment = 0;
     op.to_segment = 1;
     op.amount = 3;
-    assert_int_equal(REFUSAL_NONE, seg_run(&shop.world, &op));
+    assert_int_equal(REFUSAL_NONE, cluster_run(&shop.world, &op));
     sim_segments_lose(shop.world.sim, 0, 1);
     assert_int_equal(1, round_of(&shop).open);
     shop.process.lose_next = ERR_IO; /* of TRANSFERRED */
@@ -412,13 +416,13 @@ static void test_one_transfer_for_a_pair_at_a_time(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    sell(&shop, 1, WORLD_FREE, 0);
+    sell(&shop, 1, CLUSTER_FREE, 0);
     struct ledger_op op = {
-        .kind = LEDGER_TRANSFER, .item = WORLD_FREE, .segment = 0, .to_segment = 1, .amount = 3};
-    order_id_text(order_id_fresh(WORLD_FREE, WORLD_NOW, 77), op.key);
-    assert_int_equal(REFUSAL_NONE, seg_run(&shop.world, &op));
+        .kind = LEDGER_TRANSFER, .item = CLUSTER_FREE, .segment = 0, .to_segment = 1, .amount = 3};
+    order_id_text(order_id_fresh(CLUSTER_FREE, CLUSTER_NOW, 77), op.key);
+    assert_int_equal(REFUSAL_NONE, cluster_run(&shop.world, &op));
     sim_segments_lose(shop.world.sim, 0, 1); /* it stays open */
-    balance_ask(shop.balance, 1, WORLD_FREE, 15);
+    balance_ask(shop.balance, 1, CLUSTER_FREE, 15);
     struct balance_round round = round_of(&shop);
     assert_int_equal(1, round.open);
     assert_int_equal(1, round.moved);
@@ -438,7 +442,7 @@ static void test_somebody_else_balances(void **state)
     struct memory_holder other;
     struct balance_round round;
     shop_open(&shop, 1);
-    sell(&shop, 0, WORLD_FREE, 0);
+    sell(&shop, 0, CLUSTER_FREE, 0);
     memory_holder_init(&other, &shop.world.ledger, "somebody");
     assert_int_equal(0, lease_take(&other.port, "balance", 1000, &token));
     assert_int_equal(ERR_BUSY, balance_round(shop.balance, &round));
@@ -468,7 +472,7 @@ static void test_who_ends_gives_the_lease_up(void **state)
 
 static void random_fault(struct shop *shop)
 {
-    struct segment_world *world = &shop->world;
+    struct cluster_world *world = &shop->world;
     uint32_t segment = (uint32_t)prng_below(&world->prng, SEGMENTS);
     switch (prng_below(&world->prng, 4)) {
     case 0:
@@ -488,7 +492,7 @@ static void random_fault(struct shop *shop)
 
 static void random_step(struct shop *shop)
 {
-    struct segment_world *world = &shop->world;
+    struct cluster_world *world = &shop->world;
     struct balance_round moved;
     struct recover_round rebuilt;
     shop->process.calls = 0;
@@ -505,20 +509,20 @@ static void random_step(struct shop *shop)
         (void)balance_round(shop->balance, &moved);
         break;
     case 4:
-        balance_ask(shop->balance, (uint32_t)prng_below(&world->prng, SEGMENTS), WORLD_FREE,
+        balance_ask(shop->balance, (uint32_t)prng_below(&world->prng, SEGMENTS), CLUSTER_FREE,
                     1 + prng_below(&world->prng, 4));
         break;
     case 5:
-        seg_stir(world);
+        model_stir(world);
         break;
     case 6:
-        seg_turn(world);
+        model_turn(world);
         break;
     default: /* most buyers live in one place */
         for (int i = 0; i < 4; i++) {
             uint64_t user = 1 + prng_below(&world->prng, 1000);
             if (segment_home(user, SEGMENTS) == 0 || i == 0) {
-                (void)seg_buy(world, user, WORLD_FREE, 1);
+                (void)model_buy(world, user, CLUSTER_FREE, 1);
             }
         }
         break;
@@ -531,16 +535,16 @@ static void test_at_random(void **state)
     (void)state;
     uint64_t first = 1;
     uint64_t last = 500;
-    seg_seeds(&first, &last);
+    model_seeds(&first, &last);
     uint64_t moved = 0;
     uint64_t voids = 0;
     for (uint64_t seed = first; seed <= last; seed++) {
-        seg_seed(seed);
+        model_seed(seed);
         struct shop shop;
         shop_open(&shop, seed);
         for (int i = 0; i < 150; i++) {
             random_step(&shop);
-            seg_audit(&shop.world);
+            model_audit(&shop.world);
         }
         for (uint32_t i = 0; i < SEGMENTS; i++) {
             sim_segments_away(shop.world.sim, i, false);
@@ -548,7 +552,7 @@ static void test_at_random(void **state)
         }
         shop.process.lose_next = 0;
         shop.process.dies_at = 0;
-        fake_clock_pass_ms(&shop.world.clock, WORLD_LEASE_MS + 1);
+        fake_clock_pass_ms(&shop.world.clock, MODEL_LEASE_MS + 1);
         recover_until_whole(&shop.world, shop.recover);
         (void)round_of(&shop);
         check_units(&shop);
@@ -558,7 +562,7 @@ static void test_at_random(void **state)
         }
         shop_close(&shop);
     }
-    seg_seed(0);
+    model_seed(0);
     print_message("%llu units moved, %llu transfers void\n", (unsigned long long)moved,
                   (unsigned long long)voids);
     assert_true(first == last || (moved > 1000 && voids > 10));
@@ -581,7 +585,7 @@ int main(void)
         cmocka_unit_test(test_one_transfer_for_a_pair_at_a_time),
         cmocka_unit_test(test_somebody_else_balances),
         cmocka_unit_test(test_who_ends_gives_the_lease_up),
-        cmocka_unit_test_teardown(test_at_random, seg_tell_seed),
+        cmocka_unit_test_teardown(test_at_random, model_print_seed),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,42 +9,42 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "wide_world.h"
+#include "cluster_world.h"
 
-static struct wide_world world;
-static struct wide_process *process;
+static struct cluster_world world;
+static struct cluster_process *process;
 static struct sim_segments *sim;
 
 static int set_up(void **state)
 {
     (void)state;
-    wide_world_init(&world, 2);
-    wide_up(&world, 0);
+    cluster_init(&world, (struct cluster_options){.segments = 2, .open = true});
+    cluster_up(&world, 0);
     process = &world.processes[0];
-    sim = world.segments.sim;
-    wide_open_sale(process);
+    sim = world.sim;
+    cluster_open_sale(process);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    wide_world_done(&world);
+    cluster_done(&world);
     return 0;
 }
 
 static void run(struct decision *decisions, size_t count)
 {
-    wide_let(process);
+    cluster_let(process);
     booking_channel_run(&process->booking_channel, decisions, count);
-    wide_halt(process);
+    cluster_halt(process);
 }
 
 static void again(struct decision *decisions, size_t count)
 {
-    wide_let(process);
+    cluster_let(process);
     booking_channel_again(&process->booking_channel, decisions, count);
-    wide_halt(process);
+    cluster_halt(process);
 }
 
 /* Some decision that no segment has made. */
@@ -54,15 +54,15 @@ static struct decision made_up(uint32_t segment, uint64_t user, uint64_t item)
         .segment = segment,
         .epoch = 1,
         .command = {
-            .kind = GATE_RESERVE, .now_ms = WIDE_NOW, .user = user, .item = item, .qty = 1}};
-    decision.command.id = item == WIDE_ONCE ? order_id_once(item, user, 0)
-                                            : segments_world_id(&world.segments, item, segment);
+            .kind = GATE_RESERVE, .now_ms = CLUSTER_NOW, .user = user, .item = item, .qty = 1}};
+    decision.command.id =
+        item == CLUSTER_ONCE ? order_id_once(item, user, 0) : cluster_id(&world, item, segment);
     return decision;
 }
 
 static void assert_row(struct order_id id, enum order_state state, enum refusal reason)
 {
-    const struct order_row *row = wide_row(&world, id);
+    const struct order_row *row = cluster_row(&world, id);
     assert_non_null(row);
     assert_int_equal(row->state, state);
     assert_int_equal(row->reason, reason);
@@ -76,29 +76,28 @@ static void what_is_stale_fails_and_returns_its_unit(void **state)
     const struct runtime_limits runtime_limits = {.stale_ms = 5000};
     process->booking_channel.runtime_limits = &runtime_limits;
     process->booking_channel.time = &process->time;
-    struct decision decisions[] = {wide_decide(&world, 0, 7), wide_decide(&world, 1, 8)};
-    wide_pass_ms(&world, 5000);
-    struct decision fresh = wide_decide(&world, 0, 9);
+    struct decision decisions[] = {cluster_decide(&world, 0, 7), cluster_decide(&world, 1, 8)};
+    cluster_pass_ms(&world, 5000);
+    struct decision fresh = cluster_decide(&world, 0, 9);
     run(decisions, 1); /* old, and not too old */
     assert_row(decisions[0].command.id, ORDER_LOCKED, REFUSAL_NONE);
-    wide_pass_ms(&world, 1);
+    cluster_pass_ms(&world, 1);
     world.ledger.fail_next = ERR_IO;
     run(&decisions[1], 1);
     assert_int_equal(decisions[1].booking, BOOKING_LATER);
-    assert_null(wide_row(&world, decisions[1].command.id));
-    wide_pass_ms(&world, 2000);
+    assert_null(cluster_row(&world, decisions[1].command.id));
+    cluster_pass_ms(&world, 2000);
     struct decision both[] = {fresh, decisions[1], decisions[0]};
     run(both, 3);
-    wide_settle(process);
+    cluster_settle(process);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(both[i].booking, BOOKING_SETTLED);
     }
     assert_row(fresh.command.id, ORDER_LOCKED, REFUSAL_NONE);
     assert_row(decisions[0].command.id, ORDER_LOCKED, REFUSAL_NONE); /* it had its row */
     assert_row(decisions[1].command.id, ORDER_FAILED, REFUSAL_OVERLOADED);
-    assert_int_equal(segments_world_order(&world.segments, 1, decisions[1].command.id)->state,
-                     ORDER_FAILED);
-    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->available, WIDE_UNITS);
+    assert_int_equal(cluster_order(&world, 1, decisions[1].command.id)->state, ORDER_FAILED);
+    assert_int_equal(cluster_item(&world, 1, CLUSTER_FREE)->available, CLUSTER_UNITS);
     process->booking_channel.runtime_limits = NULL;
     run(&decisions[1], 1); /* delivered again, to somebody with more patience */
     assert_row(decisions[1].command.id, ORDER_FAILED, REFUSAL_OVERLOADED);
@@ -111,17 +110,16 @@ static void decisions_are_booked(void **state)
     (void)state;
     struct decision decisions[7];
     for (uint32_t i = 0; i < 7; i++) {
-        decisions[i] = wide_decide(&world, i % 2, 10 + i);
+        decisions[i] = cluster_decide(&world, i % 2, 10 + i);
         decisions[i].booking = BOOKING_POISON;
     }
     run(decisions, 7);
-    wide_settle(process);
+    cluster_settle(process);
     for (uint32_t i = 0; i < 7; i++) {
         assert_int_equal(decisions[i].booking, BOOKING_SETTLED);
         assert_row(decisions[i].command.id, ORDER_LOCKED, REFUSAL_NONE);
-        assert_int_equal(wide_row(&world, decisions[i].command.id)->segment, i % 2);
-        const struct gate_order *order =
-            segments_world_order(&world.segments, i % 2, decisions[i].command.id);
+        assert_int_equal(cluster_row(&world, decisions[i].command.id)->segment, i % 2);
+        const struct gate_order *order = cluster_order(&world, i % 2, decisions[i].command.id);
         assert_int_equal(order->state, ORDER_LOCKED); /* and the gate has heard */
     }
     assert_int_equal(process->booking_channel.posted, 0);
@@ -130,15 +128,15 @@ static void decisions_are_booked(void **state)
 static void a_duplicate_is_booked_once(void **state)
 {
     (void)state;
-    struct decision first = wide_decide(&world, 0, 7);
-    struct decision decisions[] = {first, first, wide_decide(&world, 0, 8), first};
+    struct decision first = cluster_decide(&world, 0, 7);
+    struct decision decisions[] = {first, first, cluster_decide(&world, 0, 8), first};
     run(decisions, 4);
     run(decisions, 4);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(decisions[i].booking, BOOKING_SETTLED);
     }
     assert_int_equal(world.ledger.orders_count, 2);
-    assert_int_equal(memory_ledger_item(&world.ledger, WIDE_FREE)->locked, 2);
+    assert_int_equal(memory_ledger_item(&world.ledger, CLUSTER_FREE)->locked, 2);
 }
 
 static void as_many_as_there_may_be(void **state)
@@ -146,15 +144,15 @@ static void as_many_as_there_may_be(void **state)
     (void)state;
     static struct decision decisions[BOOKING_CHANNEL_MAX];
     for (uint32_t i = 0; i < BOOKING_CHANNEL_MAX; i++) {
-        decisions[i] = made_up(i % 2, 1 + i, WIDE_FREE);
+        decisions[i] = made_up(i % 2, 1 + i, CLUSTER_FREE);
     }
     run(decisions, BOOKING_CHANNEL_MAX);
     for (uint32_t i = 0; i < BOOKING_CHANNEL_MAX; i++) {
         assert_int_equal(decisions[i].booking, BOOKING_SETTLED);
     }
-    assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_LOCKED), 2 * WIDE_UNITS);
+    assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_LOCKED), 2 * CLUSTER_UNITS);
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_FAILED),
-                     BOOKING_CHANNEL_MAX - 2 * WIDE_UNITS); /* the last guard against oversell */
+                     BOOKING_CHANNEL_MAX - 2 * CLUSTER_UNITS); /* the last guard against oversell */
 }
 
 /* ---- of an older epoch ---- */
@@ -162,14 +160,14 @@ static void as_many_as_there_may_be(void **state)
 static void a_decision_of_an_older_epoch_is_decided_again_and_taken(void **state)
 {
     (void)state;
-    struct decision decision = wide_decide(&world, 1, 7);
+    struct decision decision = cluster_decide(&world, 1, 7);
     struct decision kept = decision;
-    wide_rebuild(&world, 1); /* the gate has forgotten it */
+    cluster_rebuild(&world, 1); /* the gate has forgotten it */
     uint64_t outbox = sim_segments_outbox(sim, 1);
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_SETTLED);
-    assert_null(wide_row(&world, kept.command.id)); /* never booked directly */
-    const struct gate_order *order = segments_world_order(&world.segments, 1, kept.command.id);
+    assert_null(cluster_row(&world, kept.command.id)); /* never booked directly */
+    const struct gate_order *order = cluster_order(&world, 1, kept.command.id);
     assert_non_null(order);
     assert_int_equal(order->created_at_ms, kept.command.now_ms);
     assert_int_equal(sim_segments_outbox(sim, 1), outbox + 1); /* its new entry carries it on */
@@ -178,7 +176,7 @@ static void a_decision_of_an_older_epoch_is_decided_again_and_taken(void **state
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_SETTLED);
     assert_int_equal(sim_segments_outbox(sim, 1), outbox + 1);
-    assert_null(wide_row(&world, kept.command.id));
+    assert_null(cluster_row(&world, kept.command.id));
     /* The new entry is booked, under the new epoch. */
     decision = kept;
     decision.epoch = 2;
@@ -195,13 +193,13 @@ static void a_decision_of_an_older_epoch_is_decided_again_and_taken(void **state
 static void one_that_is_refused_when_it_is_decided_again_fails(void **state)
 {
     (void)state;
-    struct decision old[2] = {wide_decide(&world, 1, 7), wide_decide(&world, 1, 8)};
-    struct decision once[2] = {made_up(1, 7, WIDE_ONCE), made_up(1, 7, WIDE_ONCE)};
-    struct decision late = made_up(1, 9, WIDE_FREE);
-    late.command.now_ms = WIDE_NOW + WIDE_ENDS_MS;
-    wide_rebuild(&world, 1);
-    for (uint32_t i = 0; i < WIDE_UNITS; i++) { /* others were there before them */
-        (void)wide_decide(&world, 1, 100 + i);
+    struct decision old[2] = {cluster_decide(&world, 1, 7), cluster_decide(&world, 1, 8)};
+    struct decision once[2] = {made_up(1, 7, CLUSTER_ONCE), made_up(1, 7, CLUSTER_ONCE)};
+    struct decision late = made_up(1, 9, CLUSTER_FREE);
+    late.command.now_ms = CLUSTER_NOW + CLUSTER_ENDS_MS;
+    cluster_rebuild(&world, 1);
+    for (uint32_t i = 0; i < CLUSTER_UNITS; i++) { /* others were there before them */
+        (void)cluster_decide(&world, 1, 100 + i);
     }
     struct decision decisions[] = {old[0], late, old[1]};
     run(decisions, 3);
@@ -212,11 +210,11 @@ static void one_that_is_refused_when_it_is_decided_again_fails(void **state)
         assert_int_equal(decisions[i].booking, BOOKING_SETTLED);
     }
     /* His limit: another of his orders came first. */
-    once[0].command.id = order_id_once(WIDE_ONCE, 7, 0);
+    once[0].command.id = order_id_once(CLUSTER_ONCE, 7, 0);
     again(&once[0], 1);
     assert_int_equal(once[0].booking, BOOKING_SETTLED);
-    assert_null(wide_row(&world, once[0].command.id));
-    once[1].command.id = order_id_once(WIDE_ONCE, 7, 0);
+    assert_null(cluster_row(&world, once[0].command.id));
+    once[1].command.id = order_id_once(CLUSTER_ONCE, 7, 0);
     once[1].command.qty = 2; /* another payload under the same id */
     again(&once[1], 1);
     assert_int_equal(once[1].booking, BOOKING_SETTLED);
@@ -227,23 +225,23 @@ static void one_that_is_refused_when_it_is_decided_again_fails(void **state)
 static void one_of_a_sale_that_was_forgotten_fails(void **state)
 {
     (void)state;
-    struct decision kept = wide_decide(&world, 1, 7);
+    struct decision kept = cluster_decide(&world, 1, 7);
     struct decision decision = kept;
-    wide_rebuild(&world, 1);
-    wide_pass_ms(&world, 2000);
-    wide_forget_sale(process);
+    cluster_rebuild(&world, 1);
+    cluster_pass_ms(&world, 2000);
+    cluster_forget_sale(process);
     run(&decision, 1);
     assert_int_equal(decision.booking,
                      BOOKING_LATER); /* the sales were read before it was decided */
-    assert_null(wide_row(&world, kept.command.id));
-    wide_pass_ms(&world, 6000);
-    wide_settle(process); /* they are read now and then */
+    assert_null(cluster_row(&world, kept.command.id));
+    cluster_pass_ms(&world, 6000);
+    cluster_settle(process); /* they are read now and then */
     decision = kept;
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_SETTLED);
     assert_row(kept.command.id, ORDER_FAILED, REFUSAL_ENDED);
-    wide_settle(process); /* and its gate, which has no such order, goes on */
-    assert_int_equal(segments_world_look(&world.segments, 1).event, world.ledger.events_count);
+    cluster_settle(process); /* and its gate, which has no such order, goes on */
+    assert_int_equal(cluster_look(&world, 1).event, world.ledger.events_count);
 }
 
 static void some_of_a_batch_are_of_an_older_epoch(void **state)
@@ -251,25 +249,25 @@ static void some_of_a_batch_are_of_an_older_epoch(void **state)
     (void)state;
     struct decision decisions[6];
     for (uint32_t i = 0; i < 6; i++) {
-        decisions[i] = wide_decide(&world, i % 2, 10 + i);
+        decisions[i] = cluster_decide(&world, i % 2, 10 + i);
     }
-    wide_rebuild(&world, 1);
+    cluster_rebuild(&world, 1);
     uint64_t applies = process->stage.applies;
     run(decisions, 6);
     assert_int_equal(process->stage.applies, applies + 1); /* the three together */
     for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(decisions[i].booking, BOOKING_SETTLED);
-        assert_int_equal(wide_row(&world, decisions[i].command.id) != NULL, i % 2 == 0);
-        assert_non_null(segments_world_order(&world.segments, i % 2, decisions[i].command.id));
+        assert_int_equal(cluster_row(&world, decisions[i].command.id) != NULL, i % 2 == 0);
+        assert_non_null(cluster_order(&world, i % 2, decisions[i].command.id));
     }
 }
 
 static void while_its_segment_cannot_decide_it_waits(void **state)
 {
     (void)state;
-    struct decision kept = wide_decide(&world, 1, 7);
+    struct decision kept = cluster_decide(&world, 1, 7);
     struct decision decision = kept;
-    (void)wide_raise_epoch(&world, 1); /* recovery has begun */
+    (void)cluster_raise_epoch(&world, 1); /* recovery has begun */
     atomic_store(&process->segment_table.doubts, 0);
     sim_segments_away(sim, 1, true);
     run(&decision, 1);
@@ -281,17 +279,17 @@ static void while_its_segment_cannot_decide_it_waits(void **state)
     assert_int_equal(decision.booking, BOOKING_LATER);
     assert_int_equal(atomic_load(&process->segment_table.doubts), 1U << 1);
     /* Being filled: the item is not there yet. */
-    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = segments_world_sizes};
-    assert_int_equal(segments_rebuild(world.segments.hands, 1, 2, 1, &begin, 1), SEGMENT_DONE);
-    wide_place_all(&world);
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = cluster_sizes};
+    assert_int_equal(segments_rebuild(world.hands, 1, 2, 1, &begin, 1), SEGMENT_DONE);
+    cluster_place_all(&world);
     decision = kept;
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_LATER);
-    assert_null(wide_row(&world, kept.command.id));
+    assert_null(cluster_row(&world, kept.command.id));
     /* An answer that is lost: it may have been taken. */
-    segments_world_fill(&world.segments, 1, 3, world.ledger.events_count);
-    (void)wide_raise_epoch(&world, 1);
-    wide_place_all(&world);
+    cluster_fill(&world, 1, 3, world.ledger.events_count);
+    (void)cluster_raise_epoch(&world, 1);
+    cluster_place_all(&world);
     decision = kept;
     sim_segments_lose(sim, 1, 1);
     run(&decision, 1);
@@ -300,30 +298,29 @@ static void while_its_segment_cannot_decide_it_waits(void **state)
     decision = kept;
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_SETTLED);
-    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->locked, 1);
+    assert_int_equal(cluster_item(&world, 1, CLUSTER_FREE)->locked, 1);
 }
 
 static void a_gate_that_is_full_is_asked_later(void **state)
 {
     (void)state;
-    struct decision kept[2] = {wide_decide(&world, 1, 7), wide_decide(&world, 1, 8)};
+    struct decision kept[2] = {cluster_decide(&world, 1, 7), cluster_decide(&world, 1, 8)};
     const struct segment_step steps[] = {
         {.kind = STEP_BEGIN, .sizes = {.orders = 1, .buyers = 9, .items = 2, .sales = 1}},
         {.kind = STEP_SALE,
-         .sale = WIDE_SALE,
-         .starts_at_ms = WIDE_NOW,
-         .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS,
+         .sale = CLUSTER_SALE,
+         .starts_at_ms = CLUSTER_NOW,
+         .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS,
          .state = SALE_OPEN},
-        {.kind = STEP_ITEM, .sale = WIDE_SALE, .item = WIDE_FREE, .total = 5, .available = 5},
+        {.kind = STEP_ITEM, .sale = CLUSTER_SALE, .item = CLUSTER_FREE, .total = 5, .available = 5},
         {.kind = STEP_OPEN}};
-    assert_int_equal(
-        segments_rebuild(world.segments.hands, 1, wide_raise_epoch(&world, 1), 1, steps, 4),
-        SEGMENT_DONE);
-    wide_place_all(&world);
+    assert_int_equal(segments_rebuild(world.hands, 1, cluster_raise_epoch(&world, 1), 1, steps, 4),
+                     SEGMENT_DONE);
+    cluster_place_all(&world);
     run(kept, 2);
     assert_int_equal(kept[0].booking, BOOKING_SETTLED);
     assert_int_equal(kept[1].booking, BOOKING_LATER); /* no reason of the buyer's */
-    assert_null(wide_row(&world, kept[1].command.id));
+    assert_null(cluster_row(&world, kept[1].command.id));
 }
 
 /* ---- the ledger ---- */
@@ -331,7 +328,7 @@ static void a_gate_that_is_full_is_asked_later(void **state)
 static void while_the_ledger_is_away_nothing_is_settled(void **state)
 {
     (void)state;
-    struct decision kept = wide_decide(&world, 0, 7);
+    struct decision kept = cluster_decide(&world, 0, 7);
     struct decision decision = kept;
     world.ledger.fail_next = ERR_IO;
     run(&decision, 1);
@@ -340,28 +337,28 @@ static void while_the_ledger_is_away_nothing_is_settled(void **state)
     decision = kept; /* and it is not asked again at once */
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_LATER);
-    wide_pass_ms(&world, 1000);
+    cluster_pass_ms(&world, 1000);
     decision = kept;
     world.ledger.lose_next = ERR_IO; /* committed, and nobody heard */
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_LATER);
     assert_row(kept.command.id, ORDER_LOCKED, REFUSAL_NONE);
-    wide_pass_ms(&world, 1000);
+    cluster_pass_ms(&world, 1000);
     decision = kept;
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_SETTLED);
     assert_int_equal(world.ledger.orders_count, 1);
     /* The same while its failure is to be written. */
-    struct decision old = wide_decide(&world, 1, 8);
-    wide_rebuild(&world, 1);
-    old.command.now_ms = WIDE_NOW - 1; /* before the start */
+    struct decision old = cluster_decide(&world, 1, 8);
+    cluster_rebuild(&world, 1);
+    old.command.now_ms = CLUSTER_NOW - 1; /* before the start */
     decision = old;
-    wide_let(process);
+    cluster_let(process);
     world.ledger.fail_next = ERR_IO;
     booking_channel_again(&process->booking_channel, &decision, 1);
-    wide_halt(process);
+    cluster_halt(process);
     assert_int_equal(decision.booking, BOOKING_LATER);
-    wide_pass_ms(&world, 1000);
+    cluster_pass_ms(&world, 1000);
     again(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_SETTLED);
     assert_row(old.command.id, ORDER_FAILED, REFUSAL_TOO_EARLY);
@@ -370,17 +367,17 @@ static void while_the_ledger_is_away_nothing_is_settled(void **state)
 static void what_the_ledger_takes_in_no_form_is_poison(void **state)
 {
     (void)state;
-    struct decision decisions[] = {wide_decide(&world, 0, 7), made_up(0, 8, 999),
-                                   wide_decide(&world, 0, 9)};
+    struct decision decisions[] = {cluster_decide(&world, 0, 7), made_up(0, 8, 999),
+                                   cluster_decide(&world, 0, 9)};
     run(decisions, 3);
     assert_int_equal(decisions[0].booking, BOOKING_SETTLED); /* its neighbours are booked */
     assert_int_equal(decisions[1].booking, BOOKING_POISON);
     assert_int_equal(decisions[2].booking, BOOKING_SETTLED);
     struct decision fail = made_up(0, 8, 999);
-    wide_let(process);
+    cluster_let(process);
     fail.reason = REFUSAL_DEGRADED;
     booking_channel_fail(&process->booking_channel, &fail, 1);
-    wide_halt(process);
+    cluster_halt(process);
     assert_int_equal(fail.booking, BOOKING_POISON);
 }
 
@@ -388,7 +385,7 @@ static void what_the_ledger_takes_in_no_form_is_poison(void **state)
 static void a_segment_that_is_none_is_poison(void **state)
 {
     (void)state;
-    struct decision decision = made_up(63, 8, WIDE_FREE);
+    struct decision decision = made_up(63, 8, CLUSTER_FREE);
     run(&decision, 1);
     assert_int_equal(decision.booking, BOOKING_POISON);
     again(&decision, 1);
@@ -399,24 +396,24 @@ static void a_segment_that_is_none_is_poison(void **state)
 static void a_failure_gets_its_row_once(void **state)
 {
     (void)state;
-    struct decision booked = wide_decide(&world, 0, 7);
-    struct decision waiting = wide_decide(&world, 1, 8);
+    struct decision booked = cluster_decide(&world, 0, 7);
+    struct decision waiting = cluster_decide(&world, 1, 8);
     run(&booked, 1);
     struct decision decisions[] = {booked, waiting};
-    wide_let(process);
+    cluster_let(process);
     decisions[0].reason = REFUSAL_DEGRADED;
     decisions[1].reason = REFUSAL_DEGRADED;
     booking_channel_fail(&process->booking_channel, decisions, 2);
-    wide_halt(process);
-    wide_settle(process);
+    cluster_halt(process);
+    cluster_settle(process);
     assert_int_equal(decisions[0].booking, BOOKING_SETTLED);
     assert_int_equal(decisions[1].booking, BOOKING_SETTLED);
     assert_row(booked.command.id, ORDER_LOCKED, REFUSAL_NONE); /* the first row wins */
     assert_row(waiting.command.id, ORDER_FAILED, REFUSAL_DEGRADED);
-    const struct gate_order *order = segments_world_order(&world.segments, 1, waiting.command.id);
+    const struct gate_order *order = cluster_order(&world, 1, waiting.command.id);
     assert_int_equal(order->state, ORDER_FAILED);
     assert_int_equal(order->reason, REFUSAL_DEGRADED);
-    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->available, WIDE_UNITS);
+    assert_int_equal(cluster_item(&world, 1, CLUSTER_FREE)->available, CLUSTER_UNITS);
     decisions[1] = waiting; /* and cannot be revived */
     run(&decisions[1], 1);
     assert_int_equal(decisions[1].booking, BOOKING_SETTLED);

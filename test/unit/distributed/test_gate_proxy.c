@@ -12,18 +12,18 @@
 #include "distributed/order_segment.h"
 #include "gate_proxy_front.h"
 
-static struct segments_world world;
+static struct cluster_world world;
 static struct gate_proxy_front worker;
 
 static void set_up_world(uint32_t segments, bool late)
 {
-    segments_world_init(&world, segments, late);
+    cluster_init(&world, (struct cluster_options){.segments = segments, .late = late});
     for (uint32_t s = 0; s < segments; s++) {
-        segments_world_fill(&world, s, 1, 0);
+        cluster_fill(&world, s, 1, 0);
     }
     gate_proxy_front_open(&worker, &world, 100);
-    gate_proxy_front_stock_cache(&worker, WIDE_ONCE, 60);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 60);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_ONCE, 60);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 60);
 }
 
 static int set_up(void **state)
@@ -44,13 +44,13 @@ static int tear_down(void **state)
 {
     (void)state;
     gate_proxy_front_close(&worker);
-    segments_world_done(&world);
+    cluster_done(&world);
     return 0;
 }
 
 static struct gate_request buy_free(struct gate_proxy_front *at, struct order_id id, uint64_t user)
 {
-    return gate_proxy_front_tell(at, gate_proxy_front_buy(at, WIDE_FREE, id, user, 1));
+    return gate_proxy_front_tell(at, gate_proxy_front_buy(at, CLUSTER_FREE, id, user, 1));
 }
 
 static struct gate_request ask_order(struct gate_proxy_front *at, struct order_id id)
@@ -73,22 +73,22 @@ static void a_buy_goes_to_its_segment(void **state)
     uint32_t met[3] = {0};
     for (uint64_t user = 1; user <= 30; user++) {
         uint32_t home = segment_home(user, 3);
-        struct order_id once = order_id_once(WIDE_ONCE, user, 0);
+        struct order_id once = order_id_once(CLUSTER_ONCE, user, 0);
         assert_int_equal(order_segment_of(once, 3), home);
-        struct gate_request request =
-            gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, WIDE_ONCE, once, user, 1));
+        struct gate_request request = gate_proxy_front_tell(
+            &worker, gate_proxy_front_buy(&worker, CLUSTER_ONCE, once, user, 1));
         assert_int_equal(request.refusal, REFUSAL_NONE);
         assert_int_equal(request.segment, home);
         assert_int_equal(request.epoch, 1);
         met[home]++;
         uint32_t other = (home + 1) % 3; /* his fresh id says another: it counts */
-        struct order_id fresh = segments_world_id(&world, WIDE_FREE, other);
+        struct order_id fresh = cluster_id(&world, CLUSTER_FREE, other);
         assert_int_equal(order_segment_of(fresh, 3), other);
         request = buy_free(&worker, fresh, user);
         assert_int_equal(request.refusal, REFUSAL_NONE);
         for (uint32_t s = 0; s < 3; s++) {
-            assert_int_equal(segments_world_order(&world, s, once) != NULL, s == home);
-            assert_int_equal(segments_world_order(&world, s, fresh) != NULL, s == other);
+            assert_int_equal(cluster_order(&world, s, once) != NULL, s == home);
+            assert_int_equal(cluster_order(&world, s, fresh) != NULL, s == other);
         }
         assert_int_equal(ask_order(&worker, fresh).order.user, user);
     }
@@ -99,8 +99,8 @@ static void a_buy_goes_to_its_segment(void **state)
 static void an_order_may_be_in_anothers_line(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 1);
-    struct order_id elsewhere = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 1);
+    struct order_id elsewhere = cluster_id(&world, CLUSTER_FREE, 0);
     assert_int_equal(ask_order(&worker, id).refusal, REFUSAL_NOT_FOUND);
     sim_segments_away(world.sim, 1, true);
     assert_int_equal(ask_order(&worker, id).refusal, REFUSAL_DEGRADED);
@@ -116,15 +116,15 @@ static void an_order_may_be_in_anothers_line(void **state)
 static void a_ticket_is_asked_at_the_buyers_home(void **state)
 {
     (void)state;
-    uint64_t user = segments_world_user(&world, 2, 3);
-    struct order_id id = order_id_once(WIDE_ONCE, user, 0);
+    uint64_t user = cluster_user(&world, 2, 3);
+    struct order_id id = order_id_once(CLUSTER_ONCE, user, 0);
     assert_int_equal(
-        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, WIDE_ONCE, id, user, 1))
+        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, CLUSTER_ONCE, id, user, 1))
             .refusal,
         REFUSAL_NONE);
     struct gate_request request = gate_proxy_front_tell(
         &worker,
-        (struct gate_request){.kind = GATE_REQUEST_TICKET, .user = user, .item = WIDE_ONCE});
+        (struct gate_request){.kind = GATE_REQUEST_TICKET, .user = user, .item = CLUSTER_ONCE});
     assert_int_equal(request.refusal, REFUSAL_NONE);
     assert_int_equal(request.segment, 2);
     assert_int_equal(request.held, 1);
@@ -142,7 +142,7 @@ static void an_items_numbers_come_from_the_stock_cache(void **state)
     (void)state;
     away(true);
     struct gate_request request = gate_proxy_front_tell(
-        &worker, (struct gate_request){.kind = GATE_REQUEST_ITEM, .item = WIDE_FREE, .loop = 1});
+        &worker, (struct gate_request){.kind = GATE_REQUEST_ITEM, .item = CLUSTER_FREE, .loop = 1});
     assert_int_equal(request.refusal, REFUSAL_NONE);
     assert_int_equal(request.view.available, 60);
     request = gate_proxy_front_tell(&worker,
@@ -170,20 +170,20 @@ static void an_items_numbers_come_from_the_stock_cache(void **state)
 static void a_win_is_in_the_spool_before_it_is_told(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 1);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 1);
     struct gate_request request = buy_free(&worker, id, 7);
     struct spool_entry entry;
     bool wrote = false;
     assert_int_equal(request.refusal, REFUSAL_NONE);
     assert_false(request.existed);
     assert_int_equal(request.lsn, 1);
-    assert_int_equal(journal_durable_lsn(worker.journal), 0); /* nobody is told yet */
+    assert_int_equal(journal_durable_lsn(worker.journal), 0); /* no answer is sent yet */
     assert_true(spool_find(worker.spool, id, &entry));
     assert_int_equal(entry.lsn, 1);
     assert_int_equal(entry.epoch, 1);
     assert_int_equal(entry.command.kind, GATE_RESERVE);
     assert_int_equal(entry.command.user, 7);
-    assert_int_equal(entry.command.item, WIDE_FREE);
+    assert_int_equal(entry.command.item, CLUSTER_FREE);
     assert_int_equal(entry.command.qty, 1);
     assert_int_equal(entry.command.now_ms, request.order.created_at_ms);
     assert_int_equal(journal_flush(worker.journal, &wrote), 0);
@@ -200,7 +200,7 @@ static void an_answer_that_comes_later_is_journalled_when_it_comes(void **state)
     struct gate_request requests[3];
     for (uint32_t i = 0; i < 3; i++) {
         requests[i] = gate_proxy_front_dirty(gate_proxy_front_buy(
-            &worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 1), 7 + i, 1));
+            &worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 1), 7 + i, 1));
         requests[i].loop = 1;
         assert_int_equal(gate_submit(worker.port, &requests[i]), GATE_PENDING);
     }
@@ -226,9 +226,9 @@ static void a_repeated_buy_is_journalled_where_it_is_answered(void **state)
     (void)state;
     struct gate_proxy_front other;
     struct spool_entry entry;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     gate_proxy_front_open(&other, &world, 100);
-    gate_proxy_front_stock_cache(&other, WIDE_FREE, 60);
+    gate_proxy_front_stock_cache(&other, CLUSTER_FREE, 60);
     fake_clock_pass_ms(&world.clock, 5);
     struct gate_request first = buy_free(&worker, id, 7);
     fake_clock_pass_ms(&world.clock, 700);
@@ -243,7 +243,7 @@ static void a_repeated_buy_is_journalled_where_it_is_answered(void **state)
     /* One that the ledger knows needs no journal. */
     struct segment_call booked = {
         .epoch = 1,
-        .command = {.kind = GATE_CONFIRM, .event = 1, .id = id, .time_ms = WIDE_NOW + 90000}};
+        .command = {.kind = GATE_CONFIRM, .event = 1, .id = id, .time_ms = CLUSTER_NOW + 90000}};
     segments_apply(world.hands, &booked, 1);
     assert_int_equal(booked.verdict, VERDICT_DONE);
     spool_resolve(other.spool, id);
@@ -258,14 +258,15 @@ static void a_repeated_buy_is_journalled_where_it_is_answered(void **state)
 static void a_refusal_leaves_no_trace(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     assert_int_equal(buy_free(&worker, id, 7).refusal, REFUSAL_NONE);
     assert_int_equal(buy_free(&worker, id, 8).refusal, REFUSAL_BAD_TICKET);
     assert_int_equal(
-        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, WIDE_FREE, id, 7, 2)).refusal,
+        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 7, 2))
+            .refusal,
         REFUSAL_DIFFERENT_REQUEST);
     struct gate_request late =
-        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 1);
     late.now_ms = late.ticket_expires_ms;
     assert_int_equal(gate_proxy_front_tell(&worker, late).refusal, REFUSAL_BAD_TICKET);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 1);
@@ -277,9 +278,9 @@ static void a_refusal_leaves_no_trace(void **state)
 static void a_win_that_cannot_be_journalled_is_not_told(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     struct gate_request request =
-        gate_proxy_front_dirty(gate_proxy_front_buy(&worker, WIDE_FREE, id, 7, 1));
+        gate_proxy_front_dirty(gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 7, 1));
     assert_int_equal(gate_submit(worker.port, &request), GATE_PENDING);
     struct gate_command other = {
         .kind = GATE_RESERVE, .id = {1, 1}, .user = 1, .item = 1, .qty = 1};
@@ -291,11 +292,11 @@ static void a_win_that_cannot_be_journalled_is_not_told(void **state)
     fake_clock_pass_us(&world.clock, 2 * world.delay_us);
     assert_ptr_equal(gate_collect(worker.port, 0), &request);
     assert_int_equal(request.refusal, REFUSAL_UNKNOWN_OUTCOME);
-    assert_non_null(segments_world_order(&world, 0, id));
+    assert_non_null(cluster_order(&world, 0, id));
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 1); /* the other's */
     /* From here on nothing is asked: nothing could be promised. */
     worker.counting.asked = 0;
-    request = buy_free(&worker, segments_world_id(&world, WIDE_FREE, 0), 8);
+    request = buy_free(&worker, cluster_id(&world, CLUSTER_FREE, 0), 8);
     assert_int_equal(request.refusal, REFUSAL_DEGRADED);
     assert_int_equal(worker.counting.asked, 0);
 }
@@ -305,7 +306,7 @@ static void a_win_that_cannot_be_journalled_is_not_told(void **state)
 static void buyers_stand_in_line_while_the_gate_is_away(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 1);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 1);
     struct spool_entry entry;
     away(true);
     fake_clock_pass_ms(&world.clock, 5);
@@ -315,7 +316,7 @@ static void buyers_stand_in_line_while_the_gate_is_away(void **state)
     assert_true(request.has_order);
     assert_int_equal(request.order.state, ORDER_QUEUED);
     assert_int_equal(request.order.reason, REFUSAL_UNDECIDED);
-    assert_int_equal(request.order.created_at_ms, WIDE_NOW + 5);
+    assert_int_equal(request.order.created_at_ms, CLUSTER_NOW + 5);
     assert_int_equal(request.order.version, 1);
     assert_int_equal(request.order.qty, 1);
     assert_int_equal(request.held, 1);
@@ -328,11 +329,12 @@ static void buyers_stand_in_line_while_the_gate_is_away(void **state)
     fake_clock_pass_ms(&world.clock, 5);
     request = buy_free(&worker, id, 7);
     assert_true(request.existed);
-    assert_int_equal(request.order.created_at_ms, WIDE_NOW + 5);
+    assert_int_equal(request.order.created_at_ms, CLUSTER_NOW + 5);
     assert_int_equal(request.lsn, 1);
     assert_int_equal(buy_free(&worker, id, 8).refusal, REFUSAL_BAD_TICKET);
     assert_int_equal(
-        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, WIDE_FREE, id, 7, 2)).refusal,
+        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 7, 2))
+            .refusal,
         REFUSAL_DIFFERENT_REQUEST);
     request = ask_order(&worker, id);
     assert_int_equal(request.refusal, REFUSAL_NONE);
@@ -346,23 +348,23 @@ static void buyers_stand_in_line_while_the_gate_is_away(void **state)
     request = buy_free(&worker, id, 7);
     assert_int_equal(request.refusal, REFUSAL_UNKNOWN_OUTCOME);
     assert_false(request.has_order || request.existed);
-    assert_int_equal(ask_order(&worker, segments_world_id(&world, WIDE_FREE, 1)).refusal,
+    assert_int_equal(ask_order(&worker, cluster_id(&world, CLUSTER_FREE, 1)).refusal,
                      REFUSAL_DEGRADED);
 }
 
 static void who_was_shown_as_booked_does_not_stand_in_line_again(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 1);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 1);
     assert_int_equal(buy_free(&worker, id, 7).order.state, ORDER_QUEUED);
     struct segment_call confirm = {.segment = 1,
                                    .epoch = 1,
                                    .command = {.kind = GATE_CONFIRM,
-                                               .now_ms = WIDE_NOW,
+                                               .now_ms = CLUSTER_NOW,
                                                .event = 1,
                                                .id = id,
-                                               .item = WIDE_FREE,
-                                               .time_ms = WIDE_NOW + 60000}};
+                                               .item = CLUSTER_FREE,
+                                               .time_ms = CLUSTER_NOW + 60000}};
     segments_apply(world.hands, &confirm, 1);
     assert_int_equal(confirm.outcome, SEGMENT_DONE);
     assert_int_equal(ask_order(&worker, id).order.state, ORDER_LOCKED);
@@ -382,18 +384,18 @@ static void the_line_has_an_end(void **state)
     (void)state;
     away(true);
     for (uint64_t user = 1; user <= API_LINE_MAX; user++) {
-        struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+        struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
         assert_int_equal(buy_free(&worker, id, user).refusal, REFUSAL_NONE);
     }
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     assert_int_equal(buy_free(&worker, id, 9).refusal, REFUSAL_DEGRADED);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, API_LINE_MAX);
     away(false); /* those who stand in line come first, at their segment */
     assert_int_equal(buy_free(&worker, id, 9).refusal, REFUSAL_DEGRADED);
-    assert_null(segments_world_order(&world, 0, id));
-    id = segments_world_id(&world, WIDE_FREE, 1);
+    assert_null(cluster_order(&world, 0, id));
+    id = cluster_id(&world, CLUSTER_FREE, 1);
     assert_int_equal(buy_free(&worker, id, 9).refusal, REFUSAL_NONE);
-    assert_non_null(segments_world_order(&world, 1, id));
+    assert_non_null(cluster_order(&world, 1, id));
     assert_int_equal(gate_proxy_front_numbers(&worker).undecided, API_LINE_MAX);
 }
 
@@ -401,14 +403,14 @@ static void the_line_has_an_end(void **state)
 static enum refusal in_line(const struct item_view *view, int64_t now_ms)
 {
     struct gate_request request =
-        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 2);
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 2);
     struct stock_cache_item put = {.view = *view, .homes = world.count, .mark = 1};
     assert_int_equal(stock_cache_put(worker.stock_cache, &put), 0);
     struct sale_row *sale = calloc(1, sizeof(*sale));
     struct item_row *item = calloc(1, sizeof(*item));
     assert_true(sale != NULL && item != NULL);
-    *item = (struct item_row){.id = WIDE_FREE, .limit_per_user = view->limit_per_user};
-    *sale = (struct sale_row){.id = WIDE_SALE,
+    *item = (struct item_row){.id = CLUSTER_FREE, .limit_per_user = view->limit_per_user};
+    *sale = (struct sale_row){.id = CLUSTER_SALE,
                               .state = (enum sale_state)view->sale_state,
                               .homes = world.count,
                               .starts_at_ms = view->starts_at_ms,
@@ -423,43 +425,43 @@ static enum refusal in_line(const struct item_view *view, int64_t now_ms)
 static void only_who_may_buy_stands_in_line(void **state)
 {
     (void)state;
-    const struct item_view good = {.item = WIDE_FREE,
-                                   .sale = WIDE_SALE,
+    const struct item_view good = {.item = CLUSTER_FREE,
+                                   .sale = CLUSTER_SALE,
                                    .total = 9,
                                    .available = 9,
                                    .sale_state = SALE_OPEN,
-                                   .starts_at_ms = WIDE_NOW + 100,
-                                   .ends_at_ms = WIDE_NOW + 10000};
+                                   .starts_at_ms = CLUSTER_NOW + 100,
+                                   .ends_at_ms = CLUSTER_NOW + 10000};
     struct item_view view = good;
     away(true);
-    assert_int_equal(in_line(&view, WIDE_NOW + 99), REFUSAL_TOO_EARLY);
-    assert_int_equal(in_line(&view, WIDE_NOW + 10000), REFUSAL_ENDED);
-    assert_int_equal(in_line(&view, WIDE_NOW + 60000), REFUSAL_BAD_TICKET); /* it has expired */
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 99), REFUSAL_TOO_EARLY);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 10000), REFUSAL_ENDED);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 60000), REFUSAL_BAD_TICKET); /* it has expired */
     view.sale_state = SALE_PAUSED;
-    assert_int_equal(in_line(&view, WIDE_NOW + 100), REFUSAL_NOT_OPEN);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 100), REFUSAL_NOT_OPEN);
     view.sale_state = SALE_CLOSED;
-    assert_int_equal(in_line(&view, WIDE_NOW + 100), REFUSAL_ENDED);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 100), REFUSAL_ENDED);
     view = good;
     view.available = 0;
     view.locked = 9;
-    assert_int_equal(in_line(&view, WIDE_NOW + 100), REFUSAL_DEGRADED);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 100), REFUSAL_DEGRADED);
     view = good;
     view.limit_per_user = 1;
-    assert_int_equal(in_line(&view, WIDE_NOW + 100), REFUSAL_LIMIT_REACHED);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 100), REFUSAL_LIMIT_REACHED);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 0);
     view.limit_per_user = 2;
-    assert_int_equal(in_line(&view, WIDE_NOW + 100), REFUSAL_NONE);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 100), REFUSAL_NONE);
     view.sale_state = SALE_WARM; /* past its start: open, though nobody has written it down */
-    assert_int_equal(in_line(&view, WIDE_NOW + 100), REFUSAL_NONE);
+    assert_int_equal(in_line(&view, CLUSTER_NOW + 100), REFUSAL_NONE);
     assert_int_equal(gate_proxy_front_numbers(&worker).undecided, 2);
 }
 
 static void a_full_spool_promises_nothing_and_tells_what_it_holds(void **state)
 {
     (void)state;
-    struct order_id first = segments_world_id(&world, WIDE_FREE, 0);
-    struct order_id waiting = segments_world_id(&world, WIDE_FREE, 1);
-    struct order_id left = segments_world_id(&world, WIDE_FREE, 2);
+    struct order_id first = cluster_id(&world, CLUSTER_FREE, 0);
+    struct order_id waiting = cluster_id(&world, CLUSTER_FREE, 1);
+    struct order_id left = cluster_id(&world, CLUSTER_FREE, 2);
     assert_int_equal(buy_free(&worker, first, 7).refusal, REFUSAL_NONE);
     away(true);
     assert_int_equal(buy_free(&worker, waiting, 9).refusal, REFUSAL_NONE);
@@ -491,7 +493,7 @@ static void a_full_spool_promises_nothing_and_tells_what_it_holds(void **state)
 static void an_item_that_is_not_here_is_looked_for_once_more(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, 99, 0);
+    struct order_id id = cluster_id(&world, 99, 0);
     assert_int_equal(
         gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, 99, id, 7, 1)).refusal,
         REFUSAL_NO_SUCH_ITEM);
@@ -545,7 +547,7 @@ static void where_the_sales_cannot_be_read_nobody_says_there_is_none(void **stat
         }
     }
     assert_true(waiting > 0 && waiting < 1000);
-    struct gate_request known = {.kind = GATE_REQUEST_TICKET, .user = 7, .item = WIDE_ONCE};
+    struct gate_request known = {.kind = GATE_REQUEST_TICKET, .user = 7, .item = CLUSTER_ONCE};
     assert_int_equal(gate_proxy_front_tell(&worker, known).refusal, REFUSAL_NONE);
     for (int i = 0; i < 100 && waiting > 0; i++) {
         fake_clock_pass_ms(&world.clock, 50);
@@ -565,10 +567,10 @@ static void where_the_sales_cannot_be_read_nobody_says_there_is_none(void **stat
 static void who_stands_in_line_here_is_told_whatever_the_catalog_has(void **state)
 {
     (void)state;
-    struct order_id ids[] = {segments_world_id(&world, 99, 0), segments_world_id(&world, 99, 0)};
+    struct order_id ids[] = {cluster_id(&world, 99, 0), cluster_id(&world, 99, 0)};
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
         struct gate_command command = {.kind = GATE_RESERVE,
-                                       .now_ms = WIDE_NOW,
+                                       .now_ms = CLUSTER_NOW,
                                        .id = ids[epoch],
                                        .user = 7,
                                        .item = 99,
@@ -600,7 +602,7 @@ static void who_stands_in_line_here_is_told_whatever_the_catalog_has(void **stat
 static void an_id_of_no_segment_is_nobodys(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, SEGMENTS_MAX - 1);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, SEGMENTS_MAX - 1);
     assert_int_equal(ask_order(&worker, id).refusal, REFUSAL_NOT_FOUND);
     assert_int_equal(buy_free(&worker, id, 7).refusal, REFUSAL_NO_SUCH_ITEM);
     assert_int_equal(worker.counting.asked, 0);
@@ -609,27 +611,27 @@ static void an_id_of_no_segment_is_nobodys(void **state)
 static void an_outcome_that_is_not_known_raises_a_doubt(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 2);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 2);
     sim_segments_lose(world.sim, 2, 1);
     struct gate_request request = buy_free(&worker, id, 7);
     assert_int_equal(request.refusal, REFUSAL_UNKNOWN_OUTCOME);
     assert_int_equal(atomic_load(&worker.segment_table.doubts), 1U << 2);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 0); /* nothing was promised */
-    assert_non_null(segments_world_order(&world, 2, id));
+    assert_non_null(cluster_order(&world, 2, id));
     request = buy_free(&worker, id, 7); /* the same ticket tells */
     assert_int_equal(request.refusal, REFUSAL_NONE);
     assert_true(request.existed);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 1);
     /* A segment that was made anew since: nothing is decided under the old epoch. */
     atomic_store(&worker.segment_table.doubts, 0);
-    segments_world_fill(&world, 2, 2, 0);
-    struct order_id other = segments_world_id(&world, WIDE_FREE, 2);
+    cluster_fill(&world, 2, 2, 0);
+    struct order_id other = cluster_id(&world, CLUSTER_FREE, 2);
     assert_int_equal(buy_free(&worker, other, 8).refusal, REFUSAL_UNKNOWN_OUTCOME);
     assert_int_equal(atomic_load(&worker.segment_table.doubts), 1U << 2);
     assert_int_equal(ask_order(&worker, other).refusal, REFUSAL_DEGRADED); /* never "not found" */
     assert_int_equal(ask_order(&worker, id).refusal,
                      REFUSAL_DEGRADED); /* it may be booked by now */
-    segments_world_place(&world, &worker.segment_table, worker.port);
+    cluster_place(&world, &worker.segment_table, worker.port);
     request =
         ask_order(&worker, id); /* not found there, so not booked; and not yet decided again */
     assert_int_equal(request.refusal, REFUSAL_NONE);
@@ -649,8 +651,8 @@ static void an_outcome_that_is_not_known_raises_a_doubt(void **state)
 static void with_a_clock_that_is_off_nothing_is_sold(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
-    struct order_id other = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
+    struct order_id other = cluster_id(&world, CLUSTER_FREE, 0);
     assert_int_equal(buy_free(&worker, id, 7).refusal, REFUSAL_NONE);
     atomic_store(&worker.segment_table.clock_is_off, true);
     worker.counting.asked = 0;

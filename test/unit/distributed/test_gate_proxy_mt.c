@@ -13,7 +13,7 @@
 
 #define HANG_S 60 /* the default action of SIGALRM ends the program */
 
-static struct segments_world segments;
+static struct cluster_world segments;
 static struct gate_proxy_front worker;
 static _Atomic int writer_tid;
 
@@ -44,9 +44,9 @@ static void an_item_is_looked_up_under_the_catalogs_lock_while_a_writer_waits(vo
     (void)state;
     pthread_t writer;
     (void)alarm(HANG_S);
-    segments_world_init(&segments, 2, false);
-    segments_world_fill(&segments, 0, 1, 0);
-    segments_world_fill(&segments, 1, 1, 0);
+    cluster_init(&segments, (struct cluster_options){.segments = 2});
+    cluster_fill(&segments, 0, 1, 0);
+    cluster_fill(&segments, 1, 1, 0);
     gate_proxy_front_open(&worker, &segments, 64);
     gate_proxy_front_catalog(&worker, 2, 99, true); /* warmed, and not in the stock cache */
     catalog_lock(worker.catalog);
@@ -65,7 +65,7 @@ static void an_item_is_looked_up_under_the_catalogs_lock_while_a_writer_waits(vo
                                     (struct gate_request){.kind = GATE_REQUEST_ITEM, .item = 200});
     assert_int_equal(request.view.sale, 3);
     gate_proxy_front_close(&worker);
-    segments_world_done(&segments);
+    cluster_done(&segments);
 }
 
 int main(void)

@@ -11,18 +11,18 @@
 #include "base/err.h"
 #include "gate_proxy_front.h"
 
-static struct segments_world world;
+static struct cluster_world world;
 static struct gate_proxy_front worker;
 
 static void set_up_world(uint32_t segments, bool late)
 {
-    segments_world_init(&world, segments, late);
+    cluster_init(&world, (struct cluster_options){.segments = segments, .late = late});
     for (uint32_t s = 0; s < segments; s++) {
-        segments_world_fill(&world, s, 1, 0);
+        cluster_fill(&world, s, 1, 0);
     }
     gate_proxy_front_open(&worker, &world, 100);
-    gate_proxy_front_stock_cache(&worker, WIDE_ONCE, 60);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 60);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_ONCE, 60);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 60);
 }
 
 static int set_up(void **state)
@@ -50,13 +50,13 @@ static int tear_down(void **state)
 {
     (void)state;
     gate_proxy_front_close(&worker);
-    segments_world_done(&world);
+    cluster_done(&world);
     return 0;
 }
 
 static struct gate_request buy_free(struct gate_proxy_front *at, struct order_id id, uint64_t user)
 {
-    return gate_proxy_front_tell(at, gate_proxy_front_buy(at, WIDE_FREE, id, user, 1));
+    return gate_proxy_front_tell(at, gate_proxy_front_buy(at, CLUSTER_FREE, id, user, 1));
 }
 
 /* ---- sold out ---- */
@@ -64,8 +64,8 @@ static struct gate_request buy_free(struct gate_proxy_front *at, struct order_id
 /* All units of a segment are gone. */
 static void sell_out(uint32_t segment)
 {
-    while (segments_world_item(&world, segment, WIDE_FREE)->available > 0) {
-        (void)segments_world_buy(&world, segment, 1000);
+    while (cluster_item(&world, segment, CLUSTER_FREE)->available > 0) {
+        (void)cluster_buy(&world, segment, 1000);
     }
 }
 
@@ -74,9 +74,9 @@ static void the_flood_on_a_sold_out_item_stays_here(void **state)
     (void)state;
     struct order_id ids[10];
     sell_out(0);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     for (uint64_t i = 0; i < 10; i++) {
-        ids[i] = segments_world_id(&world, WIDE_FREE, 0);
+        ids[i] = cluster_id(&world, CLUSTER_FREE, 0);
     }
     for (int round = 0; round < 5; round++) {
         for (uint64_t i = 0; i < 10; i++) {
@@ -88,7 +88,7 @@ static void the_flood_on_a_sold_out_item_stays_here(void **state)
     }
     assert_int_equal(worker.counting.asked, 10); /* once for each ticket */
     /* Another loop has a memory of its own. */
-    struct gate_request request = gate_proxy_front_buy(&worker, WIDE_FREE, ids[0], 50, 1);
+    struct gate_request request = gate_proxy_front_buy(&worker, CLUSTER_FREE, ids[0], 50, 1);
     request.loop = 1;
     assert_int_equal(gate_proxy_front_tell(&worker, request).refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(worker.counting.asked, 11);
@@ -104,20 +104,20 @@ static struct gate_request take_ticket(uint64_t item, uint64_t user)
 static void so_do_those_who_come_for_tickets(void **state)
 {
     (void)state;
-    for (uint64_t user = 1; segments_world_item(&world, 0, WIDE_ONCE)->available > 0; user++) {
-        struct order_id id = order_id_once(WIDE_ONCE, user, 0);
+    for (uint64_t user = 1; cluster_item(&world, 0, CLUSTER_ONCE)->available > 0; user++) {
+        struct order_id id = order_id_once(CLUSTER_ONCE, user, 0);
         assert_int_equal(
-            gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, WIDE_ONCE, id, user, 1))
+            gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, CLUSTER_ONCE, id, user, 1))
                 .refusal,
             REFUSAL_NONE);
     }
     sell_out(0);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
-    gate_proxy_front_stock_cache(&worker, WIDE_ONCE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_ONCE, 0);
     worker.counting.asked = 0;
     for (int round = 0; round < 5; round++) {
         for (uint64_t user = 500; user < 510; user++) {
-            struct gate_request request = take_ticket(WIDE_FREE, user);
+            struct gate_request request = take_ticket(CLUSTER_FREE, user);
             assert_int_equal(request.refusal, REFUSAL_NONE);
             assert_int_equal(request.view.available, 0);
         }
@@ -125,18 +125,18 @@ static void so_do_those_who_come_for_tickets(void **state)
     assert_int_equal(worker.counting.asked, 0); /* nobody's orders matter there */
     for (int round = 0; round < 5; round++) {
         for (uint64_t user = 500; user < 510; user++) {
-            struct gate_request request = take_ticket(WIDE_ONCE, user);
+            struct gate_request request = take_ticket(CLUSTER_ONCE, user);
             assert_int_equal(request.view.available, 0);
             assert_false(request.has_order);
         }
     }
     assert_int_equal(worker.counting.asked, 10); /* once for each buyer */
-    assert_true(take_ticket(WIDE_ONCE, 1).has_order);
-    assert_true(take_ticket(WIDE_ONCE, 1).has_order);
+    assert_true(take_ticket(CLUSTER_ONCE, 1).has_order);
+    assert_true(take_ticket(CLUSTER_ONCE, 1).has_order);
     worker.counting.asked = 0;
     stock_cache_refilled(worker.stock_cache,
-                         WIDE_ONCE); /* something came back, and may be his by now */
-    (void)take_ticket(WIDE_ONCE, 500);
+                         CLUSTER_ONCE); /* something came back, and may be his by now */
+    (void)take_ticket(CLUSTER_ONCE, 500);
     assert_int_equal(worker.counting.asked, 1);
 }
 
@@ -144,24 +144,25 @@ static void so_do_those_who_come_for_tickets(void **state)
 static void who_won_with_his_ticket_is_not_told_that_all_is_gone(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     sell_out(0);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_SOLD_OUT);
     struct segment_call restock = {
-        .epoch = 1, .command = {.kind = GATE_RESTOCK, .event = 1, .item = WIDE_FREE, .amount = 1}};
+        .epoch = 1,
+        .command = {.kind = GATE_RESTOCK, .event = 1, .item = CLUSTER_FREE, .amount = 1}};
     segments_apply(world.hands, &restock, 1);
-    struct gate_request other = gate_proxy_front_buy(&worker, WIDE_FREE, id, 99, 1);
+    struct gate_request other = gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 99, 1);
     other.loop = 1;
     assert_int_equal(gate_proxy_front_tell(&worker, other).refusal, REFUSAL_NONE);
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_NONE);
     /* The same at another front: news of units that came back are enough. */
-    struct order_id next = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id next = cluster_id(&world, CLUSTER_FREE, 0);
     assert_int_equal(buy_free(&worker, next, 98).refusal, REFUSAL_SOLD_OUT);
     worker.counting.asked = 0;
     assert_int_equal(buy_free(&worker, next, 98).refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(worker.counting.asked, 0);
-    stock_cache_refilled(worker.stock_cache, WIDE_FREE);
+    stock_cache_refilled(worker.stock_cache, CLUSTER_FREE);
     assert_int_equal(buy_free(&worker, next, 98).refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(worker.counting.asked, 1);
 }
@@ -170,9 +171,9 @@ static void who_won_with_his_ticket_is_not_told_that_all_is_gone(void **state)
 static void what_is_known_is_not_told_out_of_time(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     sell_out(0);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     worker.counting.asked = 0;
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_SOLD_OUT);
     fake_clock_pass_ms(&world.clock, 59999);
@@ -181,8 +182,8 @@ static void what_is_known_is_not_told_out_of_time(void **state)
     fake_clock_pass_ms(&world.clock, 1);
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_BAD_TICKET);
     assert_int_equal(worker.counting.asked, 2);
-    fake_clock_pass_ms(&world.clock, WIDE_ENDS_MS - 60000);
-    struct gate_request request = gate_proxy_front_buy(&worker, WIDE_FREE, id, 99, 1);
+    fake_clock_pass_ms(&world.clock, CLUSTER_ENDS_MS - 60000);
+    struct gate_request request = gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 99, 1);
     request.ticket_expires_ms = request.now_ms + 1;
     assert_int_equal(gate_proxy_front_tell(&worker, request).refusal, REFUSAL_ENDED);
 }
@@ -190,20 +191,22 @@ static void what_is_known_is_not_told_out_of_time(void **state)
 static void after_a_refill_it_is_asked_again(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     sell_out(0);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     worker.counting.asked = 0;
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(worker.counting.asked, 1);
     struct segment_call restock = {
-        .epoch = 1, .command = {.kind = GATE_RESTOCK, .event = 1, .item = WIDE_FREE, .amount = 1}};
+        .epoch = 1,
+        .command = {.kind = GATE_RESTOCK, .event = 1, .item = CLUSTER_FREE, .amount = 1}};
     segments_apply(world.hands, &restock, 1);
     assert_int_equal(restock.verdict, VERDICT_DONE);
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_SOLD_OUT); /* not heard of yet */
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 1);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0); /* and gone, as far as this front knows */
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 1);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE,
+                                 0); /* and gone, as far as this front knows */
     assert_int_equal(buy_free(&worker, id, 99).refusal, REFUSAL_NONE);
     assert_int_equal(worker.counting.asked, 2);
 }
@@ -219,13 +222,14 @@ static struct gate_request *collect_after_ms(int64_t ms)
 
 static void refill(uint32_t segment, uint64_t units)
 {
-    struct segment_state now = segments_world_look(&world, segment);
-    struct segment_call call = {
-        .segment = segment,
-        .epoch = now.epoch,
-        .after = now.event,
-        .command = {
-            .kind = GATE_TRANSFER_IN, .event = now.event + 1, .item = WIDE_FREE, .amount = units}};
+    struct segment_state now = cluster_look(&world, segment);
+    struct segment_call call = {.segment = segment,
+                                .epoch = now.epoch,
+                                .after = now.event,
+                                .command = {.kind = GATE_TRANSFER_IN,
+                                            .event = now.event + 1,
+                                            .item = CLUSTER_FREE,
+                                            .amount = units}};
     segments_apply(world.hands, &call, 1);
     assert_int_equal(call.verdict, VERDICT_DONE);
 }
@@ -237,14 +241,14 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
     struct gate_request requests[2];
     sell_out(0);
     for (uint32_t i = 0; i < 2; i++) {
-        struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+        struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
         requests[i] =
-            gate_proxy_front_dirty(gate_proxy_front_buy(&worker, WIDE_FREE, id, 7 + i, 1 + i));
+            gate_proxy_front_dirty(gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 7 + i, 1 + i));
         assert_int_equal(gate_submit(worker.port, &requests[i]), GATE_PENDING);
     }
     assert_int_equal(refill_requests_take(&worker.refill_requests, refill_requests), 1);
     assert_int_equal(refill_requests[0].segment, 0);
-    assert_int_equal(refill_requests[0].item, WIDE_FREE);
+    assert_int_equal(refill_requests[0].item, CLUSTER_FREE);
     assert_int_equal(refill_requests[0].units, 2);
     int64_t next_us = gate_flush(worker.port, 0) - clock_boot_us(&world.clock.port);
     assert_in_range(next_us, 1, 100000); /* the loop wakes for it */
@@ -274,9 +278,9 @@ static void a_buy_waits_for_units_that_other_segments_have(void **state)
 static void it_does_not_wait_for_ever(void **state)
 {
     (void)state;
-    struct order_id id = segments_world_id(&world, WIDE_FREE, 0);
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
     struct gate_request request =
-        gate_proxy_front_dirty(gate_proxy_front_buy(&worker, WIDE_FREE, id, 7, 1));
+        gate_proxy_front_dirty(gate_proxy_front_buy(&worker, CLUSTER_FREE, id, 7, 1));
     sell_out(0);
     for (int round = 0; round < 2; round++) { /* the same ticket asks anew */
         int64_t since_ms = clock_wall_ms(&world.clock.port);
@@ -290,7 +294,7 @@ static void it_does_not_wait_for_ever(void **state)
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 0);
     /* While it waits, the others run dry, too. */
     assert_int_equal(gate_submit(worker.port, &request), GATE_PENDING);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     assert_ptr_equal(collect_after_ms(100), &request);
     assert_int_equal(request.refusal, REFUSAL_SOLD_OUT);
 }
@@ -299,34 +303,34 @@ static void sold_out_is_said_when_all_together_have_too_little(void **state)
 {
     (void)state;
     sell_out(0);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 2);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 2);
     struct gate_request request =
-        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 3);
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 3);
     request = gate_proxy_front_tell(&worker, request);
     assert_int_equal(request.refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(request.available, 2);
     assert_int_equal(request.locked, 98);
     request.qty = 2;
     assert_int_equal(gate_submit(worker.port, &request), GATE_PENDING);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     assert_ptr_equal(collect_after_ms(100), &request);
 }
 
-/* While other segments have units, who is above the limit is told so; once none has, that is. */
+/* A buy above the limit gets LIMIT_REACHED while any segment has units, and SOLD_OUT after that. */
 static void sold_out_goes_before_the_limit(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < WIDE_UNITS; i++) {
-        uint64_t user = segments_world_user(&world, 0, 1 + i);
-        struct gate_request buy =
-            gate_proxy_front_buy(&worker, WIDE_ONCE, order_id_once(WIDE_ONCE, user, 0), user, 1);
+    for (uint32_t i = 0; i < CLUSTER_UNITS; i++) {
+        uint64_t user = cluster_user(&world, 0, 1 + i);
+        struct gate_request buy = gate_proxy_front_buy(
+            &worker, CLUSTER_ONCE, order_id_once(CLUSTER_ONCE, user, 0), user, 1);
         assert_int_equal(gate_proxy_front_tell(&worker, buy).refusal, REFUSAL_NONE);
     }
-    uint64_t late = segments_world_user(&world, 0, 1 + WIDE_UNITS);
+    uint64_t late = cluster_user(&world, 0, 1 + CLUSTER_UNITS);
     struct gate_request request =
-        gate_proxy_front_buy(&worker, WIDE_ONCE, order_id_once(WIDE_ONCE, late, 0), late, 2);
+        gate_proxy_front_buy(&worker, CLUSTER_ONCE, order_id_once(CLUSTER_ONCE, late, 0), late, 2);
     assert_int_equal(gate_proxy_front_tell(&worker, request).refusal, REFUSAL_LIMIT_REACHED);
-    gate_proxy_front_stock_cache(&worker, WIDE_ONCE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_ONCE, 0);
     request = gate_proxy_front_tell(&worker, request);
     assert_int_equal(request.refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(request.available, 0);
@@ -337,13 +341,13 @@ static void sold_out_goes_before_the_limit(void **state)
 static void what_is_on_no_stock_cache_may_be_somewhere(void **state)
 {
     (void)state;
-    uint64_t user = segments_world_user(&world, 0, 1);
-    struct gate_request ticket = {.kind = GATE_REQUEST_TICKET, .user = user, .item = WIDE_FREE};
+    uint64_t user = cluster_user(&world, 0, 1);
+    struct gate_request ticket = {.kind = GATE_REQUEST_TICKET, .user = user, .item = CLUSTER_FREE};
     sell_out(0);
     stock_cache_sweep(worker.stock_cache, 77);
     assert_int_equal(gate_proxy_front_tell(&worker, ticket).view.available, 50); /* the ledger's */
     struct gate_request request =
-        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 1);
     assert_int_equal(gate_submit(worker.port, &request), GATE_PENDING);
     refill(0, 1);
     assert_ptr_equal(collect_after_ms(100), &request);
@@ -354,12 +358,12 @@ static void what_is_on_no_stock_cache_may_be_somewhere(void **state)
 static void what_is_on_no_stock_cache_yet_has_a_line(void **state)
 {
     (void)state;
-    uint64_t user = segments_world_user(&world, 0, 1);
-    struct order_id id = order_id_once(WIDE_ONCE, user, 0);
+    uint64_t user = cluster_user(&world, 0, 1);
+    struct order_id id = order_id_once(CLUSTER_ONCE, user, 0);
     stock_cache_sweep(worker.stock_cache, 77);
     sim_segments_away(world.sim, 0, true);
     struct gate_request request =
-        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, WIDE_ONCE, id, user, 1));
+        gate_proxy_front_tell(&worker, gate_proxy_front_buy(&worker, CLUSTER_ONCE, id, user, 1));
     assert_int_equal(request.refusal, REFUSAL_NONE);
     assert_int_equal(request.order.reason, REFUSAL_UNDECIDED);
 }
@@ -370,11 +374,12 @@ static void a_late_answer_waits_as_well(void **state)
     (void)state;
     struct gate_request requests[2];
     worker.counting.asked = 0;
-    for (uint32_t i = 0; i < WIDE_UNITS + 2; i++) { /* all but the last two get one */
-        static struct gate_request others[WIDE_UNITS];
-        struct gate_request *request = i < WIDE_UNITS ? &others[i] : &requests[i - WIDE_UNITS];
+    for (uint32_t i = 0; i < CLUSTER_UNITS + 2; i++) { /* all but the last two get one */
+        static struct gate_request others[CLUSTER_UNITS];
+        struct gate_request *request =
+            i < CLUSTER_UNITS ? &others[i] : &requests[i - CLUSTER_UNITS];
         *request =
-            gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+            gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 1);
         assert_int_equal(gate_submit(worker.port, request), GATE_PENDING);
     }
     uint32_t answered = 0;
@@ -383,14 +388,14 @@ static void a_late_answer_waits_as_well(void **state)
         assert_int_equal(request->refusal, REFUSAL_NONE);
         answered++;
     }
-    assert_int_equal(answered, WIDE_UNITS);
+    assert_int_equal(answered, CLUSTER_UNITS);
     assert_null(collect_after_ms(30)); /* asked again ... */
-    assert_int_equal(worker.counting.asked, WIDE_UNITS + 4);
+    assert_int_equal(worker.counting.asked, CLUSTER_UNITS + 4);
     assert_null(collect_after_ms(3)); /* ... too early */
     refill(0, 1);
     assert_null(collect_after_ms(30));
     assert_non_null(collect_after_ms(3));
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     assert_null(collect_after_ms(30));
     struct gate_request *last = collect_after_ms(3);
     assert_non_null(last);
@@ -404,7 +409,7 @@ static void one_segment_waits_for_nobody(void **state)
     (void)state;
     sell_out(0);
     struct gate_request request =
-        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 1);
     assert_int_equal(gate_proxy_front_tell(&worker, request).refusal, REFUSAL_SOLD_OUT);
 }
 
@@ -415,14 +420,14 @@ static void one_segment_waits_for_one_that_was_added(void **state)
     (void)state;
     struct stock_cache_item item;
     sell_out(0);
-    assert_true(stock_cache_find(worker.stock_cache, WIDE_FREE, &item));
+    assert_true(stock_cache_find(worker.stock_cache, CLUSTER_FREE, &item));
     item.most = 0;
     item.view.available = 5;
     assert_int_equal(stock_cache_put(worker.stock_cache, &item), 0);
-    struct gate_request ticket = {.kind = GATE_REQUEST_TICKET, .user = 7, .item = WIDE_FREE};
+    struct gate_request ticket = {.kind = GATE_REQUEST_TICKET, .user = 7, .item = CLUSTER_FREE};
     assert_int_equal(gate_proxy_front_tell(&worker, ticket).view.available, 5);
     struct gate_request request =
-        gate_proxy_front_buy(&worker, WIDE_FREE, segments_world_id(&world, WIDE_FREE, 0), 7, 1);
+        gate_proxy_front_buy(&worker, CLUSTER_FREE, cluster_id(&world, CLUSTER_FREE, 0), 7, 1);
     assert_int_equal(gate_submit(worker.port, &request), GATE_PENDING);
     refill(0, 1);
     assert_ptr_equal(collect_after_ms(100), &request);
@@ -432,13 +437,13 @@ static void one_segment_waits_for_one_that_was_added(void **state)
 static void a_ticket_is_given_while_any_segment_has_a_unit(void **state)
 {
     (void)state;
-    uint64_t user = segments_world_user(&world, 0, 1);
-    struct gate_request request = {.kind = GATE_REQUEST_TICKET, .user = user, .item = WIDE_FREE};
-    assert_int_equal(gate_proxy_front_tell(&worker, request).view.available, WIDE_UNITS);
+    uint64_t user = cluster_user(&world, 0, 1);
+    struct gate_request request = {.kind = GATE_REQUEST_TICKET, .user = user, .item = CLUSTER_FREE};
+    assert_int_equal(gate_proxy_front_tell(&worker, request).view.available, CLUSTER_UNITS);
     sell_out(0);
     assert_int_equal(gate_proxy_front_tell(&worker, request).view.available, 60);
     assert_int_equal(gate_proxy_front_tell(&worker, request).view.locked, 40);
-    gate_proxy_front_stock_cache(&worker, WIDE_FREE, 0);
+    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 0);
     assert_int_equal(gate_proxy_front_tell(&worker, request).view.available, 0);
 }
 

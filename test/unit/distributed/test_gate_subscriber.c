@@ -9,14 +9,14 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "cluster_world.h"
 #include "distributed/gate_subscriber.h"
 #include "ram_disk.h"
-#include "segments_world.h"
 
 #define LOOPS 2
 #define SEGMENTS 3
 
-static struct segments_world world;
+static struct cluster_world world;
 static struct ram_disk ram;
 static struct journal *journal;
 static struct spool *spool;
@@ -85,13 +85,13 @@ static void wake_nobody(void *context)
 static void set_up_world(bool late)
 {
     static struct gate_ops counting;
-    static const uint64_t items[] = {WIDE_ONCE, WIDE_FREE};
-    struct journal_options options = {.segment_bytes = 64ULL * JOURNAL_SECTOR,
+    static const uint64_t items[] = {CLUSTER_ONCE, CLUSTER_FREE};
+    struct journal_options options = {.file_bytes = 64ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 32U * JOURNAL_SECTOR};
     struct journal_found found;
-    segments_world_init(&world, SEGMENTS, late);
+    cluster_init(&world, (struct cluster_options){.segments = SEGMENTS, .late = late});
     for (uint32_t s = 0; s < SEGMENTS; s++) {
-        segments_world_fill(&world, s, 1, 0);
+        cluster_fill(&world, s, 1, 0);
     }
     ram_disk_init(&ram);
     assert_int_equal(spool_new(100, &spool), 0);
@@ -105,14 +105,14 @@ static void set_up_world(bool late)
     counting.submit = count_submit;
     counting.flush = pass_and_flush;
     gate->ops = &counting;
-    segments_world_place(&world, &segment_table, gate);
+    cluster_place(&world, &segment_table, gate);
     for (uint32_t i = 0; i < LOOPS; i++) {
         waker_init(&wakers[i], wake_nobody, NULL);
     }
     assert_int_equal(loop_notices_new(wakers, LOOPS, &notices), 0);
     stock_cache = stock_cache_new();
     catalog = catalog_new();
-    put_sale(WIDE_SALE, items, 2, SEGMENTS);
+    put_sale(CLUSTER_SALE, items, 2, SEGMENTS);
     ear = sim_segments_worker(world.sim, 1);
     struct gate_subscriber_parts parts = {.segments = ear,
                                           .gate = gate,
@@ -156,7 +156,7 @@ static int tear_down(void **state)
     journal_free(journal);
     spool_free(spool);
     ram_disk_done(&ram);
-    segments_world_done(&world);
+    cluster_done(&world);
     return 0;
 }
 
@@ -180,7 +180,7 @@ static void begin(void)
 
 static void apply(uint32_t segment, struct gate_command command)
 {
-    struct segment_state state = segments_world_look(&world, segment);
+    struct segment_state state = cluster_look(&world, segment);
     struct segment_call call = {
         .segment = segment, .epoch = state.epoch, .after = state.event, .command = command};
     call.command.event = state.event + 1;
@@ -191,7 +191,8 @@ static void apply(uint32_t segment, struct gate_command command)
 
 static void restock(uint32_t segment, uint64_t units)
 {
-    apply(segment, (struct gate_command){.kind = GATE_RESTOCK, .item = WIDE_FREE, .amount = units});
+    apply(segment,
+          (struct gate_command){.kind = GATE_RESTOCK, .item = CLUSTER_FREE, .amount = units});
 }
 
 static struct stock_cache_item on_stock_cache(uint64_t item)
@@ -209,9 +210,9 @@ static void an_orders_change_reaches_every_loop_that_watches_it(void **state)
     struct spool_entry entry;
     uint64_t lsn = 0;
     begin();
-    struct gate_command buy = segments_world_buy(&world, 1, 7);
-    struct gate_command other = segments_world_buy(&world, 2, 8);
-    struct gate_command left = segments_world_buy(&world, 2, 9);
+    struct gate_command buy = cluster_buy(&world, 1, 7);
+    struct gate_command other = cluster_buy(&world, 2, 8);
+    struct gate_command left = cluster_buy(&world, 2, 9);
     assert_int_equal(spool_accept(spool, &buy, 1, &lsn), 0);
     assert_int_equal(spool_accept(spool, &other, 1, &lsn), 0);
     turn(); /* a buy is no news */
@@ -222,8 +223,9 @@ static void an_orders_change_reaches_every_loop_that_watches_it(void **state)
         order_notices_unwatch(loop_notices_port(notices), loop, left.id);
         order_notices_unwatch(loop_notices_port(notices), loop, buy.id);
     }
-    apply(1, (struct gate_command){.kind = GATE_CONFIRM, .id = buy.id, .time_ms = WIDE_NOW + 9});
-    apply(2, (struct gate_command){.kind = GATE_CONFIRM, .id = left.id, .time_ms = WIDE_NOW + 9});
+    apply(1, (struct gate_command){.kind = GATE_CONFIRM, .id = buy.id, .time_ms = CLUSTER_NOW + 9});
+    apply(2,
+          (struct gate_command){.kind = GATE_CONFIRM, .id = left.id, .time_ms = CLUSTER_NOW + 9});
     turn();
     for (uint32_t loop = 0; loop < LOOPS; loop++) {
         struct order_view views[4];
@@ -232,7 +234,7 @@ static void an_orders_change_reaches_every_loop_that_watches_it(void **state)
         assert_false(all);
         assert_true(order_id_equal(views[0].id, buy.id));
         assert_int_equal(views[0].state, ORDER_LOCKED);
-        assert_int_equal(views[0].pay_by_ms, WIDE_NOW + 9);
+        assert_int_equal(views[0].pay_by_ms, CLUSTER_NOW + 9);
         assert_int_equal(order_notices_take(loop_notices_port(notices), loop, views, 4, &all), 0);
     }
     assert_false(spool_find(spool, buy.id, &entry)); /* the ledger has said it first */
@@ -284,7 +286,7 @@ static void news_of_a_sale_are_passed_on(void **state)
     fake_clock_pass_ms(&world.clock, 100);
     uint32_t before = changes;
     uint64_t looks = asked;
-    apply(1, (struct gate_command){.kind = GATE_PAUSE, .sale = WIDE_SALE});
+    apply(1, (struct gate_command){.kind = GATE_PAUSE, .sale = CLUSTER_SALE});
     turn(); /* hears of it */
     turn(); /* and looks */
     assert_int_equal(changes, before + 1);
@@ -300,26 +302,26 @@ static void numbers_are_sums_over_all_segments(void **state)
 {
     (void)state;
     begin();
-    struct stock_cache_item item = on_stock_cache(WIDE_FREE);
-    assert_int_equal(item.view.total, SEGMENTS * WIDE_UNITS);
-    assert_int_equal(item.view.available, SEGMENTS * WIDE_UNITS);
-    assert_int_equal(item.view.sale, WIDE_SALE);
+    struct stock_cache_item item = on_stock_cache(CLUSTER_FREE);
+    assert_int_equal(item.view.total, SEGMENTS * CLUSTER_UNITS);
+    assert_int_equal(item.view.available, SEGMENTS * CLUSTER_UNITS);
+    assert_int_equal(item.view.sale, CLUSTER_SALE);
     assert_int_equal(item.view.sale_state, SALE_OPEN);
-    assert_int_equal(item.view.starts_at_ms, WIDE_NOW);
-    assert_int_equal(item.view.ends_at_ms, WIDE_NOW + WIDE_ENDS_MS);
+    assert_int_equal(item.view.starts_at_ms, CLUSTER_NOW);
+    assert_int_equal(item.view.ends_at_ms, CLUSTER_NOW + CLUSTER_ENDS_MS);
     assert_int_equal(item.view.limit_per_user, 0);
     assert_int_equal(item.homes, SEGMENTS);
-    assert_int_equal(on_stock_cache(WIDE_ONCE).view.limit_per_user, 1);
-    struct gate_command buy = segments_world_buy(&world, 0, 7);
-    (void)segments_world_buy(&world, 1, 8);
+    assert_int_equal(on_stock_cache(CLUSTER_ONCE).view.limit_per_user, 1);
+    struct gate_command buy = cluster_buy(&world, 0, 7);
+    (void)cluster_buy(&world, 1, 8);
     restock(2, 5);
-    apply(0, (struct gate_command){.kind = GATE_CONFIRM, .id = buy.id, .time_ms = WIDE_NOW});
+    apply(0, (struct gate_command){.kind = GATE_CONFIRM, .id = buy.id, .time_ms = CLUSTER_NOW});
     apply(0, (struct gate_command){.kind = GATE_PAY, .id = buy.id});
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    item = on_stock_cache(WIDE_FREE);
-    assert_int_equal(item.view.total, SEGMENTS * WIDE_UNITS + 5);
-    assert_int_equal(item.view.available, SEGMENTS * WIDE_UNITS + 3);
+    item = on_stock_cache(CLUSTER_FREE);
+    assert_int_equal(item.view.total, SEGMENTS * CLUSTER_UNITS + 5);
+    assert_int_equal(item.view.available, SEGMENTS * CLUSTER_UNITS + 3);
     assert_int_equal(item.view.locked, 1);
     assert_int_equal(item.view.sold, 1);
     assert_int_equal(item.view.version, 2);
@@ -331,8 +333,8 @@ static void answers_that_come_later_are_waited_for(void **state)
     assert_true(world.delay_us > 0);
     begin();
     assert_int_equal(asked, 2 * SEGMENTS);
-    assert_int_equal(on_stock_cache(WIDE_FREE).view.total, SEGMENTS * WIDE_UNITS);
-    assert_int_equal(on_stock_cache(WIDE_ONCE).view.total, SEGMENTS * WIDE_UNITS);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).view.total, SEGMENTS * CLUSTER_UNITS);
+    assert_int_equal(on_stock_cache(CLUSTER_ONCE).view.total, SEGMENTS * CLUSTER_UNITS);
 }
 
 static void it_looks_several_times_a_second_and_sooner_after_news(void **state)
@@ -354,7 +356,7 @@ static void it_looks_several_times_a_second_and_sooner_after_news(void **state)
         turn();
         assert_true(i < 26);
     }
-    assert_int_equal(on_stock_cache(WIDE_FREE).view.total, SEGMENTS * WIDE_UNITS + 1);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).view.total, SEGMENTS * CLUSTER_UNITS + 1);
     /* In a rush news never end: it still asks at most so often. */
     asked = 0;
     for (int i = 0; i < 1000; i++) {
@@ -369,30 +371,30 @@ static void it_looks_several_times_a_second_and_sooner_after_news(void **state)
 static void units_on_their_way_are_not_sold_out(void **state)
 {
     (void)state;
-    static const uint64_t items[] = {WIDE_ONCE, WIDE_FREE};
-    put_sale_of(WIDE_SALE, items, 2, SEGMENTS, SEGMENTS * WIDE_UNITS);
+    static const uint64_t items[] = {CLUSTER_ONCE, CLUSTER_FREE};
+    put_sale_of(CLUSTER_SALE, items, 2, SEGMENTS, SEGMENTS * CLUSTER_UNITS);
     begin();
     for (uint32_t s = 0; s < SEGMENTS; s++) {
-        for (uint32_t i = 0; i < WIDE_UNITS; i++) {
-            (void)segments_world_buy(&world, s, 7);
+        for (uint32_t i = 0; i < CLUSTER_UNITS; i++) {
+            (void)cluster_buy(&world, s, 7);
         }
     }
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    assert_true(on_stock_cache(WIDE_FREE).sold_out);
-    assert_int_equal(on_stock_cache(WIDE_FREE).most, 0);
-    put_sale_of(WIDE_SALE, items, 2, SEGMENTS, SEGMENTS * WIDE_UNITS + 3);
+    assert_true(on_stock_cache(CLUSTER_FREE).sold_out);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).most, 0);
+    put_sale_of(CLUSTER_SALE, items, 2, SEGMENTS, SEGMENTS * CLUSTER_UNITS + 3);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    struct stock_cache_item item = on_stock_cache(WIDE_FREE);
+    struct stock_cache_item item = on_stock_cache(CLUSTER_FREE);
     assert_false(item.sold_out);
     assert_int_equal(item.view.available, 3);
-    assert_int_equal(item.view.total, SEGMENTS * WIDE_UNITS + 3);
+    assert_int_equal(item.view.total, SEGMENTS * CLUSTER_UNITS + 3);
     restock(1, 2); /* arrived, and the catalog is older */
     restock(2, 5);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    item = on_stock_cache(WIDE_FREE);
+    item = on_stock_cache(CLUSTER_FREE);
     assert_int_equal(item.view.available, 7);
     assert_int_equal(item.richest, 2);
     assert_int_equal(item.most, 5);
@@ -404,19 +406,19 @@ static void a_silent_segment_keeps_the_old_numbers(void **state)
 {
     (void)state;
     begin();
-    (void)segments_world_buy(&world, 0, 7);
+    (void)cluster_buy(&world, 0, 7);
     sim_segments_away(world.sim, 1, true);
     fake_clock_pass_ms(&world.clock, 4000);
     turn();
-    assert_int_equal(on_stock_cache(WIDE_FREE).view.available, SEGMENTS * WIDE_UNITS);
-    assert_int_equal(on_stock_cache(WIDE_FREE).view.version, 1);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).view.available, SEGMENTS * CLUSTER_UNITS);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).view.version, 1);
     fake_clock_pass_ms(&world.clock, 1000);
     turn();
-    (void)on_stock_cache(WIDE_ONCE); /* they stay where they are */
+    (void)on_stock_cache(CLUSTER_ONCE); /* they stay where they are */
     sim_segments_away(world.sim, 1, false);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    assert_int_equal(on_stock_cache(WIDE_FREE).view.available, SEGMENTS * WIDE_UNITS - 1);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).view.available, SEGMENTS * CLUSTER_UNITS - 1);
 }
 
 /* A segment that was added since the sale was warmed may be away, or not know the item yet: what the
@@ -424,31 +426,31 @@ static void a_silent_segment_keeps_the_old_numbers(void **state)
 static void a_silent_segment_that_is_nobodys_home(void **state)
 {
     (void)state;
-    static const uint64_t items[] = {WIDE_ONCE, WIDE_FREE};
-    put_sale_of(WIDE_SALE, items, 2, SEGMENTS - 1, SEGMENTS * WIDE_UNITS);
+    static const uint64_t items[] = {CLUSTER_ONCE, CLUSTER_FREE};
+    put_sale_of(CLUSTER_SALE, items, 2, SEGMENTS - 1, SEGMENTS * CLUSTER_UNITS);
     begin();
-    assert_int_equal(on_stock_cache(WIDE_FREE).view.available, SEGMENTS * WIDE_UNITS);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).view.available, SEGMENTS * CLUSTER_UNITS);
     for (uint32_t s = 0; s < SEGMENTS - 1; s++) {
-        for (uint32_t i = 0; i < WIDE_UNITS; i++) {
-            (void)segments_world_buy(&world, s, 7);
+        for (uint32_t i = 0; i < CLUSTER_UNITS; i++) {
+            (void)cluster_buy(&world, s, 7);
         }
     }
     sim_segments_away(world.sim, SEGMENTS - 1, true);
     fake_clock_pass_ms(&world.clock, 6000);
     turn();
-    struct stock_cache_item item = on_stock_cache(WIDE_FREE);
-    assert_int_equal(item.view.available, WIDE_UNITS);
-    assert_int_equal(item.view.total, SEGMENTS * WIDE_UNITS);
-    assert_int_equal(item.view.locked, (SEGMENTS - 1) * WIDE_UNITS);
+    struct stock_cache_item item = on_stock_cache(CLUSTER_FREE);
+    assert_int_equal(item.view.available, CLUSTER_UNITS);
+    assert_int_equal(item.view.total, SEGMENTS * CLUSTER_UNITS);
+    assert_int_equal(item.view.locked, (SEGMENTS - 1) * CLUSTER_UNITS);
     assert_false(item.sold_out);
     assert_int_equal(item.most, 0);
     sim_segments_away(world.sim, SEGMENTS - 1, false);
-    segments_world_bare(&world, SEGMENTS - 1, 2); /* it knows no item */
-    segments_world_place(&world, &segment_table, gate);
-    put_sale_of(WIDE_SALE, items, 2, SEGMENTS - 1, (SEGMENTS - 1) * WIDE_UNITS);
+    cluster_bare(&world, SEGMENTS - 1, 2); /* it knows no item */
+    cluster_place(&world, &segment_table, gate);
+    put_sale_of(CLUSTER_SALE, items, 2, SEGMENTS - 1, (SEGMENTS - 1) * CLUSTER_UNITS);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    assert_true(on_stock_cache(WIDE_FREE).sold_out);
+    assert_true(on_stock_cache(CLUSTER_FREE).sold_out);
 }
 
 /* Segments have more than the catalog knows of: somebody restocked, and perhaps a segment, too, that
@@ -456,19 +458,19 @@ static void a_silent_segment_that_is_nobodys_home(void **state)
 static void a_restock_makes_it_read_the_sales(void **state)
 {
     (void)state;
-    static const uint64_t items[] = {WIDE_ONCE, WIDE_FREE};
-    put_sale_of(WIDE_SALE, items, 2, SEGMENTS, SEGMENTS * WIDE_UNITS);
+    static const uint64_t items[] = {CLUSTER_ONCE, CLUSTER_FREE};
+    put_sale_of(CLUSTER_SALE, items, 2, SEGMENTS, SEGMENTS * CLUSTER_UNITS);
     begin();
     uint32_t before = changes;
     restock(1, 2);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
     assert_int_equal(changes, before + 1);
-    put_sale_of(WIDE_SALE, items, 2, SEGMENTS, SEGMENTS * WIDE_UNITS + 3);
+    put_sale_of(CLUSTER_SALE, items, 2, SEGMENTS, SEGMENTS * CLUSTER_UNITS + 3);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
     assert_int_equal(changes, before + 1);
-    assert_int_equal(on_stock_cache(WIDE_FREE).view.total, SEGMENTS * WIDE_UNITS + 3);
+    assert_int_equal(on_stock_cache(CLUSTER_FREE).view.total, SEGMENTS * CLUSTER_UNITS + 3);
 }
 
 static void an_item_that_no_segment_has_yet_is_not_shown(void **state)
@@ -479,7 +481,7 @@ static void an_item_that_no_segment_has_yet_is_not_shown(void **state)
     put_sale(2, items, 1, SEGMENTS); /* warmed in the ledger, on its way to the segments */
     begin();
     assert_false(stock_cache_find(stock_cache, 21, &found));
-    (void)on_stock_cache(WIDE_FREE);
+    (void)on_stock_cache(CLUSTER_FREE);
 }
 
 static void what_left_the_board_is_swept(void **state)
@@ -491,16 +493,16 @@ static void what_left_the_board_is_swept(void **state)
     begin();
     assert_int_equal(asked, 2 * SEGMENTS);
     assert_false(stock_cache_find(stock_cache, 21, &found));
-    static const uint64_t one[] = {WIDE_FREE};
-    put_sale(WIDE_SALE, one, 1, SEGMENTS);
+    static const uint64_t one[] = {CLUSTER_FREE};
+    put_sale(CLUSTER_SALE, one, 1, SEGMENTS);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    assert_false(stock_cache_find(stock_cache, WIDE_ONCE, &found));
-    (void)on_stock_cache(WIDE_FREE);
-    catalog_remove(catalog, WIDE_SALE);
+    assert_false(stock_cache_find(stock_cache, CLUSTER_ONCE, &found));
+    (void)on_stock_cache(CLUSTER_FREE);
+    catalog_remove(catalog, CLUSTER_SALE);
     fake_clock_pass_ms(&world.clock, 250);
     turn();
-    assert_false(stock_cache_find(stock_cache, WIDE_FREE, &found));
+    assert_false(stock_cache_find(stock_cache, CLUSTER_FREE, &found));
 }
 
 /* More items than are asked for at one time, in sales of different sizes. */

@@ -10,16 +10,16 @@
 
 #include "base/err.h"
 #include "base/prng.h"
+#include "cluster_world.h"
 #include "distributed/gate_proxy.h"
 #include "distributed/promise_resolver.h"
-#include "wide_world.h"
 
 #define SEGMENTS 2
 #define LINE_MAX 30
 #define LINE_MS 60000
 
-static struct wide_world world;
-static struct wide_process *process;
+static struct cluster_world world;
+static struct cluster_process *process;
 static struct sim_segments *sim;
 static struct segment_monitor *monitor;
 static struct promise_resolver *promise_resolver;
@@ -49,11 +49,11 @@ static void start(void)
                                            .time = &process->time,
                                            .metrics = metrics_slot(&process->metrics, 1),
                                            .runtime_limits = &runtime_limits};
-    struct gate_proxy_options options = {.loops = WIDE_LOOPS,
+    struct gate_proxy_options options = {.loops = CLUSTER_LOOPS,
                                          .requests = 16,
                                          .runtime_limits = &runtime_limits,
                                          .refill_requests = &refill_requests,
-                                         .clock = &world.segments.clock.port};
+                                         .clock = &world.clock.port};
     assert_int_equal(promise_resolver_new(&parts, &promise_resolver), 0);
     assert_int_equal(gate_proxy_new(process->gate, &process->segment_table, process->catalog,
                                     stock_cache, process->spool, options, &proxy),
@@ -70,35 +70,35 @@ static void end(void)
 static void put_on_stock_cache(uint64_t item, uint64_t available)
 {
     struct stock_cache_item put = {.view = {.item = item,
-                                            .sale = WIDE_SALE,
+                                            .sale = CLUSTER_SALE,
                                             .total = 40,
                                             .available = available,
                                             .locked = 40 - available,
                                             .sale_state = SALE_OPEN,
-                                            .starts_at_ms = WIDE_NOW,
-                                            .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS},
+                                            .starts_at_ms = CLUSTER_NOW,
+                                            .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS},
                                    .homes = SEGMENTS};
     assert_int_equal(stock_cache_put(stock_cache, &put), 0);
 }
 
 static void turn(void)
 {
-    wide_let(process);
+    cluster_let(process);
     promise_resolver_iterate(promise_resolver);
-    wide_halt(process);
+    cluster_halt(process);
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    wide_world_init(&world, SEGMENTS);
-    wide_up(&world, 0);
+    cluster_init(&world, (struct cluster_options){.segments = SEGMENTS, .open = true});
+    cluster_up(&world, 0);
     process = &world.processes[0];
-    sim = world.segments.sim;
-    wide_open_sale(process);
+    sim = world.sim;
+    cluster_open_sale(process);
     stock_cache = stock_cache_new();
-    put_on_stock_cache(WIDE_ONCE, 40);
-    put_on_stock_cache(WIDE_FREE, 40);
+    put_on_stock_cache(CLUSTER_ONCE, 40);
+    put_on_stock_cache(CLUSTER_FREE, 40);
     refill_requests_init(&refill_requests);
     atomic_store(&runtime_limits.line, LINE_MAX);
     atomic_store(&runtime_limits.line_ms, LINE_MS);
@@ -113,7 +113,7 @@ static int tear_down(void **state)
     end();
     stock_cache_free(stock_cache);
     refill_requests_done(&refill_requests);
-    wide_world_done(&world);
+    cluster_done(&world);
     return 0;
 }
 
@@ -122,18 +122,19 @@ static struct gate_request buy_of(struct order_id id, uint64_t user)
     struct gate_request request = {.kind = GATE_REQUEST_BUY,
                                    .id = id,
                                    .user = user,
-                                   .item = WIDE_FREE,
+                                   .item = CLUSTER_FREE,
                                    .qty = 1,
-                                   .now_ms = clock_wall_ms(&world.segments.clock.port),
-                                   .ticket_expires_ms = WIDE_NOW + 600000};
+                                   .now_ms = clock_wall_ms(&world.clock.port),
+                                   .ticket_expires_ms = CLUSTER_NOW + 600000};
     assert_int_equal(gate_submit(gate_proxy_port(proxy), &request), GATE_ANSWERED);
-    assert_int_equal(request.ticket_expires_ms, WIDE_NOW + 600000); /* the buyer's own, as it was */
+    assert_int_equal(request.ticket_expires_ms,
+                     CLUSTER_NOW + 600000); /* the buyer's own, as it was */
     return request;
 }
 
 static struct order_id id_of(uint32_t segment)
 {
-    return segments_world_id(&world.segments, WIDE_FREE, segment);
+    return cluster_id(&world, CLUSTER_FREE, segment);
 }
 
 /* A buy that joins the line. */
@@ -146,14 +147,14 @@ static struct order_id joins(uint32_t segment, uint64_t user)
     assert_int_equal(request.order.state, ORDER_QUEUED);
     assert_int_equal(request.order.reason, REFUSAL_UNDECIDED);
     assert_true(request.lsn > 0);
-    assert_null(segments_world_order(&world.segments, segment, id));
+    assert_null(cluster_order(&world, segment, id));
     return id;
 }
 
 /* And won. */
 static bool is_decided(uint32_t segment, struct order_id id)
 {
-    const struct gate_order *order = segments_world_order(&world.segments, segment, id);
+    const struct gate_order *order = cluster_order(&world, segment, id);
     return order != NULL && order->state == ORDER_QUEUED;
 }
 
@@ -193,7 +194,7 @@ static void the_first_in_line_win_the_last_units(void **state)
     struct order_id ids[LINE_MAX];
     sim_segments_away(sim, 1, true);
     for (uint32_t i = 0; i < LINE_MAX; i++) {
-        if (i == WIDE_UNITS / 2) {
+        if (i == CLUSTER_UNITS / 2) {
             sim_segments_away(sim, 1, false); /* back, and nobody has looked yet */
         }
         ids[i] = joins(1, 1 + i);
@@ -201,9 +202,9 @@ static void the_first_in_line_win_the_last_units(void **state)
     assert_int_equal(buy_of(id_of(1), 99).refusal, REFUSAL_DEGRADED); /* the line is full */
     turn();
     for (uint32_t i = 0; i < LINE_MAX; i++) {
-        assert_int_equal(is_decided(1, ids[i]), i < WIDE_UNITS);
-        if (i >= WIDE_UNITS) {
-            assert_int_equal(wide_row(&world, ids[i])->reason, REFUSAL_SOLD_OUT);
+        assert_int_equal(is_decided(1, ids[i]), i < CLUSTER_UNITS);
+        if (i >= CLUSTER_UNITS) {
+            assert_int_equal(cluster_row(&world, ids[i])->reason, REFUSAL_SOLD_OUT);
         }
     }
     assert_int_equal(spool_before(process->spool, 1), 0);
@@ -214,10 +215,10 @@ static void an_order_that_there_is_is_told_before_the_line(void **state)
     (void)state;
     struct order_id queued = id_of(1);
     assert_int_equal(buy_of(queued, 1).order.state, ORDER_QUEUED);
-    struct decision elsewhere = wide_decide(&world, 1, 2); /* another front's */
-    wide_let(process);
+    struct decision elsewhere = cluster_decide(&world, 1, 2); /* another front's */
+    cluster_let(process);
     booking_channel_run(&process->booking_channel, &elsewhere, 1);
-    wide_halt(process);
+    cluster_halt(process);
     assert_int_equal(elsewhere.booking, BOOKING_SETTLED);
     sim_segments_away(sim, 1, true);
     struct order_id in_line = joins(1, 3);
@@ -235,10 +236,10 @@ static void an_order_that_there_is_is_told_before_the_line(void **state)
     struct gate_request other = {.kind = GATE_REQUEST_BUY,
                                  .id = in_line,
                                  .user = 3,
-                                 .item = WIDE_FREE,
+                                 .item = CLUSTER_FREE,
                                  .qty = 2,
-                                 .now_ms = WIDE_NOW,
-                                 .ticket_expires_ms = WIDE_NOW + 600000};
+                                 .now_ms = CLUSTER_NOW,
+                                 .ticket_expires_ms = CLUSTER_NOW + 600000};
     assert_int_equal(gate_submit(gate_proxy_port(proxy), &other), GATE_ANSWERED);
     assert_int_equal(other.refusal, REFUSAL_DIFFERENT_REQUEST);
     other.id = queued;
@@ -257,13 +258,13 @@ static void a_ticket_that_is_over_joins_no_line(void **state)
     struct gate_request late = {.kind = GATE_REQUEST_BUY,
                                 .id = id_of(1),
                                 .user = 2,
-                                .item = WIDE_FREE,
+                                .item = CLUSTER_FREE,
                                 .qty = 1,
-                                .now_ms = WIDE_NOW + 1000,
-                                .ticket_expires_ms = WIDE_NOW + 1000};
+                                .now_ms = CLUSTER_NOW + 1000,
+                                .ticket_expires_ms = CLUSTER_NOW + 1000};
     assert_int_equal(gate_submit(gate_proxy_port(proxy), &late), GATE_ANSWERED);
     assert_int_equal(late.refusal, REFUSAL_BAD_TICKET);
-    put_on_stock_cache(WIDE_FREE, 0);
+    put_on_stock_cache(CLUSTER_FREE, 0);
     struct gate_request none = buy_of(id_of(1), 3);
     assert_int_equal(none.refusal, REFUSAL_SOLD_OUT); /* said by a gate that is there */
     assert_int_equal(none.available, 0);
@@ -283,7 +284,7 @@ static void a_gate_that_goes_away_again_keeps_the_line(void **state)
     turn();
     assert_int_equal(spool_before(process->spool, 1), 1);
     sim_segments_away(sim, 1, false);
-    wide_pass_ms(&world, 1000);
+    cluster_pass_ms(&world, 1000);
     turn();
     assert_int_equal(spool_before(process->spool, 1), 0);
     sim_segments_away(sim, 1, true);
@@ -298,45 +299,45 @@ static void a_gate_that_goes_away_again_keeps_the_line(void **state)
     turn();
     assert_int_equal(spool_before(process->spool, 1), 0);
     assert_true(is_decided(1, first) && is_decided(1, third));
-    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->locked, 3);
+    assert_int_equal(cluster_item(&world, 1, CLUSTER_FREE)->locked, 3);
 }
 
 static void while_a_segment_is_being_rebuilt_its_line_waits(void **state)
 {
     (void)state;
-    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = segments_world_sizes};
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = cluster_sizes};
     sim_segments_away(sim, 1, true);
     struct order_id first = joins(1, 1);
     sim_segments_away(sim, 1, false);
-    uint64_t epoch = wide_raise_epoch(&world, 1);
-    assert_int_equal(segments_rebuild(world.segments.hands, 1, epoch, 1, &begin, 1), SEGMENT_DONE);
-    wide_pass_ms(&world, 1000);
+    uint64_t epoch = cluster_raise_epoch(&world, 1);
+    assert_int_equal(segments_rebuild(world.hands, 1, epoch, 1, &begin, 1), SEGMENT_DONE);
+    cluster_pass_ms(&world, 1000);
     turn(); /* winners may come back now; those in line have not won */
     assert_int_equal(spool_before(process->spool, 1), 1);
     assert_int_equal(buy_of(id_of(1), 2).refusal, REFUSAL_UNKNOWN_OUTCOME);
-    wide_rebuild(&world, 1);
-    wide_pass_ms(&world, 1000);
+    cluster_rebuild(&world, 1);
+    cluster_pass_ms(&world, 1000);
     turn();
     assert_true(is_decided(1, first));
     assert_int_equal(spool_before(process->spool, 1), 0);
 }
 
-/* Without the ledger nobody can be failed; whoever can win does. */
+/* Without the ledger no order can be failed; an order that can be won is won. */
 static void the_line_moves_on_while_the_ledger_is_away(void **state)
 {
     (void)state;
-    struct order_id ids[WIDE_UNITS + 3];
+    struct order_id ids[CLUSTER_UNITS + 3];
     sim_segments_away(sim, 1, true);
-    for (uint32_t i = 0; i < WIDE_UNITS + 3; i++) {
+    for (uint32_t i = 0; i < CLUSTER_UNITS + 3; i++) {
         ids[i] = joins(1, 1 + i);
     }
     struct gate_request once = {.kind = GATE_REQUEST_BUY,
-                                .user = segments_world_user(&world.segments, 1, 0),
-                                .item = WIDE_ONCE,
+                                .user = cluster_user(&world, 1, 0),
+                                .item = CLUSTER_ONCE,
                                 .qty = 1,
-                                .now_ms = WIDE_NOW,
-                                .ticket_expires_ms = WIDE_NOW + 600000};
-    once.id = order_id_once(WIDE_ONCE, once.user, 0);
+                                .now_ms = CLUSTER_NOW,
+                                .ticket_expires_ms = CLUSTER_NOW + 600000};
+    once.id = order_id_once(CLUSTER_ONCE, once.user, 0);
     assert_int_equal(gate_submit(gate_proxy_port(proxy), &once), GATE_ANSWERED);
     assert_int_equal(once.order.reason, REFUSAL_UNDECIDED);
     sim_segments_away(sim, 1, false);
@@ -347,14 +348,14 @@ static void the_line_moves_on_while_the_ledger_is_away(void **state)
     assert_int_equal(spool_before(process->spool, 1), 0);
     assert_int_equal(undecided(), 3);
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_FAILED), 0);
-    for (uint32_t i = 0; i < WIDE_UNITS; i++) {
+    for (uint32_t i = 0; i < CLUSTER_UNITS; i++) {
         assert_true(is_decided(1, ids[i]));
     }
     assert_true(is_decided(1, once.id));
     world.ledger.fail_read = 0;
     world.ledger.fail_next = 0;
     for (int i = 0; i < 3; i++) {
-        wide_pass_ms(&world, 5000);
+        cluster_pass_ms(&world, 5000);
         turn();
     }
     assert_int_equal(undecided(), 0);
@@ -369,7 +370,7 @@ static void a_gate_that_is_back_before_the_ledger_is_serves_the_line(void **stat
     sim_segments_away(sim, 1, true);
     struct order_id first = joins(1, 1);
     for (int i = 0; i < 2; i++) {
-        wide_pass_ms(&world, 1000);
+        cluster_pass_ms(&world, 1000);
         turn();
         assert_int_equal(spool_before(process->spool, 1), 1);
     }
@@ -402,9 +403,9 @@ static void after_a_restart_the_line_stands_as_it_stood(void **state)
     }
     assert_int_equal(journal_flush(process->journal, &wrote), 0);
     end();
-    wide_down(&world, 0);
+    cluster_down(&world, 0);
     ram_disk_crash(&process->ram, RAM_DROP, &prng);
-    wide_up(&world, 0);
+    cluster_up(&world, 0);
     start();
     sim_segments_away(sim, 1, false);
     /* Where they stood is not known yet: they stand before everyone. */
@@ -414,8 +415,8 @@ static void after_a_restart_the_line_stands_as_it_stood(void **state)
         ids[i] = joins(1, 1 + i);
     }
     struct order_id other = joins(0, 9);
-    for (uint32_t i = 0; i < WIDE_UNITS - 4; i++) {
-        (void)wide_decide(&world, 1, 100 + i); /* four units are left */
+    for (uint32_t i = 0; i < CLUSTER_UNITS - 4; i++) {
+        (void)cluster_decide(&world, 1, 100 + i); /* four units are left */
     }
     turn();
     for (uint32_t i = 0; i < 6; i++) {
@@ -430,13 +431,13 @@ static void who_is_given_up_leaves_the_line(void **state)
     (void)state;
     sim_segments_away(sim, 1, true);
     struct order_id first = joins(1, 1);
-    wide_pass_ms(&world, LINE_MS + 1000);
+    cluster_pass_ms(&world, LINE_MS + 1000);
     struct order_id second = joins(1, 2);
     turn();
-    assert_int_equal(wide_row(&world, first)->reason, REFUSAL_DEGRADED);
+    assert_int_equal(cluster_row(&world, first)->reason, REFUSAL_DEGRADED);
     assert_int_equal(spool_before(process->spool, 1), 1);
     sim_segments_away(sim, 1, false);
-    wide_pass_ms(&world, 1000);
+    cluster_pass_ms(&world, 1000);
     turn();
     assert_false(is_decided(1, first));
     assert_true(is_decided(1, second));

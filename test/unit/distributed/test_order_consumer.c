@@ -10,21 +10,21 @@
 
 #include "base/err.h"
 #include "base/prng.h"
+#include "cluster_world.h"
 #include "distributed/message.h"
 #include "distributed/order_consumer.h"
 #include "sim_queue.h"
-#include "wide_world.h"
 
-static struct wide_world world;
+static struct cluster_world world;
 static struct sim_broker *broker;
 static struct queue *publisher;
-static struct queue *consumers[WIDE_PROCESSES];
-static struct order_consumer *porters[WIDE_PROCESSES];
+static struct queue *consumers[CLUSTER_PROCESSES];
+static struct order_consumer *porters[CLUSTER_PROCESSES];
 static uint64_t number;
 
 static void start(uint32_t at)
 {
-    struct wide_process *process = &world.processes[at];
+    struct cluster_process *process = &world.processes[at];
     consumers[at] = sim_queue_open(broker, false, 0, 2 * BOOKING_CHANNEL_MAX);
     assert_int_equal(order_consumer_new(consumers[at], &process->booking_channel, &process->time,
                                         metrics_slot(&process->metrics, 1), &porters[at]),
@@ -43,41 +43,41 @@ static int set_up(void **state)
 {
     static const uint32_t retry_s[] = {1, 10};
     (void)state;
-    wide_world_init(&world, 2);
+    cluster_init(&world, (struct cluster_options){.segments = 2, .open = true});
     broker = sim_broker_new(1, retry_s, 2);
     publisher = sim_queue_open(broker, true, 2 * BOOKING_CHANNEL_MAX, 0);
-    for (uint32_t i = 0; i < WIDE_PROCESSES; i++) {
-        wide_up(&world, i);
+    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
+        cluster_up(&world, i);
         start(i);
     }
-    wide_open_sale(&world.processes[0]);
-    wide_settle(&world.processes[1]);
+    cluster_open_sale(&world.processes[0]);
+    cluster_settle(&world.processes[1]);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < WIDE_PROCESSES; i++) {
+    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
         stop(i);
     }
     sim_queue_close(publisher);
-    wide_world_done(&world);
+    cluster_done(&world);
     sim_broker_free(broker);
     return 0;
 }
 
 static void pass_ms(int64_t ms)
 {
-    wide_pass_ms(&world, ms);
-    sim_broker_time(broker, clock_boot_us(&world.segments.clock.port) / 1000);
+    cluster_pass_ms(&world, ms);
+    sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
 }
 
 static void turn(uint32_t at)
 {
-    wide_let(&world.processes[at]);
+    cluster_let(&world.processes[at]);
     order_consumer_iterate(porters[at], 0);
-    wide_halt(&world.processes[at]);
+    cluster_halt(&world.processes[at]);
 }
 
 static void send_text(struct span text)
@@ -97,7 +97,7 @@ static void send(const struct decision *decision)
 
 static struct decision decide_and_send(uint32_t segment, uint64_t user)
 {
-    struct decision decision = wide_decide(&world, segment, user);
+    struct decision decision = cluster_decide(&world, segment, user);
     send(&decision);
     return decision;
 }
@@ -107,8 +107,8 @@ static void send_poison(void)
 {
     struct decision decision = {
         .epoch = 1,
-        .command = {.kind = GATE_RESERVE, .now_ms = WIDE_NOW, .user = 5, .item = 999, .qty = 1}};
-    decision.command.id = segments_world_id(&world.segments, 999, 0);
+        .command = {.kind = GATE_RESERVE, .now_ms = CLUSTER_NOW, .user = 5, .item = 999, .qty = 1}};
+    decision.command.id = cluster_id(&world, 999, 0);
     send(&decision);
 }
 
@@ -135,7 +135,7 @@ static void messages_are_booked_and_acknowledged(void **state)
     }
     turn(0);
     for (uint32_t i = 0; i < 20; i++) {
-        assert_int_equal(wide_row(&world, decisions[i].command.id)->state, ORDER_LOCKED);
+        assert_int_equal(cluster_row(&world, decisions[i].command.id)->state, ORDER_LOCKED);
     }
     assert_int_equal(sim_broker_messages(broker), 0);
     assert_int_equal(metric(0, METRIC_ORDER_CONSUMER_BOOKED_TOTAL), 20);
@@ -146,12 +146,12 @@ static void messages_are_booked_and_acknowledged(void **state)
 static void a_refused_booking_is_settled_too(void **state)
 {
     (void)state;
-    struct decision decision = wide_decide(&world, 0, 7);
-    decision.command.qty = WIDE_UNITS + 1; /* the gate was wrong */
+    struct decision decision = cluster_decide(&world, 0, 7);
+    decision.command.qty = CLUSTER_UNITS + 1; /* the gate was wrong */
     send(&decision);
     turn(0);
-    assert_int_equal(wide_row(&world, decision.command.id)->state, ORDER_FAILED);
-    assert_int_equal(wide_row(&world, decision.command.id)->reason, REFUSAL_NO_STOCK);
+    assert_int_equal(cluster_row(&world, decision.command.id)->state, ORDER_FAILED);
+    assert_int_equal(cluster_row(&world, decision.command.id)->reason, REFUSAL_NO_STOCK);
     assert_int_equal(sim_broker_messages(broker), 0);
 }
 
@@ -174,7 +174,7 @@ static void nothing_is_acknowledged_before_it_is_committed(void **state)
     turn(0);
     assert_int_equal(sim_broker_messages(broker), 0);
     assert_int_equal(world.ledger.orders_count, 1);
-    assert_int_equal(wide_row(&world, decision.command.id)->state, ORDER_LOCKED);
+    assert_int_equal(cluster_row(&world, decision.command.id)->state, ORDER_LOCKED);
     assert_int_equal(depths().retry + depths().parked, 0);
 }
 
@@ -212,10 +212,10 @@ static void it_holds_no_more_than_it_has_room_for(void **state)
     for (uint64_t user = 1; user <= MESSAGES; user++) {
         struct decision decision = {.epoch = 1,
                                     .command = {.kind = GATE_RESERVE,
-                                                .now_ms = WIDE_NOW,
-                                                .id = order_id_once(WIDE_ONCE, user, 0),
+                                                .now_ms = CLUSTER_NOW,
+                                                .id = order_id_once(CLUSTER_ONCE, user, 0),
                                                 .user = user,
-                                                .item = WIDE_ONCE,
+                                                .item = CLUSTER_ONCE,
                                                 .qty = 1}};
         send(&decision);
     }
@@ -246,12 +246,12 @@ static void what_cannot_be_read_is_parked(void **state)
     (void)state;
     struct queue_message parked[4];
     size_t count = 0;
-    struct decision good = wide_decide(&world, 0, 7);
+    struct decision good = cluster_decide(&world, 0, 7);
     send_text((struct span){"hello", 5});
     send(&good);
     send_text((struct span){"", 0});
     turn(0);
-    assert_int_equal(wide_row(&world, good.command.id)->state, ORDER_LOCKED);
+    assert_int_equal(cluster_row(&world, good.command.id)->state, ORDER_LOCKED);
     assert_int_equal(queue_parked(consumers[0], parked, 4, false, &count), 0);
     assert_int_equal(count, 2);
     assert_memory_equal(parked[0].body, "hello", 5);
@@ -291,15 +291,15 @@ static void a_segment_in_recovery_holds_up_no_other(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         old[i] = decide_and_send(1, 10 + i);
     }
-    (void)wide_raise_epoch(&world, 1);
-    sim_segments_empty(world.segments.sim, 1);
+    (void)cluster_raise_epoch(&world, 1);
+    sim_segments_empty(world.sim, 1);
     turn(0);
     assert_int_equal(sim_broker_messages(broker), 3);
     for (uint64_t user = 50; user < 60; user++) {
         struct decision decision = decide_and_send(0, user);
         pass_ms(1);
         turn(0);
-        assert_non_null(wide_row(&world, decision.command.id)); /* at once */
+        assert_non_null(cluster_row(&world, decision.command.id)); /* at once */
     }
     assert_int_equal(sim_broker_messages(broker), 3);
     uint64_t calls = world.processes[0].stage.calls;
@@ -309,16 +309,16 @@ static void a_segment_in_recovery_holds_up_no_other(void **state)
         turn(0);
     }
     assert_in_range(world.processes[0].stage.calls - calls, 3 * 3, 3 * 12);
-    segments_world_fill(&world.segments, 1, 2, world.ledger.events_count);
-    wide_place_all(&world);
+    cluster_fill(&world, 1, 2, world.ledger.events_count);
+    cluster_place_all(&world);
     pass_ms(10000);
     turn(0);
     assert_int_equal(sim_broker_messages(broker), 0);
     for (uint32_t i = 0; i < 3; i++) { /* decided again: new entries carry them on */
-        assert_null(wide_row(&world, old[i].command.id));
-        assert_non_null(segments_world_order(&world.segments, 1, old[i].command.id));
+        assert_null(cluster_row(&world, old[i].command.id));
+        assert_non_null(cluster_order(&world, 1, old[i].command.id));
     }
-    assert_int_equal(sim_segments_outbox(world.segments.sim, 1), 3);
+    assert_int_equal(sim_segments_outbox(world.sim, 1), 3);
 }
 
 /* More of them than it can hold: the rest goes back to the queue for a while, again and again. */
@@ -330,35 +330,35 @@ static void a_segment_that_is_away_does_not_fill_it(void **state)
         struct decision old = {.segment = 1,
                                .epoch = 1,
                                .command = {.kind = GATE_RESERVE,
-                                           .now_ms = WIDE_NOW,
-                                           .id = segments_world_id(&world.segments, WIDE_FREE, 1),
+                                           .now_ms = CLUSTER_NOW,
+                                           .id = cluster_id(&world, CLUSTER_FREE, 1),
                                            .user = user,
-                                           .item = WIDE_FREE,
+                                           .item = CLUSTER_FREE,
                                            .qty = 1}};
         send(&old);
     }
-    (void)wide_raise_epoch(&world, 1);
-    sim_segments_away(world.segments.sim, 1, true);
+    (void)cluster_raise_epoch(&world, 1);
+    sim_segments_away(world.sim, 1, true);
     struct decision other = decide_and_send(0, 7);
-    for (int i = 0; i < 3 && wide_row(&world, other.command.id) == NULL; i++) {
+    for (int i = 0; i < 3 && cluster_row(&world, other.command.id) == NULL; i++) {
         turn(0);
         pass_ms(1);
     }
-    assert_non_null(wide_row(&world, other.command.id));
+    assert_non_null(cluster_row(&world, other.command.id));
     for (int i = 0; i < 600; i++) { /* ten minutes; nothing is wrong with them */
         pass_ms(1000);
         turn(0);
         other = decide_and_send(0, 8);
         turn(0);
-        assert_non_null(wide_row(&world, other.command.id));
+        assert_non_null(cluster_row(&world, other.command.id));
         assert_int_equal(depths().parked, 0);
         assert_int_equal(sim_broker_messages(broker), MESSAGES);
-        if (i % WIDE_UNITS == WIDE_UNITS - 2) { /* all sold: begin anew */
-            wide_rebuild(&world, 0);
+        if (i % CLUSTER_UNITS == CLUSTER_UNITS - 2) { /* all sold: begin anew */
+            cluster_rebuild(&world, 0);
         }
     }
-    sim_segments_away(world.segments.sim, 1, false);
-    wide_rebuild(&world, 1);
+    sim_segments_away(world.sim, 1, false);
+    cluster_rebuild(&world, 1);
     for (int i = 0; i < 30; i++) {
         pass_ms(1000);
         turn(0);
@@ -381,7 +381,7 @@ static void what_a_dead_order_consumer_held_is_booked_once(void **state)
     turn(1);
     assert_int_equal(sim_broker_messages(broker), 0);
     assert_int_equal(world.ledger.orders_count, 6);
-    assert_int_equal(memory_ledger_item(&world.ledger, WIDE_FREE)->locked, 6);
+    assert_int_equal(memory_ledger_item(&world.ledger, CLUSTER_FREE)->locked, 6);
     start(0);
 }
 
@@ -392,7 +392,7 @@ static void stir(struct prng *prng)
         sim_broker_cut(broker);
         break;
     case 1:
-        sim_broker_down(broker, clock_boot_us(&world.segments.clock.port) / 1000 + 100);
+        sim_broker_down(broker, clock_boot_us(&world.clock.port) / 1000 + 100);
         break;
     case 2:
         world.ledger.fail_next = ERR_IO;
@@ -401,7 +401,7 @@ static void stir(struct prng *prng)
         world.ledger.lose_next = ERR_IO;
         break;
     case 4: {
-        uint32_t at = (uint32_t)prng_below(prng, WIDE_PROCESSES);
+        uint32_t at = (uint32_t)prng_below(prng, CLUSTER_PROCESSES);
         stop(at);
         start(at);
         break;
@@ -420,7 +420,8 @@ static void run_seed(uint64_t seed)
     sim_broker_faults(broker, &faults);
     for (int i = 0; i < 60; i++) {
         if (count < 30 && prng_below(&prng, 2) == 0) {
-            decisions[count] = wide_decide(&world, (uint32_t)prng_below(&prng, 2), 1 + count % 9);
+            decisions[count] =
+                cluster_decide(&world, (uint32_t)prng_below(&prng, 2), 1 + count % 9);
             count++;
         }
         for (uint64_t again = prng_below(&prng, 3); count > 0 && again > 0; again--) {
@@ -429,7 +430,7 @@ static void run_seed(uint64_t seed)
                                 message_write(text, &decisions[prng_below(&prng, count)]));
         }
         stir(&prng);
-        turn((uint32_t)prng_below(&prng, WIDE_PROCESSES));
+        turn((uint32_t)prng_below(&prng, CLUSTER_PROCESSES));
         pass_ms((int64_t)prng_below(&prng, 300));
     }
     sim_broker_faults(broker, &(struct sim_queue_faults){0});
@@ -446,12 +447,12 @@ static void run_seed(uint64_t seed)
     assert_int_equal(sim_broker_messages(broker), 0);
     assert_int_equal(world.ledger.orders_count, count); /* each once */
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_LOCKED), count);
-    assert_int_equal(memory_ledger_item(&world.ledger, WIDE_FREE)->locked, count);
+    assert_int_equal(memory_ledger_item(&world.ledger, CLUSTER_FREE)->locked, count);
 }
 
 static void duplicates_and_reordered_deliveries_are_booked_once(void **state)
 {
-    uint64_t first = segments_world_seed();
+    uint64_t first = cluster_seed();
     for (uint64_t seed = first; seed < first + 15; seed++) {
         if (seed > first) {
             assert_int_equal(set_up(state), 0);

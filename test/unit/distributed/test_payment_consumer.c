@@ -14,31 +14,31 @@
 
 #include "base/err.h"
 #include "base/prng.h"
+#include "cluster_world.h"
 #include "distributed/payment_consumer.h"
 #include "sim_queue.h"
-#include "wide_world.h"
 
 #define MAILBOX 1
 
 /* The process's gate, used while its ledger writer works. */
 struct locked_gate {
     struct gate_port port; /* first */
-    struct wide_process *process;
+    struct cluster_process *process;
 };
 
-static struct wide_world world;
+static struct cluster_world world;
 static struct sim_broker *broker;
 static struct queue *publisher;
-static struct queue *consumers[WIDE_PROCESSES];
-static struct payment_consumer *tellers[WIDE_PROCESSES];
-static struct locked_gate gates[WIDE_PROCESSES];
+static struct queue *consumers[CLUSTER_PROCESSES];
+static struct payment_consumer *tellers[CLUSTER_PROCESSES];
+static struct locked_gate gates[CLUSTER_PROCESSES];
 static uint64_t number;
 
 /* ---- the gate, locked ---- */
 
 static struct gate_port *lock(struct gate_port *port)
 {
-    struct wide_process *process = ((struct locked_gate *)(void *)port)->process;
+    struct cluster_process *process = ((struct locked_gate *)(void *)port)->process;
     assert_int_equal(pthread_mutex_lock(&world.lock), 0);
     return process->gate;
 }
@@ -67,34 +67,34 @@ static int64_t locked_flush(struct gate_port *port, uint32_t loop)
 static const struct gate_ops locked_ops = {
     .submit = locked_submit, .collect = locked_collect, .flush = locked_flush};
 
-/* Whoever waits for the gate lets time pass. */
+/* Time passes while a payment waits for the gate. */
 static void sleep_ms(void *context, int64_t ms)
 {
     (void)context;
     assert_int_equal(pthread_mutex_lock(&world.lock), 0);
-    wide_pass_ms(&world, ms);
-    sim_segments_run(world.segments.sim);
+    cluster_pass_ms(&world, ms);
+    sim_segments_run(world.sim);
     assert_int_equal(pthread_mutex_unlock(&world.lock), 0);
 }
 
 static int64_t now_ms(void *context)
 {
-    return inside_time_ms(&((struct wide_process *)context)->time);
+    return inside_time_ms(&((struct cluster_process *)context)->time);
 }
 
 /* ---- the world ---- */
 
 static void start(uint32_t at)
 {
-    struct wide_process *process = &world.processes[at];
+    struct cluster_process *process = &world.processes[at];
     gates[at] = (struct locked_gate){.port = {.ops = &locked_ops}, .process = process};
     consumers[at] = sim_queue_open(broker, false, 0, 600);
     struct payment_consumer_parts parts = {.queue = consumers[at],
                                            .ledger_writer = process->ledger_writer,
-                                           .loops = WIDE_LOOPS,
+                                           .loops = CLUSTER_LOOPS,
                                            .mailbox = MAILBOX,
                                            .gate = &gates[at].port,
-                                           .connection_set = WIDE_LOOPS,
+                                           .connection_set = CLUSTER_LOOPS,
                                            .blocking = {process, sleep_ms, now_ms},
                                            .segment_table = &process->segment_table,
                                            .catalog = process->catalog,
@@ -115,43 +115,43 @@ static int set_up(void **state)
 {
     static const uint32_t retry_s[] = {1, 5};
     (void)state;
-    wide_world_init(&world, 2);
+    cluster_init(&world, (struct cluster_options){.segments = 2, .open = true});
     broker = sim_broker_new(1, retry_s, 2);
     publisher = sim_queue_open(broker, true, 0, 0);
-    sim_broker_time(broker, clock_boot_us(&world.segments.clock.port) / 1000);
-    for (uint32_t i = 0; i < WIDE_PROCESSES; i++) {
-        wide_up(&world, i);
+    sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
+    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
+        cluster_up(&world, i);
         start(i);
     }
-    wide_open_sale(&world.processes[0]);
-    wide_settle(&world.processes[1]);
+    cluster_open_sale(&world.processes[0]);
+    cluster_settle(&world.processes[1]);
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < WIDE_PROCESSES; i++) {
+    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
         stop(i);
     }
     sim_queue_close(publisher);
-    wide_world_done(&world);
+    cluster_done(&world);
     sim_broker_free(broker);
     return 0;
 }
 
 static void pass_ms(int64_t ms)
 {
-    wide_pass_ms(&world, ms);
-    sim_broker_time(broker, clock_boot_us(&world.segments.clock.port) / 1000);
+    cluster_pass_ms(&world, ms);
+    sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
 }
 
 static void turn(uint32_t at)
 {
-    wide_let(&world.processes[at]);
+    cluster_let(&world.processes[at]);
     payment_consumer_iterate(tellers[at], 0);
-    wide_halt(&world.processes[at]);
-    sim_broker_time(broker, clock_boot_us(&world.segments.clock.port) / 1000);
+    cluster_halt(&world.processes[at]);
+    sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
 }
 
 static void book(const struct decision *decision)
@@ -160,13 +160,13 @@ static void book(const struct decision *decision)
                                          .command = decision->command,
                                          .segment = decision->segment,
                                          .epoch = decision->epoch}};
-    wide_do(&world.processes[0], &op);
+    cluster_do(&world.processes[0], &op);
     assert_int_equal(op.op.refusal, REFUSAL_NONE);
 }
 
 static struct order_id booked_order(uint64_t user)
 {
-    struct decision decision = wide_decide(&world, (uint32_t)(user % 2), user);
+    struct decision decision = cluster_decide(&world, (uint32_t)(user % 2), user);
     book(&decision);
     return decision.command.id;
 }
@@ -205,7 +205,7 @@ static uint64_t metric(uint32_t at, enum metric which)
 
 static enum order_state state_of(struct order_id id)
 {
-    return wide_row(&world, id)->state;
+    return cluster_row(&world, id)->state;
 }
 
 static void assert_parked(const char *const *reasons, size_t expected)
@@ -238,7 +238,7 @@ static void payments_are_written_and_acknowledged(void **state)
         char name[16];
         ids[i] = booked_order(i + 1);
         (void)snprintf(name, sizeof(name), "p%d", (int)i);
-        send(name, ids[i], WIDE_CENTS);
+        send(name, ids[i], CLUSTER_CENTS);
     }
     turn(0);
     for (size_t i = 0; i < 10; i++) {
@@ -254,14 +254,14 @@ static void the_same_payment_again_is_acknowledged(void **state)
 {
     (void)state;
     struct order_id id = booked_order(1);
-    send("p1", id, WIDE_CENTS);
-    send("p1", id, WIDE_CENTS); /* in one batch */
+    send("p1", id, CLUSTER_CENTS);
+    send("p1", id, CLUSTER_CENTS); /* in one batch */
     turn(0);
-    send("p1", id, WIDE_CENTS);
+    send("p1", id, CLUSTER_CENTS);
     turn(1); /* by somebody else */
     assert_int_equal(sim_broker_messages(broker), 0);
     assert_int_equal(paid_events(), 1);
-    assert_string_equal(wide_row(&world, id)->payment_id, "p1");
+    assert_string_equal(cluster_row(&world, id)->payment_id, "p1");
 }
 
 /* ---- not yet ---- */
@@ -270,7 +270,7 @@ static void nothing_is_acknowledged_before_it_is_committed(void **state)
 {
     (void)state;
     struct order_id id = booked_order(1);
-    send("p1", id, WIDE_CENTS);
+    send("p1", id, CLUSTER_CENTS);
     world.ledger.fail_next = ERR_IO;
     turn(0);
     assert_int_equal(sim_broker_messages(broker), 1);
@@ -291,7 +291,7 @@ static void an_ack_that_is_lost_pays_nothing_twice(void **state)
     (void)state;
     struct order_id id = booked_order(1);
     struct sim_queue_faults faults = {.lose_settle = 1000};
-    send("p1", id, WIDE_CENTS);
+    send("p1", id, CLUSTER_CENTS);
     sim_broker_faults(broker, &faults);
     turn(0);
     assert_int_equal(state_of(id), ORDER_PAID);
@@ -310,7 +310,7 @@ static void payments_are_held_while_the_ledger_is_away(void **state)
     (void)state;
     struct order_id id = booked_order(1);
     uint64_t batches = world.ledger.batches;
-    send("p1", id, WIDE_CENTS);
+    send("p1", id, CLUSTER_CENTS);
     for (int i = 0; i < 300; i++) { /* half a minute */
         world.ledger.fail_next = ERR_IO;
         turn(0);
@@ -329,8 +329,8 @@ static void payments_are_held_while_the_ledger_is_away(void **state)
 static void a_payment_before_its_booking_waits_for_it(void **state)
 {
     (void)state;
-    struct decision decision = wide_decide(&world, 1, 7);
-    send("p1", decision.command.id, WIDE_CENTS);
+    struct decision decision = cluster_decide(&world, 1, 7);
+    send("p1", decision.command.id, CLUSTER_CENTS);
     for (int i = 0; i < 30; i++) {
         turn(0);
         assert_int_equal(depths().retry, 1);
@@ -346,16 +346,16 @@ static void a_payment_before_its_booking_waits_for_it(void **state)
 static void a_gate_that_is_away_refuses_nobody(void **state)
 {
     (void)state;
-    struct decision decision = wide_decide(&world, 0, 7);
-    send("p1", decision.command.id, WIDE_CENTS);
-    sim_segments_away(world.segments.sim, 0, true);
+    struct decision decision = cluster_decide(&world, 0, 7);
+    send("p1", decision.command.id, CLUSTER_CENTS);
+    sim_segments_away(world.sim, 0, true);
     for (int i = 0; i < 6; i++) {
         turn(0);
         pass_ms(6000);
     }
     assert_int_equal(depths().parked, 0);
     assert_int_equal(sim_broker_messages(broker), 1);
-    sim_segments_away(world.segments.sim, 0, false);
+    sim_segments_away(world.sim, 0, false);
 }
 
 /* ---- never ---- */
@@ -369,11 +369,11 @@ static void what_is_wrong_for_good_is_put_aside_with_its_code(void **state)
                                           "different_request"};
     struct order_id id = booked_order(1);
     struct order_id other = booked_order(2);
-    send("p1", id, WIDE_CENTS);
+    send("p1", id, CLUSTER_CENTS);
     turn(0);
-    send("p2", other, WIDE_CENTS + 1);
-    send("p1", other, WIDE_CENTS);
-    send("p3", id, WIDE_CENTS);
+    send("p2", other, CLUSTER_CENTS + 1);
+    send("p1", other, CLUSTER_CENTS);
+    send("p3", id, CLUSTER_CENTS);
     send_text("hello");
     send_text("{\"payment_id\":\"\",\"order_id\":\"x\",\"amount_cents\":1}");
     send_text("{\"payment_id\":\"p4\",\"order_id\":\"x\",\"amount_cents\":1}");
@@ -393,8 +393,8 @@ static void an_expired_order_is_not_revived(void **state)
     (void)state;
     static const char *const reasons[] = {"expired"};
     struct order_id id = booked_order(1);
-    pass_ms(WIDE_PAY_MS);
-    send("p1", id, WIDE_CENTS);
+    pass_ms(CLUSTER_PAY_MS);
+    send("p1", id, CLUSTER_CENTS);
     turn(0);
     assert_parked(reasons, 1);
     assert_int_equal(paid_events(), 0);
@@ -405,7 +405,7 @@ static void an_order_that_nobody_has_is_refused_at_the_third_look(void **state)
 {
     (void)state;
     static const char *const reasons[] = {"not_found"};
-    send("p1", order_id_once(WIDE_ONCE, 77, 0), WIDE_CENTS);
+    send("p1", order_id_once(CLUSTER_ONCE, 77, 0), CLUSTER_CENTS);
     turn(0);
     assert_int_equal(depths().retry, 1);
     pass_ms(1000);
@@ -425,7 +425,7 @@ static void stir(struct prng *prng)
         sim_broker_cut(broker);
         break;
     case 1:
-        sim_broker_down(broker, clock_boot_us(&world.segments.clock.port) / 1000 + 100);
+        sim_broker_down(broker, clock_boot_us(&world.clock.port) / 1000 + 100);
         break;
     case 2:
         world.ledger.fail_next = ERR_IO;
@@ -434,7 +434,7 @@ static void stir(struct prng *prng)
         world.ledger.lose_next = ERR_IO;
         break;
     case 4: {
-        uint32_t at = (uint32_t)prng_below(prng, WIDE_PROCESSES);
+        uint32_t at = (uint32_t)prng_below(prng, CLUSTER_PROCESSES);
         stop(at);
         start(at);
         break;
@@ -447,7 +447,7 @@ static void stir(struct prng *prng)
 static void each_is_paid_once(void **state)
 {
     (void)state;
-    uint64_t seed = segments_world_seed();
+    uint64_t seed = cluster_seed();
     struct prng prng = prng_of(seed);
     struct order_id ids[20];
     struct sim_queue_faults faults = {.duplicate = 200, .reorder = 300, .lose_settle = 50};
@@ -457,9 +457,9 @@ static void each_is_paid_once(void **state)
         char name[16];
         ids[i] = booked_order(i % 9 + 1);
         (void)snprintf(name, sizeof(name), "p%d", (int)i);
-        send(name, ids[i], WIDE_CENTS);
+        send(name, ids[i], CLUSTER_CENTS);
         stir(&prng);
-        turn((uint32_t)prng_below(&prng, WIDE_PROCESSES));
+        turn((uint32_t)prng_below(&prng, CLUSTER_PROCESSES));
         pass_ms(50 + (int64_t)prng_below(&prng, 200));
         world.ledger.fail_next = 0;
         world.ledger.lose_next = 0;

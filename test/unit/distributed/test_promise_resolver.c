@@ -26,10 +26,10 @@ static void a_promise_is_let_go_when_the_ledger_knows_it(void **state)
     assert_int_equal(metrics_sum(&process->metrics, METRIC_SPOOL_ENTRIES), 1);
     assert_int_equal(metrics_sum(&process->metrics, METRIC_SPOOL_UNDECIDED), 0);
     struct decision copy = waiting;
-    wide_let(process);
+    cluster_let(process);
     copy.reason = REFUSAL_DEGRADED;
     booking_channel_fail(&process->booking_channel, &copy, 1); /* failed is known, too */
-    wide_halt(process);
+    cluster_halt(process);
     pass_and_turn(2000);
     assert_int_equal(numbers().entries, 0);
 }
@@ -41,13 +41,12 @@ static void what_a_rebuilt_segment_lacks_is_decided_again(void **state)
     turn();
     struct decision promised[2] = {promise(1, 7), promise(1, 8)};
     struct decision other = promise(0, 9);
-    wide_rebuild(&world, 1); /* without them */
+    cluster_rebuild(&world, 1); /* without them */
     forget_segment_table();
     uint64_t outbox = sim_segments_outbox(sim, 1);
     pass_and_turn(2000);
     for (int i = 0; i < 2; i++) {
-        const struct gate_order *order =
-            segments_world_order(&world.segments, 1, promised[i].command.id);
+        const struct gate_order *order = cluster_order(&world, 1, promised[i].command.id);
         assert_non_null(order);
         assert_int_equal(order->user, 7 + i);
         assert_int_equal(order->created_at_ms, promised[i].command.now_ms);
@@ -67,14 +66,14 @@ static void a_winner_is_no_buyer_in_line(void **state)
     (void)state;
     turn();
     struct decision early = promise(1, 7);
-    wide_pass_ms(&world, WIDE_ENDS_MS - 1000);
+    cluster_pass_ms(&world, CLUSTER_ENDS_MS - 1000);
     struct decision late = promise(1, 8);
-    wide_rebuild(&world, 1);
+    cluster_rebuild(&world, 1);
     pass_and_turn(2000);
-    assert_null(wide_row(&world, early.command.id));
-    assert_null(wide_row(&world, late.command.id));
-    assert_non_null(segments_world_order(&world.segments, 1, early.command.id));
-    assert_non_null(segments_world_order(&world.segments, 1, late.command.id));
+    assert_null(cluster_row(&world, early.command.id));
+    assert_null(cluster_row(&world, late.command.id));
+    assert_non_null(cluster_order(&world, 1, early.command.id));
+    assert_non_null(cluster_order(&world, 1, late.command.id));
 }
 
 static void while_it_is_being_filled_winners_come_back(void **state)
@@ -83,24 +82,27 @@ static void while_it_is_being_filled_winners_come_back(void **state)
     uint64_t epoch = 0;
     turn();
     struct decision promised = promise(1, 7);
-    (void)wide_raise_epoch(&world, 1);
+    (void)cluster_raise_epoch(&world, 1);
     sim_segments_empty(sim, 1);
     pass_and_turn(2000);
     assert_true(is_promised(promised.command.id, &epoch));
     assert_int_equal(epoch, 1); /* nobody to ask yet */
-    const struct segment_step steps[] = {
-        {.kind = STEP_BEGIN, .sizes = segments_world_sizes},
-        {.kind = STEP_SALE,
-         .sale = WIDE_SALE,
-         .starts_at_ms = WIDE_NOW,
-         .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS,
-         .state = SALE_OPEN},
-        {.kind = STEP_ITEM, .sale = WIDE_SALE, .item = WIDE_FREE, .total = 5, .available = 5}};
-    assert_int_equal(segments_rebuild(world.segments.hands, 1, 2, 1, steps, 3), SEGMENT_DONE);
+    const struct segment_step steps[] = {{.kind = STEP_BEGIN, .sizes = cluster_sizes},
+                                         {.kind = STEP_SALE,
+                                          .sale = CLUSTER_SALE,
+                                          .starts_at_ms = CLUSTER_NOW,
+                                          .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS,
+                                          .state = SALE_OPEN},
+                                         {.kind = STEP_ITEM,
+                                          .sale = CLUSTER_SALE,
+                                          .item = CLUSTER_FREE,
+                                          .total = 5,
+                                          .available = 5}};
+    assert_int_equal(segments_rebuild(world.hands, 1, 2, 1, steps, 3), SEGMENT_DONE);
     segment_table_doubt(&process->segment_table, 1);
     pass_and_turn(2000);
     assert_false(sim_segments_open(sim, 1));
-    assert_non_null(segments_world_order(&world.segments, 1, promised.command.id));
+    assert_non_null(cluster_order(&world, 1, promised.command.id));
     assert_true(is_promised(promised.command.id, &epoch));
     assert_int_equal(epoch, 2);
 }
@@ -111,12 +113,12 @@ static void one_that_cannot_be_kept_gets_its_row(void **state)
     uint64_t epoch = 0;
     turn();
     struct decision promised = promise(1, 7);
-    wide_rebuild(&world, 1);
-    for (uint32_t i = 0; i < WIDE_UNITS; i++) { /* another front's winners were faster */
-        (void)wide_decide(&world, 1, 100 + i);
+    cluster_rebuild(&world, 1);
+    for (uint32_t i = 0; i < CLUSTER_UNITS; i++) { /* another front's winners were faster */
+        (void)cluster_decide(&world, 1, 100 + i);
     }
     pass_and_turn(2000);
-    const struct order_row *row = wide_row(&world, promised.command.id);
+    const struct order_row *row = cluster_row(&world, promised.command.id);
     assert_int_equal(row->state, ORDER_FAILED);
     assert_int_equal(row->reason, REFUSAL_SOLD_OUT);
     pass_and_turn(2000);
@@ -131,22 +133,22 @@ static void one_of_a_sale_that_was_forgotten_gets_its_row(void **state)
     turn();
     struct gate_command once = {.kind = GATE_RESERVE,
                                 .now_ms = inside_time_ms(&process->time),
-                                .id = order_id_once(WIDE_ONCE, 9, 0),
+                                .id = order_id_once(CLUSTER_ONCE, 9, 0),
                                 .user = 9,
-                                .item = WIDE_ONCE,
+                                .item = CLUSTER_ONCE,
                                 .qty = 1};
     struct gate_command ids[] = {promise(1, 7).command, stand_in_line(2, 8), once};
     accept(&once, 1);
-    wide_rebuild(&world, 1);
+    cluster_rebuild(&world, 1);
     sim_segments_away(sim, 2, true);
-    wide_forget_sale(process);
+    cluster_forget_sale(process);
     turn(); /* the sales were read before it was sold from */
     assert_int_equal(world.ledger.orders_count, 0);
-    wide_pass_ms(&world, 6000);
-    wide_settle(process);
+    cluster_pass_ms(&world, 6000);
+    cluster_settle(process);
     pass_and_turn(2000);
     for (int i = 0; i < 3; i++) {
-        const struct order_row *row = wide_row(&world, ids[i].id);
+        const struct order_row *row = cluster_row(&world, ids[i].id);
         assert_non_null(row);
         assert_int_equal(row->state, ORDER_FAILED);
         assert_int_equal(row->reason, REFUSAL_ENDED);
@@ -164,10 +166,10 @@ static void many_promises_are_kept_page_by_page(void **state)
     turn();
     for (uint64_t user = 1; user <= MANY; user++) {
         struct gate_command command = {.kind = GATE_RESERVE,
-                                       .now_ms = WIDE_NOW,
-                                       .id = order_id_once(WIDE_ONCE, user, 0),
+                                       .now_ms = CLUSTER_NOW,
+                                       .id = order_id_once(CLUSTER_ONCE, user, 0),
                                        .user = user,
-                                       .item = WIDE_ONCE,
+                                       .item = CLUSTER_ONCE,
                                        .qty = 1};
         accept(&command, 0);
     }
@@ -175,13 +177,13 @@ static void many_promises_are_kept_page_by_page(void **state)
     assert_int_equal(numbers().undecided, 0);
     uint64_t locked = 0;
     for (uint32_t s = 0; s < SEGMENTS; s++) { /* at their buyers' homes */
-        locked += segments_world_item(&world.segments, s, WIDE_ONCE)->locked;
+        locked += cluster_item(&world, s, CLUSTER_ONCE)->locked;
     }
-    assert_int_equal(locked, SEGMENTS * WIDE_UNITS);
+    assert_int_equal(locked, SEGMENTS * CLUSTER_UNITS);
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_FAILED),
-                     MANY - SEGMENTS * WIDE_UNITS);
+                     MANY - SEGMENTS * CLUSTER_UNITS);
     pass_and_turn(2000);
-    assert_int_equal(numbers().entries, SEGMENTS * WIDE_UNITS);
+    assert_int_equal(numbers().entries, SEGMENTS * CLUSTER_UNITS);
 }
 
 /* ---- stuck ---- */
@@ -193,30 +195,30 @@ static void a_decision_that_nobody_books_fails_in_the_end(void **state)
     turn();
     struct decision stuck = promise(1, 7);
     pass_and_turn(60000);
-    assert_null(wide_row(&world, stuck.command.id)); /* by default it waits */
-    atomic_store(&runtime_limits.stale_ms, 90000);   /* turned while it runs */
+    assert_null(cluster_row(&world, stuck.command.id)); /* by default it waits */
+    atomic_store(&runtime_limits.stale_ms, 90000);      /* turned while it runs */
     pass_and_turn(29000);
-    assert_null(wide_row(&world, stuck.command.id));
+    assert_null(cluster_row(&world, stuck.command.id));
     world.ledger.fail_next = ERR_IO; /* nothing is released without the ledger */
     pass_and_turn(3000);
-    assert_null(wide_row(&world, stuck.command.id));
-    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->locked, 1);
+    assert_null(cluster_row(&world, stuck.command.id));
+    assert_int_equal(cluster_item(&world, 1, CLUSTER_FREE)->locked, 1);
     for (int i = 0; i < 5; i++) {
         pass_and_turn(1500);
     }
-    const struct order_row *row = wide_row(&world, stuck.command.id);
+    const struct order_row *row = cluster_row(&world, stuck.command.id);
     assert_int_equal(row->state, ORDER_FAILED);
     assert_int_equal(row->reason, REFUSAL_OVERLOADED);
-    wide_settle(process);
-    const struct gate_item *item = segments_world_item(&world.segments, 1, WIDE_FREE);
+    cluster_settle(process);
+    const struct gate_item *item = cluster_item(&world, 1, CLUSTER_FREE);
     assert_int_equal(item->locked, 0); /* and the unit is for sale again */
-    assert_int_equal(item->available, WIDE_UNITS);
+    assert_int_equal(item->available, CLUSTER_UNITS);
     assert_int_equal(numbers().entries, 0);
     /* The queue is read after all: it stays as it is. */
     book(&stuck);
-    wide_settle(process);
-    assert_int_equal(wide_row(&world, stuck.command.id)->state, ORDER_FAILED);
-    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->available, WIDE_UNITS);
+    cluster_settle(process);
+    assert_int_equal(cluster_row(&world, stuck.command.id)->state, ORDER_FAILED);
+    assert_int_equal(cluster_item(&world, 1, CLUSTER_FREE)->available, CLUSTER_UNITS);
 }
 
 static void one_that_was_booked_in_time_is_left_alone(void **state)
@@ -227,7 +229,7 @@ static void one_that_was_booked_in_time_is_left_alone(void **state)
     book(&booked);
     atomic_store(&runtime_limits.stale_ms, 1000);
     pass_and_turn(5000);
-    assert_int_equal(wide_row(&world, booked.command.id)->state, ORDER_LOCKED);
+    assert_int_equal(cluster_row(&world, booked.command.id)->state, ORDER_LOCKED);
     assert_int_equal(numbers().entries, 0);
 }
 

@@ -10,21 +10,21 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "cluster_model.h"
 #include "distributed/balance.h"
 #include "distributed/message.h"
 #include "distributed/reconcile.h"
 #include "distributed/recover.h"
 #include "obs/log.h"
-#include "segment_world.h"
 #include "sim_queue.h"
 
 #define SEGMENTS 3
 #define BOUND_MS 3000
 
 struct shop {
-    struct segment_world world;
-    struct process process;
-    struct process other; /* who balances */
+    struct cluster_world world;
+    struct model_process process;
+    struct model_process other; /* who balances */
     struct recover *recover;
     struct balance *balance;
     struct reconcile *reconcile;
@@ -38,10 +38,10 @@ struct shop {
 static size_t promised(void *context, int64_t before_ms, size_t at, struct decision *ret_decisions,
                        size_t max)
 {
-    const struct segment_world *world = &((struct shop *)context)->world;
+    const struct cluster_world *world = &((struct shop *)context)->world;
     size_t count = 0;
-    for (size_t i = 0; i < world->journal_count && count < max; i++) {
-        const struct answer *told = &world->journal[i];
+    for (size_t i = 0; i < world->model.journal_count && count < max; i++) {
+        const struct model_decision *told = &world->model.journal[i];
         if (told->command.now_ms < before_ms && at-- == 0) {
             at = 0;
             ret_decisions[count++] = (struct decision){
@@ -53,23 +53,23 @@ static size_t promised(void *context, int64_t before_ms, size_t at, struct decis
 
 static void make_parts(struct shop *shop)
 {
-    struct process *process = &shop->process;
+    struct model_process *process = &shop->process;
     struct ledger *ledger = &process->ledger.port;
     struct recover_ports recover_ports = {&process->segments.port, ledger, &process->lease.port,
                                           process->blocking};
     struct recover_options recover_options = {
         .segments = SEGMENTS,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = WORLD_LEASE_MS,
+        .lease_ms = MODEL_LEASE_MS,
         .poll_ms = 100,
         .drain_ms = 100,
         .replay_ms = 100};
-    struct process *other = &shop->other;
+    struct model_process *other = &shop->other;
     struct balance_ports balance_ports = {&other->segments.port, &other->gate.port,
                                           &other->ledger.port, &other->lease.port, other->blocking};
     struct balance_options balance_options = {.segments = SEGMENTS,
                                               .moves_max = 8,
-                                              .lease_ms = WORLD_LEASE_MS,
+                                              .lease_ms = MODEL_LEASE_MS,
                                               .pause_ms = 500,
                                               .refill_ms = 10000};
     struct reconcile_ports ports = {&process->segments.port, &process->gate.port, ledger,
@@ -89,35 +89,36 @@ static void recover_all(struct shop *shop)
     struct recover_round round;
     do {
         CHECK(recover_round(shop->recover, &round) == 0);
-        fake_clock_pass_ms(&shop->world.clock, WORLD_LEASE_MS + 1);
+        fake_clock_pass_ms(&shop->world.clock, MODEL_LEASE_MS + 1);
     } while (round.whole < SEGMENTS);
-    seg_settle(&shop->world);
+    model_settle(&shop->world);
 }
 
 static void shop_open(struct shop *shop, uint64_t seed)
 {
     static const uint32_t retry_s[] = {1};
     *shop = (struct shop){.user = 1000};
-    seg_init(&shop->world, SEGMENTS, seed);
-    process_init(&shop->process, &shop->world, 2);
-    process_init(&shop->other, &shop->world, 3);
+    model_init(&shop->world, (struct cluster_options){.segments = SEGMENTS, .seed = seed});
+    model_process_init(&shop->process, &shop->world, 2);
+    model_process_init(&shop->other, &shop->world, 3);
     shop->broker = sim_broker_new(seed, retry_s, 1);
     shop->publisher = sim_queue_open(shop->broker, true, 0, 0);
     shop->consumer = sim_queue_open(shop->broker, false, 0, 0);
     make_parts(shop);
     recover_all(shop);
     for (uint64_t user = 1; user <= 12; user++) {
-        (void)seg_buy(&shop->world, user, WORLD_ONCE, 1);
-        (void)seg_buy(&shop->world, user, WORLD_THREE, 2);
+        (void)model_buy(&shop->world, user, CLUSTER_ONCE, 1);
+        (void)model_buy(&shop->world, user, CLUSTER_THREE, 2);
     }
-    seg_settle(&shop->world);
+    model_settle(&shop->world);
     for (int i = 0; i < 6; i++) {
-        seg_stir(&shop->world);
+        model_stir(&shop->world);
     }
-    struct ledger_op open = {.kind = LEDGER_SALE_MOVE, .sale_id = WORLD_SALE, .target = SALE_OPEN};
-    (void)seg_run(&shop->world, &open);
-    seg_settle(&shop->world);
-    seg_agree(&shop->world);
+    struct ledger_op open = {
+        .kind = LEDGER_SALE_MOVE, .sale_id = CLUSTER_SALE, .target = SALE_OPEN};
+    (void)cluster_run(&shop->world, &open);
+    model_settle(&shop->world);
+    model_agree(&shop->world);
 }
 
 static void shop_close(struct shop *shop)
@@ -128,9 +129,9 @@ static void shop_close(struct shop *shop)
     sim_queue_close(shop->publisher);
     sim_queue_close(shop->consumer);
     sim_broker_free(shop->broker);
-    process_done(&shop->process);
-    process_done(&shop->other);
-    seg_done(&shop->world);
+    model_process_done(&shop->process);
+    model_process_done(&shop->other);
+    model_done(&shop->world);
 }
 
 static struct reconcile_result pass(struct shop *shop)
@@ -199,25 +200,25 @@ static void test_what_agrees_shows_nothing(void **state)
 
 static void rush_step(struct shop *shop)
 {
-    struct segment_world *world = &shop->world;
+    struct cluster_world *world = &shop->world;
     switch (prng_below(&world->prng, 10)) {
     case 0:
-        seg_relay(world);
+        model_relay(world);
         break;
     case 1:
-        seg_book(world);
+        model_book(world);
         break;
     case 2:
     case 3:
-        seg_apply(world);
+        model_apply(world);
         break;
     case 4:
     case 5:
-        seg_stir(world);
+        model_stir(world);
         break;
     case 6: {
         struct balance_round moved;
-        balance_ask(shop->balance, (uint32_t)prng_below(&world->prng, SEGMENTS), WORLD_FREE,
+        balance_ask(shop->balance, (uint32_t)prng_below(&world->prng, SEGMENTS), CLUSTER_FREE,
                     1 + prng_below(&world->prng, 12));
         shop->other.calls = 0;
         shop->other.dies_at = prng_below(&world->prng, 40); /* 0: not this time */
@@ -226,16 +227,16 @@ static void rush_step(struct shop *shop)
         break;
     }
     default:
-        (void)seg_buy(world, ++shop->user, WORLD_ONCE + prng_below(&world->prng, 3), 1);
+        (void)model_buy(world, ++shop->user, CLUSTER_ONCE + prng_below(&world->prng, 3), 1);
         break;
     }
 }
 
-/* What others do before each of its calls. Whoever balances may die in the middle of it. */
-static void rush(struct process *process)
+/* What others do before each of its calls. The balancing process may die in the middle. */
+static void rush(struct model_process *process)
 {
     struct shop *shop = process->context;
-    struct segment_world *world = &shop->world;
+    struct cluster_world *world = &shop->world;
     for (uint64_t n = prng_below(&world->prng, 4); n > 0; n--) {
         rush_step(shop);
     }
@@ -246,18 +247,18 @@ static void test_a_rush_shows_nothing(void **state)
     (void)state;
     uint64_t first = 1;
     uint64_t last = 100;
-    seg_seeds(&first, &last);
+    model_seeds(&first, &last);
     uint64_t unsure = 0;
     for (uint64_t seed = first; seed <= last; seed++) {
-        seg_seed(seed);
+        model_seed(seed);
         struct shop shop;
         shop_open(&shop, seed);
         shop.process.meanwhile = rush;
         shop.process.context = &shop;
         for (int i = 0; i < 12; i++) {
             struct ledger_op restock = {
-                .kind = LEDGER_RESTOCK, .item = WORLD_ONCE + (uint64_t)i % 3, .amount = 20};
-            (void)seg_run(&shop.world, &restock);
+                .kind = LEDGER_RESTOCK, .item = CLUSTER_ONCE + (uint64_t)i % 3, .amount = 20};
+            (void)cluster_run(&shop.world, &restock);
             struct reconcile_result result = pass(&shop);
             if (result.count > 0) {
                 print_message("seed %llu: %s\n", (unsigned long long)seed,
@@ -266,17 +267,17 @@ static void test_a_rush_shows_nothing(void **state)
             assert_int_equal(0, result.count);
             unsure += result.unsure;
             fake_clock_pass_ms(&shop.world.clock, BOUND_MS);
-            seg_turn(&shop.world); /* what is on its way arrives within the bound */
-            seg_turn(&shop.world);
+            model_turn(&shop.world); /* what is on its way arrives within the bound */
+            model_turn(&shop.world);
         }
         shop.process.meanwhile = NULL;
         struct balance_round moved;
         assert_int_equal(0, balance_round(shop.balance, &moved)); /* what was left half done */
-        seg_settle(&shop.world);
+        model_settle(&shop.world);
         clean(&shop);
         shop_close(&shop);
     }
-    seg_seed(0);
+    model_seed(0);
     assert_true(unsure > 100);
 }
 
@@ -287,10 +288,10 @@ static void test_stock_against_shares(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct item_row *item = seg_item(&shop.world, WORLD_THREE);
+    struct item_row *item = model_item(&shop.world, CLUSTER_THREE);
     item->locked++;
     struct reconcile_result result = counted(&shop, DIFFERENCE_STOCK_LOCKED);
-    assert_int_equal(WORLD_THREE, find(&result, DIFFERENCE_STOCK_LOCKED)->item);
+    assert_int_equal(CLUSTER_THREE, find(&result, DIFFERENCE_STOCK_LOCKED)->item);
     assert_int_equal(item->locked, find(&result, DIFFERENCE_STOCK_LOCKED)->found);
     assert_int_equal(item->locked - 1, find(&result, DIFFERENCE_STOCK_LOCKED)->expected);
     assert_int_equal(item->total + 1, find(&result, DIFFERENCE_STOCK)->found);
@@ -310,12 +311,12 @@ static void test_shares_against_orders(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct memory_share *share = memory_share(&shop.world.ledger, WORLD_ONCE, 1);
+    struct memory_share *share = memory_share(&shop.world.ledger, CLUSTER_ONCE, 1);
     share->locked++;
     share->sold += 2;
     struct reconcile_result result = counted(&shop, DIFFERENCE_SHARE_LOCKED);
     const struct difference *difference = find(&result, DIFFERENCE_SHARE_LOCKED);
-    assert_true(difference->segment == 1 && difference->item == WORLD_ONCE);
+    assert_true(difference->segment == 1 && difference->item == CLUSTER_ONCE);
     assert_int_equal(share->locked, difference->found);
     assert_int_equal(share->locked - 1, difference->expected);
     assert_non_null(find(&result, DIFFERENCE_SHARE_SOLD));
@@ -331,12 +332,12 @@ static void test_shares_against_orders(void **state)
 }
 
 /* As if the ledger's own count of what buyer 5 holds were wrong. */
-static void holds_one_more(struct process *process, struct ledger_query *query)
+static void holds_one_more(struct model_process *process, struct ledger_query *query)
 {
     (void)process;
     for (uint32_t i = 0; query->kind == QUERY_SEGMENT_BUYERS && i < query->count; i++) {
         struct buyer_row *row = &query->buyers[i];
-        row->held += row->user == 5 && row->item == WORLD_THREE;
+        row->held += row->user == 5 && row->item == CLUSTER_THREE;
     }
 }
 
@@ -348,12 +349,12 @@ static void test_buyers_against_orders(void **state)
     shop.process.spoil = holds_one_more;
     struct reconcile_result result = counted(&shop, DIFFERENCE_BUYER);
     const struct difference *difference = find(&result, DIFFERENCE_BUYER);
-    assert_true(difference->user == 5 && difference->item == WORLD_THREE);
+    assert_true(difference->user == 5 && difference->item == CLUSTER_THREE);
     assert_int_equal(1, result.count);
     shop.process.spoil = NULL;
     clean(&shop);
     /* Somebody holds more than the limit: as if it had been lowered. */
-    seg_item(&shop.world, WORLD_THREE)->limit_per_user = 1;
+    model_item(&shop.world, CLUSTER_THREE)->limit_per_user = 1;
     result = counted(&shop, DIFFERENCE_LIMIT);
     assert_int_equal(1, find(&result, DIFFERENCE_LIMIT)->expected);
     assert_int_equal(2, find(&result, DIFFERENCE_LIMIT)->found);
@@ -371,7 +372,7 @@ static void repair_all(struct shop *shop)
 {
     assert_true(reconcile_repair(shop->reconcile) > 0);
     recover_all(shop);
-    seg_agree(&shop->world);
+    model_agree(&shop->world);
     clean(shop);
 }
 
@@ -380,10 +381,10 @@ static void test_a_gate_that_lost_units(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    assert_true(sim_segments_break(shop.world.sim, 2, WORLD_THREE));
+    assert_true(sim_segments_break(shop.world.sim, 2, CLUSTER_THREE));
     struct reconcile_result result = counted(&shop, DIFFERENCE_GATE_SHORT);
     const struct difference *difference = find(&result, DIFFERENCE_GATE_SHORT);
-    assert_true(difference->segment == 2 && difference->item == WORLD_THREE);
+    assert_true(difference->segment == 2 && difference->item == CLUSTER_THREE);
     assert_true(difference->found < difference->expected);
     assert_int_equal(shop.world.ledger.epochs[2], difference->epoch);
     repair_all(&shop);
@@ -397,7 +398,7 @@ static void test_a_gate_with_another_total(void **state)
     struct shop shop;
     shop_open(&shop, 1);
     struct gate *gate = gate_of(&shop, 0);
-    struct gate_item *item = &gate->items[gate_find_item(gate, WORLD_FREE)];
+    struct gate_item *item = &gate->items[gate_find_item(gate, CLUSTER_FREE)];
     item->total -= 3; /* a transfer that the ledger never heard of */
     item->available -= 3;
     struct reconcile_result result = counted(&shop, DIFFERENCE_GATE_TOTAL);
@@ -436,16 +437,16 @@ static void test_events_that_are_not_applied(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct ledger_op restock = {.kind = LEDGER_RESTOCK, .item = WORLD_FREE, .amount = SEGMENTS};
-    shop.world.still = true; /* nobody applies */
-    (void)seg_run(&shop.world, &restock);
+    struct ledger_op restock = {.kind = LEDGER_RESTOCK, .item = CLUSTER_FREE, .amount = SEGMENTS};
+    shop.world.model.still = true; /* nobody applies */
+    (void)cluster_run(&shop.world, &restock);
     struct reconcile_result result = pass(&shop);
     fake_clock_pass_ms(&shop.world.clock, BOUND_MS);
     result = pass(&shop);
     assert_int_equal(SEGMENTS, result.count); /* behind, and nothing else is said of it */
     const struct difference *difference = find(&result, DIFFERENCE_GATE_BEHIND);
     assert_true(difference->found < difference->expected);
-    seg_settle(&shop.world);
+    model_settle(&shop.world);
     clean(&shop);
     shop_close(&shop);
 }
@@ -456,25 +457,25 @@ static void test_numbers_of_a_gate_that_is_behind(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
-    world->still = true;
-    assert_true(seg_buy_untold(world, 50, WORLD_FREE, 2));
-    seg_relay(world);
-    seg_book(world); /* booked; still QUEUED at the gate */
+    struct cluster_world *world = &shop.world;
+    world->model.still = true;
+    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 2));
+    model_relay(world);
+    model_book(world); /* booked; still QUEUED at the gate */
     (void)pass(&shop);
     fake_clock_pass_ms(&world->clock, BOUND_MS);
     struct reconcile_result result = pass(&shop);
     assert_int_equal(1, result.count);
     assert_non_null(find(&result, DIFFERENCE_GATE_BEHIND));
-    seg_apply(world);
+    model_apply(world);
     /* Cancelled, and the gate has let go of the units before it heard of it. */
     uint32_t home = segment_home(50, SEGMENTS);
     struct ledger_op cancel = {.kind = LEDGER_CANCEL};
     for (size_t i = 0; i < world->ledger.orders_count; i++) {
         cancel.id = world->ledger.orders[i].user == 50 ? world->ledger.orders[i].id : cancel.id;
     }
-    assert_int_equal(REFUSAL_NONE, seg_run(world, &cancel));
-    assert_true(sim_segments_break(world->sim, home, WORLD_FREE));
+    assert_int_equal(REFUSAL_NONE, cluster_run(world, &cancel));
+    assert_true(sim_segments_break(world->sim, home, CLUSTER_FREE));
     (void)pass(&shop);
     fake_clock_pass_ms(&world->clock, BOUND_MS);
     result = pass(&shop);
@@ -492,15 +493,15 @@ static void test_units_in_transit(void **state)
     struct shop shop;
     shop_open(&shop, 1);
     struct ledger_op note = {
-        .kind = LEDGER_TRANSFER, .item = WORLD_FREE, .segment = 1, .to_segment = 0, .amount = 4};
-    struct order_id id = order_id_fresh(WORLD_FREE, WORLD_NOW, 99);
+        .kind = LEDGER_TRANSFER, .item = CLUSTER_FREE, .segment = 1, .to_segment = 0, .amount = 4};
+    struct order_id id = order_id_fresh(CLUSTER_FREE, CLUSTER_NOW, 99);
     order_id_text(id, note.key);
-    assert_int_equal(REFUSAL_NONE, seg_run(&shop.world, &note));
+    assert_int_equal(REFUSAL_NONE, cluster_run(&shop.world, &note));
     struct segment_call out = {
         .segment = 1,
         .epoch = shop.world.ledger.epochs[1],
-        .command = {.kind = GATE_TRANSFER_OUT, .id = id, .item = WORLD_FREE, .amount = 4}};
-    segments_apply(shop.world.behind, &out, 1);
+        .command = {.kind = GATE_TRANSFER_OUT, .id = id, .item = CLUSTER_FREE, .amount = 4}};
+    segments_apply(shop.world.hands, &out, 1);
     assert_int_equal(4, out.taken);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(0, pass(&shop).count);
@@ -509,7 +510,7 @@ static void test_units_in_transit(void **state)
     struct balance_round moved;
     assert_int_equal(0, balance_round(shop.balance, &moved));
     assert_int_equal(4, shop.world.ledger.transfers[0].moved);
-    seg_settle(&shop.world);
+    model_settle(&shop.world);
     clean(&shop);
     shop_close(&shop);
 }
@@ -522,11 +523,11 @@ static void test_a_decision_that_was_lost_on_its_way(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
-    assert_true(seg_buy(world, 50, WORLD_FREE, 2));
-    struct order_id id = world->journal[world->journal_count - 1].command.id;
-    seg_relay(world);
-    world->messages_count = 0;
+    struct cluster_world *world = &shop.world;
+    assert_true(model_buy(world, 50, CLUSTER_FREE, 2));
+    struct order_id id = world->model.journal[world->model.journal_count - 1].command.id;
+    model_relay(world);
+    world->model.messages_count = 0;
     fake_clock_pass_ms(&world->clock, BOUND_MS + 1);
     struct reconcile_result result = counted(&shop, DIFFERENCE_DECISION);
     const struct difference *difference = find(&result, DIFFERENCE_DECISION);
@@ -536,37 +537,39 @@ static void test_a_decision_that_was_lost_on_its_way(void **state)
     assert_int_equal(2, difference->found - difference->expected);
     /* Booking it is enough; the segment is not rebuilt for it if that comes first. */
     assert_true(reconcile_repair(shop.reconcile) > 0);
-    seg_settle(world);
+    model_settle(world);
     assert_int_equal(ORDER_LOCKED, memory_ledger_order(&world->ledger, id)->state);
     recover_all(&shop);
-    seg_agree(world);
+    model_agree(world);
     clean(&shop);
     shop_close(&shop);
 }
 
-/* The gate has forgotten it, too, and is sold out by now: its buyer is told. */
+/* The gate has forgotten it, too, and is sold out: the buyer gets a FAILED order. */
 static void test_a_decision_that_nobody_knows_any_more(void **state)
 {
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
-    struct answer told = {.segment = segment_home(77, SEGMENTS),
-                          .epoch = 1,
-                          .command = {.kind = GATE_RESERVE,
-                                      .now_ms = WORLD_NOW,
-                                      .id = order_id_fresh(WORLD_FREE, WORLD_NOW, 1U << 20),
-                                      .user = 77,
-                                      .item = WORLD_FREE,
-                                      .qty = 1000}};
-    world->journal = realloc(world->journal, (world->journal_count + 1) * sizeof(told));
-    world->journal[world->journal_count++] = told;
+    struct cluster_world *world = &shop.world;
+    struct model_decision told = {
+        .segment = segment_home(77, SEGMENTS),
+        .epoch = 1,
+        .command = {.kind = GATE_RESERVE,
+                    .now_ms = CLUSTER_NOW,
+                    .id = order_id_fresh(CLUSTER_FREE, CLUSTER_NOW, 1U << 20),
+                    .user = 77,
+                    .item = CLUSTER_FREE,
+                    .qty = 1000}};
+    world->model.journal =
+        realloc(world->model.journal, (world->model.journal_count + 1) * sizeof(told));
+    world->model.journal[world->model.journal_count++] = told;
     (void)counted(&shop, DIFFERENCE_DECISION);
     assert_int_equal(1, reconcile_repair(shop.reconcile));
     const struct order_row *row = memory_ledger_order(&world->ledger, told.command.id);
     assert_int_equal(ORDER_FAILED, row->state);
     assert_int_equal(REFUSAL_SOLD_OUT, row->reason);
-    seg_settle(world);
+    model_settle(world);
     clean(&shop);
     shop_close(&shop);
 }
@@ -577,14 +580,14 @@ static void test_what_is_on_its_way_is_not_stuck(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
+    struct cluster_world *world = &shop.world;
     char text[MESSAGE_MAX];
-    assert_true(seg_buy_untold(world, 50, WORLD_FREE, 1));
-    seg_relay(world);
-    struct decision decision = {.segment = world->messages[0].segment,
-                                .epoch = world->messages[0].epoch,
-                                .command = world->messages[0].command};
-    world->messages_count = 0;
+    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
+    model_relay(world);
+    struct decision decision = {.segment = world->model.messages[0].segment,
+                                .epoch = world->model.messages[0].epoch,
+                                .command = world->model.messages[0].command};
+    world->model.messages_count = 0;
     assert_int_equal(0, queue_publish(shop.publisher, 1, message_write(text, &decision)));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(0, pass(&shop).count);
@@ -601,9 +604,9 @@ static void test_what_is_on_its_way_is_not_stuck(void **state)
         uint64_t user = 2000;
         while (segment_home(++user, SEGMENTS) != decision.segment) {
         }
-        assert_true(seg_buy(world, user, WORLD_FREE, 1));
-        seg_turn(world);
-        seg_turn(world);
+        assert_true(model_buy(world, user, CLUSTER_FREE, 1));
+        model_turn(world);
+        model_turn(world);
     }
     (void)pass(&shop);
     fake_clock_pass_ms(&world->clock, BOUND_MS);
@@ -619,15 +622,15 @@ static void test_an_outbox_that_nobody_empties(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
-    world->still = true;
-    assert_true(seg_buy_untold(world, 50, WORLD_FREE, 1));
+    struct cluster_world *world = &shop.world;
+    world->model.still = true;
+    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
     fake_clock_pass_ms(&world->clock, BOUND_MS + 1);
     struct reconcile_result result = counted(&shop, DIFFERENCE_OUTBOX);
     assert_int_equal(segment_home(50, SEGMENTS), find(&result, DIFFERENCE_OUTBOX)->segment);
     assert_int_equal(1, result.count);
-    world->still = false;
-    seg_settle(world);
+    world->model.still = false;
+    model_settle(world);
     clean(&shop);
     shop_close(&shop);
 }
@@ -637,16 +640,16 @@ static void test_parked_messages(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
+    struct cluster_world *world = &shop.world;
     char text[MESSAGE_MAX];
     struct queue_message message;
     size_t count = 0;
-    assert_true(seg_buy_untold(world, 50, WORLD_FREE, 1));
-    seg_relay(world);
-    struct decision decision = {.segment = world->messages[0].segment,
-                                .epoch = world->messages[0].epoch,
-                                .command = world->messages[0].command};
-    world->messages_count = 0;
+    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
+    model_relay(world);
+    struct decision decision = {.segment = world->model.messages[0].segment,
+                                .epoch = world->model.messages[0].epoch,
+                                .command = world->model.messages[0].command};
+    world->model.messages_count = 0;
     assert_int_equal(0, queue_publish(shop.publisher, 1, message_write(text, &decision)));
     assert_int_equal(0, queue_publish(shop.publisher, 2, span_of("what is this?")));
     for (int i = 0; i < 2; i++) {
@@ -671,7 +674,7 @@ static void test_parked_rubbish_hides_nothing(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
+    struct cluster_world *world = &shop.world;
     struct queue_message message;
     size_t count = 0;
     for (uint64_t i = 1; i <= 2; i++) {
@@ -679,12 +682,12 @@ static void test_parked_rubbish_hides_nothing(void **state)
         assert_int_equal(0, queue_take(shop.consumer, &message, 1, 0, &count));
         assert_int_equal(0, queue_park(shop.consumer, &message));
     }
-    assert_true(seg_buy_untold(world, 50, WORLD_FREE, 1));
-    seg_relay(world);
-    struct decision decision = {.segment = world->messages[0].segment,
-                                .epoch = world->messages[0].epoch,
-                                .command = world->messages[0].command};
-    world->messages_count = 0; /* lost on its way */
+    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
+    model_relay(world);
+    struct decision decision = {.segment = world->model.messages[0].segment,
+                                .epoch = world->model.messages[0].epoch,
+                                .command = world->model.messages[0].command};
+    world->model.messages_count = 0; /* lost on its way */
     struct reconcile_result result = counted(&shop, DIFFERENCE_GATE_STUCK);
     size_t parked = 0;
     for (size_t i = 0; i < result.count; i++) {
@@ -710,7 +713,7 @@ static void test_what_cannot_be_asked_neither_counts_nor_clears(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    assert_true(sim_segments_break(shop.world.sim, 2, WORLD_THREE));
+    assert_true(sim_segments_break(shop.world.sim, 2, CLUSTER_THREE));
     assert_int_equal(0, pass(&shop).count);
     fake_clock_pass_ms(&shop.world.clock, BOUND_MS);
     sim_segments_away(shop.world.sim, 2, true);
@@ -734,7 +737,7 @@ static void test_now(void **state)
     struct shop shop;
     struct reconcile_result result;
     shop_open(&shop, 1);
-    assert_true(sim_segments_break(shop.world.sim, 2, WORLD_THREE));
+    assert_true(sim_segments_break(shop.world.sim, 2, CLUSTER_THREE));
     assert_int_equal(0, reconcile_now(shop.reconcile, &result));
     assert_int_equal(1, result.count);
     assert_int_equal(2, result.passes);
@@ -745,7 +748,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_agrees_shows_nothing),
-        cmocka_unit_test_teardown(test_a_rush_shows_nothing, seg_tell_seed),
+        cmocka_unit_test_teardown(test_a_rush_shows_nothing, model_print_seed),
         cmocka_unit_test(test_stock_against_shares),
         cmocka_unit_test(test_shares_against_orders),
         cmocka_unit_test(test_buyers_against_orders),

@@ -11,20 +11,21 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "cluster_model.h"
 #include "distributed/recover.h"
 #include "obs/log.h"
-#include "segment_world.h"
 
 #define SEGMENTS 3
 
 /* A world and the process that recovers it. */
 struct shop {
-    struct segment_world world;
-    struct process process;
+    struct cluster_world world;
+    struct model_process process;
     struct recover *recover;
 };
 
-static struct recover *recover_of(struct process *process, uint32_t segments, int64_t drain_ms)
+static struct recover *recover_of(struct model_process *process, uint32_t segments,
+                                  int64_t drain_ms)
 {
     struct recover *recover = NULL;
     struct recover_ports ports = {.segments = &process->segments.port,
@@ -34,7 +35,7 @@ static struct recover *recover_of(struct process *process, uint32_t segments, in
     struct recover_options options = {
         .segments = segments,
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = WORLD_LEASE_MS,
+        .lease_ms = MODEL_LEASE_MS,
         .poll_ms = 100,
         .drain_ms = drain_ms,
         .replay_ms = 500};
@@ -51,67 +52,68 @@ static struct recover_round round_of(struct recover *recover)
 
 static void shop_open(struct shop *shop, uint64_t seed)
 {
-    seg_init(&shop->world, SEGMENTS, seed);
-    process_init(&shop->process, &shop->world, 2);
+    model_init(&shop->world, (struct cluster_options){.segments = SEGMENTS, .seed = seed});
+    model_process_init(&shop->process, &shop->world, 2);
     shop->recover = recover_of(&shop->process, SEGMENTS, 300);
     struct recover_round round = round_of(shop->recover);
     assert_int_equal(SEGMENTS, round.rebuilt);
-    seg_settle(&shop->world);
-    seg_agree(&shop->world);
+    model_settle(&shop->world);
+    model_agree(&shop->world);
 }
 
 static void shop_close(struct shop *shop)
 {
     recover_free(shop->recover);
-    process_done(&shop->process);
-    seg_done(&shop->world);
+    model_process_done(&shop->process);
+    model_done(&shop->world);
 }
 
 /* Orders in every state, some of them still on their way. */
 static void shop_sell(struct shop *shop)
 {
-    struct segment_world *world = &shop->world;
+    struct cluster_world *world = &shop->world;
     for (uint64_t user = 1; user <= 15; user++) {
-        (void)seg_buy(world, user, WORLD_ONCE, 1);
-        (void)seg_buy(world, user, WORLD_THREE, 2);
+        (void)model_buy(world, user, CLUSTER_ONCE, 1);
+        (void)model_buy(world, user, CLUSTER_THREE, 2);
     }
-    seg_settle(world);
+    model_settle(world);
     for (int i = 0; i < 10; i++) {
-        seg_stir(world);
+        model_stir(world);
     }
-    seg_turn(world);
-    struct ledger_op open = {.kind = LEDGER_SALE_MOVE, .sale_id = WORLD_SALE, .target = SALE_OPEN};
-    (void)seg_run(world, &open);
-    seg_settle(world);
+    model_turn(world);
+    struct ledger_op open = {
+        .kind = LEDGER_SALE_MOVE, .sale_id = CLUSTER_SALE, .target = SALE_OPEN};
+    (void)cluster_run(world, &open);
+    model_settle(world);
     for (uint64_t user = 21; user <= 30; user++) {
-        assert_true(seg_buy(world, user, WORLD_FREE, 1));
+        assert_true(model_buy(world, user, CLUSTER_FREE, 1));
     }
-    seg_relay(world); /* ten messages */
+    model_relay(world); /* ten messages */
     for (uint64_t user = 31; user <= 36; user++) {
-        assert_true(seg_buy(world, user, WORLD_FREE, 1));
-        (void)seg_buy_untold(world, user + 100, WORLD_THREE, 1);
+        assert_true(model_buy(world, user, CLUSTER_FREE, 1));
+        (void)model_buy_untold(world, user + 100, CLUSTER_THREE, 1);
     }
-    seg_audit(world);
+    model_audit(world);
 }
 
 /* Rounds of a process of its own until all is well; then gate and ledger agree. */
 static void shop_heal(struct shop *shop, uint32_t name)
 {
-    struct process process;
-    process_init(&process, &shop->world, name);
+    struct model_process process;
+    model_process_init(&process, &shop->world, name);
     struct recover *recover = recover_of(&process, SEGMENTS, 300);
     uint32_t whole = 0;
     for (int i = 0; i < 20 && whole < SEGMENTS; i++) {
         whole = round_of(recover).whole;
-        fake_clock_pass_ms(&shop->world.clock, WORLD_LEASE_MS + 1);
-        seg_turn(&shop->world);
-        seg_audit(&shop->world);
+        fake_clock_pass_ms(&shop->world.clock, MODEL_LEASE_MS + 1);
+        model_turn(&shop->world);
+        model_audit(&shop->world);
     }
     assert_int_equal(SEGMENTS, whole);
-    seg_settle(&shop->world);
-    seg_agree(&shop->world);
+    model_settle(&shop->world);
+    model_agree(&shop->world);
     recover_free(recover);
-    process_done(&process);
+    model_process_done(&process);
 }
 
 /* ---- needs ---- */
@@ -144,7 +146,7 @@ static void test_what_cannot_be_asked_is_left_alone(void **state)
     shop.process.fail_reads = ERR_IO;
     assert_int_equal(ERR_IO, recover_round(shop.recover, &round));
     shop.process.fail_reads = 0;
-    seg_agree(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
@@ -159,8 +161,8 @@ static void test_an_emptied_segment_comes_back(void **state)
     assert_int_equal(1, round.rebuilt);
     assert_int_equal(SEGMENTS - 1, round.whole);
     assert_int_equal(2, shop.world.ledger.epochs[1]);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
@@ -178,15 +180,15 @@ static void test_forgotten_writes_come_back(void **state)
         }
         struct recover_round round = round_of(shop.recover);
         assert_int_equal(SEGMENTS, round.rebuilt);
-        seg_audit(&shop.world);
-        seg_settle(&shop.world);
-        seg_agree(&shop.world);
+        model_audit(&shop.world);
+        model_settle(&shop.world);
+        model_agree(&shop.world);
         /* And it sells: every unit that is left, and not one more. */
         for (uint64_t user = 1000; user < 1200; user++) {
-            (void)seg_buy(&shop.world, user, WORLD_FREE, 1);
+            (void)model_buy(&shop.world, user, CLUSTER_FREE, 1);
         }
-        seg_settle(&shop.world);
-        seg_agree(&shop.world);
+        model_settle(&shop.world);
+        model_agree(&shop.world);
         shop_close(&shop);
     }
 }
@@ -197,16 +199,16 @@ static void test_a_broken_segment_is_made_anew(void **state)
     struct shop shop;
     shop_open(&shop, 1);
     shop_sell(&shop);
-    assert_true(sim_segments_break(shop.world.sim, 0, WORLD_THREE));
-    segments_tell(shop.world.behind, &(struct segment_news){.kind = NEWS_BROKEN,
-                                                            .segment = 0,
-                                                            .epoch = shop.world.ledger.epochs[0]});
+    assert_true(sim_segments_break(shop.world.sim, 0, CLUSTER_THREE));
+    segments_tell(shop.world.hands, &(struct segment_news){.kind = NEWS_BROKEN,
+                                                           .segment = 0,
+                                                           .epoch = shop.world.ledger.epochs[0]});
     struct recover_round round = round_of(shop.recover);
     assert_int_equal(1, round.rebuilt);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     /* What was said of the old one says nothing of it. */
-    segments_tell(shop.world.behind, &(struct segment_news){.kind = NEWS_BROKEN, .epoch = 1});
+    segments_tell(shop.world.hands, &(struct segment_news){.kind = NEWS_BROKEN, .epoch = 1});
     assert_int_equal(SEGMENTS, round_of(shop.recover).whole);
     shop_close(&shop);
 }
@@ -221,8 +223,8 @@ static void test_another_epoch_than_the_ledger_backends(void **state)
     shop.world.ledger.epochs[2] = 5;
     assert_int_equal(1, round_of(shop.recover).rebuilt);
     assert_int_equal(6, shop.world.ledger.epochs[2]);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     /* A ledger from a backup: the gate is ahead. */
     shop.world.ledger.epochs[1] = 0;
     shop.world.ledger.epochs[2] = 3;
@@ -230,24 +232,24 @@ static void test_another_epoch_than_the_ledger_backends(void **state)
     assert_int_equal(2, round.rebuilt);
     assert_int_equal(2, shop.world.ledger.epochs[1]);
     assert_int_equal(7, shop.world.ledger.epochs[2]);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
 /* Another front, which has no winners: it tries as soon as it may. */
-static void tries_to_buy(struct process *process)
+static void tries_to_buy(struct model_process *process)
 {
     struct gate_port *worker = process->context;
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         struct gate_request request = {
             .kind = GATE_REQUEST_BUY,
             .segment = i,
-            .id = order_id_fresh(WORLD_FREE, WORLD_NOW + 9, (uint32_t)process->calls << 6 | i),
+            .id = order_id_fresh(CLUSTER_FREE, CLUSTER_NOW + 9, (uint32_t)process->calls << 6 | i),
             .user = 500 + process->calls,
-            .item = WORLD_FREE,
+            .item = CLUSTER_FREE,
             .qty = 1,
-            .now_ms = WORLD_NOW + 9,
+            .now_ms = CLUSTER_NOW + 9,
             .ticket_expires_ms = INT64_MAX};
         gate_place(worker, i, process->world->ledger.epochs[i]);
         CHECK(gate_submit(worker, &request) == GATE_ANSWERED);
@@ -256,18 +258,18 @@ static void tries_to_buy(struct process *process)
     }
 }
 
-/* All units are told and none is booked when the gate is emptied: each goes back to its winner. */
+/* All units are won and none is booked when the gate is emptied: each goes back to its winner. */
 static void test_replayed_winners_come_before_new_buyers(void **state)
 {
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
+    struct cluster_world *world = &shop.world;
     for (uint64_t user = 1; user <= 60; user++) {
-        (void)seg_buy(world, user, WORLD_FREE, 1);
+        (void)model_buy(world, user, CLUSTER_FREE, 1);
     }
-    size_t told = world->journal_count;
-    assert_int_equal(WORLD_UNITS, told); /* sold out, nothing booked */
+    size_t told = world->model.journal_count;
+    assert_int_equal(MODEL_UNITS, told); /* sold out, nothing booked */
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         sim_segments_empty(world->sim, i);
     }
@@ -277,13 +279,13 @@ static void test_replayed_winners_come_before_new_buyers(void **state)
     assert_int_equal(SEGMENTS, round_of(shop.recover).rebuilt);
     sim_segments_front_free(other);
     for (uint64_t user = 100; user <= 160; user++) {
-        assert_false(seg_buy(world, user, WORLD_FREE, 1));
+        assert_false(model_buy(world, user, CLUSTER_FREE, 1));
     }
-    seg_settle(world);
-    seg_agree(world);
+    model_settle(world);
+    model_agree(world);
     for (size_t i = 0; i < told; i++) {
         const struct order_row *row =
-            memory_ledger_order(&world->ledger, world->journal[i].command.id);
+            memory_ledger_order(&world->ledger, world->model.journal[i].command.id);
         assert_int_equal(ORDER_LOCKED, row->state);
     }
     shop_close(&shop);
@@ -295,35 +297,35 @@ static void test_holdings_survive(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
+    struct cluster_world *world = &shop.world;
     struct sale_row *sale = world->ledger.sales[0];
-    assert_true(seg_buy(world, 5, WORLD_ONCE, 1));
-    assert_true(seg_buy(world, 5, WORLD_THREE, 3));
-    seg_settle(world);
-    struct order_id id = world->journal[0].command.id;
+    assert_true(model_buy(world, 5, CLUSTER_ONCE, 1));
+    assert_true(model_buy(world, 5, CLUSTER_THREE, 3));
+    model_settle(world);
+    struct order_id id = world->model.journal[0].command.id;
     struct ledger_op cancel = {.kind = LEDGER_CANCEL, .id = id};
-    assert_int_equal(REFUSAL_NONE, seg_run(world, &cancel));
-    seg_settle(world);
+    assert_int_equal(REFUSAL_NONE, cluster_run(world, &cancel));
+    model_settle(world);
     uint32_t home = segment_home(5, SEGMENTS);
     (void)sim_segments_failover(world->sim, home, 40);
     assert_int_equal(1, round_of(shop.recover).rebuilt);
-    seg_settle(world);
-    seg_agree(world);
-    assert_false(seg_buy(world, 5, WORLD_THREE, 1)); /* his limit */
-    assert_true(seg_buy(world, 5, WORLD_ONCE, 1));   /* the next attempt, another id */
-    assert_false(order_id_equal(id, world->journal[2].command.id));
-    seg_settle(world);
+    model_settle(world);
+    model_agree(world);
+    assert_false(model_buy(world, 5, CLUSTER_THREE, 1)); /* his limit */
+    assert_true(model_buy(world, 5, CLUSTER_ONCE, 1));   /* the next attempt, another id */
+    assert_false(order_id_equal(id, world->model.journal[2].command.id));
+    model_settle(world);
     /* Expired, where the sale bars. */
     sale->bar_unpaid = true;
-    fake_clock_pass_ms(&world->clock, WORLD_PAY_MS);
-    struct ledger_op expire = {.kind = LEDGER_EXPIRE, .id = world->journal[2].command.id};
-    assert_int_equal(REFUSAL_NONE, seg_run(world, &expire));
+    fake_clock_pass_ms(&world->clock, CLUSTER_PAY_MS);
+    struct ledger_op expire = {.kind = LEDGER_EXPIRE, .id = world->model.journal[2].command.id};
+    assert_int_equal(REFUSAL_NONE, cluster_run(world, &expire));
     sim_segments_empty(world->sim, home);
     assert_int_equal(1, round_of(shop.recover).rebuilt);
-    seg_settle(world);
-    seg_agree(world);
+    model_settle(world);
+    model_agree(world);
     const struct gate *gate = sim_segments_gate(world->sim, home);
-    const struct gate_buyer *buyer = gate_find_buyer(gate, gate_find_item(gate, WORLD_ONCE), 5);
+    const struct gate_buyer *buyer = gate_find_buyer(gate, gate_find_item(gate, CLUSTER_ONCE), 5);
     assert_int_equal(1, buyer->barred);
     assert_int_equal(1, buyer->failed_attempts);
     assert_int_equal(0, buyer->held);
@@ -335,21 +337,21 @@ static void test_a_forgotten_sale_does_not_come_back(void **state)
     (void)state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct segment_world *world = &shop.world;
+    struct cluster_world *world = &shop.world;
     struct ledger_op close = {
-        .kind = LEDGER_SALE_MOVE, .sale_id = WORLD_SALE, .target = SALE_CLOSED};
-    struct ledger_op forget = {.kind = LEDGER_SALE_FORGET, .sale_id = WORLD_SALE};
-    (void)seg_buy(world, 1, WORLD_FREE, 1);
-    seg_settle(world);
-    struct ledger_op cancel = {.kind = LEDGER_CANCEL, .id = world->journal[0].command.id};
-    (void)seg_run(world, &cancel);
-    (void)seg_run(world, &close);
-    (void)seg_run(world, &forget);
+        .kind = LEDGER_SALE_MOVE, .sale_id = CLUSTER_SALE, .target = SALE_CLOSED};
+    struct ledger_op forget = {.kind = LEDGER_SALE_FORGET, .sale_id = CLUSTER_SALE};
+    (void)model_buy(world, 1, CLUSTER_FREE, 1);
+    model_settle(world);
+    struct ledger_op cancel = {.kind = LEDGER_CANCEL, .id = world->model.journal[0].command.id};
+    (void)cluster_run(world, &cancel);
+    (void)cluster_run(world, &close);
+    (void)cluster_run(world, &forget);
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         sim_segments_empty(world->sim, i);
     }
     assert_int_equal(SEGMENTS, round_of(shop.recover).rebuilt);
-    seg_settle(world);
+    model_settle(world);
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         const struct gate *gate = sim_segments_gate(world->sim, i);
         assert_int_equal(0, gate->item_pool.used + gate->order_pool.used + gate->sales_used);
@@ -400,12 +402,12 @@ static void test_dying_at_every_call(void **state)
             shop.process.dies_at = k;
             struct recover_round round;
             (void)recover_round(shop.recover, &round);
-            seg_audit(&shop.world);
-            seg_turn(&shop.world);
+            model_audit(&shop.world);
+            model_turn(&shop.world);
             for (uint64_t user = 50; user < 60; user++) { /* buyers do not wait */
-                (void)seg_buy(&shop.world, user, WORLD_FREE, 1);
+                (void)model_buy(&shop.world, user, CLUSTER_FREE, 1);
             }
-            fake_clock_pass_ms(&shop.world.clock, WORLD_LEASE_MS + 1);
+            fake_clock_pass_ms(&shop.world.clock, MODEL_LEASE_MS + 1);
             shop_heal(&shop, 3);
             shop_close(&shop);
         }
@@ -426,8 +428,8 @@ static void test_lost_answers(void **state)
         struct recover_round round;
         (void)recover_round(shop.recover, &round);
         sim_segments_lose(shop.world.sim, 0, 0);
-        seg_audit(&shop.world);
-        fake_clock_pass_ms(&shop.world.clock, WORLD_LEASE_MS + 1);
+        model_audit(&shop.world);
+        fake_clock_pass_ms(&shop.world.clock, MODEL_LEASE_MS + 1);
         shop_heal(&shop, 3);
         shop_close(&shop);
     }
@@ -436,7 +438,7 @@ static void test_lost_answers(void **state)
 /* ---- two at once ---- */
 
 struct rival {
-    struct process process;
+    struct model_process process;
     struct recover *recover;
     uint64_t comes_at; /* the other's call */
     bool paused;       /* the other is, past its lease's end */
@@ -444,24 +446,24 @@ struct rival {
     struct recover_round round;
 };
 
-static void rival_comes(struct process *process)
+static void rival_comes(struct model_process *process)
 {
     struct rival *rival = process->context;
-    struct segment_world *world = process->world;
+    struct cluster_world *world = process->world;
     if (rival->came || process->calls != rival->comes_at) {
         return;
     }
     rival->came = true;
     if (rival->paused) {
-        fake_clock_pass_ms(&world->clock, WORLD_LEASE_MS + 1);
+        fake_clock_pass_ms(&world->clock, MODEL_LEASE_MS + 1);
     }
     CHECK(recover_round(rival->recover, &rival->round) == 0);
     if (rival->paused) {
-        seg_turn(world);
+        model_turn(world);
         for (uint64_t user = 300; user < 310; user++) {
-            (void)seg_buy(world, user, WORLD_FREE, 1);
+            (void)model_buy(world, user, CLUSTER_FREE, 1);
         }
-        seg_turn(world);
+        model_turn(world);
     }
 }
 
@@ -475,7 +477,7 @@ static void test_two_at_once_do_it_once(void **state)
         shop_open(&shop, 9);
         shop_sell(&shop);
         strike(&shop, 1);
-        process_init(&rival.process, &shop.world, 3);
+        model_process_init(&rival.process, &shop.world, 3);
         rival.recover = recover_of(&rival.process, SEGMENTS, 300);
         shop.process.calls = 0;
         shop.process.meanwhile = rival_comes;
@@ -483,7 +485,7 @@ static void test_two_at_once_do_it_once(void **state)
         struct recover_round round = {0};
         assert_int_equal(0, recover_round(shop.recover, &round));
         assert_true(rival.came);
-        seg_audit(&shop.world);
+        model_audit(&shop.world);
         /* Each of the two was rebuilt, and at most once by each of them. */
         if (!rival.paused) {
             assert_int_equal(2, round.rebuilt + rival.round.rebuilt);
@@ -497,13 +499,13 @@ static void test_two_at_once_do_it_once(void **state)
         shop.process.meanwhile = NULL;
         shop_heal(&shop, 4);
         recover_free(rival.recover);
-        process_done(&rival.process);
+        model_process_done(&rival.process);
         shop_close(&shop);
     }
 }
 
 /* However long the waits are, nobody else gets the lease. */
-static void rival_tries(struct process *process)
+static void rival_tries(struct model_process *process)
 {
     struct rival *rival = process->context;
     struct recover_round round;
@@ -520,8 +522,8 @@ static void test_a_lease_is_kept_through_long_waits(void **state)
     shop_open(&shop, 9);
     shop_sell(&shop);
     recover_free(shop.recover);
-    shop.recover = recover_of(&shop.process, SEGMENTS, 4 * WORLD_LEASE_MS);
-    process_init(&rival.process, &shop.world, 3);
+    shop.recover = recover_of(&shop.process, SEGMENTS, 4 * MODEL_LEASE_MS);
+    model_process_init(&rival.process, &shop.world, 3);
     rival.recover = recover_of(&rival.process, SEGMENTS, 300);
     sim_segments_empty(shop.world.sim, 0);
     shop.process.calls = 0;
@@ -532,26 +534,26 @@ static void test_a_lease_is_kept_through_long_waits(void **state)
     assert_true(rival.round.busy > 10);
     assert_int_equal(0, rival.round.rebuilt);
     recover_free(rival.recover);
-    process_done(&rival.process);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_process_done(&rival.process);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
 struct slow {
-    struct process rival;
+    struct model_process rival;
     uint64_t epoch; /* of the first segment, before */
     uint32_t tried;
 };
 
 /* Every read takes a while, and somebody else would gladly have the last segment meanwhile. */
-static void time_passes(struct process *process, struct ledger_query *query)
+static void time_passes(struct model_process *process, struct ledger_query *query)
 {
     struct slow *slow = process->context;
-    struct segment_world *world = process->world;
+    struct cluster_world *world = process->world;
     uint64_t token = 0;
     (void)query;
-    fake_clock_pass_ms(&world->clock, WORLD_LEASE_MS / 4);
+    fake_clock_pass_ms(&world->clock, MODEL_LEASE_MS / 4);
     if (world->ledger.epochs[0] > slow->epoch) {
         assert_int_equal(ERR_BUSY, lease_take(&slow->rival.lease.port, "segment-2", 1, &token));
         slow->tried++;
@@ -569,17 +571,17 @@ static void test_leases_are_kept_however_long_it_takes(void **state)
         sim_segments_empty(shop.world.sim, s);
     }
     struct slow slow = {.epoch = shop.world.ledger.epochs[0]};
-    process_init(&slow.rival, &shop.world, 3);
+    model_process_init(&slow.rival, &shop.world, 3);
     shop.process.context = &slow;
     shop.process.spoil = time_passes;
     struct recover_round round = round_of(shop.recover);
     shop.process.spoil = NULL;
-    process_done(&slow.rival);
+    model_process_done(&slow.rival);
     assert_true(slow.tried >= 3 * 4); /* three leases long */
     assert_int_equal(SEGMENTS, round.rebuilt);
     assert_int_equal(0, round.failed);
-    seg_settle(&shop.world);
-    seg_agree(&shop.world);
+    model_settle(&shop.world);
+    model_agree(&shop.world);
     shop_close(&shop);
 }
 
@@ -590,15 +592,15 @@ struct stirrer {
     uint32_t often; /* of 100 */
 };
 
-static void stir(struct process *process)
+static void stir(struct model_process *process)
 {
     struct stirrer *stirrer = process->context;
     while (prng_below(&stirrer->prng, 100) < stirrer->often) {
-        seg_stir(process->world);
+        model_stir(process->world);
     }
     if (prng_below(&stirrer->prng, 300) < stirrer->often) { /* bookers do not stop, either */
-        seg_relay(process->world);
-        seg_book(process->world);
+        model_relay(process->world);
+        model_book(process->world);
     }
 }
 
@@ -607,9 +609,9 @@ static void test_events_while_it_reads_and_fills(void **state)
     (void)state;
     uint64_t first = 1;
     uint64_t last = 300;
-    seg_seeds(&first, &last);
+    model_seeds(&first, &last);
     for (uint64_t seed = first; seed <= last; seed++) {
-        seg_seed(seed);
+        model_seed(seed);
         struct shop shop;
         struct stirrer stirrer = {.prng = prng_of(seed), .often = (uint32_t)(seed % 4) * 20};
         shop_open(&shop, seed);
@@ -617,24 +619,25 @@ static void test_events_while_it_reads_and_fills(void **state)
         strike(&shop, seed % 2);
         shop.process.meanwhile = stir;
         shop.process.context = &stirrer;
-        shop.world.still = seed % 3 == 0; /* then messages are still on their way when it reads */
+        shop.world.model.still =
+            seed % 3 == 0; /* then messages are still on their way when it reads */
         struct recover_round round = round_of(shop.recover);
         assert_int_equal(2, round.rebuilt);
-        seg_audit(&shop.world);
+        model_audit(&shop.world);
         shop.process.meanwhile = NULL;
-        shop.world.still = false;
+        shop.world.model.still = false;
         shop_heal(&shop, 3);
         shop_close(&shop);
     }
-    seg_seed(0);
+    model_seed(0);
 }
 
 /* A sale that never holds still is said so, and the segment waits for the next round. */
-static void never_still(struct process *process)
+static void never_still(struct model_process *process)
 {
-    struct ledger_op op = {.kind = LEDGER_RESTOCK, .item = WORLD_FREE, .amount = SEGMENTS};
+    struct ledger_op op = {.kind = LEDGER_RESTOCK, .item = CLUSTER_FREE, .amount = SEGMENTS};
     (void)snprintf(op.key, sizeof(op.key), "still%llu", (unsigned long long)process->calls);
-    (void)seg_run(process->world, &op);
+    (void)cluster_run(process->world, &op);
 }
 
 static void test_a_ledger_that_never_holds_still(void **state)
@@ -653,7 +656,7 @@ static void test_a_ledger_that_never_holds_still(void **state)
 
 /* ---- at random ---- */
 
-static void fault(struct segment_world *world)
+static void fault(struct cluster_world *world)
 {
     uint32_t segment = (uint32_t)prng_below(&world->prng, SEGMENTS);
     switch (prng_below(&world->prng, 6)) {
@@ -677,27 +680,27 @@ static void fault(struct segment_world *world)
 
 static void random_step(struct shop *shop)
 {
-    struct segment_world *world = &shop->world;
+    struct cluster_world *world = &shop->world;
     uint64_t user = 1 + prng_below(&world->prng, 80);
-    uint64_t item = WORLD_ONCE + prng_below(&world->prng, 3);
+    uint64_t item = CLUSTER_ONCE + prng_below(&world->prng, 3);
     switch (prng_below(&world->prng, 16)) {
     case 0:
         fault(world);
         break;
     case 1:
-        seg_stir(world);
+        model_stir(world);
         break;
     case 2:
-        seg_relay(world);
+        model_relay(world);
         break;
     case 3:
-        seg_book(world);
+        model_book(world);
         break;
     case 4:
-        seg_apply(world);
+        model_apply(world);
         break;
     case 5:
-        seg_hear(world);
+        model_hear(world);
         break;
     case 6:
         sim_segments_away(world->sim, (uint32_t)prng_below(&world->prng, SEGMENTS), false);
@@ -708,14 +711,14 @@ static void random_step(struct shop *shop)
         shop->process.dies_at =
             prng_below(&world->prng, 2) == 0 ? 1 + prng_below(&world->prng, 100) : 0;
         (void)recover_round(shop->recover, &round);
-        fake_clock_pass_ms(&world->clock, (int64_t)prng_below(&world->prng, WORLD_LEASE_MS * 2));
+        fake_clock_pass_ms(&world->clock, (int64_t)prng_below(&world->prng, MODEL_LEASE_MS * 2));
         break;
     }
     case 8:
-        (void)seg_buy_untold(world, user, item, 1);
+        (void)model_buy_untold(world, user, item, 1);
         break;
     default:
-        (void)seg_buy(world, user, item, 1 + (uint32_t)prng_below(&world->prng, 2));
+        (void)model_buy(world, user, item, 1 + (uint32_t)prng_below(&world->prng, 2));
         break;
     }
 }
@@ -725,24 +728,24 @@ static void test_at_random(void **state)
     (void)state;
     uint64_t first = 1;
     uint64_t last = 1000;
-    seg_seeds(&first, &last);
+    model_seeds(&first, &last);
     for (uint64_t seed = first; seed <= last; seed++) {
-        seg_seed(seed);
+        model_seed(seed);
         struct shop shop;
         shop_open(&shop, seed);
         for (int i = 0; i < 500; i++) {
             random_step(&shop);
-            seg_audit(&shop.world);
+            model_audit(&shop.world);
         }
         for (uint32_t i = 0; i < SEGMENTS; i++) {
             sim_segments_away(shop.world.sim, i, false);
             sim_segments_lose(shop.world.sim, i, 0);
         }
-        fake_clock_pass_ms(&shop.world.clock, WORLD_LEASE_MS + 1);
+        fake_clock_pass_ms(&shop.world.clock, MODEL_LEASE_MS + 1);
         shop_heal(&shop, 3);
         shop_close(&shop);
     }
-    seg_seed(0);
+    model_seed(0);
 }
 
 int main(void)
@@ -762,9 +765,9 @@ int main(void)
         cmocka_unit_test(test_lost_answers),
         cmocka_unit_test(test_two_at_once_do_it_once),
         cmocka_unit_test(test_a_lease_is_kept_through_long_waits),
-        cmocka_unit_test_teardown(test_events_while_it_reads_and_fills, seg_tell_seed),
+        cmocka_unit_test_teardown(test_events_while_it_reads_and_fills, model_print_seed),
         cmocka_unit_test(test_a_ledger_that_never_holds_still),
-        cmocka_unit_test_teardown(test_at_random, seg_tell_seed),
+        cmocka_unit_test_teardown(test_at_random, model_print_seed),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,9 +12,9 @@
 
 #include "base/err.h"
 #include "base/prng.h"
+#include "cluster_world.h"
 #include "distributed/message.h"
 #include "distributed/relay.h"
-#include "segments_world.h"
 #include "sim_queue.h"
 
 #define SEGMENTS 3
@@ -22,7 +22,7 @@
 #define MINE 1U
 #define ORDERS_MAX 400
 
-static struct segments_world world;
+static struct cluster_world world;
 static struct sim_broker *broker;
 static struct segment_table segment_table;
 static struct inside_time inside;
@@ -61,11 +61,11 @@ static int set_up(void **state)
 {
     static const uint32_t retry_s[] = {1};
     (void)state;
-    segments_world_init(&world, SEGMENTS, false);
+    cluster_init(&world, (struct cluster_options){.segments = SEGMENTS});
     for (uint32_t s = 0; s < SEGMENTS; s++) {
-        segments_world_fill(&world, s, 1, 0);
+        cluster_fill(&world, s, 1, 0);
     }
-    segments_world_segment_table(&world, &segment_table);
+    cluster_segment_table(&world, &segment_table);
     broker = sim_broker_new(1, retry_s, 1);
     inside_time_init(&inside, &world.clock.port, 0);
     decided_count = 0;
@@ -83,7 +83,7 @@ static int tear_down(void **state)
     stop();
     metrics_done(&metrics);
     sim_broker_free(broker);
-    segments_world_done(&world);
+    cluster_done(&world);
     return 0;
 }
 
@@ -95,7 +95,7 @@ static void pass_ms(int64_t ms)
 
 static void decide(uint32_t segment, uint64_t user)
 {
-    decided[decided_count++] = segments_world_buy(&world, segment, user).id;
+    decided[decided_count++] = cluster_buy(&world, segment, user).id;
 }
 
 static uint64_t in_outboxes(void)
@@ -120,7 +120,7 @@ static void note_arrival(const struct queue_message *message)
         if (order_id_equal(decided[i], decision.command.id)) {
             assert_int_equal(decision.segment, order_id_segment(decision.command.id));
             assert_int_equal(decision.epoch, 1);
-            assert_int_equal(decision.command.item, WIDE_FREE);
+            assert_int_equal(decision.command.item, CLUSTER_FREE);
             assert_int_equal(decision.command.qty, 1);
             arrived[i]++;
             return;
@@ -337,7 +337,7 @@ static void another_relay_claims_what_a_dead_one_held(void **state)
 
 /* ---- anything, in any order ---- */
 
-/* Whoever was decided is in an outbox, in the queue, or has arrived. */
+/* Every decision is in an outbox, in the queue, or has arrived. */
 static void nobody_is_lost(void)
 {
     struct queue_depths depths;
@@ -388,7 +388,7 @@ static void stir(struct prng *prng)
 
 static void everything_arrives_whatever_happens(void **state)
 {
-    uint64_t first = segments_world_seed();
+    uint64_t first = cluster_seed();
     for (uint64_t seed = first; seed < first + 60; seed++) {
         struct prng prng = prng_of(seed);
         if (seed > first) {
@@ -397,7 +397,7 @@ static void everything_arrives_whatever_happens(void **state)
         print_message("SLUICE_SEED=%llu\n", (unsigned long long)seed);
         for (int i = 0; i < 400; i++) {
             uint32_t segment = (uint32_t)prng_below(&prng, SEGMENTS);
-            const struct gate_item *item = segments_world_item(&world, segment, WIDE_FREE);
+            const struct gate_item *item = cluster_item(&world, segment, CLUSTER_FREE);
             sim_segments_lose(world.sim, segment, 0);
             if (item->available > 0 && prng_below(&prng, 3) == 0) {
                 sim_segments_away(world.sim, segment, false);
@@ -409,7 +409,7 @@ static void everything_arrives_whatever_happens(void **state)
             pass_ms((int64_t)prng_below(&prng, 50));
             nobody_is_lost();
         }
-        assert_true(decided_count == SEGMENTS * WIDE_UNITS);
+        assert_true(decided_count == SEGMENTS * CLUSTER_UNITS);
         sim_broker_faults(broker, &(struct sim_queue_faults){0});
         for (uint32_t s = 0; s < SEGMENTS; s++) {
             sim_segments_away(world.sim, s, false);

@@ -9,17 +9,17 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "cluster_world.h"
 #include "distributed/message.h"
 #include "distributed/relay.h"
 #include "sim_queue.h"
-#include "wide_world.h"
 
 #define SEGMENTS 2
 #define WINDOW 8
 #define DIRECT_AFTER_MS 5000
 
-static struct wide_world world;
-static struct wide_process *process;
+static struct cluster_world world;
+static struct cluster_process *process;
 static struct sim_segments *sim;
 static struct sim_broker *broker;
 static struct queue *publisher;
@@ -39,11 +39,11 @@ static void start(struct queue *queue)
 static void set_up_world(bool has_queue)
 {
     static const uint32_t retry_s[] = {1};
-    wide_world_init(&world, SEGMENTS);
-    wide_up(&world, 0);
+    cluster_init(&world, (struct cluster_options){.segments = SEGMENTS, .open = true});
+    cluster_up(&world, 0);
     process = &world.processes[0];
-    sim = world.segments.sim;
-    wide_open_sale(process);
+    sim = world.sim;
+    cluster_open_sale(process);
     broker = sim_broker_new(1, retry_s, 1);
     publisher = has_queue ? sim_queue_open(broker, true, 0, 0) : NULL;
     start(publisher);
@@ -70,7 +70,7 @@ static int tear_down(void **state)
     sim_queue_close(publisher);
     sim_queue_close(consumer);
     consumer = NULL;
-    wide_world_done(&world);
+    cluster_done(&world);
     sim_broker_free(broker);
     return 0;
 }
@@ -79,26 +79,26 @@ static int tear_down(void **state)
 static void restart(void)
 {
     relay_free(relay);
-    wide_down(&world, 0);
-    wide_up(&world, 0);
+    cluster_down(&world, 0);
+    cluster_up(&world, 0);
     start(publisher);
 }
 
 static int64_t boot_ms(void)
 {
-    return clock_boot_us(&world.segments.clock.port) / 1000;
+    return clock_boot_us(&world.clock.port) / 1000;
 }
 
 static void turn(void)
 {
-    wide_let(process);
+    cluster_let(process);
     relay_iterate(relay, 0);
-    wide_halt(process);
+    cluster_halt(process);
 }
 
 static void pass_and_turn(int64_t ms)
 {
-    wide_pass_ms(&world, ms);
+    cluster_pass_ms(&world, ms);
     sim_broker_time(broker, boot_ms());
     turn();
 }
@@ -124,15 +124,15 @@ static void without_a_queue_decisions_are_booked_here(void **state)
     (void)state;
     struct decision decisions[20];
     for (uint32_t i = 0; i < 20; i++) {
-        decisions[i] = wide_decide(&world, i % SEGMENTS, 10 + i);
+        decisions[i] = cluster_decide(&world, i % SEGMENTS, 10 + i);
     }
     for (int i = 0; i < 3; i++) {
         turn();
     }
     assert_int_equal(in_outboxes(), 0);
     for (uint32_t i = 0; i < 20; i++) {
-        assert_int_equal(wide_row(&world, decisions[i].command.id)->state, ORDER_LOCKED);
-        assert_int_equal(wide_row(&world, decisions[i].command.id)->segment, i % SEGMENTS);
+        assert_int_equal(cluster_row(&world, decisions[i].command.id)->state, ORDER_LOCKED);
+        assert_int_equal(cluster_row(&world, decisions[i].command.id)->segment, i % SEGMENTS);
     }
     assert_int_equal(metric(METRIC_RELAY_TAKEN_TOTAL), 20);
     assert_int_equal(metric(METRIC_RELAY_UNDER_WAY), 0);
@@ -141,7 +141,7 @@ static void without_a_queue_decisions_are_booked_here(void **state)
 static void nothing_is_done_before_it_is_booked(void **state)
 {
     (void)state;
-    struct decision decision = wide_decide(&world, 0, 7);
+    struct decision decision = cluster_decide(&world, 0, 7);
     uint64_t batches = world.ledger.batches;
     for (int i = 0; i < 100; i++) {
         world.ledger.fail_next = ERR_IO;
@@ -161,45 +161,44 @@ static void nothing_is_done_before_it_is_booked(void **state)
     }
     assert_int_equal(in_outboxes(), 0);
     assert_int_equal(world.ledger.orders_count, 1);
-    assert_int_equal(wide_row(&world, decision.command.id)->state, ORDER_LOCKED);
+    assert_int_equal(cluster_row(&world, decision.command.id)->state, ORDER_LOCKED);
 }
 
 /* The ledger takes neither it nor its failure: it stays, and nobody waits for it. */
 static void one_that_cannot_be_booked_holds_up_no_other(void **state)
 {
     (void)state;
-    struct wide_process *other = &world.processes[1];
-    wide_up(&world, 1);
+    struct cluster_process *other = &world.processes[1];
+    cluster_up(&world, 1);
     /* A sale that the ledger has lost: only the gate knows the item. */
     const struct segment_step steps[] = {
-        {.kind = STEP_BEGIN, .sizes = segments_world_sizes, .event = world.ledger.events_count},
+        {.kind = STEP_BEGIN, .sizes = cluster_sizes, .event = world.ledger.events_count},
         {.kind = STEP_SALE,
-         .sale = WIDE_SALE,
-         .starts_at_ms = WIDE_NOW,
-         .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS,
+         .sale = CLUSTER_SALE,
+         .starts_at_ms = CLUSTER_NOW,
+         .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS,
          .state = SALE_OPEN},
-        {.kind = STEP_ITEM, .sale = WIDE_SALE, .item = WIDE_FREE, .total = 9, .available = 9},
-        {.kind = STEP_ITEM, .sale = WIDE_SALE, .item = 999, .total = 9, .available = 9},
+        {.kind = STEP_ITEM, .sale = CLUSTER_SALE, .item = CLUSTER_FREE, .total = 9, .available = 9},
+        {.kind = STEP_ITEM, .sale = CLUSTER_SALE, .item = 999, .total = 9, .available = 9},
         {.kind = STEP_OPEN}};
-    assert_int_equal(
-        segments_rebuild(world.segments.hands, 1, wide_raise_epoch(&world, 1), 1, steps, 5),
-        SEGMENT_DONE);
-    wide_place_all(&world);
+    assert_int_equal(segments_rebuild(world.hands, 1, cluster_raise_epoch(&world, 1), 1, steps, 5),
+                     SEGMENT_DONE);
+    cluster_place_all(&world);
     struct gate_request request = {.kind = GATE_REQUEST_BUY,
                                    .segment = 1,
-                                   .id = segments_world_id(&world.segments, 999, 1),
+                                   .id = cluster_id(&world, 999, 1),
                                    .user = 5,
                                    .item = 999,
                                    .qty = 1,
-                                   .now_ms = WIDE_NOW,
-                                   .ticket_expires_ms = WIDE_NOW + 1000};
+                                   .now_ms = CLUSTER_NOW,
+                                   .ticket_expires_ms = CLUSTER_NOW + 1000};
     assert_int_equal(gate_submit(other->gate, &request), GATE_ANSWERED);
     assert_true(gate_request_done(&request));
     turn();
     for (uint64_t user = 10; user < 18; user++) {
-        struct decision decision = wide_decide(&world, user % 2, user);
+        struct decision decision = cluster_decide(&world, user % 2, user);
         turn();
-        assert_non_null(wide_row(&world, decision.command.id)); /* at once */
+        assert_non_null(cluster_row(&world, decision.command.id)); /* at once */
     }
     assert_int_equal(in_outboxes(), 1);
     uint64_t batches = world.ledger.batches;
@@ -214,7 +213,7 @@ static void what_was_booked_and_not_marked_is_booked_once(void **state)
 {
     (void)state;
     for (uint64_t user = 1; user <= 5; user++) {
-        (void)wide_decide(&world, 0, user);
+        (void)cluster_decide(&world, 0, user);
     }
     world.ledger.lose_next = ERR_IO;
     turn(); /* booked, some of them at least, and then it died */
@@ -224,7 +223,7 @@ static void what_was_booked_and_not_marked_is_booked_once(void **state)
     turn();
     assert_int_equal(in_outboxes(), 0);
     assert_int_equal(world.ledger.orders_count, 5);
-    assert_int_equal(memory_ledger_item(&world.ledger, WIDE_FREE)->locked, 5);
+    assert_int_equal(memory_ledger_item(&world.ledger, CLUSTER_FREE)->locked, 5);
 }
 
 /* Rebuilt while the relay held them: decided again, and the new entries booked. */
@@ -233,17 +232,17 @@ static void entries_of_an_older_epoch_are_decided_again(void **state)
     (void)state;
     struct decision decisions[3];
     for (uint32_t i = 0; i < 3; i++) {
-        decisions[i] = wide_decide(&world, 1, 10 + i);
+        decisions[i] = cluster_decide(&world, 1, 10 + i);
     }
-    wide_rebuild(&world, 1); /* it has forgotten them; its outbox goes on */
+    cluster_rebuild(&world, 1); /* it has forgotten them; its outbox goes on */
     for (int i = 0; i < 4; i++) {
         turn();
     }
     assert_int_equal(in_outboxes(), 0);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(wide_row(&world, decisions[i].command.id)->state, ORDER_LOCKED);
+        assert_int_equal(cluster_row(&world, decisions[i].command.id)->state, ORDER_LOCKED);
     }
-    assert_int_equal(segments_world_item(&world.segments, 1, WIDE_FREE)->locked, 3);
+    assert_int_equal(cluster_item(&world, 1, CLUSTER_FREE)->locked, 3);
     assert_int_equal(world.ledger.orders_count, 3);
 }
 
@@ -253,12 +252,12 @@ static void while_the_queue_is_away_decisions_go_straight(void **state)
 {
     (void)state;
     sim_broker_time(broker, boot_ms());
-    (void)wide_decide(&world, 0, 1);
+    (void)cluster_decide(&world, 0, 1);
     turn();
     assert_int_equal(sim_broker_messages(broker), 1);
     assert_int_equal(in_outboxes(), 0);
     sim_broker_down(broker, INT64_MAX);
-    struct decision first = wide_decide(&world, 0, 2);
+    struct decision first = cluster_decide(&world, 0, 2);
     int64_t since = boot_ms();
     while (boot_ms() - since < DIRECT_AFTER_MS) {
         pass_and_turn(100);
@@ -269,12 +268,12 @@ static void while_the_queue_is_away_decisions_go_straight(void **state)
         pass_and_turn(100);
     }
     assert_int_equal(in_outboxes(), 0);
-    assert_non_null(wide_row(&world, first.command.id));
+    assert_non_null(cluster_row(&world, first.command.id));
     /* From now on at once, however long nothing was there to be booked. */
     for (uint64_t user = 10; user < 15; user++) {
-        struct decision decision = wide_decide(&world, user % SEGMENTS, user);
+        struct decision decision = cluster_decide(&world, user % SEGMENTS, user);
         pass_and_turn(1);
-        assert_non_null(wide_row(&world, decision.command.id));
+        assert_non_null(cluster_row(&world, decision.command.id));
         assert_int_equal(in_outboxes(), 0);
         pass_and_turn(2 * DIRECT_AFTER_MS);
     }
@@ -290,7 +289,7 @@ static void straight_they_go_at_a_limited_rate(void **state)
     atomic_store(&runtime_limits.direct_rate, 10);
     struct decision decisions[30];
     for (uint32_t i = 0; i < 30; i++) {
-        decisions[i] = wide_decide(&world, i % SEGMENTS, 10 + i);
+        decisions[i] = cluster_decide(&world, i % SEGMENTS, 10 + i);
     }
     while (world.ledger.orders_count == 0) {
         pass_and_turn(10);
@@ -302,8 +301,8 @@ static void straight_they_go_at_a_limited_rate(void **state)
     }
     assert_int_equal(boot_ms() - since, 1000);
     assert_int_equal(world.ledger.orders_count, 11);
-    for (uint32_t i = 0; i < 8; i++) { /* whoever was taken first is not passed */
-        assert_non_null(wide_row(&world, decisions[i].command.id));
+    for (uint32_t i = 0; i < 8; i++) { /* later ones do not overtake */
+        assert_non_null(cluster_row(&world, decisions[i].command.id));
     }
     atomic_store(&runtime_limits.direct_rate, 1000); /* turned while it runs */
     pass_and_turn(10);
@@ -314,7 +313,7 @@ static void straight_they_go_at_a_limited_rate(void **state)
     assert_int_equal(world.ledger.orders_count, 30);
     atomic_store(&runtime_limits.direct_rate, 1);
     for (uint32_t i = 0; i < 3; i++) {
-        (void)wide_decide(&world, 0, 50 + i);
+        (void)cluster_decide(&world, 0, 50 + i);
     }
     for (int i = 0; i < 30; i++) {
         pass_and_turn(100);
@@ -327,7 +326,7 @@ static void without_a_queue_there_is_no_rate(void **state)
     (void)state;
     atomic_store(&runtime_limits.direct_rate, 1);
     for (uint32_t i = 0; i < 20; i++) {
-        (void)wide_decide(&world, i % SEGMENTS, 10 + i);
+        (void)cluster_decide(&world, i % SEGMENTS, 10 + i);
     }
     for (int i = 0; i < 3; i++) {
         turn();
@@ -343,25 +342,25 @@ static void a_full_outbox_does_not_wait_so_long(void **state)
     sim_broker_time(broker, boot_ms());
     sim_broker_down(broker, boot_ms() + 20000);
     for (uint32_t i = 0; i < 5; i++) {
-        (void)wide_decide(&world, 0, 10 + i);
-        (void)wide_decide(&world, 1, 20 + i);
+        (void)cluster_decide(&world, 0, 10 + i);
+        (void)cluster_decide(&world, 1, 20 + i);
     }
     for (int i = 0; i < 50; i++) {
         pass_and_turn(100);
     }
     assert_int_equal(world.ledger.orders_count, 0); /* as full as it may be */
-    (void)wide_decide(&world, 1, 30);
+    (void)cluster_decide(&world, 1, 30);
     for (int i = 0; i < 15; i++) {
         pass_and_turn(100);
     }
     assert_int_equal(world.ledger.orders_count, 11);
     assert_int_equal(in_outboxes(), 0);
-    (void)wide_decide(&world, 0, 40);
+    (void)cluster_decide(&world, 0, 40);
     pass_and_turn(100);
     assert_int_equal(world.ledger.orders_count, 12); /* until the queue is back, however few */
     pass_and_turn(20000);
     for (uint64_t user = 41; user < 47; user++) {
-        (void)wide_decide(&world, 0, user);
+        (void)cluster_decide(&world, 0, user);
         pass_and_turn(100);
     }
     assert_true(sim_broker_messages(broker) > 1); /* which carries them again */
@@ -373,7 +372,7 @@ static void when_it_is_back_it_carries_them_again(void **state)
     sim_broker_time(broker, boot_ms());
     sim_broker_down(broker, boot_ms() + 20000);
     for (uint64_t user = 1; user <= 10; user++) {
-        (void)wide_decide(&world, 0, user);
+        (void)cluster_decide(&world, 0, user);
     }
     for (int i = 0; i < 100; i++) {
         pass_and_turn(100);
@@ -385,7 +384,7 @@ static void when_it_is_back_it_carries_them_again(void **state)
         pass_and_turn(100);
     }
     /* One more is booked here, and shows that the queue is back. */
-    (void)wide_decide(&world, 0, 20);
+    (void)cluster_decide(&world, 0, 20);
     for (int i = 0; i < 3; i++) {
         pass_and_turn(100);
     }
@@ -393,7 +392,7 @@ static void when_it_is_back_it_carries_them_again(void **state)
     uint64_t rows = world.ledger.orders_count;
     uint64_t sent = sim_broker_messages(broker);
     for (uint64_t user = 30; user < 35; user++) {
-        (void)wide_decide(&world, 1, user);
+        (void)cluster_decide(&world, 1, user);
     }
     pass_and_turn(100);
     assert_int_equal(in_outboxes(), 0);
@@ -408,8 +407,8 @@ static void a_queue_that_confirms_nothing_is_away(void **state)
     sim_broker_time(broker, boot_ms());
     sim_broker_faults(broker, &(struct sim_queue_faults){.outcome_ms = 4000000000U});
     for (uint64_t user = 1; user <= 3 * WINDOW / 2; user++) {
-        (void)wide_decide(&world, 0, user);
-        (void)wide_decide(&world, 1, user);
+        (void)cluster_decide(&world, 0, user);
+        (void)cluster_decide(&world, 1, user);
     }
     uint64_t most = 0;
     for (int i = 0; i < 100; i++) {
@@ -422,10 +421,10 @@ static void a_queue_that_confirms_nothing_is_away(void **state)
     assert_true(most <= WINDOW + 1); /* one more, to see whether it is back */
     /* Late outcomes are of slots that others stand in by now: they must not be taken for theirs. */
     sim_broker_faults(broker, &(struct sim_queue_faults){.lose_message = 1000});
-    struct decision decision = wide_decide(&world, 0, 77);
+    struct decision decision = cluster_decide(&world, 0, 77);
     world.ledger.fail_next = ERR_IO;
     pass_and_turn(100);
-    assert_null(wide_row(&world, decision.command.id));
+    assert_null(cluster_row(&world, decision.command.id));
     assert_int_equal(in_outboxes(), 1);
     sim_broker_cut(broker);
     world.ledger.fail_next = ERR_IO;
@@ -435,10 +434,10 @@ static void a_queue_that_confirms_nothing_is_away(void **state)
         pass_and_turn(100);
     }
     assert_int_equal(in_outboxes(), 0);
-    assert_non_null(wide_row(&world, decision.command.id));
+    assert_non_null(cluster_row(&world, decision.command.id));
 }
 
-/* Whoever was decided is in an outbox, has a row, or has arrived at the other end. */
+/* Every decision is in an outbox, has a row, or has arrived at the queue. */
 static void nobody_is_lost(const struct order_id *ids, bool *arrived, size_t count)
 {
     struct queue_message message;
@@ -453,7 +452,7 @@ static void nobody_is_lost(const struct order_id *ids, bool *arrived, size_t cou
         assert_int_equal(queue_ack(consumer, &message), 0);
     }
     for (size_t i = 0; i < count; i++) {
-        neither += !arrived[i] && wide_row(&world, ids[i]) == NULL;
+        neither += !arrived[i] && cluster_row(&world, ids[i]) == NULL;
     }
     assert_true(neither <= in_outboxes());
 }
@@ -462,14 +461,14 @@ static void nobody_is_lost(const struct order_id *ids, bool *arrived, size_t cou
 static void a_late_confirm_is_not_anothers(void **state)
 {
     (void)state;
-    enum { ORDERS = SEGMENTS * WIDE_UNITS };
+    enum { ORDERS = SEGMENTS * CLUSTER_UNITS };
     struct order_id ids[ORDERS];
     bool arrived[ORDERS] = {false};
     consumer = sim_queue_open(broker, false, 0, 0);
     sim_broker_time(broker, boot_ms());
     sim_broker_faults(broker, &(struct sim_queue_faults){.outcome_ms = 60000});
     for (uint32_t i = 0; i < ORDERS; i++) {
-        ids[i] = wide_decide(&world, i % SEGMENTS, 1 + i).command.id;
+        ids[i] = cluster_decide(&world, i % SEGMENTS, 1 + i).command.id;
     }
     while (world.ledger.orders_count < WINDOW) { /* sent, and booked after a while */
         pass_and_turn(100);
@@ -502,15 +501,15 @@ static void a_full_window_waits(void **state)
 {
     (void)state;
     for (uint64_t user = 1; user <= WINDOW; user++) {
-        (void)wide_decide(&world, 0, user);
+        (void)cluster_decide(&world, 0, user);
     }
     world.ledger.lose_next = ERR_IO;
     turn();
     sim_segments_away(sim, 0, true);
     pass_and_turn(1000); /* booked, and the outbox cannot be told */
-    wide_let(process);
+    cluster_let(process);
     relay_iterate(relay, 3); /* in the meantime */
-    wide_halt(process);
+    cluster_halt(process);
     assert_int_equal(metric(METRIC_RELAY_UNDER_WAY), WINDOW);
     sim_segments_away(sim, 0, false);
     for (int i = 0; i < 5; i++) {

@@ -14,7 +14,7 @@ static void events_reach_the_segments_they_concern_once(void **state)
     assert_caught_up();
     struct gate_command buys[6];
     for (uint32_t i = 0; i < 6; i++) {
-        buys[i] = segments_world_buy(&world, i % SEGMENTS, 10 + i);
+        buys[i] = cluster_buy(&world, i % SEGMENTS, 10 + i);
     }
     size_t from = ledger.count;
     for (uint32_t i = 0; i < 6; i++) {
@@ -267,9 +267,9 @@ static void a_refused_event_is_skipped(void **state)
 {
     (void)state;
     struct gate_command nobody = {
-        .id = segments_world_id(&world, ITEM, 1), .user = 5, .item = ITEM, .qty = 1};
+        .id = cluster_id(&world, ITEM, 1), .user = 5, .item = ITEM, .qty = 1};
     open_sale(0, 10);
-    struct gate_command buy = segments_world_buy(&world, 1, 9);
+    struct gate_command buy = cluster_buy(&world, 1, 9);
     size_t from = ledger.count;
     commit(event_of_order(EVENT_ORDER_FAILED, &nobody)); /* stood in line and never got there */
     commit(event_of_order(EVENT_ORDER_LOCKED, &nobody));
@@ -292,7 +292,7 @@ static void a_sale_is_forgotten_in_several_steps(void **state)
     open_sale(0, ORDERS);
     size_t from = ledger.count;
     for (uint32_t i = 0; i < ORDERS; i++) {
-        struct gate_command buy = segments_world_buy(&world, 0, 1 + i);
+        struct gate_command buy = cluster_buy(&world, 0, 1 + i);
         commit(event_of_order(EVENT_ORDER_FAILED, &buy));
     }
     commit(event_of_sale(EVENT_SALE_CLOSED));
@@ -300,14 +300,14 @@ static void a_sale_is_forgotten_in_several_steps(void **state)
     commit((struct ledger_event){.kind = EVENT_SALE_WARMED,
                                  .segment = SEGMENT_ALL,
                                  .sale = 2,
-                                 .a = WIDE_NOW,
-                                 .b = WIDE_NOW + 1});
+                                 .a = CLUSTER_NOW,
+                                 .b = CLUSTER_NOW + 1});
     uint64_t writes = sim_segments_writes(world.sim, 0);
     apply(0, from);
     const struct gate *gate = sim_segments_gate(world.sim, 0);
     assert_caught_up();
     assert_int_equal(gate->order_pool.used + gate->buyer_pool.used, 0);
-    assert_int_equal(gate_find_sale(gate, WIDE_SALE), GATE_NONE);
+    assert_int_equal(gate_find_sale(gate, CLUSTER_SALE), GATE_NONE);
     assert_int_not_equal(gate_find_sale(gate, 2), GATE_NONE);
     /* 10,000 entries, 4,096 at a time: three steps. */
     assert_int_equal(sim_segments_writes(world.sim, 0) - writes, ORDERS + 1 + 3 + 1);
@@ -337,14 +337,14 @@ static void room_is_what_the_catalog_has_not_loaded(void **state)
     uint32_t sales = 0;
     uint32_t items = 0;
     event_sink->ops->room(event_sink, &sales, &items);
-    assert_int_equal(sales, segments_world_sizes.sales);
-    assert_int_equal(items, segments_world_sizes.items);
+    assert_int_equal(sales, cluster_sizes.sales);
+    assert_int_equal(items, cluster_sizes.items);
     put_sale(1, SALE_DRAFT, false, 5);
     put_sale(2, SALE_WARM, false, 3);
     put_sale(3, SALE_CLOSED, true, 5);
     event_sink->ops->room(event_sink, &sales, &items);
-    assert_int_equal(sales, segments_world_sizes.sales - 1);
-    assert_int_equal(items, segments_world_sizes.items - 3);
+    assert_int_equal(sales, cluster_sizes.sales - 1);
+    assert_int_equal(items, cluster_sizes.items - 3);
     for (uint64_t id = 4; id < 8; id++) {
         put_sale(id, SALE_CLOSED, false, 3); /* more than there is room for */
     }
@@ -360,19 +360,19 @@ static void it_rests_when_all_outboxes_are_empty(void **state)
     struct outbox_entry entry;
     size_t count = 0;
     open_sale(0, 10);
-    assert_true(event_sink->ops->is_idle(event_sink, WIDE_SALE));
-    (void)segments_world_buy(&world, 2, 9);
-    assert_false(event_sink->ops->is_idle(event_sink, WIDE_SALE));
+    assert_true(event_sink->ops->is_idle(event_sink, CLUSTER_SALE));
+    (void)cluster_buy(&world, 2, 9);
+    assert_false(event_sink->ops->is_idle(event_sink, CLUSTER_SALE));
     assert_int_equal(segments_take(world.hands, UINT64_MAX, &entry, 1, 0, &count), 0);
     assert_int_equal(segments_done(world.hands, &entry, 1), 0);
-    assert_true(event_sink->ops->is_idle(event_sink, WIDE_SALE));
+    assert_true(event_sink->ops->is_idle(event_sink, CLUSTER_SALE));
     ledger.segments = SEGMENTS;
-    assert_true(event_sink->ops->is_idle(event_sink, WIDE_SALE));
+    assert_true(event_sink->ops->is_idle(event_sink, CLUSTER_SALE));
     ledger.segments = SEGMENTS + 1; /* added since: it cannot look there */
-    assert_false(event_sink->ops->is_idle(event_sink, WIDE_SALE));
+    assert_false(event_sink->ops->is_idle(event_sink, CLUSTER_SALE));
     ledger.segments = SEGMENTS;
     sim_segments_away(world.sim, 0, true);
-    assert_false(event_sink->ops->is_idle(event_sink, WIDE_SALE)); /* nobody knows */
+    assert_false(event_sink->ops->is_idle(event_sink, CLUSTER_SALE)); /* nobody knows */
 }
 
 /* ---- anything, in any order ---- */
@@ -408,11 +408,11 @@ static void run_seed(uint64_t seed)
         sim_segments_lose(world.sim, segment, prng_below(&prng, 20) == 0 ? 2 : 0);
         ledger.fail = prng_below(&prng, 20) == 0 ? ERR_IO : 0;
         const struct gate *gate = sim_segments_gate(world.sim, segment);
-        uint32_t sale = gate_find_sale(gate, WIDE_SALE);
+        uint32_t sale = gate_find_sale(gate, CLUSTER_SALE);
         if (count < 64 && sale != GATE_NONE && gate->sales[sale].state == SALE_OPEN) {
             sim_segments_away(world.sim, segment, false);
             sim_segments_lose(world.sim, segment, 0);
-            buys[count++] = segments_world_buy(&world, segment, 1 + prng_below(&prng, 100));
+            buys[count++] = cluster_buy(&world, segment, 1 + prng_below(&prng, 100));
         }
         for (uint64_t i = prng_below(&prng, 12); i > 0; i--) {
             commit_some(&prng, buys, &count);
@@ -446,7 +446,7 @@ static void run_seed(uint64_t seed)
 
 static void two_ledger_writers_and_faults(void **state)
 {
-    uint64_t first = segments_world_seed();
+    uint64_t first = cluster_seed();
     for (uint64_t seed = first; seed < first + 40; seed++) {
         if (seed > first) {
             assert_int_equal(set_up(state), 0);

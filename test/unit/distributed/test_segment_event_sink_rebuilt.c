@@ -8,38 +8,37 @@ static void what_a_rebuilt_segment_shows_already_does_not_stop_it(void **state)
 {
     (void)state;
     open_sale(0, 10);
-    struct gate_command buy = segments_world_buy(&world, 0, 9);
+    struct gate_command buy = cluster_buy(&world, 0, 9);
     sim_segments_empty(world.sim, 0);
     sim_segments_away(world.sim, 0, false);
     commit_and_apply(0, event_of_order(EVENT_ORDER_LOCKED, &buy));
     commit_and_apply(0, event_of_order(EVENT_ORDER_PAID, &buy));
     assert_int_not_equal(atomic_load(&ledger_writers[0].segment_table.doubts) & 1, 0);
-    const struct segment_step steps[] = {
-        {.kind = STEP_BEGIN, .sizes = segments_world_sizes, .event = 0},
-        {.kind = STEP_SALE,
-         .sale = WIDE_SALE,
-         .starts_at_ms = WIDE_NOW,
-         .ends_at_ms = WIDE_NOW + WIDE_ENDS_MS,
-         .state = SALE_OPEN},
-        {.kind = STEP_BUYER, .item = ITEM, .user = 9, .held = 1},
-        {.kind = STEP_ORDER,
-         .item = ITEM,
-         .order = {.id = buy.id,
-                   .user = 9,
-                   .item = ITEM,
-                   .qty = 1,
-                   .state = ORDER_PAID,
-                   .version = 3,
-                   .created_at_ms = buy.now_ms}},
-        {.kind = STEP_ITEM,
-         .sale = WIDE_SALE,
-         .item = ITEM,
-         .total = 10,
-         .available = 9,
-         .sold = 1},
-        {.kind = STEP_OPEN}};
+    const struct segment_step steps[] = {{.kind = STEP_BEGIN, .sizes = cluster_sizes, .event = 0},
+                                         {.kind = STEP_SALE,
+                                          .sale = CLUSTER_SALE,
+                                          .starts_at_ms = CLUSTER_NOW,
+                                          .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS,
+                                          .state = SALE_OPEN},
+                                         {.kind = STEP_BUYER, .item = ITEM, .user = 9, .held = 1},
+                                         {.kind = STEP_ORDER,
+                                          .item = ITEM,
+                                          .order = {.id = buy.id,
+                                                    .user = 9,
+                                                    .item = ITEM,
+                                                    .qty = 1,
+                                                    .state = ORDER_PAID,
+                                                    .version = 3,
+                                                    .created_at_ms = buy.now_ms}},
+                                         {.kind = STEP_ITEM,
+                                          .sale = CLUSTER_SALE,
+                                          .item = ITEM,
+                                          .total = 10,
+                                          .available = 9,
+                                          .sold = 1},
+                                         {.kind = STEP_OPEN}};
     assert_int_equal(segments_rebuild(world.hands, 0, 2, 1, steps, 6), SEGMENT_DONE);
-    segments_world_segment_table(&world, &ledger_writers[0].segment_table);
+    cluster_segment_table(&world, &ledger_writers[0].segment_table);
     fake_clock_pass_ms(&world.clock, 5000);
     (void)settle(0);
     assert_caught_up();
@@ -58,16 +57,15 @@ static void a_sale_that_is_forgotten_already_does_not_stop_it(void **state)
     open_sale(0, 10);
     commit_and_apply(0, event_of_sale(EVENT_SALE_CLOSED));
     const struct segment_step steps[] = {
-        {.kind = STEP_BEGIN, .sizes = segments_world_sizes, .event = ledger.count},
-        {.kind = STEP_OPEN}};
+        {.kind = STEP_BEGIN, .sizes = cluster_sizes, .event = ledger.count}, {.kind = STEP_OPEN}};
     assert_int_equal(segments_rebuild(world.hands, 0, 2, 1, steps, 2), SEGMENT_DONE);
-    segments_world_segment_table(&world, &ledger_writers[0].segment_table);
+    cluster_segment_table(&world, &ledger_writers[0].segment_table);
     commit_and_apply(0, event_of_sale(EVENT_SALE_FORGOTTEN));
     commit_and_apply(0, (struct ledger_event){.kind = EVENT_SALE_WARMED,
                                               .segment = SEGMENT_ALL,
                                               .sale = 2,
-                                              .a = WIDE_NOW,
-                                              .b = WIDE_NOW + 1});
+                                              .a = CLUSTER_NOW,
+                                              .b = CLUSTER_NOW + 1});
     (void)settle(0);
     assert_caught_up();
 }
@@ -83,38 +81,38 @@ static void a_stale_segment_is_left_to_recovery(void **state)
     assert_true(is_caught_up(1));
     assert_int_equal(total(2), 10);
     assert_int_equal(atomic_load(&ledger_writers[0].segment_table.doubts), 1U << 2);
-    assert_false(segments_world_look(&world, 2).broken);
+    assert_false(cluster_look(&world, 2).broken);
     /* Nobody knows its epoch. */
     atomic_store(&ledger_writers[0].segment_table.segments[2].epoch, 0);
     fake_clock_pass_ms(&world.clock, 5000);
     (void)turn(0);
     assert_int_equal(total(2), 10);
     /* Made anew from the ledger as it is now; then it goes on from there. */
-    segments_world_fill(&world, 2, 2, ledger.count);
-    segments_world_segment_table(&world, &ledger_writers[0].segment_table);
+    cluster_fill(&world, 2, 2, ledger.count);
+    cluster_segment_table(&world, &ledger_writers[0].segment_table);
     fake_clock_pass_ms(&world.clock, 5000);
     (void)settle(0);
     commit_and_apply(0, event_restock(2, 3));
     assert_true(is_caught_up(2));
-    assert_int_equal(total(2), WIDE_UNITS + 3);
+    assert_int_equal(total(2), CLUSTER_UNITS + 3);
 }
 
 static void a_segment_that_contradicts_itself_is_reported(void **state)
 {
     (void)state;
     open_sale(0, 10);
-    struct gate_command buy = segments_world_buy(&world, 1, 9);
+    struct gate_command buy = cluster_buy(&world, 1, 9);
     commit_and_apply(0, event_of_order(EVENT_ORDER_LOCKED, &buy));
     assert_true(sim_segments_break(world.sim, 1, ITEM));
     commit_and_apply(0, event_of_order(EVENT_ORDER_PAID, &buy));
-    assert_true(segments_world_look(&world, 1).broken);
-    assert_false(segments_world_look(&world, 0).broken);
+    assert_true(cluster_look(&world, 1).broken);
+    assert_false(cluster_look(&world, 0).broken);
     assert_int_equal(atomic_load(&ledger_writers[0].segment_table.doubts), 1U << 1);
     assert_false(is_caught_up(1));
     commit_and_apply(0, event_restock(0, 1));
     assert_true(is_caught_up(0));
-    segments_world_fill(&world, 1, 2, ledger.count);
-    assert_false(segments_world_look(&world, 1).broken);
+    cluster_fill(&world, 1, 2, ledger.count);
+    assert_false(cluster_look(&world, 1).broken);
 }
 
 /* It accepted what the ledger has no unit for. */
@@ -122,16 +120,16 @@ static void a_segment_that_contradicts_the_ledger_is_reported(void **state)
 {
     (void)state;
     open_sale(0, 10);
-    struct gate_command buy = segments_world_buy(&world, 1, 9);
+    struct gate_command buy = cluster_buy(&world, 1, 9);
     struct ledger_event failed = event_of_order(EVENT_ORDER_FAILED, &buy);
     failed.reason = REFUSAL_LIMIT_REACHED;
-    struct gate_command other = segments_world_buy(&world, 2, 10);
+    struct gate_command other = cluster_buy(&world, 2, 10);
     commit_and_apply(0, failed);
-    assert_false(segments_world_look(&world, 1).broken);
+    assert_false(cluster_look(&world, 1).broken);
     failed = event_of_order(EVENT_ORDER_FAILED, &other);
     failed.reason = REFUSAL_NO_STOCK;
     commit_and_apply(0, failed);
-    assert_true(segments_world_look(&world, 2).broken);
+    assert_true(cluster_look(&world, 2).broken);
     assert_true(is_caught_up(2));
 }
 

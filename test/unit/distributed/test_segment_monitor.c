@@ -23,16 +23,16 @@ static int tear_down(void **state)
 static void turn(void)
 {
     int64_t now_ms = inside_time_ms(&process->time);
-    wide_let(process);
+    cluster_let(process);
     segment_monitor_check(monitor, now_ms);
     segment_monitor_grant_refills(monitor, now_ms);
     segment_monitor_report(monitor);
-    wide_halt(process);
+    cluster_halt(process);
 }
 
 static void pass_and_turn(int64_t ms)
 {
-    wide_pass_ms(&world, ms);
+    cluster_pass_ms(&world, ms);
     turn();
 }
 
@@ -44,7 +44,8 @@ static uint64_t epoch_of(uint32_t segment)
 /* What a front's request at the segment meets. */
 static struct gate_request request(uint32_t segment)
 {
-    struct gate_request look = {.kind = GATE_REQUEST_ITEM, .item = WIDE_FREE, .segment = segment};
+    struct gate_request look = {
+        .kind = GATE_REQUEST_ITEM, .item = CLUSTER_FREE, .segment = segment};
     assert_int_equal(gate_submit(process->gate, &look), GATE_ANSWERED);
     return look;
 }
@@ -95,14 +96,14 @@ static void it_is_ready_when_every_epoch_is_known(void **state)
 static void it_is_ready_when_every_segment_is_open(void **state)
 {
     (void)state;
-    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = segments_world_sizes};
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = cluster_sizes};
     const struct segment_step open = {.kind = STEP_OPEN};
-    uint64_t epoch = wide_raise_epoch(&world, 1);
-    assert_int_equal(segments_rebuild(world.segments.hands, 1, epoch, 1, &begin, 1), SEGMENT_DONE);
+    uint64_t epoch = cluster_raise_epoch(&world, 1);
+    assert_int_equal(segments_rebuild(world.hands, 1, epoch, 1, &begin, 1), SEGMENT_DONE);
     pass_and_turn(1000);
     assert_int_equal(epoch_of(1), epoch);
     assert_false(segment_monitor_is_ready(monitor));
-    assert_int_equal(segments_rebuild(world.segments.hands, 1, epoch, 1, &open, 1), SEGMENT_DONE);
+    assert_int_equal(segments_rebuild(world.hands, 1, epoch, 1, &open, 1), SEGMENT_DONE);
     pass_and_turn(10); /* it opens in a moment, so it is looked at again at once */
     assert_true(segment_monitor_is_ready(monitor));
 }
@@ -111,19 +112,19 @@ static void where_they_do_not_agree_nothing_is_decided(void **state)
 {
     (void)state;
     turn();
-    (void)wide_raise_epoch(&world, 0); /* recovery has begun */
+    (void)cluster_raise_epoch(&world, 0); /* recovery has begun */
     pass_and_turn(1000);
     assert_int_equal(epoch_of(0), 0);
     assert_int_equal(request(0).outcome, GATE_OUTCOME_UNKNOWN);
     assert_int_equal(epoch_of(1), 1);
     /* Closed: it takes what is decided again, and no buyers. */
-    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = segments_world_sizes};
-    assert_int_equal(segments_rebuild(world.segments.hands, 0, 2, 1, &begin, 1), SEGMENT_DONE);
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = cluster_sizes};
+    assert_int_equal(segments_rebuild(world.hands, 0, 2, 1, &begin, 1), SEGMENT_DONE);
     pass_and_turn(1000);
     assert_int_equal(epoch_of(0), 2);
     assert_int_equal(request(0).outcome, GATE_OUTCOME_UNKNOWN);
     const struct segment_step open = {.kind = STEP_OPEN};
-    assert_int_equal(segments_rebuild(world.segments.hands, 0, 2, 1, &open, 1), SEGMENT_DONE);
+    assert_int_equal(segments_rebuild(world.hands, 0, 2, 1, &open, 1), SEGMENT_DONE);
     pass_and_turn(1000);
     assert_int_equal(epoch_of(0), 2);
     assert_int_equal(request(0).refusal, REFUSAL_NO_SUCH_ITEM); /* it answers for itself */
@@ -140,7 +141,7 @@ static void one_that_was_found_wrong_decides_nothing(void **state)
     (void)state;
     turn();
     assert_true(answers(1));
-    segments_tell(world.segments.hands,
+    segments_tell(world.hands,
                   &(struct segment_news){.kind = NEWS_BROKEN, .segment = 1, .epoch = 1});
     pass_and_turn(1000);
     assert_int_equal(epoch_of(1), 1); /* its events, and what it decided, are of this one still */
@@ -152,7 +153,7 @@ static void one_that_was_found_wrong_decides_nothing(void **state)
 static void one_that_is_away_stays_what_it_was(void **state)
 {
     (void)state;
-    int64_t boot_ms = clock_boot_us(&world.segments.clock.port) / 1000;
+    int64_t boot_ms = clock_boot_us(&world.clock.port) / 1000;
     for (uint32_t s = 0; s < SEGMENTS; s++) { /* who has just begun does not know what was before */
         assert_false(segment_table_settled(&process->segment_table, s, boot_ms));
     }
@@ -172,7 +173,7 @@ static void one_that_is_away_stays_what_it_was(void **state)
     assert_int_equal(epoch_of(2), 1);
     assert_true(answers(0));
     world.ledger.fail_read = 0;
-    boot_ms = clock_boot_us(&world.segments.clock.port) / 1000;
+    boot_ms = clock_boot_us(&world.clock.port) / 1000;
     assert_false(segment_table_settled(&process->segment_table, 0,
                                        boot_ms)); /* whether anybody asked or not */
     assert_true(segment_table_settled(&process->segment_table, 2, boot_ms));
@@ -225,7 +226,7 @@ static enum segment_status checked(void)
 static void a_segments_status_is_what_its_last_check_found(void **state)
 {
     (void)state;
-    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = segments_world_sizes};
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = cluster_sizes};
     const struct segment_step open = {.kind = STEP_OPEN};
     moves = 0;
     log_set_witness(witness);
@@ -240,19 +241,19 @@ static void a_segments_status_is_what_its_last_check_found(void **state)
     assert_false(segment_monitor_serves(monitor, 1));
     assert_string_equal(last_move, "segment=1 from=open to=away");
     sim_segments_away(sim, 1, false);
-    uint64_t epoch = wide_raise_epoch(&world, 1);
+    uint64_t epoch = cluster_raise_epoch(&world, 1);
     assert_int_equal(checked(), SEGMENT_LOST);
     assert_string_equal(last_move, "segment=1 from=away to=lost");
-    assert_int_equal(segments_rebuild(world.segments.hands, 1, epoch, 1, &begin, 1), SEGMENT_DONE);
+    assert_int_equal(segments_rebuild(world.hands, 1, epoch, 1, &begin, 1), SEGMENT_DONE);
     assert_int_equal(checked(), SEGMENT_CLOSED);
-    assert_int_equal(segments_rebuild(world.segments.hands, 1, epoch, 1, &open, 1), SEGMENT_DONE);
+    assert_int_equal(segments_rebuild(world.hands, 1, epoch, 1, &open, 1), SEGMENT_DONE);
     assert_int_equal(checked(), SEGMENT_OPEN);
     assert_string_equal(last_move, "segment=1 from=closed to=open");
     assert_int_equal(moves, SEGMENTS + 4);
     log_set_witness(NULL);
 }
 
-/* Its status then is for whoever watches: epochs stay, and nobody is let in or out. */
+/* The status is then only shown: epochs stay, and no segment is opened or closed. */
 static void without_the_ledger_only_the_status_moves(void **state)
 {
     (void)state;
@@ -261,7 +262,7 @@ static void without_the_ledger_only_the_status_moves(void **state)
     sim_segments_away(sim, 1, true);
     assert_int_equal(checked(), SEGMENT_AWAY);
     sim_segments_away(sim, 1, false);
-    (void)wide_raise_epoch(&world, 1);
+    (void)cluster_raise_epoch(&world, 1);
     assert_int_equal(checked(), SEGMENT_OPEN); /* that it is lost cannot be seen */
     assert_int_equal(epoch_of(1), 1);
     assert_true(answers(1));
@@ -283,7 +284,7 @@ static void one_that_could_not_be_asked_serves_after_its_next_check(void **state
     assert_true(segment_monitor_serves(monitor, 1));
 }
 
-/* ---- numbers for whoever watches ---- */
+/* ---- numbers for operators ---- */
 
 /* What is in an outbox that nobody has ever seen is not nothing. */
 static void who_watches_is_told_nothing_of_what_was_never_seen(void **state)
@@ -311,7 +312,7 @@ static void who_watches_sees_which_server_is_away(void **state)
     assert_int_equal(number(METRIC_SEGMENTS_AWAY), 0);
     assert_int_equal(number(METRIC_SEGMENTS_CLOSED), 0);
     assert_int_equal(number(METRIC_OUTBOX_ENTRIES), 0);
-    (void)wide_decide(&world, 0, 7); /* nobody carries it on */
+    (void)cluster_decide(&world, 0, 7); /* nobody carries it on */
     sim_segments_away(sim, 1, true);
     sim_segments_empty(sim, 2);
     pass_and_turn(3000);
@@ -378,7 +379,7 @@ static void with_another_time_than_the_gates_nothing_is_sold(void **state)
 static void put_on_stock_cache(uint32_t richest, uint64_t most)
 {
     struct stock_cache_item item = {
-        .view = {.item = WIDE_FREE, .available = most}, .richest = richest, .most = most};
+        .view = {.item = CLUSTER_FREE, .available = most}, .richest = richest, .most = most};
     assert_int_equal(stock_cache_put(stock_cache, &item), 0);
 }
 
@@ -396,29 +397,29 @@ static void a_wish_is_noted_in_the_ledger(void **state)
     (void)state;
     struct transfer_row rows[8];
     turn();
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* the item is on no stock cache */
     put_on_stock_cache(0, 9);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* nobody has more than it has itself */
     put_on_stock_cache(2, 0);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* nobody has any */
     assert_int_equal(transfers(rows), 0);
     put_on_stock_cache(2, 9);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn();
     assert_int_equal(transfers(rows), 1);
-    assert_int_equal(rows[0].item, WIDE_FREE);
+    assert_int_equal(rows[0].item, CLUSTER_FREE);
     assert_int_equal(rows[0].segment, 2);
     assert_int_equal(rows[0].to_segment, 0);
     assert_int_equal(rows[0].amount, 3);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* they are on their way */
     assert_int_equal(transfers(rows), 1);
     put_on_stock_cache(2, 2);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
-    refill_requests_add(&refill_requests, 1, WIDE_FREE, 1);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
+    refill_requests_add(&refill_requests, 1, CLUSTER_FREE, 1);
     pass_and_turn(150);
     assert_int_equal(transfers(rows), 3);
     assert_int_equal(rows[1].amount + rows[2].amount, 2 + 1); /* no more than there is */
@@ -431,7 +432,7 @@ static void the_richest_home_gets_what_it_lacks_in_its_turn(void **state)
 {
     (void)state;
     struct transfer_row rows[8];
-    struct stock_cache_item item = {.view = {.item = WIDE_FREE, .available = 4},
+    struct stock_cache_item item = {.view = {.item = CLUSTER_FREE, .available = 4},
                                     .richest = 0,
                                     .most = 2,
                                     .next = 1,
@@ -440,14 +441,14 @@ static void the_richest_home_gets_what_it_lacks_in_its_turn(void **state)
     turn();
     int64_t into_ms = inside_time_ms(&process->time) % 1000;
     pass_and_turn(1000 - into_ms + 600);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn(); /* the others' turn: they may want the same */
     assert_int_equal(transfers(rows), 0);
     pass_and_turn(500);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 2);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 2);
     turn(); /* so many it has */
     assert_int_equal(transfers(rows), 0);
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
     turn();
     assert_int_equal(transfers(rows), 1);
     assert_int_equal(rows[0].segment, 1);
@@ -462,8 +463,8 @@ static void a_wish_is_handed_to_whoever_balances_here(void **state)
     turn();
     put_on_stock_cache(2, 9);
     balances_here = true;
-    refill_requests_add(&refill_requests, 0, WIDE_FREE, 3);
-    refill_requests_add(&refill_requests, 1, WIDE_FREE, 3);
+    refill_requests_add(&refill_requests, 0, CLUSTER_FREE, 3);
+    refill_requests_add(&refill_requests, 1, CLUSTER_FREE, 3);
     turn();
     assert_int_equal(refills, 2);
     assert_int_equal(transfers(rows), 0);

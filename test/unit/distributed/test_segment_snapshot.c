@@ -9,15 +9,15 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "cluster_model.h"
 #include "distributed/segment_snapshot.h"
-#include "segment_world.h"
 
 #define SEGMENTS 2
 #define SEGMENT 1
 #define USERS 40
 
 struct reader {
-    struct segment_world world;
+    struct cluster_world world;
     struct prng prng;
     uint32_t often; /* of 100: how much is written before each read */
     uint64_t user;
@@ -26,10 +26,10 @@ struct reader {
 /* A decision is booked, or fails; the gate is not asked. */
 static void book_any(struct reader *reader, enum ledger_kind kind)
 {
-    uint64_t item = WORLD_THREE + prng_below(&reader->prng, 2);
+    uint64_t item = CLUSTER_THREE + prng_below(&reader->prng, 2);
     uint32_t segment = (uint32_t)prng_below(&reader->prng, SEGMENTS);
     /* Ids before and behind the page that is being read. */
-    int64_t at_ms = WORLD_NOW + (int64_t)prng_below(&reader->prng, 1000);
+    int64_t at_ms = CLUSTER_NOW + (int64_t)prng_below(&reader->prng, 1000);
     struct ledger_op op = {
         .kind = kind,
         .segment = segment,
@@ -42,7 +42,7 @@ static void book_any(struct reader *reader, enum ledger_kind kind)
                     .user = 1 + prng_below(&reader->prng, USERS),
                     .item = item,
                     .qty = 1}};
-    (void)seg_run(&reader->world, &op);
+    (void)cluster_run(&reader->world, &op);
 }
 
 /* The order that was made last moves on already. */
@@ -57,13 +57,13 @@ static void pay_newest(struct reader *reader)
                 .amount_cents =
                     memory_ledger_order(ledger, ledger->events[i - 1].id)->amount_cents};
             order_id_text(op.id, op.key);
-            (void)seg_run(&reader->world, &op);
+            (void)cluster_run(&reader->world, &op);
             return;
         }
     }
 }
 
-static void others_write(struct process *process)
+static void others_write(struct model_process *process)
 {
     struct reader *reader = process->context;
     while (prng_below(&reader->prng, 100) < reader->often) {
@@ -78,7 +78,7 @@ static void others_write(struct process *process)
             pay_newest(reader);
             break;
         default:
-            seg_stir(&reader->world);
+            model_stir(&reader->world);
             break;
         }
     }
@@ -131,7 +131,7 @@ static void check_orders(const struct memory_ledger *ledger,
 
 static void check_items(const struct memory_ledger *ledger, const struct segment_snapshot *snapshot)
 {
-    for (uint64_t id = WORLD_ONCE; id <= WORLD_FREE; id++) {
+    for (uint64_t id = CLUSTER_ONCE; id <= CLUSTER_FREE; id++) {
         const struct segment_snapshot_item *item = segment_snapshot_item(snapshot, id);
         uint64_t amount = 0;
         uint64_t locked = 0;
@@ -191,14 +191,14 @@ static void test_pictures_are_exact(void **state)
     (void)state;
     uint64_t first = 1;
     uint64_t last = 400;
-    seg_seeds(&first, &last);
+    model_seeds(&first, &last);
     uint64_t moved = 0;
     for (uint64_t seed = first; seed <= last; seed++) {
-        seg_seed(seed);
+        model_seed(seed);
         struct reader reader = {.prng = prng_of(seed)};
-        struct process process;
+        struct model_process process;
         struct segment_snapshot snapshot;
-        seg_init(&reader.world, SEGMENTS, seed);
+        model_init(&reader.world, (struct cluster_options){.segments = SEGMENTS, .seed = seed});
         reader.world.ledger.epochs[0] = reader.world.ledger.epochs[1] = 1;
         for (uint64_t i = 0; i < 10 + seed; i++) { /* up to several pages */
             book_any(&reader, i % 7 == 0 ? LEDGER_FAIL : LEDGER_BOOK);
@@ -206,7 +206,7 @@ static void test_pictures_are_exact(void **state)
             book_any(&reader, LEDGER_FAIL);
         }
         reader.often = (uint32_t)(seed % 5) * 18;
-        process_init(&process, &reader.world, 2);
+        model_process_init(&process, &reader.world, 2);
         process.meanwhile = others_write;
         process.context = &reader;
         uint64_t before = reader.world.ledger.events_count;
@@ -218,21 +218,21 @@ static void test_pictures_are_exact(void **state)
         check_buyers(&snapshot);
         check_sale(&reader.world.ledger, &snapshot);
         segment_snapshot_done(&snapshot);
-        process_done(&process);
-        seg_done(&reader.world);
+        model_process_done(&process);
+        model_done(&reader.world);
     }
-    seg_seed(0);
+    model_seed(0);
     assert_true(first == last || moved > 1000);
 }
 
 static void test_every_read_may_fail(void **state)
 {
     (void)state;
-    struct segment_world world;
-    struct process process;
+    struct cluster_world world;
+    struct model_process process;
     struct segment_snapshot snapshot;
-    seg_init(&world, SEGMENTS, 1);
-    process_init(&process, &world, 2);
+    model_init(&world, (struct cluster_options){.segments = SEGMENTS, .seed = 1});
+    model_process_init(&process, &world, 2);
     uint64_t reads = 1;
     for (;; reads++) {
         process.calls = 0;
@@ -246,14 +246,14 @@ static void test_every_read_may_fail(void **state)
     }
     assert_in_range(reads, 6, 20);
     segment_snapshot_done(&snapshot);
-    process_done(&process);
-    seg_done(&world);
+    model_process_done(&process);
+    model_done(&world);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_pictures_are_exact, seg_tell_seed),
+        cmocka_unit_test_teardown(test_pictures_are_exact, model_print_seed),
         cmocka_unit_test(test_every_read_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static struct journal_found found;
 
 static int open_with(uint32_t capacity)
 {
-    struct journal_options options = {.segment_bytes = 4ULL * JOURNAL_SECTOR,
+    struct journal_options options = {.file_bytes = 4ULL * JOURNAL_SECTOR,
                                       .buffer_bytes = 3U * JOURNAL_SECTOR};
     assert_int_equal(spool_new(capacity, &spool), 0);
     options.kind = JOURNAL_LIST;
@@ -98,8 +98,8 @@ static void what_is_accepted_is_there_after_a_crash(void **state)
             flush();
         }
     }
-    (void)accept(501, 1); /* appended, not durable: nobody was told */
-    assert_true(journal->files.segment_count > 1);
+    (void)accept(501, 1); /* appended, not durable: no answer was sent */
+    assert_true(journal->files.file_count > 1);
     struct prng prng = {5};
     close_all();
     ram_disk_crash(&ram, RAM_MIX, &prng);
@@ -186,9 +186,9 @@ static void what_is_resolved_is_trimmed_and_the_rest_is_not(void **state)
     }
     spool_resolve(spool, order_id_once(11, 9999, 0)); /* nobody's: nothing */
     assert_int_equal(spool_trim_lsn(spool), 400);
-    size_t segments = journal->files.segment_count;
+    size_t files = journal->files.file_count;
     assert_int_equal(journal_trim(journal, spool_trim_lsn(spool), &removed), 0);
-    assert_true(removed > 0 && removed < segments);
+    assert_true(removed > 0 && removed < files);
     struct prng prng = {6};
     close_all();
     ram_disk_crash(&ram, RAM_MIX, &prng);

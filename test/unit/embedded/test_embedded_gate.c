@@ -61,7 +61,7 @@ static void woken(void *context)
 
 static void open_shop(uint32_t buffer_bytes)
 {
-    struct journal_options options = {.segment_bytes = 1U << 20, .buffer_bytes = buffer_bytes};
+    struct journal_options options = {.file_bytes = 1U << 20, .buffer_bytes = buffer_bytes};
     struct journal_found found;
     gate_box_init_sizes(&box, sizes);
     assert_int_equal(gate_content_open(&ram.disk, options, &box.gate, &journal, &found), 0);
@@ -188,7 +188,7 @@ static void a_buy_is_decided_journalled_and_told_with_its_lsn(void **state)
     assert_int_equal(answer.lsn, last + 1);
     assert_int_equal(answer.order.lsn, last + 1);
     assert_int_equal(journal_last_lsn(journal), last + 1);
-    assert_int_equal(journal_durable_lsn(journal), last); /* nobody is told yet */
+    assert_int_equal(journal_durable_lsn(journal), last); /* no answer is sent yet */
     assert_null(gate_collect(embedded_gate_port(engine), 0));
 }
 
@@ -217,7 +217,7 @@ static void a_full_disk_decides_nothing_new(void **state)
     struct order_id known = bought(1);
     flush();
     ram.space = 1U << 20; /* the present file, and no other */
-    assert_int_equal(journal_prepare_segment(journal), ERR_NOSPACE);
+    assert_int_equal(journal_prepare_file(journal), ERR_NOSPACE);
     uint64_t last = journal_last_lsn(journal);
     assert_int_equal(buy(2, 1).refusal, REFUSAL_DEGRADED);
     assert_int_equal(journal_last_lsn(journal), last);
@@ -226,7 +226,7 @@ static void a_full_disk_decides_nothing_new(void **state)
     flush();
     assert_int_equal(look(known, 0, false).order.state, ORDER_LOCKED);
     ram.space = 0;
-    assert_int_equal(journal_prepare_segment(journal), 0);
+    assert_int_equal(journal_prepare_file(journal), 0);
     assert_int_equal(buy(2, 1).refusal, REFUSAL_NONE);
 }
 
@@ -619,7 +619,7 @@ static void a_latched_journal_decides_nothing_more(void **state)
     flush();
     fail_journal();
     assert_only_the_old_is_answered(known, REFUSAL_DEGRADED);
-    /* Decided, never durable: whoever asks again waits for an LSN that does not come. */
+    /* Decided, never durable: a repeated request waits for an LSN that is never reached. */
     struct gate_request lost = buy(999, 1);
     assert_true(lost.existed && lost.lsn > journal_durable_lsn(journal));
     uint64_t lsn = 4711;

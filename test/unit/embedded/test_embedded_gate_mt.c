@@ -37,7 +37,7 @@ static struct shop {
 } shop;
 
 static const struct gate_sizes sizes = {.orders = 8000, .buyers = 8000, .items = 4, .sales = 2};
-static const struct journal_options options = {.segment_bytes = 64 * JOURNAL_SECTOR,
+static const struct journal_options options = {.file_bytes = 64 * JOURNAL_SECTOR,
                                                .buffer_bytes = 2 * JOURNAL_SECTOR};
 
 static void *journal_thread(void *context)
@@ -135,7 +135,7 @@ static void *buyer_thread(void *context)
 }
 
 /* What a ledger would say to each decision: locked, and then a third each unpaid, paid, cancelled. */
-static void *segment_event_sink_thread(void *context)
+static void *event_thread(void *context)
 {
     (void)context;
     struct journal_reader *reader;
@@ -207,13 +207,13 @@ static void many_loops_buy_and_every_counter_is_exact(void **state)
     (void)state;
     pthread_t buyers[BUYERS];
     pthread_t journal;
-    pthread_t segment_event_sink;
+    pthread_t event_sink_thread;
     memset(&shop, 0, sizeof(shop));
     ram_disk_init(&shop.ram);
     open_shop();
     start_sale();
     assert_int_equal(pthread_create(&journal, NULL, journal_thread, shop.journal), 0);
-    assert_int_equal(pthread_create(&segment_event_sink, NULL, segment_event_sink_thread, NULL), 0);
+    assert_int_equal(pthread_create(&event_sink_thread, NULL, event_thread, NULL), 0);
     for (uintptr_t i = 0; i < BUYERS; i++) {
         assert_int_equal(pthread_create(&buyers[i], NULL, buyer_thread, (void *)i), 0);
     }
@@ -221,7 +221,7 @@ static void many_loops_buy_and_every_counter_is_exact(void **state)
         pthread_join(buyers[i], NULL);
     }
     atomic_store(&shop.over, true);
-    pthread_join(segment_event_sink, NULL);
+    pthread_join(event_sink_thread, NULL);
     journal_stop(shop.journal);
     pthread_join(journal, NULL);
     assert_int_equal(journal_durable_lsn(shop.journal), journal_last_lsn(shop.journal));

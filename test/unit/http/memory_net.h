@@ -33,7 +33,7 @@ bool memory_net_closed(struct net *net, uint32_t connection);
 bool memory_net_accepting(struct net *net);
 size_t memory_net_unread(struct net *net, uint32_t connection);
 struct memory_net_counts memory_net_counts(struct net *net);
-/* How long the last poll was told to wait. */
+/* The timeout of the last poll. */
 int64_t memory_net_timeout_us(struct net *net);
 
 #endif

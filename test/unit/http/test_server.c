@@ -329,7 +329,7 @@ static void test_what_the_socket_does_not_take_is_kept_and_sent(void **state)
 }
 
 /* One who sends thousands of requests at once does not keep a loop from the others. */
-static void test_an_answer_nobody_can_keep_ends_the_connection(void **state)
+static void test_a_large_answer_nobody_can_keep_is_a_503(void **state)
 {
     struct fixture *f = *state;
     uint32_t c[3];
@@ -340,7 +340,21 @@ static void test_an_answer_nobody_can_keep_ends_the_connection(void **state)
     }
     assert_false(memory_net_closed(f->net, c[0]));
     assert_false(memory_net_closed(f->net, c[1]));
-    assert_true(memory_net_closed(f->net, c[2])); /* two large buffers, both in use */
+    assert_false(memory_net_closed(f->net, c[2])); /* two large buffers, both in use */
+    memory_net_window(f->net, c[2], SIZE_MAX);
+    settle(f);
+    struct span got = memory_net_take(f->net, c[2]);
+    assert_memory_equal(got.at, "HTTP/1.1 503 ", 13);
+    assert_non_null(strstr(got.at, "Retry-After: 1\r\n"));
+    assert_non_null(strstr(got.at, "\r\n\r\noverloaded"));
+    send_text(f, c[2], GET("/a"));
+    expect_text(f, c[2], OK("1", "a"));
+    /* The one who has taken long to read gives way. */
+    f->now_ms += HTTP_PATIENCE_MS;
+    send_text(f, c[2], GET("/big"));
+    assert_true(memory_net_take(f->net, c[2]).len > HUGE_BYTES);
+    assert_true(memory_net_closed(f->net, c[0]));
+    assert_false(memory_net_closed(f->net, c[1]));
 }
 
 /* --- Pending ------------------------------------------------------------------------------------
@@ -488,6 +502,8 @@ static void test_an_empty_line_in_two_reads_is_no_half_read_request(void **state
 {
     struct fixture *f = *state;
     uint32_t c = connect_peer(f);
+    send_text(f, c, GET("/none"));
+    expect_status(f, c, 204);
     send_text(f, c, "\r");
     send_text(f, c, "\n");
     expect_nothing_held(f);
@@ -556,6 +572,10 @@ static void test_idle_connections_end_and_used_ones_live(void **state)
     struct fixture *f = *state;
     uint32_t idle = connect_peer(f);
     uint32_t used = connect_peer(f);
+    send_text(f, idle, GET("/none"));
+    expect_status(f, idle, 204);
+    send_text(f, used, GET("/none"));
+    expect_status(f, used, 204);
     for (int i = 0; i < 10; i++) {
         f->now_ms += 1000;
         settle(f);
@@ -567,6 +587,7 @@ static void test_idle_connections_end_and_used_ones_live(void **state)
     settle(f);
     assert_true(memory_net_closed(f->net, used));
     expect_text(f, used, "");
+    expect_text(f, idle, "");
     assert_int_equal(http_server_connections(f->server), 0);
 }
 
@@ -574,6 +595,8 @@ static void test_empty_lines_do_not_keep_a_connection(void **state)
 {
     struct fixture *f = *state;
     uint32_t c = connect_peer(f);
+    send_text(f, c, GET("/none"));
+    expect_status(f, c, 204);
     for (int i = 0; i < 4; i++) { /* as many as are taken */
         f->now_ms += 1250;
         send_text(f, c, "\r\n");
@@ -606,6 +629,9 @@ static void test_the_next_timer_is_told_exactly(void **state)
     http_server_timers(f->server, f->now_ms, &next_ms);
     assert_int_equal(next_ms, INT64_MAX);
     uint32_t c = connect_peer(f);
+    http_server_timers(f->server, f->now_ms, &next_ms);
+    assert_int_equal(next_ms, f->now_ms + 1000);
+    send_text(f, c, GET("/none"));
     http_server_timers(f->server, f->now_ms, &next_ms);
     assert_int_equal(next_ms, f->now_ms + 5000);
     send_text(f, c, "GET");
@@ -681,7 +707,7 @@ int main(void)
         T(test_without_small_buffers_the_oldest_half_read_has_to_go),
         T(test_whole_requests_need_no_buffer_at_all),
         T(test_what_the_socket_does_not_take_is_kept_and_sent),
-        T(test_an_answer_nobody_can_keep_ends_the_connection),
+        T(test_a_large_answer_nobody_can_keep_is_a_503),
         T(test_a_pending_answer_holds_up_those_behind_it),
         T(test_pending_without_more_input_changes_no_watch),
         T(test_a_half_closed_peer_gets_its_answers),

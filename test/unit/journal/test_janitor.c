@@ -121,9 +121,9 @@ static uint64_t taken(void)
     return metrics_sum(&metrics, METRIC_JOURNAL_SNAPSHOTS_TOTAL);
 }
 
-static size_t segments(void)
+static size_t files(void)
 {
-    return world.journal->files.segment_count;
+    return world.journal->files.file_count;
 }
 
 static bool exists(const char *name)
@@ -138,7 +138,7 @@ static void make_due(void)
     while (!journal_snapshot_due(world.journal)) {
         world_batch(&world, 20);
     }
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
 }
 
 /* ---- the tests ---- */
@@ -246,24 +246,24 @@ static void make_trimmable(void)
         janitor_iterate(&janitor);
         fake_clock_pass_us(&now, PAUSE_US);
     }
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
 }
 
 static void files_go_when_nobody_needs_them(void **state)
 {
     (void)state;
     make_trimmable();
-    size_t before = segments();
+    size_t before = files();
     janitor_iterate(&janitor);
-    assert_int_equal(segments(), before); /* nothing is booked */
+    assert_int_equal(files(), before); /* nothing is booked */
     assert_int_equal(logged("journal.trimmed"), 0);
     not_needed = world.count;
     janitor_iterate(&janitor);
-    assert_true(segments() < before);
+    assert_true(files() < before);
     assert_int_equal(logged("journal.trimmed"), 1);
-    before = segments();
+    before = files();
     janitor_iterate(&janitor);
-    assert_int_equal(segments(), before);
+    assert_int_equal(files(), before);
     assert_int_equal(logged("journal.trimmed"), 1);
 }
 
@@ -271,15 +271,15 @@ static void files_that_cannot_be_removed_go_later(void **state)
 {
     (void)state;
     make_trimmable();
-    size_t before = segments();
+    size_t before = files();
     not_needed = world.count;
     disk_fails(RAM_OP_NAME);
     janitor_iterate(&janitor);
-    assert_int_equal(segments(), before);
+    assert_int_equal(files(), before);
     assert_int_equal(logged("journal.trimmed"), 0);
     disk_works();
     janitor_iterate(&janitor);
-    assert_true(segments() < before);
+    assert_true(files() < before);
     assert_int_equal(logged("journal.trimmed"), 1);
 }
 
@@ -325,11 +325,11 @@ static void a_log_without_warnings_changes_nothing_else(void **state)
     disk_works();
     fake_clock_pass_us(&now, PAUSE_US);
     make_trimmable();
-    size_t before = segments();
+    size_t before = files();
     not_needed = world.count;
     janitor_iterate(&janitor);
     assert_int_equal(taken(), 2);
-    assert_true(segments() < before);
+    assert_true(files() < before);
     assert_int_equal(event_count, 0);
 }
 
@@ -358,16 +358,16 @@ static void a_list_is_trimmed_without_snapshots(void **state)
     assert_int_equal(journal_open(&ram.disk, options, &content, &janitor.journal, &found), 0);
     janitor.snapshot = NULL;
     const struct journal_files *files = &janitor.journal->files;
-    while (files->segment_count < 3) {
+    while (files->file_count < 3) {
         uint64_t lsn;
         bool wrote;
         assert_int_equal(journal_append(janitor.journal, (const uint8_t *)"entry", 5, 1, &lsn), 0);
         assert_int_equal(journal_flush(janitor.journal, &wrote), 0);
     }
     assert_true(journal_snapshot_due(janitor.journal));
-    not_needed = files->segments[1].first_lsn;
+    not_needed = files->files[1].first_lsn;
     janitor_iterate(&janitor);
-    assert_int_equal(files->segment_count, 2); /* entries of the second one are needed */
+    assert_int_equal(files->file_count, 2); /* entries of the second one are needed */
     assert_int_equal(files->snapshot_count, 0);
     assert_int_equal(taken(), 0);
     assert_int_equal(logged("journal.trimmed"), 1);

@@ -35,18 +35,18 @@ static void reopen(void)
     assert_int_equal(world_open(&world), 0);
 }
 
-static void fresh_folder_gets_one_segment_of_zeros(void **state)
+static void fresh_folder_gets_one_file_of_zeros(void **state)
 {
     (void)state;
     size_t size;
     uint8_t *bytes = ram_disk_bytes(&world.ram, "0000000000000001.journal", &size);
     assert_non_null(bytes);
-    assert_int_equal(size, world.options.segment_bytes);
+    assert_int_equal(size, world.options.file_bytes);
     for (size_t i = JOURNAL_SECTOR; i < size; i++) {
         assert_int_equal(bytes[i], 0);
     }
     assert_int_equal(world.found.last_lsn, 0);
-    assert_int_equal(world.found.segments, 1);
+    assert_int_equal(world.found.files, 1);
     assert_int_equal(world.found.snapshot_lsn, 0);
     assert_string_equal(world.found.where, "");
     assert_int_equal(journal_durable_lsn(world.journal), 0);
@@ -80,7 +80,7 @@ static void a_reopened_journal_gives_the_same_gate(void **state)
         assert_int_equal(world.found.last_lsn, last);
         assert_int_equal(world.found.replayed, last);
         assert_int_equal(world.found.torn_bytes, 0);
-        assert_true(world.found.segments > 1);
+        assert_true(world.found.files > 1);
         assert_true(world.found.highest_ms == world.box.gate.highest_ms);
         assert_int_equal(journal_durable_lsn(world.journal), last);
         assert_true(world_is_at(&world, last));
@@ -136,7 +136,7 @@ static void a_batch_may_fill_the_buffer(void **state)
     assert_true(journal_has_room(world.journal, 100));
     reopen();
     assert_true(world_is_at(&world, world.count));
-    assert_int_equal(world.found.segments, 2); /* no room behind the first batch */
+    assert_int_equal(world.found.files, 2); /* no room behind the first batch */
 }
 
 static void room_is_counted_in_records_of_any_kind(void **state)
@@ -147,15 +147,15 @@ static void room_is_counted_in_records_of_any_kind(void **state)
     assert_false(journal_has_room(world.journal, all + 1));
 }
 
-static void a_prepared_segment_is_used_at_the_roll_over(void **state)
+static void a_prepared_file_is_used_at_the_roll_over(void **state)
 {
     (void)state;
     size_t size;
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     assert_non_null(ram_disk_bytes(&world.ram, "next.tmp", &size));
-    assert_int_equal(size, world.options.segment_bytes);
+    assert_int_equal(size, world.options.file_bytes);
     uint64_t writes = world.ram.writes;
-    assert_int_equal(journal_prepare_segment(world.journal), 0); /* once is enough */
+    assert_int_equal(journal_prepare_file(world.journal), 0); /* once is enough */
     assert_int_equal(world.ram.writes, writes);
     world_start_sale(&world);
     world_batch(&world, 1);
@@ -187,22 +187,22 @@ static void leftovers_of_a_killed_process_are_removed(void **state)
     assert_null(ram_disk_bytes(&world.ram, "snapshot.tmp", &size));
     assert_non_null(ram_disk_bytes(&world.ram, "notes.txt", &size));
     ram_disk_put(&world.ram, "next.tmp", "half", 4); /* of a failed preparation */
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
 }
 
-static void the_segment_size_may_change_between_starts(void **state)
+static void the_file_size_may_change_between_starts(void **state)
 {
     (void)state;
     world_start_sale(&world);
     world_batch(&world, 10);
-    world.options.segment_bytes = 16 * JOURNAL_SECTOR;
+    world.options.file_bytes = 16 * JOURNAL_SECTOR;
     world.options.buffer_bytes = 8 * JOURNAL_SECTOR;
     reopen();
     world_batch(&world, 200);
     size_t size;
     assert_non_null(ram_disk_bytes(&world.ram, "0000000000000002.journal", &size));
     assert_int_equal(size, 16 * JOURNAL_SECTOR);
-    world.options.segment_bytes = 2 * JOURNAL_SECTOR;
+    world.options.file_bytes = 2 * JOURNAL_SECTOR;
     reopen();
     while (journal_has_room(world.journal, 1)) {
         world_trade(&world, 1);
@@ -256,7 +256,7 @@ static void a_failed_write_latches_until_the_next_start(void **state)
         assert_true(journal_failed(world.journal));
         assert_false(journal_has_room(world.journal, 1));
         assert_int_equal(world_flush(&world), ERR_JOURNAL_FAILED);
-        assert_int_equal(journal_prepare_segment(world.journal), 0);
+        assert_int_equal(journal_prepare_file(world.journal), 0);
         assert_false(journal_wait(world.journal));
         uint64_t lsn = 99;
         assert_int_equal(gate_content_append(world.journal, &world.commands[3], &lsn),
@@ -274,7 +274,7 @@ static void a_full_disk_latches_at_the_roll_over_and_space_heals_it(void **state
 {
     (void)state;
     world_start_sale(&world);
-    world.ram.space = world.options.segment_bytes + JOURNAL_SECTOR;
+    world.ram.space = world.options.file_bytes + JOURNAL_SECTOR;
     for (int i = 0; i < 3; i++) {
         world_batch(&world, 1);
     }
@@ -287,7 +287,7 @@ static void a_full_disk_latches_at_the_roll_over_and_space_heals_it(void **state
     assert_int_equal(world.found.last_lsn, durable);
     world_forget_after(&world, durable);
     world_trade(&world, 1);
-    assert_int_equal(journal_prepare_segment(world.journal), ERR_NOSPACE); /* not final */
+    assert_int_equal(journal_prepare_file(world.journal), ERR_NOSPACE); /* not final */
     assert_false(journal_failed(world.journal));
     world.ram.space = 0;
     assert_int_equal(world_flush(&world), 0);
@@ -377,16 +377,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(fresh_folder_gets_one_segment_of_zeros),
+        TEST(fresh_folder_gets_one_file_of_zeros),
         TEST(records_are_durable_after_a_flush_and_not_before),
         TEST(a_reopened_journal_gives_the_same_gate),
         TEST(orders_know_the_lsn_of_their_last_change),
         TEST(what_was_not_flushed_is_gone),
         TEST(a_batch_may_fill_the_buffer),
         TEST(room_is_counted_in_records_of_any_kind),
-        TEST(a_prepared_segment_is_used_at_the_roll_over),
+        TEST(a_prepared_file_is_used_at_the_roll_over),
         TEST(leftovers_of_a_killed_process_are_removed),
-        TEST(the_segment_size_may_change_between_starts),
+        TEST(the_file_size_may_change_between_starts),
         TEST(the_listener_hears_of_each_batch_and_of_the_latch),
         TEST(a_failed_write_latches_until_the_next_start),
         TEST(a_full_disk_latches_at_the_roll_over_and_space_heals_it),

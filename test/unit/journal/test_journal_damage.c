@@ -1,5 +1,5 @@
 /*
- * What each kind of damage to the segments leads to: for every byte of a small log, a flipped bit
+ * What each kind of damage to the files leads to: for every byte of a small log, a flipped bit
  * and a cut there, and the cases that need making by hand. docs/JOURNAL.md promises these outcomes.
  */
 #include <setjmp.h>
@@ -68,7 +68,7 @@ static int scan(struct ram_disk *ram, struct journal_found *ret_found)
     return world_scan(&ram->disk, &scan_ops, on_record, NULL, ret_found);
 }
 
-/* Three segments; batches of one and two sectors; zeros behind the last of the first and third. */
+/* Three files; batches of one and two sectors; zeros behind the last of the first and third. */
 static int set_up(void **state)
 {
     (void)state;
@@ -246,8 +246,8 @@ static void check_cut(const char *file, uint64_t at)
         expect_batches(&trial, hit != SIZE_MAX ? hit : batch_count);
         if (in_last_file(file)) {
             (void)ram_disk_bytes(&trial.ram, file, &size);
-            assert_int_equal(size, world.options.segment_bytes); /* healed */
-            assert_true(trial.found.where[0] != '\0');           /* and said */
+            assert_int_equal(size, world.options.file_bytes); /* healed */
+            assert_true(trial.found.where[0] != '\0');        /* and said */
         }
     }
     if (trial.error == 0 && at % 61 == 0 && in_last_file(file)) {
@@ -260,7 +260,7 @@ static void sweep(void (*check)(const char *file, uint64_t at))
 {
     for (size_t i = 0; i < batch_count; i++) {
         bool new_file = batches[i].offset == JOURNAL_SECTOR;
-        for (uint64_t at = 0; new_file && at < world.options.segment_bytes; at++) {
+        for (uint64_t at = 0; new_file && at < world.options.file_bytes; at++) {
             check(batches[i].file, at);
         }
     }
@@ -278,7 +278,7 @@ static void a_file_cut_short_anywhere(void **state)
     sweep(check_cut);
 }
 
-static void a_missing_segment(void **state)
+static void a_missing_file(void **state)
 {
     (void)state;
     for (size_t i = 0; i < batch_count; i++) {
@@ -347,15 +347,15 @@ static void garbage_behind_the_end_is_cut(void **state)
     const struct batch *last = &batches[batch_count - 1];
     struct trial trial;
     ram_disk_copy(&world.ram, &trial.ram);
-    ram_disk_resize(&trial.ram, last->file, world.options.segment_bytes + 5000);
+    ram_disk_resize(&trial.ram, last->file, world.options.file_bytes + 5000);
     size_t size;
     uint8_t *bytes = ram_disk_bytes(&trial.ram, last->file, &size);
-    memset(bytes + world.options.segment_bytes - 10, 0xa5, 4000);
+    memset(bytes + world.options.file_bytes - 10, 0xa5, 4000);
     trial_open(&trial);
     expect_batches(&trial, batch_count);
     assert_true(trial.found.torn_bytes > 4000);
     (void)ram_disk_bytes(&trial.ram, last->file, &size);
-    assert_int_equal(size, world.options.segment_bytes);
+    assert_int_equal(size, world.options.file_bytes);
     expect_to_go_on(&trial);
     trial_done(&trial);
 }
@@ -436,7 +436,7 @@ static void an_older_batch_behind_a_torn_one_is_not_data(void **state)
     trial_done(&trial);
 }
 
-static void segments_that_are_not_what_their_name_says(void **state)
+static void files_that_are_not_what_their_name_says(void **state)
 {
     (void)state;
     struct trial trial;
@@ -463,7 +463,7 @@ static void segments_that_are_not_what_their_name_says(void **state)
     }
 }
 
-static void a_segment_that_begins_with_another_record(void **state)
+static void a_file_that_begins_with_another_record(void **state)
 {
     (void)state;
     size_t next = 1;
@@ -535,13 +535,13 @@ static void a_look_changes_nothing_and_says_the_same(void **state)
     ram_disk_done(&ram);
     ram_disk_init(&ram);
     assert_int_equal(scan(&ram, &found), 0);
-    assert_int_equal(found.segments, 0);
+    assert_int_equal(found.files, 0);
     assert_int_equal(found.last_lsn, 0);
     ram_disk_done(&ram);
 }
 
 /* In what a file is too long by nothing counts: it is cut off, so it must not be replayed before. */
-static void a_whole_batch_behind_a_segments_end_is_refused(void **state)
+static void a_whole_batch_behind_a_files_end_is_refused(void **state)
 {
     (void)state;
     struct trial trial;
@@ -549,16 +549,16 @@ static void a_whole_batch_behind_a_segments_end_is_refused(void **state)
     while (next > batches && strcmp(next[-1].file, next->file) == 0) {
         next--;
     }
-    const struct batch *last = next - 1; /* of the segment before the last */
+    const struct batch *last = next - 1; /* of the file before the last */
     uint64_t end = last->offset + journal_batch_bytes((uint32_t)last->used - JOURNAL_HEAD_BYTES);
     uint8_t sector[JOURNAL_SECTOR];
     size_t size;
     ram_disk_copy(&world.ram, &trial.ram);
     memcpy(sector, ram_disk_bytes(&trial.ram, next->file, &size) + next->offset, sizeof(sector));
     ram_disk_remove(&trial.ram, next->file);
-    assert_true(end <= world.options.segment_bytes);
-    ram_disk_resize(&trial.ram, last->file, world.options.segment_bytes + JOURNAL_SECTOR);
-    memcpy(ram_disk_bytes(&trial.ram, last->file, &size) + world.options.segment_bytes, sector,
+    assert_true(end <= world.options.file_bytes);
+    ram_disk_resize(&trial.ram, last->file, world.options.file_bytes + JOURNAL_SECTOR);
+    memcpy(ram_disk_bytes(&trial.ram, last->file, &size) + world.options.file_bytes, sector,
            sizeof(sector));
     trial_open(&trial);
     expect_refused(&trial, last->file, end);
@@ -571,17 +571,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_flipped_bit_anywhere),
         TEST(a_file_cut_short_anywhere),
-        TEST(a_missing_segment),
+        TEST(a_missing_file),
         TEST(a_torn_batch_in_any_mixture_of_sectors),
         TEST(garbage_behind_the_end_is_cut),
         TEST(whole_batches_with_wrong_contents),
         TEST(a_batch_of_another_version_behind_a_torn_one_is_damage),
         TEST(an_older_batch_behind_a_torn_one_is_not_data),
-        TEST(segments_that_are_not_what_their_name_says),
-        TEST(a_segment_that_begins_with_another_record),
+        TEST(files_that_are_not_what_their_name_says),
+        TEST(a_file_that_begins_with_another_record),
         TEST(records_that_do_not_follow),
         TEST(a_look_changes_nothing_and_says_the_same),
-        TEST(a_whole_batch_behind_a_segments_end_is_refused),
+        TEST(a_whole_batch_behind_a_files_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static int live(struct world *world, int turns, int *ret_background)
         if (error == ERR_NOSPACE && !journal_failed(world->journal)) {
             error = world_flush(world); /* there is space again */
         }
-        background += journal_prepare_segment(world->journal) != 0;
+        background += journal_prepare_file(world->journal) != 0;
         if (error == 0 && journal_snapshot_due(world->journal)) {
             struct gate_box second;
             gate_box_init(&second);

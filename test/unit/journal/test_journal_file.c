@@ -37,15 +37,15 @@ static void names_round_trip_and_nothing_else_is_a_name(void **state)
     }
 }
 
-static void segment_headers_round_trip(void **state)
+static void file_headers_round_trip(void **state)
 {
     (void)state;
     uint8_t sector[JOURNAL_SECTOR];
     memset(sector, 0xff, sizeof(sector));
-    struct journal_segment_head head = {.first_batch = 7, .first_lsn = 99, .bytes = 1 << 20};
-    journal_segment_encode(&head, sector);
-    struct journal_segment_head back;
-    assert_int_equal(journal_segment_decode(sector, &back), 0);
+    struct journal_file_head head = {.first_batch = 7, .first_lsn = 99, .bytes = 1 << 20};
+    journal_file_encode(&head, sector);
+    struct journal_file_head back;
+    assert_int_equal(journal_file_decode(sector, &back), 0);
     assert_int_equal(back.first_batch, 7);
     assert_int_equal(back.first_lsn, 99);
     assert_int_equal(back.bytes, 1 << 20);
@@ -57,7 +57,7 @@ static void segment_headers_round_trip(void **state)
 }
 
 /* A file of a size that no journal makes must not be brought to that size. */
-static void a_segment_has_room_for_a_batch(void **state)
+static void a_file_has_room_for_a_batch(void **state)
 {
     (void)state;
     static const struct {
@@ -68,16 +68,15 @@ static void a_segment_has_room_for_a_batch(void **state)
         {JOURNAL_SECTOR, ERR_VERSION},
         {2 * JOURNAL_SECTOR, 0},
         {2 * JOURNAL_SECTOR + 1, ERR_VERSION},
-        {JOURNAL_SEGMENT_MAX_BYTES, 0},
-        {JOURNAL_SEGMENT_MAX_BYTES + JOURNAL_SECTOR, ERR_VERSION},
+        {JOURNAL_FILE_MAX_BYTES, 0},
+        {JOURNAL_FILE_MAX_BYTES + JOURNAL_SECTOR, ERR_VERSION},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint8_t sector[JOURNAL_SECTOR];
-        struct journal_segment_head head = {
-            .first_batch = 1, .first_lsn = 1, .bytes = rows[i].bytes};
-        struct journal_segment_head back;
-        journal_segment_encode(&head, sector);
-        assert_int_equal(journal_segment_decode(sector, &back), rows[i].error);
+        struct journal_file_head head = {.first_batch = 1, .first_lsn = 1, .bytes = rows[i].bytes};
+        struct journal_file_head back;
+        journal_file_encode(&head, sector);
+        assert_int_equal(journal_file_decode(sector, &back), rows[i].error);
     }
 }
 
@@ -166,8 +165,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_round_trip_and_nothing_else_is_a_name),
-        cmocka_unit_test(segment_headers_round_trip),
-        cmocka_unit_test(a_segment_has_room_for_a_batch),
+        cmocka_unit_test(file_headers_round_trip),
+        cmocka_unit_test(a_file_has_room_for_a_batch),
         cmocka_unit_test(a_batch_is_sealed_with_header_and_zeros),
         cmocka_unit_test(records_are_exactly_what_the_header_says),
         cmocka_unit_test(a_window_reads_zeros_behind_the_file_and_nothing_behind_its_limit),

@@ -1,5 +1,5 @@
 /*
- * A start that meets faults while it reads much and heals the last segment: segments and snapshots
+ * A start that meets faults while it reads much and heals the last file: files and snapshots
  * of several pieces of JOURNAL_CHUNK_BYTES, a torn tail, a file that is too short or too long. Each
  * disk operation of the start fails once; the start says so, and the next one finds everything.
  */
@@ -18,11 +18,11 @@
 
 static struct world world;
 
-static void set_up_with(uint64_t segment_bytes, uint32_t buffer_bytes)
+static void set_up_with(uint64_t file_bytes, uint32_t buffer_bytes)
 {
     world_init(&world, 9);
     world.options =
-        (struct journal_options){.segment_bytes = segment_bytes, .buffer_bytes = buffer_bytes};
+        (struct journal_options){.file_bytes = file_bytes, .buffer_bytes = buffer_bytes};
     world.sizes.orders = world.sizes.buyers = 4000;
     assert_int_equal(world_open(&world), 0);
     world_start_sale(&world);
@@ -48,8 +48,8 @@ static int tear_down(void **state)
 static uint64_t end_of_log(char ret_name[JOURNAL_NAME_BYTES])
 {
     const struct journal_files *catalog = &world.journal->files;
-    const struct journal_segment *last = &catalog->segments[catalog->segment_count - 1];
-    journal_name(last->first_batch, JOURNAL_SEGMENT_SUFFIX, ret_name);
+    const struct journal_file *last = &catalog->files[catalog->file_count - 1];
+    journal_name(last->first_batch, JOURNAL_FILE_SUFFIX, ret_name);
     return last->end;
 }
 
@@ -94,7 +94,7 @@ static uint64_t sweep(uint64_t last_lsn, uint64_t *ret_failures)
     return torn;
 }
 
-static void a_long_clean_segment(void **state)
+static void a_long_clean_file(void **state)
 {
     (void)state;
     world_batch(&world, 3500); /* over the edge of the first piece that is read */
@@ -185,7 +185,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_long_clean_segment),
+        TEST(a_long_clean_file),
         TEST(a_tail_torn_over_several_pieces),
         TEST(a_torn_file_cut_short_or_too_long),
         TEST(a_snapshot_of_several_pieces),

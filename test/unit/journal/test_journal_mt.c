@@ -114,7 +114,7 @@ static void *tidy(void *context)
 {
     (void)context;
     while (!atomic_load(&shop.over)) {
-        CHECK(journal_prepare_segment(shop.journal) == 0);
+        CHECK(journal_prepare_file(shop.journal) == 0);
         if (journal_snapshot_due(shop.journal)) {
             struct gate_box second;
             gate_box_init_sizes(&second, sizes);
@@ -136,7 +136,7 @@ static void on_moved(void *context)
 
 static void open_shop(void)
 {
-    struct journal_options options = {.segment_bytes = 16 * JOURNAL_SECTOR,
+    struct journal_options options = {.file_bytes = 16 * JOURNAL_SECTOR,
                                       .buffer_bytes = 4 * JOURNAL_SECTOR};
     struct journal_found found;
     gate_box_init_sizes(&shop.box, sizes);

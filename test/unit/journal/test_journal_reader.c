@@ -71,7 +71,7 @@ static void a_reader_follows_the_writer(void **state)
         lsn = read_all(reader, lsn);
         assert_int_equal(lsn, world.count);
     }
-    assert_true(world.journal->files.segment_count > 4);
+    assert_true(world.journal->files.file_count > 4);
     journal_reader_free(reader);
 }
 
@@ -97,12 +97,12 @@ static void it_may_begin_anywhere(void **state)
 static void a_batch_larger_than_one_read(void **state)
 {
     (void)state;
-    world.options.segment_bytes = 4 * JOURNAL_CHUNK_BYTES;
+    world.options.file_bytes = 4 * JOURNAL_CHUNK_BYTES;
     world.options.buffer_bytes = 2 * JOURNAL_CHUNK_BYTES;
     world.sizes.orders = world.sizes.buyers = 4000;
     world_close(&world);
     assert_int_equal(world_open(&world), 0);
-    for (int i = 0; i < 7; i++) { /* the first into the old small segment, the rest behind */
+    for (int i = 0; i < 7; i++) { /* the first into the old small file, the rest behind */
         world_trade(&world, 500);
     }
     struct gate_command skip = {.kind = GATE_SKIP};
@@ -173,7 +173,7 @@ static void what_is_trimmed_away_is_not_found(void **state)
     assert_int_equal(gate_content_next(late, &lsn, &command), ERR_NOTFOUND);
     journal_reader_free(late);
     journal_reader_free(slow);
-    uint64_t first = world.journal->files.segments[0].first_lsn;
+    uint64_t first = world.journal->files.files[0].first_lsn;
     late = reader_at(first - 1);
     assert_int_equal(read_all(late, first - 1), world.count);
     journal_reader_free(late);

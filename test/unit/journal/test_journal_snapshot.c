@@ -49,7 +49,7 @@ static int snapshot(uint64_t *ret_lsn)
     return error;
 }
 
-/* Trades until a segment is closed that no snapshot covers, and takes the snapshot. */
+/* Trades until a file is closed that no snapshot covers, and takes the snapshot. */
 static uint64_t next_snapshot(void)
 {
     while (!journal_snapshot_due(world.journal)) {
@@ -81,12 +81,12 @@ static bool exists(const char *name)
     return ram_disk_bytes(&world.ram, name, &size) != NULL;
 }
 
-static size_t segments(void)
+static size_t files(void)
 {
-    return world.journal->files.segment_count;
+    return world.journal->files.file_count;
 }
 
-static void none_is_due_before_a_segment_is_closed(void **state)
+static void none_is_due_before_a_file_is_closed(void **state)
 {
     (void)state;
     assert_false(journal_snapshot_due(world.journal));
@@ -94,7 +94,7 @@ static void none_is_due_before_a_segment_is_closed(void **state)
     assert_int_equal(snapshot(&lsn), 0);
     assert_int_equal(lsn, 0);
     lsn = next_snapshot();
-    assert_int_equal(lsn, world.journal->files.segments[segments() - 1].first_lsn - 1);
+    assert_int_equal(lsn, world.journal->files.files[files() - 1].first_lsn - 1);
     assert_false(journal_snapshot_due(world.journal)); /* covered now */
 }
 
@@ -184,13 +184,13 @@ static void records_below_the_snapshot_must_be_readable(void **state)
 static void large_states_take_several_chunks(void **state)
 {
     (void)state;
-    world.options.segment_bytes = 32 * JOURNAL_SECTOR;
+    world.options.file_bytes = 32 * JOURNAL_SECTOR;
     world.sizes.orders = world.sizes.buyers = 3000;
     reopen();
     for (int i = 0; i < 30; i++) {
         world_batch(&world, 100);
     }
-    world.options.segment_bytes = 4 * JOURNAL_SECTOR;
+    world.options.file_bytes = 4 * JOURNAL_SECTOR;
     reopen();
     while (!journal_snapshot_due(world.journal)) {
         world_batch(&world, 50);
@@ -256,22 +256,22 @@ static void trimming_keeps_the_one_before_and_what_is_not_booked(void **state)
     (void)state;
     assert_int_equal(trim(UINT64_MAX), 0); /* no snapshot */
     uint64_t one = next_snapshot();
-    assert_int_equal(trim(UINT64_MAX), 0); /* one could turn out to be bad: all segments stay */
-    assert_int_equal(world.journal->files.segments[0].first_lsn, 1);
+    assert_int_equal(trim(UINT64_MAX), 0); /* one could turn out to be bad: all files stay */
+    assert_int_equal(world.journal->files.files[0].first_lsn, 1);
     uint64_t two = next_snapshot();
     assert_true(two > one);
-    size_t before = segments();
+    size_t before = files();
     assert_int_equal(trim(0), 0); /* nothing booked */
     assert_int_equal(trim(one - 1), 0);
-    assert_int_equal(segments(), before);
+    assert_int_equal(files(), before);
     assert_true(trim(one) > 0);
-    assert_int_equal(world.journal->files.segments[0].first_lsn, one + 1);
+    assert_int_equal(world.journal->files.files[0].first_lsn, one + 1);
     uint64_t three = next_snapshot();
     assert_true(exists(snapshot_name(one)));
     assert_true(trim(UINT64_MAX) > 0);
     assert_false(exists(snapshot_name(one)));
     assert_true(exists(snapshot_name(two)));
-    assert_int_equal(world.journal->files.segments[0].first_lsn, two + 1);
+    assert_int_equal(world.journal->files.files[0].first_lsn, two + 1);
     world_close(&world);
     ram_disk_crash(&world.ram, RAM_DROP, &world.prng); /* all of it was durable */
     assert_int_equal(world_open(&world), 0);
@@ -279,27 +279,27 @@ static void trimming_keeps_the_one_before_and_what_is_not_booked(void **state)
     assert_true(world_is_at(&world, world.count));
 }
 
-/* Somebody has moved the closed segments away; the newest snapshot needs none of them. */
-static void the_last_segment_is_never_trimmed(void **state)
+/* Somebody has moved the closed files away; the newest snapshot needs none of them. */
+static void the_last_file_is_never_trimmed(void **state)
 {
     (void)state;
     next_snapshot();
     uint64_t two = next_snapshot();
-    for (size_t i = 0; i + 1 < segments(); i++) {
+    for (size_t i = 0; i + 1 < files(); i++) {
         char name[JOURNAL_NAME_BYTES];
-        journal_name(world.journal->files.segments[i].first_batch, ".journal", name);
+        journal_name(world.journal->files.files[i].first_batch, ".journal", name);
         ram_disk_remove(&world.ram, name);
     }
     reopen();
     assert_int_equal(world.found.snapshot_lsn, two);
-    assert_int_equal(segments(), 1);
+    assert_int_equal(files(), 1);
     assert_int_equal(trim(UINT64_MAX), 0);
-    assert_int_equal(segments(), 1);
+    assert_int_equal(files(), 1);
     reopen();
     assert_true(world_is_at(&world, world.count));
 }
 
-static void many_segments_and_snapshots(void **state)
+static void many_files_and_snapshots(void **state)
 {
     (void)state;
     world.sizes.orders = world.sizes.buyers = 4000;
@@ -309,14 +309,14 @@ static void many_segments_and_snapshots(void **state)
         lsn = next_snapshot();
     }
     assert_int_equal(world.journal->files.snapshot_count, 40);
-    assert_true(segments() > 40);
+    assert_true(files() > 40);
     reopen();
     assert_int_equal(world.found.snapshot_lsn, lsn);
-    assert_true(world.found.segments > 40);
+    assert_true(world.found.files > 40);
     assert_true(world_is_at(&world, world.count));
 }
 
-static void booking_that_lags_holds_segments_only(void **state)
+static void booking_that_lags_holds_files_only(void **state)
 {
     (void)state;
     uint64_t lsn[4];
@@ -324,7 +324,7 @@ static void booking_that_lags_holds_segments_only(void **state)
         lsn[i] = next_snapshot();
     }
     assert_int_equal(trim(2), 0);
-    assert_int_equal(world.journal->files.segments[0].first_lsn, 1);
+    assert_int_equal(world.journal->files.files[0].first_lsn, 1);
     assert_false(exists(snapshot_name(lsn[0])));
     assert_false(exists(snapshot_name(lsn[1])));
     assert_true(exists(snapshot_name(lsn[2])));
@@ -474,7 +474,7 @@ static void the_only_one_damaged_means_a_replay_from_the_first_record(void **sta
     assert_int_equal(world.found.bad_snapshots, 0);
 }
 
-static void all_damaged_and_the_segments_gone_is_refused(void **state)
+static void all_damaged_and_the_files_gone_is_refused(void **state)
 {
     (void)state;
     uint64_t one = next_snapshot();
@@ -492,16 +492,16 @@ static void all_damaged_and_the_segments_gone_is_refused(void **state)
     ram_disk_remove(&world.ram, snapshot_name(two));
     assert_int_equal(world_open(&world), ERR_CORRUPT);
     assert_string_equal(world.found.why,
-                        "records before this segment are missing: no snapshot reaches it");
+                        "records before this file are missing: no snapshot reaches it");
 }
 
-static void a_snapshot_without_a_segment_is_refused(void **state)
+static void a_snapshot_without_a_file_is_refused(void **state)
 {
     (void)state;
     uint64_t lsn = next_snapshot();
-    for (size_t i = 0; i < segments(); i++) {
+    for (size_t i = 0; i < files(); i++) {
         char name[JOURNAL_NAME_BYTES];
-        journal_name(world.journal->files.segments[i].first_batch, ".journal", name);
+        journal_name(world.journal->files.files[i].first_batch, ".journal", name);
         ram_disk_remove(&world.ram, name);
     }
     world_close(&world);
@@ -532,7 +532,7 @@ static void damage_found_while_running_uses_the_one_before(void **state)
     while (!journal_snapshot_due(world.journal)) {
         world_batch(&world, 20);
     }
-    assert_int_equal(snapshot(&lsn), ERR_NOTFOUND); /* no base, and the first segments are gone */
+    assert_int_equal(snapshot(&lsn), ERR_NOTFOUND); /* no base, and the first files are gone */
     assert_int_equal(lsn, 99);
 }
 
@@ -600,9 +600,9 @@ static void whole_chunks_with_wrong_contents(void **state)
      * item's tag and its sale, its id, its total; then available. */
     assert_int_equal(open_forged(1, 32 + 31 + 9 + 16, 5), ERR_CORRUPT);
     assert_string_equal(world.found.why, "the snapshot cannot be loaded");
-    /* A batch number that the segment behind it does not go on from. */
+    /* A batch number that the file behind it does not go on from. */
     assert_int_equal(open_forged(0, 32 + 8, 1), ERR_CORRUPT);
-    assert_string_equal(world.found.why, "the segment does not follow the snapshot");
+    assert_string_equal(world.found.why, "the file does not follow the snapshot");
     assert_int_equal(world_open(&world), 0);
     assert_true(world_is_at(&world, world.count));
 }
@@ -643,7 +643,7 @@ static void an_entry_cut_in_a_whole_chunk_is_damage(void **state)
     assert_int_equal(world.found.bad_snapshots, 1);
 }
 
-static void one_that_the_segments_do_not_reach_is_no_base(void **state)
+static void one_that_the_files_do_not_reach_is_no_base(void **state)
 {
     (void)state;
     uint64_t one = next_snapshot();
@@ -666,18 +666,18 @@ static void one_that_the_segments_do_not_reach_is_no_base(void **state)
     ram_disk_remove(&world.ram, snapshot_name(three));
     assert_int_equal(world_open(&world), ERR_CORRUPT);
     assert_string_equal(world.found.why,
-                        "records before this segment are missing: no snapshot reaches it");
+                        "records before this file are missing: no snapshot reaches it");
 }
 
 static void a_snapshot_past_the_journals_end_is_refused(void **state)
 {
     (void)state;
     next_snapshot();
-    uint64_t first = world.journal->files.segments[segments() - 1].first_batch;
+    uint64_t first = world.journal->files.files[files() - 1].first_batch;
     char name[JOURNAL_NAME_BYTES];
     journal_name(first, ".journal", name);
     world_close(&world);
-    ram_disk_remove(&world.ram, name); /* the segment before it is cut inside its last batch */
+    ram_disk_remove(&world.ram, name); /* the file before it is cut inside its last batch */
     uint64_t before = 0;
     for (size_t i = 0; i < world.ram.model.now.count; i++) {
         uint64_t number;
@@ -721,28 +721,28 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(none_is_due_before_a_segment_is_closed),
+        TEST(none_is_due_before_a_file_is_closed),
         TEST(a_start_goes_on_from_the_newest),
         TEST(the_bytes_are_a_function_of_the_state),
         TEST(large_states_take_several_chunks),
         TEST(records_below_the_snapshot_must_be_readable),
         TEST(a_sale_half_forgotten_comes_back_half_forgotten),
         TEST(trimming_keeps_the_one_before_and_what_is_not_booked),
-        TEST(the_last_segment_is_never_trimmed),
-        TEST(many_segments_and_snapshots),
-        TEST(booking_that_lags_holds_segments_only),
+        TEST(the_last_file_is_never_trimmed),
+        TEST(many_files_and_snapshots),
+        TEST(booking_that_lags_holds_files_only),
         TEST(a_forgotten_sale_leaves_no_trace_beside_one_that_stays),
         TEST(what_an_earlier_attempt_left_is_written_anew),
         TEST(a_look_finds_it_and_shows_every_record),
         TEST(a_damaged_one_is_passed_over),
         TEST(the_only_one_damaged_means_a_replay_from_the_first_record),
-        TEST(all_damaged_and_the_segments_gone_is_refused),
-        TEST(a_snapshot_without_a_segment_is_refused),
+        TEST(all_damaged_and_the_files_gone_is_refused),
+        TEST(a_snapshot_without_a_file_is_refused),
         TEST(damage_found_while_running_uses_the_one_before),
         TEST(whole_chunks_with_wrong_contents),
         TEST(one_of_no_record_is_damage),
         TEST(an_entry_cut_in_a_whole_chunk_is_damage),
-        TEST(one_that_the_segments_do_not_reach_is_no_base),
+        TEST(one_that_the_files_do_not_reach_is_no_base),
         TEST(a_snapshot_past_the_journals_end_is_refused),
         TEST(a_small_gate_cannot_load_it),
     };

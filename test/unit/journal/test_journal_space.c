@@ -25,8 +25,8 @@ static uint64_t used(void)
         size_t size = 0;
         sum += ram_disk_bytes(&world.ram, names[i], &size) != NULL ? size : 0;
     }
-    for (size_t i = 0; i < world.journal->files.segment_count; i++) {
-        sum += world.journal->files.segments[i].bytes;
+    for (size_t i = 0; i < world.journal->files.file_count; i++) {
+        sum += world.journal->files.files[i].bytes;
     }
     return sum;
 }
@@ -95,31 +95,31 @@ static void with_space_there_is_a_reserve(void **state)
 {
     (void)state;
     assert_false(there_is(JOURNAL_RESERVE_NAME));
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     assert_true(there_is(JOURNAL_RESERVE_NAME));
     assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_OK);
     uint64_t ops = world.ram.ops;
-    assert_int_equal(journal_prepare_segment(world.journal), 0); /* once */
+    assert_int_equal(journal_prepare_file(world.journal), 0); /* once */
     assert_int_equal(world.ram.ops, ops);
 }
 
 static void the_reserve_is_given_up_for_the_next_file(void **state)
 {
     (void)state;
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     fill_disk();
-    uint64_t files = world.journal->files.segment_count;
+    uint64_t files = world.journal->files.file_count;
     while (journal_space(world.journal) == JOURNAL_SPACE_OK) {
         world_batch(&world, 25); /* every one is acknowledged */
     }
     assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_LOW);
     assert_false(there_is(JOURNAL_RESERVE_NAME));
-    assert_true(world.journal->files.segment_count > files + 1);
+    assert_true(world.journal->files.file_count > files + 1);
     /* It stays low, although a file can be made, until the reserve can be made, too. */
-    assert_int_equal(journal_prepare_segment(world.journal), ERR_NOSPACE);
+    assert_int_equal(journal_prepare_file(world.journal), ERR_NOSPACE);
     assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_LOW);
     world.ram.space = 0;
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_OK);
     expect_all_there_after(RAM_DROP);
 }
@@ -128,7 +128,7 @@ static void preparing_finds_the_disk_full_first(void **state)
 {
     (void)state;
     fill_disk();
-    assert_int_equal(journal_prepare_segment(world.journal), ERR_NOSPACE);
+    assert_int_equal(journal_prepare_file(world.journal), ERR_NOSPACE);
     assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_LOW);
     assert_false(there_is(JOURNAL_NEXT_NAME));
     world_batch(&world, 5); /* there is room in the present file */
@@ -138,23 +138,23 @@ static void preparing_finds_the_disk_full_first(void **state)
 static void a_reserve_that_cannot_be_removed_helps_nobody(void **state)
 {
     (void)state;
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     fill_disk();
     struct disk_file *next = world.journal->next;
     disk_close(&world.ram.disk, next);
     world.journal->next = NULL;
     assert_int_equal(disk_remove(&world.ram.disk, JOURNAL_NEXT_NAME), 0);
-    world.ram.space -= world.options.segment_bytes;
+    world.ram.space -= world.options.file_bytes;
     world.ram.fail_code = ERR_IO;
     for (uint64_t n = 1; world.journal->has_reserve; n++) {
         world.ram.fail_at = world.ram.ops + n; /* until it meets that operation */
-        int error = journal_prepare_segment(world.journal);
+        int error = journal_prepare_file(world.journal);
         assert_true(error == ERR_IO || error == ERR_NOSPACE);
         assert_true(n < 100);
     }
     assert_false(journal_failed(world.journal));
     world.ram.space = 0;
-    assert_int_equal(journal_prepare_segment(world.journal), 0);
+    assert_int_equal(journal_prepare_file(world.journal), 0);
     assert_true(there_is(JOURNAL_RESERVE_NAME));
 }
 
@@ -181,7 +181,7 @@ static void a_batch_without_a_file_waits_and_is_written_later(void **state)
         assert_int_equal(journal_durable_lsn(world.journal), journal_last_lsn(world.journal) - 3);
         assert_int_equal(world_flush(&world), 0);
         assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_LOW);
-        assert_int_equal(journal_prepare_segment(world.journal), 0);
+        assert_int_equal(journal_prepare_file(world.journal), 0);
         assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_OK);
         world_batch(&world, 25);
         expect_all_there_after(RAM_DROP);
@@ -259,7 +259,7 @@ static void a_full_disk_under_a_file_that_has_its_size_is_final(void **state)
     world_trade(&world, 1);
     assert_int_equal(world_flush(&world), ERR_NOSPACE); /* its sync may have been what failed */
     assert_true(journal_failed(world.journal));
-    assert_int_equal(journal_prepare_segment(world.journal), 0); /* it prepares nothing more */
+    assert_int_equal(journal_prepare_file(world.journal), 0); /* it prepares nothing more */
 }
 
 static int told;

@@ -1,4 +1,4 @@
-/* CloudEvents: what is told of each event, byte by byte; and that the longest texts fit. */
+/* CloudEvents: the message of each event, byte by byte; and that the longest texts fit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

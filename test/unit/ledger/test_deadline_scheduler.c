@@ -355,7 +355,7 @@ static void a_closed_sale_is_forgotten_when_end_and_deadlines_are_long_past(void
     assert_int_equal(deadline_scheduler_next_ms(scheduler, catalog), 9000 + KEEP_MS);
 }
 
-/* After a restart nothing is known of orders that are paid: whoever bought last had his time. */
+/* After a restart the time of the last payment is unknown: the latest possible one is assumed. */
 static void a_closed_sale_is_kept_for_the_last_buyers_time_to_pay(void **state)
 {
     (void)state;

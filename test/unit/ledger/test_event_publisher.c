@@ -276,7 +276,7 @@ static size_t count_doubles(const struct world *world)
     return doubles;
 }
 
-/* All is told; `in_order`: each for the first time behind the one before it. Returns how many. */
+/* All events are sent; `in_order`: each for the first time behind the one before it. Returns how many. */
 static size_t assert_told(const struct world *world, bool in_order)
 {
     size_t count = 0;

@@ -35,7 +35,7 @@ static void while_the_journal_waits_for_space_nothing_is_written(void **state)
     (void)state;
     struct order_id id = locked(1);
     bool wrote;
-    world.ram.space = world.journal_options.segment_bytes; /* the present file, and no other */
+    world.ram.space = world.journal_options.file_bytes; /* the present file, and no other */
     while (journal_space(world.journal) != JOURNAL_SPACE_NONE) {
         struct gate_command skip = {.kind = GATE_SET_TIME, .now_ms = 1};
         uint64_t lsn;

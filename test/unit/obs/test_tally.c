@@ -143,7 +143,7 @@ static void test_no_room_counts_nothing(void **state)
     assert_int_equal(sum.since_ms, 0);
 }
 
-/* Of those that are over the oldest, and no other; whoever still has its row is told that it is
+/* Of those that are over the oldest, and no other; a caller that still has its row learns that it is
  * another's; and a process may have any number of sales in its life. */
 static void test_a_sale_that_is_over_makes_room(void **state)
 {

@@ -246,7 +246,7 @@ static void test_a_slow_reader_gets_the_whole_old_page(void **state)
         assert_true(page_cache_answer_list(page_cache, f->server, ask(f, slow[i]), &request));
         settle(f);
     }
-    assert_int_equal(f->server->buffers.large.used, 0); /* nothing is copied */
+    assert_int_equal(f->server->buffers.pools[HTTP_POOL_LARGE].used, 0); /* nothing is copied */
     put(shop_sale(1, SALE_WARM, "new"));
     (void)make();
     assert_non_null(strstr(item_text(f, 0), ">new<"));

@@ -107,7 +107,7 @@ static void test_a_large_static_file_takes_no_large_buffer(void **state)
         memory_net_window(f->net, c[i], 1000);
         send_text(f, c[i], GET("/"));
     }
-    assert_int_equal(f->server->buffers.large.used, 0);
+    assert_int_equal(f->server->buffers.pools[HTTP_POOL_LARGE].used, 0);
     for (int i = 0; i < 5; i++) {
         memory_net_window(f->net, c[i], SIZE_MAX);
         settle(f);

@@ -109,7 +109,7 @@ static void a_jump_is_told_once_and_not_followed(void **state)
             assert_false(inside_time_slew(&inside, &ahead_us));
         }
         assert_int_equal(inside_time_ms(&inside), START_MS + 10000);
-        /* The clock is put right again; the next jump is told again. */
+        /* The clock is put right again; the next jump is reported again. */
         fake_clock_set_wall_us(&clock, (START_MS + 10000) * 1000);
         assert_false(inside_time_slew(&inside, &ahead_us));
         fake_clock_set_wall_us(&clock, (START_MS + 10000) * 1000 - jumps_us[i]);

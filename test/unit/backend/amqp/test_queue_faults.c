@@ -1,7 +1,7 @@
 /*
  * The queue on RabbitMQ when things go wrong at a real broker: killed, restarted, frozen, out of
  * memory; connections cut with answers on their way; queues deleted under us; messages that are not
- * ours or that kill their takers. What was confirmed comes, what was not is told, nothing hangs.
+ * ours or that kill their takers. Confirmed messages arrive, unconfirmed ones are reported, nothing hangs.
  */
 #include "rabbit_world.h"
 

@@ -1,7 +1,7 @@
 /*
  * The queue on RabbitMQ, met by a broker that does not keep to the protocol: a small one of the
  * test's own logs clients in, answers what they ask, and at one moment says something it must not.
- * The connection ends with the reason, what was under way is told as unconfirmed, and the next
+ * The connection ends with the reason, unfinished messages are reported as unconfirmed, and the next
  * connection, where it behaves, works.
  */
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /*
- * The window of published messages: each is told once, in whatever order and grouping a broker
+ * The window of published messages: each is reported once, in whatever order and grouping a broker
  * settles them, and what a broker settles that is not there is noticed. A plain list of all tags is
  * the model.
  */

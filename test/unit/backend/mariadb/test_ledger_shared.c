@@ -61,8 +61,8 @@ static void test_writers_are_welcome(void **state)
     assert_null(none);
 }
 
-/* While every sale is a draft a ledger may become of another kind; whoever wrote to it as it was
- * is told so, and changes nothing more. */
+/* While every sale is a draft, a ledger may become one of another kind. A writer of the old kind then
+ * gets an error, and changes nothing more. */
 static void test_the_kind_may_change_before_the_first_sale(void **state)
 {
     struct fixture *f = *state;
@@ -143,7 +143,7 @@ static void test_a_ledger_of_one_stays_so(void **state)
     assert_null(other);
     assert_int_equal(on_mariadb.open(f, true, &f->ledger), 0);
     assert_int_equal(write_empty(f->ledger), 0);
-    /* Whoever asks for the events of a segment is told all of them: there is one gate. */
+    /* A query for one segment's events returns all events: there is one gate. */
     struct ledger_event events[8];
     struct ledger_query q = {.kind = QUERY_EVENTS, .segment = 0, .limit = 8, .events = events};
     (void)ledger_read(f->ledger, &q);

@@ -143,7 +143,7 @@ static struct ledger_op order_op(uint32_t n)
     return op;
 }
 
-static atomic_uint firsts[ORDERS]; /* how many were told that they booked it */
+static atomic_uint firsts[ORDERS]; /* how many writers got the answer that they booked it */
 static atomic_uint ends[ORDERS];
 
 static void *rush(void *argument)

@@ -1,7 +1,7 @@
 /*
  * The gate on Redis when things go wrong: scripts forgotten, connections cut with the answers still
  * on their way, answers that take too long, another server, another epoch, an emptied server, one
- * that became a replica, one that may evict. Whoever asks again gets the one answer, and units are
+ * that became a replica, one that may evict. A repeated request gets the same answer, and units are
  * neither lost nor sold twice.
  */
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /*
  * A rush over four loops, each on its own thread with its own connection: all of them send the same
  * thousand buyers for a hundred units, a window of them at a time. Each unit is sold once, each
- * buyer is told the same by every loop, and the outbox has what was sold. Under TSan: connection sets share
- * nothing but the epoch, which is told meanwhile.
+ * buyer gets the same answer from every loop, and the outbox has every sold unit. Under TSan: connection sets share
+ * nothing but the epoch, which changes meanwhile.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -564,7 +564,7 @@ static void keys_of_older_epochs_are_swept(void **state)
     world_free(world);
 }
 
-/* Whoever looks after opening sweeps bit by bit. */
+/* Each look after opening sweeps a part. */
 static void looking_goes_on_sweeping(void **state)
 {
     (void)state;

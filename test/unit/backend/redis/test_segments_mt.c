@@ -83,7 +83,7 @@ static struct segment_call event(const struct world *world, uint64_t number)
                     .now_ms = 2000}};
 }
 
-/* As an ledger writer does: from the segment's cursor on, until all are applied, whoever did it. */
+/* As a ledger writer does: from the segment's cursor on, until all are applied by any thread. */
 static void *apply_all(void *context)
 {
     struct segment_event_sink *segment_event_sink = context;

@@ -1,5 +1,5 @@
-/* See segment_world.h. */
-#include "segment_world.h"
+/* See cluster_model.h. */
+#include "cluster_model.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void *must(void *memory)
     return memory;
 }
 
-static int64_t now_ms(const struct segment_world *world)
+static int64_t now_ms(const struct cluster_world *world)
 {
     return clock_wall_ms((struct clock_port *)&world->clock.port);
 }
@@ -38,13 +38,13 @@ static void tell_seed(int signal)
     }
 }
 
-void seg_seed(uint64_t seed)
+void model_seed(uint64_t seed)
 {
     (void)signal(SIGABRT, tell_seed);
     running_seed = seed;
 }
 
-int seg_tell_seed(void **state)
+int model_print_seed(void **state)
 {
     (void)state;
     tell_seed(0);
@@ -52,7 +52,7 @@ int seg_tell_seed(void **state)
     return 0;
 }
 
-void seg_seeds(uint64_t *first, uint64_t *last)
+void model_seeds(uint64_t *first, uint64_t *last)
 {
     const char *given = getenv("SLUICE_SEED");
     if (given != NULL) {
@@ -62,21 +62,7 @@ void seg_seeds(uint64_t *first, uint64_t *last)
 
 /* ---- life ---- */
 
-static int64_t database_ms(void *context)
-{
-    return now_ms(context);
-}
-
-enum refusal seg_run(struct segment_world *world, struct ledger_op *op)
-{
-    struct ledger_batch batch = {.ops = &op, .count = 1, .now_ms = now_ms(world)};
-    CHECK(ledger_write(&world->ledger.ledger, &batch) == 0);
-    sale_row_free(op->sale);
-    op->sale = NULL;
-    return op->refusal;
-}
-
-struct item_row *seg_item(const struct segment_world *world, uint64_t item)
+struct item_row *model_item(const struct cluster_world *world, uint64_t item)
 {
     struct sale_row *sale;
     return memory_item(&world->ledger, item, &sale);
@@ -85,104 +71,78 @@ struct item_row *seg_item(const struct segment_world *world, uint64_t item)
 static struct item_row item_row(uint64_t id, uint32_t limit)
 {
     return (struct item_row){
-        .id = id, .limit_per_user = limit, .total = WORLD_UNITS, .price_cents = 100};
+        .id = id, .limit_per_user = limit, .total = MODEL_UNITS, .price_cents = 100};
 }
 
-static void open_sale(struct segment_world *world)
+static void open_sale(struct cluster_world *world)
 {
-    struct item_row items[] = {item_row(WORLD_ONCE, 1), item_row(WORLD_THREE, 3),
-                               item_row(WORLD_FREE, 0)};
-    struct sale_row sale = {.id = WORLD_SALE,
-                            .pay_within_s = WORLD_PAY_MS / 1000,
-                            .starts_at_ms = WORLD_NOW - 1000,
-                            .ends_at_ms = WORLD_NOW + 100000000,
+    struct item_row items[] = {item_row(CLUSTER_ONCE, 1), item_row(CLUSTER_THREE, 3),
+                               item_row(CLUSTER_FREE, 0)};
+    struct sale_row sale = {.id = CLUSTER_SALE,
+                            .pay_within_s = CLUSTER_PAY_MS / 1000,
+                            .starts_at_ms = CLUSTER_NOW - 1000,
+                            .ends_at_ms = CLUSTER_NOW + 100000000,
                             .currency = "EUR",
                             .items_count = 3,
                             .items = items};
     struct ledger_op create = {.kind = LEDGER_SALE_CREATE, .sale_in = &sale};
-    struct ledger_op open = {.kind = LEDGER_SALE_MOVE, .sale_id = WORLD_SALE, .target = SALE_OPEN};
-    CHECK(seg_run(world, &create) == REFUSAL_NONE && seg_run(world, &open) == REFUSAL_NONE);
+    struct ledger_op open = {
+        .kind = LEDGER_SALE_MOVE, .sale_id = CLUSTER_SALE, .target = SALE_OPEN};
+    CHECK(cluster_run(world, &create) == REFUSAL_NONE && cluster_run(world, &open) == REFUSAL_NONE);
 }
 
-void seg_grow(struct segment_world *world, uint32_t segments)
+void model_grow(struct cluster_world *world, uint32_t segments)
 {
-    CHECK(segments >= world->segments);
-    world->segments = segments;
+    CHECK(segments >= world->count);
+    world->count = segments;
     world->ledger.segments = segments;
 }
 
-static void init_world(struct segment_world *world, uint32_t segments, uint32_t most,
-                       const char *regions, uint64_t seed)
+void model_init(struct cluster_world *ret_world, struct cluster_options options)
 {
-    const char *why = "";
-    *world = (struct segment_world){.segments = segments, .homes = segments, .prng = prng_of(seed)};
-    fake_clock_init(&world->clock, WORLD_NOW);
-    memory_ledger_init_shared(&world->ledger, segments);
-    world->ledger.clock = database_ms;
-    world->ledger.clock_context = world;
-    CHECK(regions_parse(regions, segments, &world->ledger.regions, &why) == 0);
-    open_sale(world);
-    world->sim = sim_segments_new((struct sim_segments_options){
-        .segments = most, .clock = &world->clock.port, .claim_ms = 1000, .forget_max = 40});
-    world->worker = sim_segments_front(world->sim, 1);
-    world->behind = sim_segments_worker(world->sim, 1);
+    cluster_init(ret_world, options);
+    ret_world->model.homes = ret_world->count;
+    open_sale(ret_world);
+    ret_world->model.worker = sim_segments_front(ret_world->sim, 1);
 }
 
-void seg_init(struct segment_world *ret_world, uint32_t segments, uint64_t seed)
+uint32_t model_home(const struct cluster_world *world, uint64_t user)
 {
-    init_world(ret_world, segments, segments, "", seed);
+    return regions_home(&world->ledger.sales[0]->regions, user, world->model.homes);
 }
 
-void seg_init_small(struct segment_world *ret_world, uint32_t segments, uint32_t most,
-                    uint64_t seed)
+void model_done(struct cluster_world *world)
 {
-    init_world(ret_world, segments, most, "", seed);
-}
-
-void seg_init_regions(struct segment_world *ret_world, uint32_t segments, const char *regions,
-                      uint64_t seed)
-{
-    init_world(ret_world, segments, segments, regions, seed);
-}
-
-uint32_t seg_home(const struct segment_world *world, uint64_t user)
-{
-    return regions_home(&world->ledger.sales[0]->regions, user, world->homes);
-}
-
-void seg_done(struct segment_world *world)
-{
-    sim_segments_worker_free(world->behind);
-    sim_segments_front_free(world->worker);
-    sim_segments_free(world->sim);
-    memory_ledger_done(&world->ledger);
-    free(world->journal);
-    free(world->messages);
+    sim_segments_front_free(world->model.worker);
+    free(world->model.journal);
+    free(world->model.messages);
+    cluster_done(world);
 }
 
 /* ---- buying ---- */
 
-static struct order_id new_id(struct segment_world *world, uint32_t segment, uint64_t user,
+static struct order_id new_id(struct cluster_world *world, uint32_t segment, uint64_t user,
                               uint64_t item)
 {
-    if (item == WORLD_ONCE) {
+    if (item == CLUSTER_ONCE) {
         struct gate_request request = {
             .kind = GATE_REQUEST_TICKET, .segment = segment, .user = user, .item = item};
-        CHECK(gate_submit(world->worker, &request) == GATE_ANSWERED);
+        CHECK(gate_submit(world->model.worker, &request) == GATE_ANSWERED);
         return order_id_once(item, user, request.attempt);
     }
     return order_id_fresh(item, now_ms(world), ++world->sequence << 6 | segment);
 }
 
-static void told_add(struct answer **list, size_t *count, const struct answer *decision)
+static void told_add(struct model_decision **list, size_t *count,
+                     const struct model_decision *decision)
 {
     *list = must(realloc(*list, (*count + 1) * sizeof(**list)));
     (*list)[(*count)++] = *decision;
 }
 
-static bool buy(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty, bool told)
+static bool buy(struct cluster_world *world, uint64_t user, uint64_t item, uint32_t qty, bool told)
 {
-    uint32_t segment = seg_home(world, user);
+    uint32_t segment = model_home(world, user);
     struct gate_request request = {.kind = GATE_REQUEST_BUY,
                                    .segment = segment,
                                    .id = new_id(world, segment, user, item),
@@ -191,60 +151,60 @@ static bool buy(struct segment_world *world, uint64_t user, uint64_t item, uint3
                                    .qty = qty,
                                    .now_ms = now_ms(world),
                                    .ticket_expires_ms = now_ms(world) + 60000};
-    CHECK(gate_submit(world->worker, &request) == GATE_ANSWERED);
+    CHECK(gate_submit(world->model.worker, &request) == GATE_ANSWERED);
     if (!gate_request_done(&request) || request.existed || !told) {
         return gate_request_done(&request);
     }
-    struct answer decision = {.segment = segment,
-                              .epoch = world->epochs[segment],
-                              .told = true,
-                              .command = {.kind = GATE_RESERVE,
-                                          .now_ms = request.order.created_at_ms,
-                                          .id = request.id,
-                                          .user = user,
-                                          .item = item,
-                                          .qty = qty}};
-    told_add(&world->journal, &world->journal_count, &decision);
+    struct model_decision decision = {.segment = segment,
+                                      .epoch = world->model.epochs[segment],
+                                      .told = true,
+                                      .command = {.kind = GATE_RESERVE,
+                                                  .now_ms = request.order.created_at_ms,
+                                                  .id = request.id,
+                                                  .user = user,
+                                                  .item = item,
+                                                  .qty = qty}};
+    told_add(&world->model.journal, &world->model.journal_count, &decision);
     return true;
 }
 
-bool seg_buy(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty)
+bool model_buy(struct cluster_world *world, uint64_t user, uint64_t item, uint32_t qty)
 {
     return buy(world, user, item, qty, true);
 }
 
-bool seg_buy_untold(struct segment_world *world, uint64_t user, uint64_t item, uint32_t qty)
+bool model_buy_untold(struct cluster_world *world, uint64_t user, uint64_t item, uint32_t qty)
 {
     return buy(world, user, item, qty, false);
 }
 
 /* ---- behind the front ---- */
 
-void seg_relay(struct segment_world *world)
+void model_relay(struct cluster_world *world)
 {
     struct outbox_entry entries[BATCH];
     size_t count = 0;
-    if (segments_take(world->behind, UINT64_MAX, entries, BATCH, 0, &count) != 0) {
+    if (segments_take(world->hands, UINT64_MAX, entries, BATCH, 0, &count) != 0) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        told_add(&world->messages, &world->messages_count,
-                 &(struct answer){.segment = entries[i].segment,
-                                  .epoch = entries[i].epoch,
-                                  .command = entries[i].command});
+        told_add(&world->model.messages, &world->model.messages_count,
+                 &(struct model_decision){.segment = entries[i].segment,
+                                          .epoch = entries[i].epoch,
+                                          .command = entries[i].command});
     }
-    (void)segments_done(world->behind, entries, count);
+    (void)segments_done(world->hands, entries, count);
 }
 
 /* Decides again what an older epoch decided. True: it is settled, or another message carries it. */
-static bool decide_again(struct segment_world *world, const struct answer *decision)
+static bool decide_again(struct cluster_world *world, const struct model_decision *decision)
 {
     struct segment_state state;
     struct segment_call call = {.segment = decision->segment,
                                 .epoch = world->ledger.epochs[decision->segment],
                                 .command = decision->command};
-    segments_look(world->behind, decision->segment, &state);
-    segments_apply(world->behind, &call, 1);
+    segments_look(world->hands, decision->segment, &state);
+    segments_apply(world->hands, &call, 1);
     if (call.outcome != SEGMENT_DONE ||
         (call.refusal == REFUSAL_NO_SUCH_ITEM && (state.outcome != SEGMENT_DONE || !state.open))) {
         return false;
@@ -254,42 +214,42 @@ static bool decide_again(struct segment_world *world, const struct answer *decis
                                .command = decision->command,
                                .segment = decision->segment,
                                .reason = call.refusal};
-        (void)seg_run(world, &op);
+        (void)cluster_run(world, &op);
     }
     return true;
 }
 
-static bool book_one(struct segment_world *world, const struct answer *decision)
+static bool book_one(struct cluster_world *world, const struct model_decision *decision)
 {
     struct ledger_op op = {.kind = LEDGER_BOOK,
                            .command = decision->command,
                            .lsn = 1,
                            .segment = decision->segment,
                            .epoch = decision->epoch};
-    enum refusal refusal = seg_run(world, &op);
+    enum refusal refusal = cluster_run(world, &op);
     CHECK(refusal == REFUSAL_NONE || refusal == REFUSAL_STALE_EPOCH);
     return refusal == REFUSAL_NONE || decide_again(world, decision);
 }
 
-void seg_book(struct segment_world *world)
+void model_book(struct cluster_world *world)
 {
     size_t kept = 0;
-    size_t count = world->messages_count;
+    size_t count = world->model.messages_count;
     for (size_t i = 0; i < count; i++) {
-        struct answer decision = world->messages[i];
+        struct model_decision decision = world->model.messages[i];
         if (!book_one(world, &decision)) {
-            world->messages[kept++] = decision;
+            world->model.messages[kept++] = decision;
         }
     }
-    world->messages_count = kept;
+    world->model.messages_count = kept;
 }
 
-static void apply_to(struct segment_world *world, uint32_t segment)
+static void apply_to(struct cluster_world *world, uint32_t segment)
 {
     struct segment_state state;
     struct ledger_event events[BATCH];
     struct segment_call calls[BATCH];
-    segments_look(world->behind, segment, &state);
+    segments_look(world->hands, segment, &state);
     if (state.outcome != SEGMENT_DONE || !state.open) {
         return;
     }
@@ -305,64 +265,64 @@ static void apply_to(struct segment_world *world, uint32_t segment)
         event_effects_command(&events[i], now_ms(world), &calls[i].command);
         after = events[i].number;
     }
-    segments_apply(world->behind, calls, query.count);
+    segments_apply(world->hands, calls, query.count);
     for (uint32_t i = 0; i < query.count; i++) {
         struct segment_call *call = &calls[i];
         bool stuck = call->outcome == SEGMENT_DONE && call->verdict != VERDICT_DONE &&
                      call->verdict != VERDICT_MORE;
         if (stuck) { /* nothing to do for it: only the cursor moves on */
             call->command.kind = GATE_SKIP;
-            segments_apply(world->behind, call, 1);
+            segments_apply(world->hands, call, 1);
             return;
         }
     }
 }
 
-void seg_apply(struct segment_world *world)
+void model_apply(struct cluster_world *world)
 {
-    for (uint32_t i = 0; i < world->segments; i++) {
+    for (uint32_t i = 0; i < world->count; i++) {
         apply_to(world, i);
     }
 }
 
 /* ---- the front's ear ---- */
 
-static void replay(struct segment_world *world, uint32_t segment)
+static void replay(struct cluster_world *world, uint32_t segment)
 {
     bool whole = true;
-    for (size_t i = 0; i < world->journal_count; i++) {
-        const struct answer *decision = &world->journal[i];
+    for (size_t i = 0; i < world->model.journal_count; i++) {
+        const struct model_decision *decision = &world->model.journal[i];
         if (decision->segment == segment &&
             memory_ledger_order(&world->ledger, decision->command.id) == NULL) {
             whole = decide_again(world, decision) && whole;
         }
     }
-    world->owes[segment] = !whole;
+    world->model.owes[segment] = !whole;
 }
 
 /* The front goes on with a segment of this epoch; 0: not for now. */
-static void place(struct segment_world *world, uint32_t segment, uint64_t epoch)
+static void place(struct cluster_world *world, uint32_t segment, uint64_t epoch)
 {
-    gate_place(world->worker, segment, epoch);
-    world->owes[segment] |= epoch != 0 && epoch != world->epochs[segment];
-    world->epochs[segment] = epoch;
+    gate_place(world->model.worker, segment, epoch);
+    world->model.owes[segment] |= epoch != 0 && epoch != world->model.epochs[segment];
+    world->model.epochs[segment] = epoch;
 }
 
 /* What a look says; for when news was lost. */
-static void look_again(struct segment_world *world)
+static void look_again(struct cluster_world *world)
 {
-    for (uint32_t i = 0; i < world->segments; i++) {
+    for (uint32_t i = 0; i < world->count; i++) {
         struct segment_state state;
-        segments_look(world->behind, i, &state);
+        segments_look(world->hands, i, &state);
         place(world, i, state.outcome == SEGMENT_DONE && state.open ? state.epoch : 0);
     }
 }
 
-void seg_hear(struct segment_world *world)
+void model_hear(struct cluster_world *world)
 {
     struct segment_news news[BATCH];
     size_t count = 0;
-    while (segments_news(world->behind, news, BATCH, 0, &count) == 0) {
+    while (segments_news(world->hands, news, BATCH, 0, &count) == 0) {
         for (size_t i = 0; i < count; i++) {
             if (news[i].kind == NEWS_LOST) {
                 look_again(world);
@@ -371,43 +331,43 @@ void seg_hear(struct segment_world *world)
             }
         }
     }
-    for (uint32_t i = 0; i < world->segments; i++) {
-        if (world->owes[i]) {
+    for (uint32_t i = 0; i < world->count; i++) {
+        if (world->model.owes[i]) {
             replay(world, i);
         }
     }
 }
 
-void seg_turn(struct segment_world *world)
+void model_turn(struct cluster_world *world)
 {
-    seg_hear(world);
-    seg_relay(world);
-    seg_book(world);
-    seg_apply(world);
+    model_hear(world);
+    model_relay(world);
+    model_book(world);
+    model_apply(world);
 }
 
-static uint64_t progress(const struct segment_world *world)
+static uint64_t progress(const struct cluster_world *world)
 {
-    uint64_t sum = world->ledger.events_count + world->messages_count * 1000003;
-    for (uint32_t i = 0; i < world->segments; i++) {
+    uint64_t sum = world->ledger.events_count + world->model.messages_count * 1000003;
+    for (uint32_t i = 0; i < world->count; i++) {
         sum += sim_segments_writes(world->sim, i);
     }
     return sum;
 }
 
-void seg_settle(struct segment_world *world)
+void model_settle(struct cluster_world *world)
 {
     uint64_t before;
     look_again(world);
     do {
         before = progress(world);
-        seg_turn(world);
+        model_turn(world);
     } while (progress(world) != before);
 }
 
 /* ---- what others do ---- */
 
-static void stir_order(struct segment_world *world)
+static void stir_order(struct cluster_world *world)
 {
     if (world->ledger.orders_count == 0) {
         return;
@@ -418,12 +378,12 @@ static void stir_order(struct segment_world *world)
                            .id = row->id,
                            .amount_cents = row->amount_cents};
     order_id_text(row->id, op.key);
-    (void)seg_run(world, &op);
+    (void)cluster_run(world, &op);
 }
 
-void seg_stir(struct segment_world *world)
+void model_stir(struct cluster_world *world)
 {
-    static const uint64_t items[] = {WORLD_ONCE, WORLD_THREE, WORLD_FREE};
+    static const uint64_t items[] = {CLUSTER_ONCE, CLUSTER_THREE, CLUSTER_FREE};
     struct ledger_op op = {0};
     switch (prng_below(&world->prng, 12)) {
     case 0:
@@ -431,21 +391,21 @@ void seg_stir(struct segment_world *world)
         op.item = items[prng_below(&world->prng, 3)];
         op.amount = 1 + prng_below(&world->prng, 5);
         (void)snprintf(op.key, sizeof(op.key), "r%u", ++world->sequence);
-        (void)seg_run(world, &op);
+        (void)cluster_run(world, &op);
         break;
     case 1:
         op.kind = LEDGER_SALE_MOVE;
-        op.sale_id = WORLD_SALE;
+        op.sale_id = CLUSTER_SALE;
         op.target = prng_below(&world->prng, 2) == 0 ? SALE_PAUSED : SALE_OPEN;
-        (void)seg_run(world, &op);
+        (void)cluster_run(world, &op);
         break;
     case 2: /* a decision nobody will book: too old, or a poison message */
-        if (world->messages_count > 0) {
+        if (world->model.messages_count > 0) {
             op.kind = LEDGER_FAIL;
-            op.command = world->messages[0].command;
-            op.segment = world->messages[0].segment;
+            op.command = world->model.messages[0].command;
+            op.segment = world->model.messages[0].segment;
             op.reason = REFUSAL_DEGRADED;
-            (void)seg_run(world, &op);
+            (void)cluster_run(world, &op);
         }
         break;
     default:
@@ -499,22 +459,22 @@ static void audit_buyer(const struct memory_ledger *ledger, const struct order_r
     CHECK(limit == 0 || held <= limit);
 }
 
-void seg_audit(const struct segment_world *world)
+void model_audit(const struct cluster_world *world)
 {
     for (uint32_t i = 0; i < world->ledger.sales[0]->items_count; i++) {
         audit_item(&world->ledger, &world->ledger.sales[0]->items[i]);
     }
     for (size_t i = 0; i < world->ledger.orders_count; i++) {
         const struct order_row *order = &world->ledger.orders[i];
-        audit_buyer(&world->ledger, order, seg_item(world, order->item)->limit_per_user);
+        audit_buyer(&world->ledger, order, model_item(world, order->item)->limit_per_user);
     }
-    for (uint32_t i = 0; i < world->segments; i++) {
+    for (uint32_t i = 0; i < world->count; i++) {
         const struct gate *gate = sim_segments_gate(world->sim, i);
         CHECK(gate == NULL || !sim_segments_open(world->sim, i) || gate_consistent(gate));
     }
 }
 
-static void agree_on_orders(const struct segment_world *world)
+static void agree_on_orders(const struct cluster_world *world)
 {
     uint64_t at_gates = 0;
     for (size_t i = 0; i < world->ledger.orders_count; i++) {
@@ -524,14 +484,14 @@ static void agree_on_orders(const struct segment_world *world)
         CHECK(slot != GATE_NONE && gate->orders[slot].state == row->state);
         CHECK(gate->orders[slot].user == row->user && gate->orders[slot].qty == row->qty);
     }
-    for (uint32_t i = 0; i < world->segments; i++) {
+    for (uint32_t i = 0; i < world->count; i++) {
         at_gates += sim_segments_gate(world->sim, i)->order_pool.used;
     }
     CHECK(at_gates == world->ledger.orders_count);
 }
 
 /* Attempts and bars, too: the next order id of a buyer follows from them. */
-static void agree_on_buyers(const struct segment_world *world, uint32_t segment)
+static void agree_on_buyers(const struct cluster_world *world, uint32_t segment)
 {
     struct buyer_row rows[BATCH * 32];
     const struct gate *gate = sim_segments_gate(world->sim, segment);
@@ -551,11 +511,11 @@ static void agree_on_buyers(const struct segment_world *world, uint32_t segment)
     CHECK(gate->buyer_pool.used == query.count);
 }
 
-void seg_agree(const struct segment_world *world)
+void model_agree(const struct cluster_world *world)
 {
-    static const uint64_t items[] = {WORLD_ONCE, WORLD_THREE, WORLD_FREE};
-    seg_audit(world);
-    for (uint32_t i = 0; i < world->segments; i++) {
+    static const uint64_t items[] = {CLUSTER_ONCE, CLUSTER_THREE, CLUSTER_FREE};
+    model_audit(world);
+    for (uint32_t i = 0; i < world->count; i++) {
         CHECK(sim_segments_open(world->sim, i));
         CHECK(sim_segments_epoch(world->sim, i) == world->ledger.epochs[i]);
         CHECK(sim_segments_outbox(world->sim, i) == 0);
@@ -567,20 +527,20 @@ void seg_agree(const struct segment_world *world)
             CHECK(item->locked == share->locked && item->sold == share->sold);
         }
     }
-    CHECK(world->messages_count == 0);
+    CHECK(world->model.messages_count == 0);
     agree_on_orders(world);
-    for (uint32_t i = 0; i < world->segments; i++) {
+    for (uint32_t i = 0; i < world->count; i++) {
         agree_on_buyers(world, i);
     }
-    for (size_t i = 0; i < world->journal_count; i++) {
-        CHECK(memory_ledger_order(&world->ledger, world->journal[i].command.id) != NULL);
+    for (size_t i = 0; i < world->model.journal_count; i++) {
+        CHECK(memory_ledger_order(&world->ledger, world->model.journal[i].command.id) != NULL);
     }
 }
 
 /* ---- a process ---- */
 
 /* Counts a call. False: it is dead. */
-static bool lives(struct process *process)
+static bool lives(struct model_process *process)
 {
     process->calls++;
     if (process->dies_at != 0 && process->calls >= process->dies_at) {
@@ -665,7 +625,7 @@ static const struct gate_ops process_gate_ops = {.submit = process_submit, .plac
 static void process_write(struct ledger *port, struct ledger_batch *batch)
 {
     struct process_ledger *ledger = (struct process_ledger *)port;
-    struct process *process = ledger->process;
+    struct model_process *process = ledger->process;
     batch->error = ERR_IO;
     if (!lives(process)) {
         return;
@@ -682,7 +642,7 @@ static void process_write(struct ledger *port, struct ledger_batch *batch)
 static void process_read(struct ledger *port, struct ledger_query *query)
 {
     struct process_ledger *ledger = (struct process_ledger *)port;
-    struct process *process = ledger->process;
+    struct model_process *process = ledger->process;
     query->count = 0;
     query->error = lives(process) ? process->fail_reads : ERR_IO;
     if (query->error == 0) {
@@ -714,23 +674,24 @@ static const struct lease_ops process_lease_ops = {process_take, process_drop};
 
 static void process_sleep(void *context, int64_t ms)
 {
-    struct process *process = context;
+    struct model_process *process = context;
     fake_clock_pass_ms(&process->world->clock, ms);
-    if (!process->world->still) {
-        seg_turn(process->world);
+    if (!process->world->model.still) {
+        model_turn(process->world);
     }
 }
 
 static int64_t process_now(void *context)
 {
-    return now_ms(((struct process *)context)->world);
+    return now_ms(((struct model_process *)context)->world);
 }
 
-void process_init(struct process *ret_process, struct segment_world *world, uint32_t name)
+void model_process_init(struct model_process *ret_process, struct cluster_world *world,
+                        uint32_t name)
 {
-    struct process *process = ret_process;
+    struct model_process *process = ret_process;
     char holder[16];
-    *process = (struct process){.world = world};
+    *process = (struct model_process){.world = world};
     process->segments = (struct process_segments){
         {&process_segments_ops}, process, sim_segments_worker(world->sim, name)};
     process->gate =
@@ -745,7 +706,7 @@ void process_init(struct process *ret_process, struct segment_world *world, uint
     process->blocking = (struct blocking){process, process_sleep, process_now};
 }
 
-void process_done(struct process *process)
+void model_process_done(struct model_process *process)
 {
     memory_port_done(&process->ledger.to);
     sim_segments_front_free(process->gate.to);

@@ -1,0 +1,214 @@
+"""The list of attacks: STAGES (name -> how to create it) and ATTACKS. docs/SECURITY.md has the
+threats; attackers.py attacks."""
+import functools
+import os
+import re
+import subprocess
+import time
+
+import clusterlib
+import crashlib
+import signlib
+import sluicelib
+from attacklib import Attack, Attacker
+
+CONNECTIONS = 1000
+ORDERS = 20_000
+
+
+def stage(*sets):
+    return functools.partial(clusterlib.Embedded, sets=list(sets))
+
+
+STAGES = {
+    "attack-account": stage(f"gate.orders={ORDERS}", f"gate.buyers={ORDERS}"),
+    "attack-silent": stage(f"server.connections={CONNECTIONS}"),
+    "attack-bodies": stage("http.large_buffers=8"),
+    "attack-readers": stage("server.connections=4000"),
+    "attack-sales": stage(),
+    "attack-forged": stage("server.trusted_proxies=127.0.0.1"),
+}
+
+
+def buyers(trial, run):
+    return trial.buyers(run)
+
+
+def attacked(trial, kind, *arguments, until, what, proof, port=None):
+    """Starts an attacker; it is in force when until(counters) holds."""
+    attacker = Attacker(kind, port or trial.front.port, *arguments)
+    try:
+        attacker.wait(until, what)
+    except BaseException:
+        attacker.end()
+        raise
+    return lambda: proof(attacker.end())
+
+
+# ---------------------------------------------------------------- one account
+
+def one_account(trial):
+    """A buyer without a limit takes more orders than the gate can hold."""
+    lot = trial.shop.lot(total=10 * ORDERS, limit=0, price=100)
+    rush = crashlib.Rush(trial.door, [lot.item], os.path.join(trial.stage.folder, "tell-account"),
+                         users=1, first_user=7, orders_per_user=3 * ORDERS, connections=32,
+                         result="none", no_audit=True, seed=trial.seed % 2**32)
+
+    def refused():
+        text = trial.door.get("/metrics").body.decode()
+        found = re.search(r'^sluice_refusals_total\{code="overloaded"\} (\d+)', text, re.M)
+        return not rush.running() or (found and int(found[1]) > 0)
+
+    sluicelib.eventually(refused, "the account refused", every_s=0.1)
+
+    def end():
+        rush.kill()
+        held = crashlib.gate_counters(trial.door, lot)[1]
+        assert 0 < held < ORDERS, f"the account holds {held} units"
+        return f"one account holds {held:,} orders of {ORDERS:,} and was refused more"
+    return end
+
+
+# ---------------------------------------------------------------- connections
+
+def silent(trial):
+    return attacked(trial, "silent", 2 * CONNECTIONS,
+                    until=lambda told: told.get("acts", 0) >= CONNECTIONS,
+                    what=f"{CONNECTIONS} silent connections",
+                    proof=lambda told: f"{told['acts']:,} silent connections to a server for "
+                                       f"{CONNECTIONS:,}")
+
+
+def visitors(trial, run):
+    """Each on a new connection, which is what silent ones keep out."""
+    del run
+    return trial.each(200, lambda conn, number: conn.send(sluicelib.request_bytes(
+        "GET", "/v1/time")).read_response().status == 200)
+
+
+def slow_bodies(trial):
+    return attacked(trial, "slow-bodies", 200,
+                    until=lambda told: told.get("acts", 0) >= 200, what="200 slow bodies",
+                    proof=lambda told: f"{told['acts']:,} payments whose bodies never end")
+
+
+def operators(trial, run):
+    """An operator makes drafts too large for a small buffer."""
+    items = [sluicelib.item_json(name=f"item {number} " + "x" * 150, total=1)
+             for number in range(60)]
+
+    def make(conn, number):
+        body = sluicelib.compact(trial.shop.sale_json(items, starts_in_ms=3600_000,
+                                                      ends_in_ms=7200_000))
+        headers = {"Authorization": f"Bearer {trial.door.admin_token}",
+                   "Content-Type": "application/json"}
+        conn.send(sluicelib.request_bytes("POST", "/v1/admin/sales", headers, body))
+        return conn.read_response().status == 201
+
+    del run
+    return trial.each(60, make)
+
+
+def slow_readers(trial):
+    return attacked(trial, "slow-readers", 1500, "/openapi.json",
+                    until=lambda told: told.get("acts", 0) >= 1500, what="1,500 slow readers",
+                    proof=lambda told: f"{told['acts']:,} connections asked for 8 answers each and "
+                                       "read none")
+
+
+def sales_flood(trial):
+    for _ in range(4):
+        made = trial.shop.create_sale([sluicelib.item_json(name=f"item {number}", total=5)
+                                       for number in range(330)])
+        trial.shop.moved(made["id"], "open")
+    return flooded(trial, "/v1/sales")
+
+
+def answered(trial):
+    """How many requests the server has answered."""
+    text = trial.door.get("/metrics").body.decode()
+    return int(re.search(r"^sluice_http_requests_total (\d+)", text, re.M)[1])
+
+
+def flooded(trial, path):
+    """The load tool asks for the path without a pause, on 64 connections."""
+    before, began = answered(trial), time.monotonic()
+    process = subprocess.Popen(
+        [sluicelib.BINARY, "bench", "--url", f"http://127.0.0.1:{trial.front.port}", "--get", path,
+         "--connections", "64", "--duration", "3600"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def end():
+        assert process.poll() is None, "the flood has ended"
+        count = answered(trial) - before
+        process.kill()
+        process.wait()
+        return f"{count / (time.monotonic() - began):,.0f} requests a second for {path}"
+
+    try:
+        sluicelib.eventually(lambda: answered(trial) > before + 1000, "a flood")
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return end
+
+
+# ---------------------------------------------------------------- tokens
+
+SEED = bytes(range(32))
+
+
+def use_eddsa(trial):
+    """The server takes tokens of this key from the next start on."""
+    path = os.path.join(trial.front.data, "jwt-eddsa.pub")
+    if not os.path.exists(path):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"shop {signlib.b64url(signlib.ed25519_public(SEED))}\n")
+        os.chmod(path, 0o600)
+        trial.front.stop()
+        trial.front.start()
+
+
+def eddsa(user):
+    return signlib.mint(user, alg="EdDSA", key=SEED, kid="shop")
+
+
+def first_logins(trial, run):
+    """Tokens that the server has never seen, through nginx."""
+    use_eddsa(trial)
+    tokens = [eddsa(10_000 * (run + 1) + number) for number in range(240)]
+    nginx = trial.stage.members["nginx"]
+    trial.door = trial.stage.door(nginx)
+
+    def login(conn, number):
+        conn.send(sluicelib.request_bytes("GET", "/v1/me/orders",
+                                          {"Authorization": f"Bearer {tokens[number]}"}))
+        return conn.read_response().status == 200
+
+    return trial.each(len(tokens), login)
+
+
+def forged(trial):
+    path = os.path.join(trial.stage.folder, "signed")
+    with open(path, "w", encoding="ascii") as file:
+        file.writelines(eddsa(user) + "\n" for user in range(1, 200))
+    began = time.monotonic()
+    return attacked(trial, "forged", 64, path, port=trial.stage.members["nginx"].port,
+                    until=lambda told: told.get("401", 0) >= 500, what="500 forged tokens refused",
+                    proof=lambda told: f"{told['acts'] / (time.monotonic() - began):,.0f} forged "
+                                       "tokens a second through nginx")
+
+
+ATTACKS = [
+    Attack("attack-one-account", "attack-account", "one account orders without end", one_account,
+           buyers),
+    Attack("attack-silent", "attack-silent", "connections that never speak", silent, visitors),
+    Attack("attack-slow-bodies", "attack-bodies", "payments whose bodies never end", slow_bodies,
+           operators),
+    Attack("attack-slow-readers", "attack-readers", "large answers that nobody reads", slow_readers,
+           buyers),
+    Attack("attack-sales", "attack-sales", "the list of sales without a pause", sales_flood, buyers),
+    Attack("attack-forged-tokens", "attack-forged", "forged EdDSA tokens through nginx", forged,
+           first_logins),
+]
