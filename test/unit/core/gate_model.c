@@ -392,6 +392,10 @@ static struct answer model_dispatch(const struct gate_command *c)
 
 struct answer model_step(const struct gate_command *c)
 {
+    if (c->kind == GATE_SET_TIME) {
+        model.highest = c->now_ms;
+        return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+    }
     if (c->kind != GATE_RESERVE && c->event <= model.event) {
         return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};
     }
