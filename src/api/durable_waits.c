@@ -6,7 +6,8 @@
  * at most once and the ring has a place for each that can wait. Watchers have a limit: a watcher that
  * finds no room looks its order up later.
  *
- * A failed journal ends every wait: the answer then says that the outcome is unknown.
+ * A failed journal, and one that waits for space, ends every wait: the answer then says that the
+ * outcome is unknown.
  */
 #include <stdlib.h>
 
@@ -86,7 +87,8 @@ static void end_wait(struct api_worker *worker, const struct durable_wait *wait,
 bool answer_durable(struct api_worker *worker)
 {
     struct durable_waits *waits = &worker->durable_waits;
-    bool failed = journal_failed(worker->journal);
+    bool failed =
+        journal_failed(worker->journal) || journal_space(worker->journal) == JOURNAL_SPACE_NONE;
     uint64_t durable = journal_durable_lsn(worker->journal);
     uint32_t count = waits->count; /* waits that are added meanwhile are for the next iteration */
     uint32_t done = 0;

@@ -6,6 +6,7 @@
 #include "api/live.h"
 #include "api/operation.h"
 #include "base/check.h"
+#include "base/err.h"
 #include "obs/metrics.h"
 #include "pages/static.h"
 
@@ -52,15 +53,32 @@ static const char *ledger_damage(const struct api_shared *shared)
     return shared->ledger_health == NULL ? NULL : ledger_health_what(shared->ledger_health);
 }
 
+/* Why buyers, or their payments, cannot be served; NULL: they can. */
+static const char *why_not_ready(const struct api_shared *shared)
+{
+    if (journal_failed(shared->journal)) {
+        return journal_failed_why(shared->journal);
+    }
+    if (!atomic_load(&shared->ready)) {
+        return "not all parts can serve yet; see the log";
+    }
+    if (journal_space(shared->journal) != JOURNAL_SPACE_OK) {
+        return "the journal's disk is full: free space, then buys go on by themselves";
+    }
+    return ledger_writer_error(shared->ledger_writer) == ERR_NOSPACE
+               ? "the ledger's disk is full: free space, then bookings go on by themselves"
+               : NULL;
+}
+
 enum http_outcome handle_readyz(struct api_request *req)
 {
     struct api_shared *shared = api_shared(req->worker);
     if (atomic_load(&shared->draining)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_DRAINING, NULL);
     }
-    if (!atomic_load(&shared->ready) || journal_failed(shared->journal)) {
-        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
-                                 "orders cannot be made durable; see the log");
+    const char *why = why_not_ready(shared);
+    if (why != NULL) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, why);
     }
     const char *damage = ledger_damage(shared);
     if (damage != NULL) {
@@ -280,6 +298,11 @@ static void put_state(struct api_worker *worker, struct out *out)
         put_number(out, "unanswered", metrics_sum(shared->metrics, METRIC_RECONCILE_UNANSWERED));
         out_char(out, '}');
     }
+    put_number(out, "disk_full",
+               journal_space(shared->journal) != JOURNAL_SPACE_OK ||
+                       ledger_writer_error(shared->ledger_writer) == ERR_NOSPACE
+                   ? 1
+                   : 0);
 }
 
 /* Every bounded pool of this process. */

@@ -1,6 +1,7 @@
 /* See assembly.h. */
 #include "app/assembly.h"
 
+#include "base/check.h"
 #include "base/err.h"
 #include "embedded/gate_content.h"
 #include "obs/log.h"
@@ -66,6 +67,7 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
 {
     uint64_t hash_key = 0;
     assembly->options = *options;
+    assembly->start_clock.options = options->clock;
     assembly->shared.loops = options->loops;
     assembly->catalog = catalog_new();
     assembly->answer_cache = answer_cache_new();
@@ -90,11 +92,6 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
         return error;
     }
     inside_time_init(&assembly->time, clock, assembly->found.highest_ms);
-    int64_t ahead_ms = inside_time_ms(&assembly->time) - clock_wall_ms(clock);
-    if (ahead_ms > 1000) {
-        log_event(LOG_WARN, "clock.behind_journal", LOG_I64("ms", ahead_ms),
-                  LOG_STR("what", "the wall clock is behind the journal; its time is kept"));
-    }
     return 0;
 }
 
@@ -165,21 +162,113 @@ static struct janitor janitor(struct assembly *assembly)
     return janitor;
 }
 
+/* The name of the cursor that says up to which event the ledger's times were set back. */
+#define CLOCK_CURSOR "clock"
+
+/* What the folder and the ledger know of the time. An event that an operator has set the time back
+ * behind does not count: its time was a wrong clock's. */
+static int read_times(struct assembly *assembly, struct ledger *ledger,
+                      struct ledger_query *ret_state, struct start_clock_times *ret_times)
+{
+    const struct spool *spool = assembly->options.spool;
+    struct ledger_query cursor = {.kind = QUERY_CURSOR, .cursor = CLOCK_CURSOR};
+    *ret_state = (struct ledger_query){.kind = QUERY_STATE};
+    (void)ledger_read(ledger, ret_state);
+    if (ret_state->error == 0) {
+        (void)ledger_read(ledger, &cursor);
+    }
+    int error = ret_state->error != 0 ? ret_state->error : cursor.error;
+    if (error != 0) {
+        return assembly_fail("cannot read the ledger", error, "");
+    }
+    *ret_times = (struct start_clock_times){
+        .journal_ms = spool != NULL ? spool_highest_ms(spool) : assembly->gate.highest_ms,
+        .ledger_ms = ret_state->last_event > cursor.last_event ? ret_state->highest_ms : 0,
+        .ledger_is_ours = spool == NULL};
+    return 0;
+}
+
+static int append_set_time(struct assembly *assembly, int64_t now_ms)
+{
+    struct gate_command command = {.kind = GATE_SET_TIME, .now_ms = now_ms};
+    struct gate_effects effects;
+    uint64_t lsn = 0;
+    bool wrote = false;
+    if (assembly->options.spool == NULL) {
+        CHECK(gate_step(&assembly->gate, &command, &effects) == VERDICT_DONE);
+    }
+    int error = gate_content_append(assembly->journal, &command, &lsn);
+    return error != 0 ? error : journal_flush(assembly->journal, &wrote);
+}
+
+/*
+ * An operator has accepted a clock that is behind: the way back for a folder that a wrong clock has
+ * moved ahead. A record in the journal and a cursor in the ledger say from where on times count again.
+ * If the program ends between the two, the next start is refused once more.
+ */
+static int set_time_back(struct assembly *assembly, struct ledger *ledger,
+                         const struct ledger_query *state, struct start_clock_times *times)
+{
+    int64_t now_ms = clock_wall_ms(assembly->time.clock);
+    struct ledger_op op = {.kind = LEDGER_CURSOR, .key = CLOCK_CURSOR, .amount = state->last_event};
+    struct ledger_op *ops[] = {&op};
+    struct ledger_batch batch = {
+        .ops = ops, .count = 1, .now_ms = now_ms, .booked_lsn = state->booked_lsn};
+    int error = append_set_time(assembly, now_ms);
+    if (error == 0 && times->ledger_is_ours && state->last_event > 0) {
+        (void)ledger_write(ledger, &batch);
+        error = batch.error;
+    }
+    if (error != 0) {
+        return assembly_fail("cannot set the time back", error, "");
+    }
+    log_event(LOG_WARN, "clock.set_back",
+              LOG_I64("ms", times->journal_ms > times->ledger_ms ? times->journal_ms - now_ms
+                                                                 : times->ledger_ms - now_ms),
+              LOG_STR("what", "what the wrong clock ended stays ended: expired orders, closed and "
+                              "forgotten sales. Orders booked by it keep their late deadlines"),
+              LOG_STR("do", "list unpaid orders with `sluice order list`, cancel those that must "
+                            "not wait, and sell what is free in a new sale"));
+    times->journal_ms = times->ledger_ms = now_ms;
+    return 0;
+}
+
+/* Judges the wall clock and begins inside time with it. Nothing has been written before. */
+static int begin_time(struct assembly *assembly, struct ledger *ledger)
+{
+    struct clock_port *clock = assembly->time.clock;
+    struct ledger_query state;
+    struct start_clock_times times;
+    int error = read_times(assembly, ledger, &state, &times);
+    error = error != 0 ? error : start_clock_check(&assembly->start_clock, clock, &times);
+    if (error == 0 && start_clock_is_behind(&assembly->start_clock, clock, &times)) {
+        error = set_time_back(assembly, ledger, &state, &times);
+    }
+    if (error != 0) {
+        return error;
+    }
+    inside_time_init(&assembly->time, clock, times.journal_ms);
+    if (times.ledger_is_ours) { /* otherwise time follows the gate's */
+        inside_time_raise(&assembly->time, times.ledger_ms);
+    }
+    int64_t ahead_ms = inside_time_ms(&assembly->time) - clock_wall_ms(clock);
+    if (ahead_ms > 1000) {
+        log_event(LOG_WARN, "clock.behind_journal", LOG_I64("ms", ahead_ms),
+                  LOG_STR("what", "the wall clock is behind the journal; its time is kept"));
+    }
+    return 0;
+}
+
 int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader,
                   struct ledger *operator_reader)
 {
     uint32_t loops = assembly->options.loops;
-    struct ledger_query state = {.kind = QUERY_STATE};
     for (uint32_t i = 0; i < loops; i++) {
         waker_init(&assembly->wakers[i], wake_nobody, NULL);
     }
-    (void)ledger_read(writer, &state);
-    if (state.error != 0) {
-        return assembly_fail("cannot read the ledger", state.error, "");
-    }
-    if (assembly->options.spool == NULL) { /* otherwise time follows the gate's: the database's own
-                                            * clock may be wrong */
-        inside_time_raise(&assembly->time, state.highest_ms);
+    int began = begin_time(assembly, writer);
+    if (began != 0) {
+        return began;
     }
     int error =
         assembly->options.spool == NULL ? make_embedded(assembly) : make_distributed(assembly);

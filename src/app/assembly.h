@@ -13,6 +13,7 @@
 #define SLUICE_APP_ASSEMBLY_H
 
 #include "api/api.h"
+#include "app/start_clock.h"
 #include "distributed/loop_notices.h"
 #include "distributed/spool.h"
 #include "embedded/booking_reader.h"
@@ -25,6 +26,7 @@ struct assembly_options {
     struct gate_percents shares; /* of the embedded gate's pools */
     struct journal_options journal;
     struct ledger_writer_options ledger_writer;
+    struct start_clock_options clock; /* zeroed: the wall clock is believed */
     uint32_t loops;
     struct spool *spool;    /* NULL: the embedded engine */
     struct gate_port *gate; /* with a spool: the gate that the fronts use */
@@ -55,6 +57,7 @@ struct assembly {
     struct journal *journal;
     struct journal_found found;
     struct inside_time time;
+    struct start_clock start_clock;
     struct metrics metrics;
     struct waker wakers[LOOPS_MAX];
     /* of the embedded engine */
@@ -78,9 +81,10 @@ struct assembly {
  * creates the catalog and inside time. */
 int assembly_open(struct assembly *assembly, const struct assembly_options *options,
                   struct disk *disk, struct clock_port *clock);
-/* Creates everything that works on the ledger. In the embedded engine, raises inside time to the
- * latest time in the ledger. */
-/* reader: of buyers' lists; operator_reader: of operators' lists and reports. */
+/* Judges the wall clock (start_clock.h): ERR_CLOCK, or ERR_AGAIN: nothing was done yet, call it
+ * again in a second. Then creates everything that works on the ledger. In the embedded engine, raises
+ * inside time to the latest time in the ledger. reader: of buyers' lists; operator_reader: of
+ * operators' lists and reports. */
 int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledger *reader,
                   struct ledger *operator_reader);
 /* Lets gate and ledger catch up with each other. The journal must be flushed by a running thread.

@@ -176,6 +176,18 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Empty: no events are published.")                                                           \
     X(amqp, events_source, URL, 1, 255, "/sluice", "", RESTART,                                    \
       "The source of those events; give each shop on a broker its own.")                           \
+    X(clock, behind_s, NUMBER, 1, 86400, 60, "s", RESTART,                                         \
+      "Refuse to start if the wall clock is further behind the last known time (--accept-clock "   \
+      "starts all the same).")                                                                     \
+    X(clock, hold_ahead_s, NUMBER, 60, 315360000, 3600, "s", RESTART,                              \
+      "If the wall clock is further ahead of the last known time, wait for a confirmation before " \
+      "starting: the kernel's NTP state, or clock.confirm_s.")                                     \
+    X(clock, max_ahead_s, NUMBER, 3600, 315360000, 7776000, "s", RESTART,                          \
+      "Refuse to start if the wall clock is further ahead of the last known time "                 \
+      "(--accept-clock starts all the same).")                                                     \
+    X(clock, confirm_s, NUMBER, 0, 86400, 60, "s", RESTART,                                        \
+      "Believe a doubted clock that NTP does not confirm after it has run this long without a "    \
+      "jump. 0: at once. The demonstration does not wait.")                                        \
     X(keeper, tick_ms, NUMBER, 1, 60000, 50, "ms", RESTART,                                        \
       "How often deadlines, starts and ends are checked.")                                         \
     X(reconcile, every_s, NUMBER, 0, 86400, 60, "s", RESTART,                                      \
@@ -272,6 +284,7 @@ struct config_options {
     struct config_override *overrides;
     size_t overrides_count;
     bool demo;
+    bool accept_clock; /* start with a wall clock that is far from the last known time */
 };
 
 enum config_parsed { CONFIG_RUN, CONFIG_SHOWN, CONFIG_FAILED, CONFIG_USAGE };

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "app/assembly.h"
+#include "app/clock_file.h"
 #include "app/commands.h"
 #include "app/config.h"
 #include "app/demo.h"
@@ -27,6 +28,8 @@
 #include "app/distributed.h"
 #include "app/event_publisher_thread.h"
 #include "app/exchange.h"
+#include "app/folder_watch.h"
+#include "app/journal_thread.h"
 #include "app/ledger_backends.h"
 #include "app/page_builder_thread.h"
 #include "app/reconciler_thread.h"
@@ -49,6 +52,8 @@
 #define JANITOR_NICE 10
 /* Buyers come before reports. */
 #define OPERATOR_READER_NICE 10
+/* The reserve for a full disk: a journal file, and as much again for the ledger. */
+#define RESERVE_FILES 2
 
 struct loop {
     pthread_t thread;
@@ -61,6 +66,7 @@ struct server {
     struct config_options options;
     struct config config;
     struct secrets secrets;
+    sigset_t signals; /* blocked; taken one by one */
     int folder_lock;
     struct net_listener *listener;
     struct net_listener *private_listener;
@@ -81,53 +87,13 @@ struct server {
     uint32_t loops_count;
     struct loop loops[LOOPS_MAX];
     struct mailbox janitor; /* used only to ring, to end its wait */
-    struct worker journal_worker, ledger_writer_worker, ledger_reader_worker,
-        operator_reader_worker, janitor_worker;
+    struct journal_thread journal_thread;
+    struct folder_watch *folder_watch;
+    struct worker ledger_writer_worker, ledger_reader_worker, operator_reader_worker,
+        janitor_worker;
 };
 
 /* ---- threads ---- */
-
-static bool flush_journal(void *context)
-{
-    struct server *server = context;
-    struct metrics_slot *metrics =
-        metrics_slot(&server->parts.metrics, server->loops_count + SLOT_JOURNAL);
-    bool more = journal_wait(server->parts.journal);
-    uint64_t before = journal_durable_lsn(server->parts.journal);
-    bool wrote = false;
-    int64_t from_us = clock_boot_us(server->parts.time.clock);
-    int error = journal_flush(server->parts.journal, &wrote);
-    if (error != 0) {
-        log_event(LOG_ERROR, "journal.failed", LOG_ERR("error", error),
-                  LOG_U64("durable_lsn", before),
-                  LOG_STR("what", "no new orders; orders that are durable are still shown"),
-                  LOG_STR("do", "free disk space or replace the disk, then restart"));
-        metrics_set(metrics, METRIC_JOURNAL_FAILED, 1);
-        return false;
-    }
-    if (wrote) {
-        int64_t took_us = clock_boot_us(server->parts.time.clock) - from_us;
-        metrics_observe_us(metrics, HIST_JOURNAL_SYNC, (uint64_t)took_us);
-        metrics_add(metrics, METRIC_JOURNAL_BATCHES_TOTAL, 1);
-        metrics_add(metrics, METRIC_JOURNAL_RECORDS_TOTAL,
-                    journal_durable_lsn(server->parts.journal) - before);
-    }
-    return more;
-}
-
-/* It ends by journal_stop alone: what is appended must still be flushed. */
-static void end_journal(void *context)
-{
-    struct server *server = context;
-    if (!journal_failed(server->parts.journal)) {
-        (void)flush_journal(server);
-    }
-}
-
-static void stop_journal(void *context)
-{
-    journal_stop(((struct server *)context)->parts.journal);
-}
 
 static bool run_ledger_writer(void *context)
 {
@@ -329,6 +295,18 @@ static const char *ledger_words(void *ledger_backends)
     return ledger_backends_error(ledger_backends);
 }
 
+static struct start_clock_options start_clock_of(const struct server *server)
+{
+    const struct config *config = &server->config;
+    return (struct start_clock_options){
+        .bounds = {.behind_ms = config->clock_behind_s * 1000,
+                   .hold_ahead_ms = config->clock_hold_ahead_s * 1000,
+                   .max_ahead_ms = config->clock_max_ahead_s * 1000},
+        .confirm_ms = server->options.demo ? 0 : config->clock_confirm_s * 1000,
+        .accept = server->options.accept_clock,
+        .known_ms = clock_file_read(config->data_dir)};
+}
+
 static int open_journal(struct server *server, const char *folder)
 {
     const struct config *config = &server->config;
@@ -343,7 +321,8 @@ static int open_journal(struct server *server, const char *folder)
                    (uint32_t)server->config.gate_item_share,
                    (uint32_t)server->config.gate_sale_share},
         .journal = {.file_bytes = (uint64_t)config->journal_segment_mib << 20,
-                    .buffer_bytes = JOURNAL_BUFFER_BYTES},
+                    .buffer_bytes = JOURNAL_BUFFER_BYTES,
+                    .reserve_bytes = (uint64_t)config->journal_segment_mib * RESERVE_FILES << 20},
         .ledger_writer = {.batch_max = (uint32_t)config->ledger_batch,
                           .tick_ms = (uint32_t)config->keeper_tick_ms,
                           .board_keep_ms = config->board_keep_s * 1000,
@@ -351,6 +330,7 @@ static int open_journal(struct server *server, const char *folder)
                           .server = config->ledger_url[0] != '\0' ? "mariadb" : "sqlite",
                           .words = ledger_words,
                           .words_context = &server->ledger_backends},
+        .clock = start_clock_of(server),
         .loops = server->loops_count};
     if (config->redis_url[0] != '\0') {
         error = distributed_open(config, server->loops_count, clock_posix(), &server->distributed);
@@ -404,6 +384,19 @@ static int make_demo(struct server *server)
     return error;
 }
 
+/* ERR_CLOSED: a signal ends the start. */
+static int wait_a_second(const struct server *server)
+{
+    const struct timespec second = {.tv_sec = 1};
+    int signal_number = sigtimedwait(&server->signals, NULL, &second);
+    if (signal_number != SIGTERM && signal_number != SIGINT) {
+        return 0;
+    }
+    log_event(LOG_INFO, "server.stopping",
+              LOG_STR("signal", signal_number == SIGTERM ? "TERM" : "INT"));
+    return ERR_CLOSED;
+}
+
 static int open_ledger(struct server *server)
 {
     struct distributed *distributed = server->distributed;
@@ -413,10 +406,14 @@ static int open_ledger(struct server *server)
     if (error == 0 && distributed != NULL) {
         error = distributed_join(distributed, &server->parts, &server->ledger_backends);
     }
-    if (error == 0) {
+    while (error == 0) {
         error =
             assembly_join(&server->parts, server->ledger_backends.writer,
                           server->ledger_backends.reader, server->ledger_backends.operator_reader);
+        if (error != ERR_AGAIN) {
+            break;
+        }
+        error = wait_a_second(server); /* the clock is doubted */
     }
     if (error != 0) {
         return error;
@@ -444,12 +441,7 @@ static int start_thread(pthread_t *thread, bool *running, void *(*run)(void *), 
 static int catch_up(struct server *server)
 {
     /* The journal thread starts first: catching up appends records. */
-    server->journal_worker = (struct worker){.name = "journal",
-                                             .iterate = flush_journal,
-                                             .wake = stop_journal,
-                                             .end = end_journal,
-                                             .context = server};
-    int error = start_worker(&server->journal_worker);
+    int error = journal_thread_start(&server->journal_thread, &server->parts);
     if (error == 0) {
         error = assembly_catch_up(&server->parts);
         if (error != 0) {
@@ -511,6 +503,10 @@ static int start_threads(struct server *server)
     error = error != 0 ? error : start_worker(&server->ledger_reader_worker);
     error = error != 0 ? error : start_worker(&server->operator_reader_worker);
     error = error != 0 ? error : start_worker(&server->janitor_worker);
+    if (error == 0) {
+        error = folder_watch_start(server->config.data_dir, server->parts.journal,
+                                   server->config.ledger_url[0] == '\0', &server->folder_watch);
+    }
     if (error == 0) {
         error = tally_thread_start(&server->parts, server->config.data_dir, &server->tally_thread);
     }
@@ -622,6 +618,7 @@ static void stop_server(struct server *server)
 {
     stop_loops(server);
     page_builder_thread_end(server->page_builder_thread);
+    folder_watch_stop(server->folder_watch);
     tally_thread_stop(server->tally_thread);
     if (server->distributed != NULL) {
         distributed_stop(server->distributed);
@@ -632,7 +629,7 @@ static void stop_server(struct server *server)
     worker_stop(&server->ledger_reader_worker);
     worker_stop(&server->operator_reader_worker);
     worker_stop(&server->janitor_worker);
-    worker_stop(&server->journal_worker);
+    journal_thread_stop(&server->journal_thread);
     page_builder_thread_stop(
         server->page_builder_thread); /* last: it may wait for another server, and nothing waits for
                                        * it */
@@ -735,11 +732,11 @@ static void say_where(const struct server *server)
     (void)fflush(stdout);
 }
 
-static void run_server(struct server *server, const sigset_t *signals)
+static void run_server(struct server *server)
 {
     for (;;) {
         int signal_number = 0;
-        if (sigwait(signals, &signal_number) != 0) {
+        if (sigwait(&server->signals, &signal_number) != 0) {
             continue;
         }
         if (signal_number == SIGHUP) {
@@ -777,18 +774,17 @@ int serve_main(int argc, char **argv)
         log_set_level(level);
     }
     CHECK(crypt_start() == 0);
-    sigset_t signals;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGHUP);
-    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    (void)sigemptyset(&server->signals);
+    (void)sigaddset(&server->signals, SIGTERM);
+    (void)sigaddset(&server->signals, SIGINT);
+    (void)sigaddset(&server->signals, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &server->signals, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(077);
     int error = start_server(server);
     if (error == 0) {
         say_where(server);
-        run_server(server, &signals);
+        run_server(server);
     }
     stop_server(server);
     if (error == 0) {

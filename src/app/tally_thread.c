@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "app/clock_file.h"
 #include "app/tally_file.h"
 #include "app/worker.h"
 #include "base/err.h"
@@ -12,9 +13,11 @@
 
 #define LOOK_US 1000000 /* well below TALLY_SECONDS */
 #define SAVE_LOOKS 10
+#define CLOCK_LOOKS 60
 
 struct tally_thread {
     struct assembly *parts;
+    const char *data_dir;
     struct tally_book book;
     struct tally_file file;
     struct mailbox ends; /* used only to ring */
@@ -52,6 +55,12 @@ static void mark(struct tally_thread *tally_thread)
     catalog_unlock(catalog);
 }
 
+/* It is only a hint, so a failure is not worth a line in the log. */
+static void save_clock(struct tally_thread *tally_thread)
+{
+    (void)clock_file_write(tally_thread->data_dir, inside_time_ms(&tally_thread->parts->time));
+}
+
 static bool iterate(void *context)
 {
     struct tally_thread *tally_thread = context;
@@ -62,6 +71,9 @@ static bool iterate(void *context)
     pool_watch_look(&tally_thread->pools, &tally_thread->parts->metrics);
     if (++tally_thread->looks % SAVE_LOOKS == 0) {
         tally_file_save(&tally_thread->file, &tally_thread->book);
+    }
+    if (tally_thread->looks % CLOCK_LOOKS == 1) {
+        save_clock(tally_thread);
     }
     mailbox_wait(&tally_thread->ends, LOOK_US);
     return true;
@@ -77,11 +89,13 @@ static void end(void *context)
     struct tally_thread *tally_thread = context;
     tally_look(&tally_thread->book, inside_time_ms(&tally_thread->parts->time));
     tally_file_save(&tally_thread->file, &tally_thread->book);
+    save_clock(tally_thread);
 }
 
 static int make(struct tally_thread *tally_thread, const char *data_dir)
 {
     char path[sizeof(tally_thread->file.path)];
+    tally_thread->data_dir = data_dir;
     (void)snprintf(path, sizeof(path), "%s/tallies", data_dir);
     int error = tally_file_open(&tally_thread->file, path, &tally_thread->book);
     tally_thread->worker = (struct worker){

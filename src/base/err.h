@@ -21,7 +21,8 @@
     X(ERR_JOURNAL_FAILED, -13, "stopped after a failed write or sync; restart to recover")         \
     X(ERR_VERSION, -14, "made by another version of the format")                                   \
     X(ERR_AHEAD, -15, "journal and ledger are not of one piece")                                   \
-    X(ERR_UNKNOWN, -16, "the outcome is not known")
+    X(ERR_UNKNOWN, -16, "the outcome is not known")                                                \
+    X(ERR_CLOCK, -17, "the wall clock is too far from the last known time")
 
 enum err {
 #define X(name, value, text) name = value,

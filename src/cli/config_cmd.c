@@ -47,6 +47,8 @@ static enum config_parsed options_read(int argc, char **argv, struct config_opti
         SETTING("--roles", "ROLE,...", "server.roles", "the same as --set server.roles=ROLE,..."),
         FLAG("--demo", &options->demo,
              "demonstration: login page, pay button, two sales if there are none"),
+        FLAG("--accept-clock", &options->accept_clock,
+             "start although the clock is far from the last known time"),
         FLAG("--print-config", ret_print, "print all settings, documented, and exit"),
         FLAG("--help", &help, "this text"),
     };

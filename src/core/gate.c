@@ -714,6 +714,7 @@ static enum verdict dispatch(struct gate *gate, const struct gate_command *comma
         return VERDICT_DONE;
     case GATE_EVICT:
         return gate_step_evict(gate, command, effects);
+    case GATE_SET_TIME:
     case GATE_KIND_NONE:
     case GATE_KIND_COUNT:
         break;
@@ -725,6 +726,10 @@ enum verdict gate_step(struct gate *gate, const struct gate_command *command,
                        struct gate_effects *ret_effects)
 {
     *ret_effects = (struct gate_effects){.slot = GATE_NONE, .item_slot = GATE_NONE};
+    if (command->kind == GATE_SET_TIME) {
+        gate->highest_ms = command->now_ms;
+        return VERDICT_DONE;
+    }
     bool follows = command->kind != GATE_RESERVE && command->kind != GATE_EVICT;
     if (follows && command->event <= gate->applied_event) {
         return VERDICT_ALREADY_APPLIED;

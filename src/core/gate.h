@@ -50,7 +50,8 @@
     X(GATE_TRANSFER_IN, "transfer_in", W64(item) W64(amount))                                      \
     X(GATE_SKIP, "skip", )                                                                         \
     X(GATE_CANCEL_LATE, "cancel_late", ID W64(item))                                               \
-    X(GATE_EVICT, "evict", ID)
+    X(GATE_EVICT, "evict", ID)                                                                     \
+    X(GATE_SET_TIME, "set_time", )
 
 /* Does what W64, W32 and ID mean at this place for every field of the kind; another kind has none. */
 #define GATE_FIELDS(of)                                                                            \
@@ -73,8 +74,12 @@ enum gate_kind {
 };
 const char *gate_kind_text(enum gate_kind kind);
 
-/* CANCEL_LATE: a cancellation that counts as an unpaid order and bars its buyer; the ledger has decided
- * that. SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor moves. */
+/*
+ * CANCEL_LATE: a cancellation that counts as an unpaid order and bars its buyer; the ledger has
+ * decided that. SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor
+ * moves. SET_TIME: an operator has accepted a clock that is behind. The gate's highest time becomes
+ * now_ms, and nothing else changes. It follows from no event.
+ */
 
 /* One command. Only the fields listed for its kind are used; the others are 0. */
 struct gate_command {
@@ -262,7 +267,7 @@ struct gate {
     struct gate_table item_table;
     uint32_t sales_used;
     uint64_t applied_event; /* highest ledger event applied */
-    int64_t highest_ms;     /* highest now_ms of any command applied */
+    int64_t highest_ms;     /* highest now_ms of any command applied since the last SET_TIME */
     uint64_t hash_key;      /* mixed into the choice of buckets; never changes a verdict */
     struct gate_shares shares;
 };

@@ -46,6 +46,7 @@ struct spool {
     int64_t look_ms; /* the last time spool_stale was called */
     uint32_t undecided;
     bool overflowed; /* no memory while the journal was read */
+    int64_t highest_ms;
     struct line lines[SEGMENTS_MAX + 1];
 };
 
@@ -207,6 +208,9 @@ static bool grow(struct spool *spool)
 /* A record of the journal, at a start. */
 static void note_record(struct spool *spool, uint64_t lsn, const struct gate_command *command)
 {
+    if (command->now_ms > spool->highest_ms || command->kind == GATE_SET_TIME) {
+        spool->highest_ms = command->now_ms;
+    }
     if (command->kind != GATE_RESERVE) {
         return;
     }
@@ -240,6 +244,11 @@ static int apply(struct journal_content *content, uint64_t lsn, const uint8_t *r
     return 0;
 }
 
+int64_t spool_highest_ms(const struct spool *spool)
+{
+    return spool->highest_ms;
+}
+
 struct journal_content *spool_content(struct spool *spool)
 {
     static const struct journal_content_ops ops = {.apply = apply};
@@ -260,7 +269,8 @@ bool spool_has_room(struct spool *spool)
     lock(spool);
     bool room = spool->pool.used < spool->most - SPARE;
     unlock(spool);
-    return room && journal_has_room(spool->journal, 1);
+    return room && journal_space(spool->journal) == JOURNAL_SPACE_OK &&
+           journal_has_room(spool->journal, 1);
 }
 
 static int append(struct spool *spool, const struct gate_command *command, uint64_t *ret_lsn)

@@ -42,6 +42,8 @@ struct spool_entry {
 /* ERR_NOMEM. Open the journal, a list, with spool_content, then call spool_begin. */
 int spool_new(uint32_t capacity, struct spool **ret_spool);
 void spool_free(struct spool *spool);
+/* The highest time of the journal's records, from the last one on that set the time back. */
+int64_t spool_highest_ms(const struct spool *spool);
 struct journal_content *spool_content(struct spool *spool);
 /* ERR_NOMEM: for the journal's content. The journal may hold more entries than are accepted; then
  * there is no room until outcomes were seen. */

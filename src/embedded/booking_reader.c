@@ -85,6 +85,7 @@ static struct booking_positions positions(const struct booking_source *source)
         .durable_lsn = journal_durable_lsn(reader->journal),
         .last_lsn = journal_last_lsn(reader->journal),
         .failed = journal_failed(reader->journal),
+        .waits = journal_space(reader->journal) == JOURNAL_SPACE_NONE,
     };
 }
 

@@ -141,7 +141,8 @@ static void buy_without_journal(struct embedded_gate *engine, struct gate_reques
 static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
 {
     struct gate *gate = engine->gate;
-    bool failed = journal_failed(engine->journal);
+    bool failed =
+        journal_failed(engine->journal) || journal_space(engine->journal) != JOURNAL_SPACE_OK;
     if (failed || !journal_has_room(engine->journal, 1)) {
         buy_without_journal(engine, request, failed);
         return;
@@ -325,6 +326,9 @@ int embedded_gate_apply(struct embedded_gate *engine, const struct gate_command 
         unlock(&engine->lock);
         if (journal_failed(engine->journal)) {
             return ERR_JOURNAL_FAILED;
+        }
+        if (journal_space(engine->journal) == JOURNAL_SPACE_NONE) {
+            return ERR_NOSPACE; /* the ledger has the event: it is read again when there is space */
         }
         (void)sched_yield(); /* the journal thread is writing the other buffer */
         lock(&engine->lock);

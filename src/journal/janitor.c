@@ -1,6 +1,7 @@
 /* See janitor.h. */
 #include "journal/janitor.h"
 
+#include "base/err.h"
 #include "obs/log.h"
 
 /* Least time between two snapshots, however fast files fill: a replay uses the core that sells. */
@@ -19,11 +20,28 @@ static void take_snapshot(struct janitor *janitor)
     }
 }
 
+/* Logs when the disk becomes full and when there is space again. */
+static void look_at_space(struct janitor *janitor)
+{
+    bool full = journal_space(janitor->journal) != JOURNAL_SPACE_OK;
+    metrics_set(janitor->metrics, METRIC_JOURNAL_DISK_FULL, full ? 1 : 0);
+    if (full && !janitor->was_full) {
+        log_event(LOG_ERROR, "journal.disk_full",
+                  LOG_STR("what", "new buys are refused; what was promised is finished from a "
+                                  "reserve, as far as it goes"),
+                  LOG_STR("do", "free disk space; buys go on by themselves, without a restart"));
+    } else if (!full && janitor->was_full) {
+        log_event(LOG_INFO, "journal.disk_has_space", LOG_STR("what", "buys go on"));
+    }
+    janitor->was_full = full;
+}
+
 void janitor_iterate(struct janitor *janitor)
 {
     static struct log_limit limit;
     int error = journal_prepare_file(janitor->journal);
-    if (error != 0) {
+    look_at_space(janitor);
+    if (error != 0 && error != ERR_NOSPACE) {
         log_event_limited(&limit, 60000, LOG_WARN, "journal.cannot_prepare",
                           LOG_ERR("error", error));
     }

@@ -23,6 +23,7 @@ struct janitor {
     uint64_t (*trim_lsn)(void *context);
     void *trim_context;
     int64_t snapshot_after_us;
+    bool was_full; /* the full disk was logged */
 };
 
 void janitor_iterate(struct janitor *janitor);

@@ -7,8 +7,10 @@
  * and padding with one durable write into zeros that were allocated long before. Then durable_lsn
  * moves.
  *
- * What can go wrong: any error in journal_flush fails the journal. Nothing is retried: after a
- * failed sync nobody knows what the disk holds, so the next start looks.
+ * What can go wrong: an error in journal_flush fails the journal. Nothing is retried: after a failed
+ * sync nobody knows what the disk holds, so the next start looks. The one exception is a new file
+ * for which there is no space. It has no name yet and is removed, so the disk holds nothing of it, and
+ * the batch was not written: it waits in its buffer.
  *
  * What stays true: batch n + 1 is written only after batch n is durable. A file's header is
  * durable and its file has its full size before the file gets its name, and the name is durable
@@ -17,6 +19,7 @@
  */
 #include "journal/journal_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,7 +141,8 @@ int journal_append(struct journal *journal, const uint8_t *record, size_t length
 bool journal_wait(struct journal *journal)
 {
     pthread_mutex_lock(&journal->lock);
-    while (journal->open->records == 0 && !journal->stopping && !journal_failed(journal)) {
+    while (journal->open->records == 0 && journal->pending == NULL && !journal->stopping &&
+           !journal_failed(journal)) {
         journal->waiting = true;
         pthread_cond_wait(&journal->work, &journal->lock);
     }
@@ -183,40 +187,130 @@ bool journal_failed(const struct journal *journal)
     return atomic_load_explicit(&journal->failed, memory_order_acquire);
 }
 
+/* durable_lsn moved, or the journal failed or is stuck; then every waiting loop must know. */
+static void tell(struct journal *journal)
+{
+    bool ends = journal_failed(journal) || atomic_load(&journal->stuck);
+    uint64_t durable = ends ? UINT64_MAX : journal_durable_lsn(journal);
+    for (uint32_t i = 0; i < journal->wakers_count; i++) {
+        waker_durable(&journal->wakers[i], durable);
+    }
+    if (journal->moved != NULL) {
+        journal->moved(journal->moved_context);
+    }
+}
+
+void journal_fail(struct journal *journal, const char *why)
+{
+    /* Under the lock: an append sees either room before the failure, or the failure. */
+    pthread_mutex_lock(&journal->lock);
+    if (!journal_failed(journal)) {
+        atomic_store(&journal->why, why);
+        atomic_store_explicit(&journal->failed, true, memory_order_release);
+    }
+    pthread_cond_signal(&journal->work);
+    pthread_mutex_unlock(&journal->lock);
+    tell(journal);
+}
+
+const char *journal_failed_why(const struct journal *journal)
+{
+    const char *why = atomic_load(&journal->why);
+    return why != NULL ? why : "";
+}
+
+enum journal_space journal_space(const struct journal *journal)
+{
+    return atomic_load(&journal->stuck) ? JOURNAL_SPACE_NONE
+           : atomic_load(&journal->low) ? JOURNAL_SPACE_LOW
+                                        : JOURNAL_SPACE_OK;
+}
+
 /* ---- files ---- */
 
-/* Makes a file of zeros at full size, durable except for its name. Under next_lock. */
-static int make_next(struct journal *journal)
+/* Makes a file of zeros at full size, durable except for its name. */
+static int make_file(struct disk *disk, const char *name, uint64_t bytes,
+                     struct disk_file **ret_file)
 {
-    struct disk *disk = journal->disk;
-    int error = disk_remove(disk, JOURNAL_NEXT_NAME); /* what an earlier failure left */
+    int error = disk_remove(disk, name); /* what an earlier failure left */
     if (error != 0 && error != ERR_NOTFOUND) {
         return error;
     }
     struct disk_file *file;
-    error = disk_open(disk, JOURNAL_NEXT_NAME, DISK_CREATE, &file);
+    error = disk_open(disk, name, DISK_CREATE, &file);
     if (error != 0) {
         return error;
     }
-    error = journal_zero(disk, file, 0, journal->options.file_bytes);
+    error = journal_zero(disk, file, 0, bytes);
     if (error == 0) {
         error = disk_sync(disk, file);
     }
     if (error != 0) {
         disk_close(disk, file);
-        (void)disk_remove(disk, JOURNAL_NEXT_NAME); /* gives the space back, if it can */
+        (void)disk_remove(disk, name); /* gives the space back, if it can */
         return error;
     }
-    journal->next = file;
+    *ret_file = file;
     return 0;
+}
+
+/* Makes the next file. If there is no space, gives up the reserve for it; then, and if that is
+ * still not enough, space is low. Under next_lock. */
+static int make_next(struct journal *journal)
+{
+    struct disk *disk = journal->disk;
+    uint64_t bytes = journal->options.file_bytes;
+    int error = make_file(disk, JOURNAL_NEXT_NAME, bytes, &journal->next);
+    if (error != ERR_NOSPACE) {
+        return error;
+    }
+    atomic_store(&journal->low, true);
+    if (!journal->has_reserve) {
+        return error;
+    }
+    journal->has_reserve = false;
+    error = disk_remove(disk, JOURNAL_RESERVE_NAME);
+    return error == 0 ? make_file(disk, JOURNAL_NEXT_NAME, bytes, &journal->next) : error;
+}
+
+static int make_reserve(struct journal *journal)
+{
+    struct disk_file *file;
+    int error =
+        make_file(journal->disk, JOURNAL_RESERVE_NAME, journal->options.reserve_bytes, &file);
+    if (error == 0) {
+        disk_close(journal->disk, file);
+        journal->has_reserve = true;
+    }
+    return error;
 }
 
 int journal_prepare_file(struct journal *journal)
 {
     pthread_mutex_lock(&journal->next_lock);
-    int error = journal->next == NULL && !journal_failed(journal) ? make_next(journal) : 0;
+    bool wants_reserve = journal->options.reserve_bytes > 0;
+    int error = 0;
+    if (!journal_failed(journal)) {
+        error = journal->next == NULL ? make_next(journal) : 0;
+        if (error == 0 && wants_reserve && !journal->has_reserve) {
+            error = make_reserve(journal);
+        }
+        if (error == 0) {
+            atomic_store(&journal->low, false);
+        } else if (error == ERR_NOSPACE) {
+            atomic_store(&journal->low, true);
+        }
+    }
     pthread_mutex_unlock(&journal->next_lock);
     return error;
+}
+
+/* It has no name yet: nothing of it stays. Under next_lock. */
+static void discard_next(struct journal *journal)
+{
+    disk_close(journal->disk, journal->next);
+    journal->next = NULL;
+    (void)disk_remove(journal->disk, JOURNAL_NEXT_NAME); /* else the next attempt does */
 }
 
 /* Gives the prepared file its header and its name. Under next_lock. */
@@ -230,8 +324,13 @@ static int name_next(struct journal *journal, const struct journal_file_head *he
         char name[JOURNAL_NAME_BYTES];
         journal_name(head->first_batch, JOURNAL_FILE_SUFFIX, name);
         error = disk_rename(disk, JOURNAL_NEXT_NAME, name);
+        journal->named = error == 0;
     }
-    return error == 0 ? disk_sync_names(disk) : error;
+    if (error != 0) {
+        discard_next(journal);
+        return error;
+    }
+    return disk_sync_names(disk);
 }
 
 int journal_start_file(struct journal *journal, uint64_t first_lsn)
@@ -241,6 +340,7 @@ int journal_start_file(struct journal *journal, uint64_t first_lsn)
         .first_lsn = first_lsn,
         .bytes = journal->options.file_bytes,
     };
+    journal->named = false;
     pthread_mutex_lock(&journal->next_lock);
     int error = journal->next == NULL ? make_next(journal) : 0;
     if (error == 0) {
@@ -267,6 +367,21 @@ int journal_start_file(struct journal *journal, uint64_t first_lsn)
     return error;
 }
 
+static struct journal_file last_file(struct journal *journal)
+{
+    pthread_mutex_lock(&journal->files_lock);
+    struct journal_file last = journal->files.files[journal->files.file_count - 1];
+    pthread_mutex_unlock(&journal->files_lock);
+    return last;
+}
+
+void journal_current_name(struct journal *journal, char *ret_name, size_t cap)
+{
+    char name[JOURNAL_NAME_BYTES];
+    journal_name(last_file(journal).first_batch, JOURNAL_FILE_SUFFIX, name);
+    (void)snprintf(ret_name, cap, "%s", name);
+}
+
 /* ---- group commit ---- */
 
 /* Swaps the buffers and returns the one to write, or NULL. */
@@ -284,16 +399,10 @@ static struct journal_buffer *take_buffer(struct journal *journal)
     return full;
 }
 
-static struct journal_file last_file(struct journal *journal)
+/* *ret_untouched: after an error, nothing of the batch or of a file for it is on the disk. */
+static int write_batch(struct journal *journal, struct journal_buffer *buffer, bool *ret_untouched)
 {
-    pthread_mutex_lock(&journal->files_lock);
-    struct journal_file last = journal->files.files[journal->files.file_count - 1];
-    pthread_mutex_unlock(&journal->files_lock);
-    return last;
-}
-
-static int write_batch(struct journal *journal, struct journal_buffer *buffer)
-{
+    *ret_untouched = false;
     struct journal_batch_head head = {
         .number = journal->next_batch,
         .first_lsn = buffer->first_lsn,
@@ -307,14 +416,16 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer)
     if (bytes > file.bytes - file.end) {
         int error = journal_start_file(journal, head.first_lsn);
         if (error != 0) {
+            /* Once it has its name, a failed sync of names is final, whatever the reason. */
+            *ret_untouched = error == ERR_NOSPACE && !journal->named;
             return error;
         }
         file = last_file(journal);
     }
     int error =
         disk_write(journal->disk, journal->file, file.end, buffer->bytes, (size_t)bytes, true);
-    if (error != 0) {
-        return error;
+    if (error != 0 || journal_failed(journal)) { /* by journal_fail, meanwhile */
+        return error != 0 ? error : ERR_JOURNAL_FAILED;
     }
     journal->next_batch++;
     /* The number first: a reader that finds the batch must find it durable. */
@@ -326,36 +437,28 @@ static int write_batch(struct journal *journal, struct journal_buffer *buffer)
     return 0;
 }
 
-/* durable_lsn moved, or the journal failed; then every waiting loop must know. */
-static void tell(struct journal *journal)
-{
-    uint64_t durable = journal_failed(journal) ? UINT64_MAX : journal_durable_lsn(journal);
-    for (uint32_t i = 0; i < journal->wakers_count; i++) {
-        waker_durable(&journal->wakers[i], durable);
-    }
-    if (journal->moved != NULL) {
-        journal->moved(journal->moved_context);
-    }
-}
-
 int journal_flush(struct journal *journal, bool *ret_wrote)
 {
     if (journal_failed(journal)) {
         return ERR_JOURNAL_FAILED;
     }
-    struct journal_buffer *buffer = take_buffer(journal);
+    struct journal_buffer *buffer =
+        journal->pending != NULL ? journal->pending : take_buffer(journal);
     if (buffer == NULL) {
         *ret_wrote = false;
         return 0;
     }
-    int error = write_batch(journal, buffer);
-    buffer->fill = JOURNAL_HEAD_BYTES;
-    buffer->records = 0;
-    if (error != 0) {
-        /* Under the lock: an append sees either room before the failure, or the failure. */
-        pthread_mutex_lock(&journal->lock);
-        atomic_store_explicit(&journal->failed, true, memory_order_release);
-        pthread_mutex_unlock(&journal->lock);
+    bool untouched = false;
+    int error = write_batch(journal, buffer, &untouched);
+    journal->pending = untouched ? buffer : NULL;
+    atomic_store(&journal->stuck, untouched);
+    if (!untouched) {
+        buffer->fill = JOURNAL_HEAD_BYTES;
+        buffer->records = 0;
+    }
+    if (error != 0 && !untouched) {
+        journal_fail(journal, "a write or sync of the journal failed");
+        return error;
     }
     tell(journal);
     if (error == 0) {

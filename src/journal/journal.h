@@ -9,8 +9,9 @@
  * only after batch n is durable. Readers (the booking reader, snapshots) read batches back from the
  * files with a journal_reader, never beyond durable_lsn.
  *
- * What can go wrong: a failed write or sync, or a full disk, fails the journal. From then on
- * journal_append returns ERR_JOURNAL_FAILED and durable_lsn never moves again; a restart recovers.
+ * What can go wrong: a failed write or sync fails the journal. From then on journal_append returns
+ * ERR_JOURNAL_FAILED and durable_lsn never moves again; a restart recovers. A full disk does not fail
+ * it: see enum journal_space.
  * A torn tail is cut when the journal is opened, and is reported. Damage before a valid later batch
  * refuses to open (ERR_CORRUPT, with file and offset).
  *
@@ -76,6 +77,7 @@ struct journal_options {
     uint64_t file_bytes;   /* a multiple of JOURNAL_SECTOR */
     uint32_t buffer_bytes; /* of each of the two buffers; a batch fits a buffer and a file */
     enum journal_kind kind;
+    uint64_t reserve_bytes; /* of a file that is given up when the disk is full; 0: none */
 };
 
 /* What journal_open found, for the log and for tests. */
@@ -114,8 +116,12 @@ void journal_fill(struct journal *journal, uint64_t *ret_used, uint64_t *ret_siz
 int journal_append(struct journal *journal, const uint8_t *record, size_t length, int64_t time_ms,
                    uint64_t *ret_lsn);
 
-/* Journal thread: writes the content of the open buffer as one batch. Returns 0 also if there was
- * nothing to write; *ret_wrote tells which. Any error is final: the journal has failed. */
+/*
+ * Journal thread: writes the content of the open buffer as one batch. Returns 0 also if there was
+ * nothing to write; *ret_wrote tells which. ERR_NOSPACE while the journal has not failed: no file for
+ * the batch could be made. Nothing of it was written; call again after a pause, which writes the same
+ * batch. Any other error is final: the journal has failed.
+ */
 int journal_flush(struct journal *journal, bool *ret_wrote);
 /* Journal thread: waits until there is something to flush or journal_stop is called. False:
  * stopped; records that are already appended still have to be flushed. */
@@ -129,10 +135,30 @@ void journal_listen(struct journal *journal, void (*moved)(void *context), void 
 uint64_t journal_durable_lsn(const struct journal *journal); /* any thread */
 uint64_t journal_last_lsn(const struct journal *journal);    /* last appended; any thread */
 bool journal_failed(const struct journal *journal);          /* any thread */
+/* Any thread: ends promising for good, because of something the journal cannot see itself. `why` is a
+ * sentence that outlives the journal. */
+void journal_fail(struct journal *journal, const char *why);
+/* Why it has failed, for people. */
+const char *journal_failed_why(const struct journal *journal);
 
 /*
- * Background thread, the same one for all four. journal_prepare_file makes the next journal file
- * ahead of need. journal_snapshot_due: at least one closed file lies past the last snapshot.
+ * Space on the disk. Files are made ahead at full size, so a batch needs no new space until the next
+ * file is due.
+ *
+ * LOW: no further file can be made, and the reserve was given up. Nothing new should be promised. What
+ * is under way can be finished: there is room in the last file, and the reserve's.
+ * NONE: a batch waits for a file. Nobody was told of it, and nothing of it is on the disk. Its bytes
+ * stay in memory and are written when there is space.
+ * The background thread makes file and reserve again; then it is OK by itself.
+ */
+enum journal_space { JOURNAL_SPACE_OK, JOURNAL_SPACE_LOW, JOURNAL_SPACE_NONE };
+enum journal_space journal_space(const struct journal *journal); /* any thread */
+/* The name of the file that batches are written to now. Any thread. */
+void journal_current_name(struct journal *journal, char *ret_name, size_t cap);
+
+/*
+ * Background thread, the same one for all four. journal_prepare_file makes the next file file
+ * and the reserve ahead of need. journal_snapshot_due: at least one closed file lies past the last snapshot.
  * journal_snapshot replays closed files into `second` (an empty state of the same size, lent by
  * the caller for this call) and writes a snapshot. journal_trim removes files that are below
  * both booked_lsn and the snapshot before the newest, and snapshots older than that one. If the

@@ -22,6 +22,7 @@
 #define JOURNAL_FILE_MAX_BYTES (1ULL << 32)
 
 #define JOURNAL_NEXT_NAME "next.tmp"
+#define JOURNAL_RESERVE_NAME "reserve.tmp"
 #define JOURNAL_SNAPSHOT_TMP_NAME "snapshot.tmp"
 #define JOURNAL_FILE_SUFFIX ".journal"
 #define JOURNAL_SNAPSHOT_SUFFIX ".snapshot"

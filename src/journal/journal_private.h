@@ -70,7 +70,9 @@ struct journal {
     atomic_uint_fast32_t open_fill; /* open->fill, for journal_has_room without the lock */
 
     /* Used by the journal thread only. */
-    struct disk_file *file; /* the last one */
+    struct disk_file *file;         /* the last one */
+    bool named;                     /* the file made last has got its name */
+    struct journal_buffer *pending; /* a batch that waits for space; NULL: none */
     uint64_t next_batch;
     struct waker *wakers;
     uint32_t wakers_count;
@@ -79,12 +81,16 @@ struct journal {
 
     _Alignas(64) atomic_uint_fast64_t durable_lsn; /* read by every loop in every iteration */
     atomic_bool failed;
+    atomic_bool stuck; /* `pending` is not NULL */
+    atomic_bool low;   /* changed under next_lock only */
+    _Atomic(const char *) why;
 
     _Alignas(64) pthread_mutex_t files_lock;
     struct journal_files files;
 
     pthread_mutex_t next_lock;
     struct disk_file *next; /* the prepared file; NULL: none */
+    bool has_reserve;
 };
 
 /* Makes the first file of an empty folder, or the next one, and sets journal->file to it. */

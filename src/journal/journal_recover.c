@@ -490,6 +490,9 @@ static int tidy_folder(struct disk *disk)
     if (error == 0 || error == ERR_NOTFOUND) {
         error = disk_remove(disk, JOURNAL_SNAPSHOT_TMP_NAME);
     }
+    if (error == 0 || error == ERR_NOTFOUND) { /* made again when there is space */
+        error = disk_remove(disk, JOURNAL_RESERVE_NAME);
+    }
     return error == 0 || error == ERR_NOTFOUND ? disk_sync_names(disk) : error;
 }
 

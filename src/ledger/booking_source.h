@@ -14,6 +14,7 @@ struct booking_positions {
     uint64_t durable_lsn; /* durable in the journal; no more can be read */
     uint64_t last_lsn;    /* appended to the journal */
     bool failed;          /* the journal has failed */
+    bool waits;           /* the journal waits for space on its disk */
 };
 
 struct booking_source;

@@ -228,7 +228,11 @@ static void batch_failed(struct ledger_writer *writer, int error)
         &limit, 1000, LOG_ERROR, "ledger.batch_failed", LOG_ERR("error", error),
         LOG_U64("ops", writer->batch.count),
         LOG_STR("server", options->server != NULL ? options->server : ""),
-        LOG_STR("words", options->words ? options->words(options->words_context) : ""));
+        LOG_STR("words", options->words ? options->words(options->words_context) : ""),
+        LOG_STR("do", error == ERR_NOSPACE
+                          ? "free space on the ledger's disk; bookings then go on by themselves"
+                          : ""));
+    atomic_store(&writer->ledger_error, error);
     for (size_t i = writer->own_count; i > 0; i--) {
         const struct ledger_op *op = &writer->own[i - 1];
         if (op->kind == LEDGER_EXPIRE) {
@@ -300,6 +304,7 @@ static void batch_finished(struct ledger_writer *writer)
     }
     writer->backoff_us = 0;
     writer->retry_at_us = 0;
+    atomic_store(&writer->ledger_error, 0);
     int error = catalog_follow(writer);
     if (ledger_writer_is_shared(writer)) {
         /* Even if the sales could not be read again: those who wait for these events must know that
@@ -498,6 +503,11 @@ static bool may_write(struct ledger_writer *writer, int64_t *ret_sleep_us)
         *ret_sleep_us = SLEW_EVERY_US;
         return false;
     }
+    if (!ledger_writer_is_shared(writer) && positions(writer).waits) {
+        turn_away(writer, ERR_NOSPACE); /* the gate could not follow */
+        *ret_sleep_us = BACKOFF_MAX_US / 10;
+        return false;
+    }
     int64_t now_us = inside_time_us(writer->time);
     if (writer->retry_at_us > now_us) {
         turn_away(writer, ERR_IO);
@@ -629,6 +639,11 @@ struct ledger_writer_op *ledger_writer_collect(struct ledger_writer *writer, uin
 uint64_t ledger_writer_booked_lsn(const struct ledger_writer *writer)
 {
     return atomic_load(&writer->booked_lsn);
+}
+
+int ledger_writer_error(const struct ledger_writer *writer)
+{
+    return atomic_load(&writer->ledger_error);
 }
 
 uint64_t ledger_writer_pending_deadlines(const struct ledger_writer *writer)

@@ -114,6 +114,8 @@ bool ledger_writer_forgot(struct ledger_writer *writer, uint64_t item, int64_t s
 
 /* Any thread. */
 uint64_t ledger_writer_booked_lsn(const struct ledger_writer *writer);
+/* Why the last transaction failed; 0: it did not. */
+int ledger_writer_error(const struct ledger_writer *writer);
 uint64_t ledger_writer_pending_deadlines(const struct ledger_writer *writer);
 
 #endif

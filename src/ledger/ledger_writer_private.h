@@ -52,6 +52,7 @@ struct ledger_writer {
     bool kept_last; /* the previous batch was the keeper's */
     _Atomic uint64_t booked_lsn;
     _Atomic uint64_t pending_deadlines;
+    _Atomic int ledger_error;
     _Atomic bool stopping;
 };
 

@@ -61,6 +61,8 @@
     X(COUNTER, JOURNAL_SNAPSHOTS_TOTAL, "sluice_journal_snapshots_total", "snapshots written")     \
     X(GAUGE, JOURNAL_FAILED, "sluice_journal_failed",                                              \
       "1 after a failed write or sync: no promises until a restart")                               \
+    X(GAUGE, JOURNAL_DISK_FULL, "sluice_journal_disk_full",                                        \
+      "1 while buys are refused because the journal's disk is full")                               \
     X(HISTOGRAM, JOURNAL_SYNC, "sluice_journal_sync_seconds", "write and sync of one batch")       \
     X(COUNTER, LEDGER_COMMITS_TOTAL, "sluice_ledger_commits_total", "transactions committed")      \
     X(GAUGE, LEDGER_LAG, "sluice_ledger_lag_records", "durable records not booked yet")            \

@@ -5,6 +5,8 @@
 #ifndef SLUICE_PORT_CLOCK_H
 #define SLUICE_PORT_CLOCK_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct clock_port;
@@ -12,6 +14,9 @@ struct clock_port;
 struct clock_ops {
     int64_t (*wall_ms)(struct clock_port *clock);
     int64_t (*boot_us)(struct clock_port *clock);
+    /* True if something that knows the time has set the wall clock (the kernel's NTP state). NULL:
+     * nobody knows. */
+    bool (*confirmed)(struct clock_port *clock);
 };
 
 struct clock_port {
@@ -25,6 +30,10 @@ static inline int64_t clock_wall_ms(struct clock_port *c)
 static inline int64_t clock_boot_us(struct clock_port *c)
 {
     return c->ops->boot_us(c);
+}
+static inline bool clock_confirmed(struct clock_port *c)
+{
+    return c->ops->confirmed != NULL && c->ops->confirmed(c);
 }
 
 #endif

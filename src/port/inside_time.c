@@ -1,6 +1,20 @@
 /* See inside_time.h. */
 #include "port/inside_time.h"
 
+enum clock_verdict clock_judge(const struct clock_bounds *bounds, int64_t wall_ms, int64_t known_ms)
+{
+    if (bounds->max_ahead_ms == 0 || known_ms == 0) {
+        return CLOCK_GOOD;
+    }
+    if (wall_ms < known_ms - bounds->behind_ms) {
+        return CLOCK_BEHIND;
+    }
+    if (wall_ms > known_ms + bounds->max_ahead_ms) {
+        return CLOCK_AHEAD;
+    }
+    return wall_ms > known_ms + bounds->hold_ahead_ms ? CLOCK_DOUBTED : CLOCK_GOOD;
+}
+
 void inside_time_init(struct inside_time *ret_time, struct clock_port *clock, int64_t floor_ms)
 {
     int64_t start_ms = clock_wall_ms(clock);

@@ -23,6 +23,17 @@ struct inside_time {
     bool jumped;               /* a jump was reported and has not ended */
 };
 
+/* How far the wall clock may be from the last time known at a start. All 0: nothing is judged. */
+struct clock_bounds {
+    int64_t behind_ms;     /* further behind: refused */
+    int64_t hold_ahead_ms; /* further ahead: doubted until it is confirmed */
+    int64_t max_ahead_ms;  /* further ahead: refused */
+};
+enum clock_verdict { CLOCK_GOOD, CLOCK_DOUBTED, CLOCK_BEHIND, CLOCK_AHEAD };
+/* known_ms: the last time known; 0: none, which is good. */
+enum clock_verdict clock_judge(const struct clock_bounds *bounds, int64_t wall_ms,
+                               int64_t known_ms);
+
 void inside_time_init(struct inside_time *ret_time, struct clock_port *clock, int64_t floor_ms);
 /* Before threads start: raises the time to at least floor_ms. */
 void inside_time_raise(struct inside_time *time, int64_t floor_ms);

@@ -123,7 +123,8 @@ static void draw_event(struct fuzz_input *in, struct gate_command *c)
     }
     bool sized = c->kind == GATE_LOAD_SALE || c->kind == GATE_OPEN;
     bool ends = c->kind == GATE_LOAD_SALE || c->kind == GATE_RETIME;
-    c->sale = c->kind != GATE_SKIP && c->kind != GATE_KIND_NONE ? 1 + some % SALES : 0;
+    bool of_sale = c->kind != GATE_SKIP && c->kind != GATE_SET_TIME && c->kind != GATE_KIND_NONE;
+    c->sale = of_sale ? 1 + some % SALES : 0;
     c->starts_at_ms = sized ? (uint64_t)now_ms + fuzz_byte(in) % 16 - 8 : 0;
     c->ends_at_ms = ends ? (uint64_t)now_ms + fuzz_number(in, 2) : 0;
     c->bar_unpaid = c->kind == GATE_LOAD_SALE && some >= 128;

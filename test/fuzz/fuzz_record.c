@@ -31,6 +31,7 @@ static const size_t body_bytes[GATE_KIND_COUNT] = {
     [GATE_TRANSFER_IN] = 8 + 8,
     [GATE_SKIP] = 0,
     [GATE_EVICT] = 16,
+    [GATE_SET_TIME] = 0,
 };
 
 static bool same(const struct gate_command *a, const struct gate_command *b)

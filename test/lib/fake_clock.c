@@ -11,7 +11,7 @@ static int64_t boot_us(struct clock_port *port)
     return atomic_load(&((struct fake_clock *)port)->boot_us);
 }
 
-static const struct clock_ops ops = {wall_ms, boot_us};
+static const struct clock_ops ops = {.wall_ms = wall_ms, .boot_us = boot_us};
 
 void fake_clock_init(struct fake_clock *ret_clock, int64_t start_wall_ms)
 {

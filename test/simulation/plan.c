@@ -123,6 +123,7 @@ void plan_draw(struct sim *sim)
         plan->reads_fail = sim_fault_on(sim, FAULT_LEDGER_DOWN) ? habit(sim, 300) : 0;
     }
     plan->file_bytes = (uint64_t)JOURNAL_SECTOR << sim_between(sim, 3, 6);
+    plan->reserve_bytes = (sim->options.seed & 1) != 0 ? 2 * plan->file_bytes : 0;
     plan->buffer_bytes = (uint32_t)sim_between(sim, 2, 5) * JOURNAL_SECTOR;
     draw_habits(sim);
     plan->sales_count = (uint32_t)sim_between(sim, 1, SIM_SALES_MAX);
@@ -170,6 +171,7 @@ static void disk_space(struct sim *sim, uint32_t unused, uint64_t a)
     (void)unused;
     (void)a;
     sim->disk.space = 0;
+    sim_disturb(sim, 2000000); /* the janitor makes its files first */
 }
 
 static uint64_t disk_used(const struct sim *sim)
@@ -205,8 +207,20 @@ static void strike_clock(struct sim *sim)
     static const int64_t widths[] = {1000000, 5000000, 60000000, INT64_C(86400000000)};
     int64_t width = widths[sim_below(sim, 4)];
     sim_fault_happened(sim, FAULT_WALL_JUMP);
-    sim->clock.wall_offset_us =
-        sim_chance(sim, 300) ? 0 : sim->clock.wall_offset_us + sim_between(sim, -width, width);
+    sim_clock_set(sim, sim_chance(sim, 300)
+                           ? 0
+                           : sim->clock.wall_offset_us + sim_between(sim, -width, width));
+}
+
+/* Hours to years, either way, while the server is down. */
+static void strike_far_clock(struct sim *sim)
+{
+    static const int64_t far[] = {7200, 86400, 86400 * 30LL, 86400 * 365LL, 86400 * 3650LL};
+    int64_t offset_us = sim_between(sim, 1, 1000) * far[sim_below(sim, 5)] * 1000;
+    sim_fault_happened(sim, FAULT_FAR_CLOCK);
+    process_kill(sim);
+    sim_clock_set(sim, sim_chance(sim, 700) ? offset_us : -offset_us);
+    process_start_later(sim, sim_about(sim, 50000));
 }
 
 static void strike_process(struct sim *sim, enum sim_fault fault)
@@ -273,6 +287,9 @@ static void strike(struct sim *sim, uint32_t fault, uint64_t a)
     case FAULT_WALL_JUMP:
         strike_clock(sim);
         return;
+    case FAULT_FAR_CLOCK:
+        strike_far_clock(sim);
+        return;
     case FAULT_PAUSE:
         sim_fault_happened(sim, FAULT_PAUSE);
         sim->process.paused_until_us[sim_below(sim, 5)] =
@@ -289,7 +306,7 @@ void plan_faults(struct sim *sim)
         FAULT_KILL,      FAULT_POWER,       FAULT_DIES_STARTING, FAULT_DIES_IN_DISK,
         FAULT_STOP,      FAULT_DISK_WRITE,  FAULT_DISK_SYNC,     FAULT_DISK_NAME,
         FAULT_DISK_FULL, FAULT_LEDGER_DOWN, FAULT_LEDGER_LOST,   FAULT_LEDGER_SLOW,
-        FAULT_WALL_JUMP, FAULT_PAUSE,
+        FAULT_WALL_JUMP, FAULT_PAUSE,       FAULT_FAR_CLOCK,
     };
     const struct plan *plan = &sim->plan;
     uint32_t on[sizeof(kinds) / sizeof(kinds[0])];

@@ -21,6 +21,10 @@
 #define DRAIN_US 5000000
 /* Between two looks whether a slow write has its answer. */
 #define SLOW_LOOK_US 1000
+/* Between two attempts to write a batch that waits for space. */
+#define SPACE_PAUSE_US 50000
+/* Between two looks at a clock that is doubted. */
+#define CLOCK_LOOK_US 500000
 
 enum { PAUSED_LOOPS, PAUSED_JOURNAL, PAUSED_LEDGER_WRITER, PAUSED_LEDGER_READER, PAUSED_JANITOR };
 
@@ -72,7 +76,9 @@ static void flush_soon(struct sim *sim)
     struct journal *journal = process->parts->journal;
     if (process->flush_event == 0 && !journal_failed(journal) &&
         journal_last_lsn(journal) > journal_durable_lsn(journal)) {
-        int64_t delay = not_paused(sim, PAUSED_JOURNAL, sim_about(sim, sim->plan.disk_us));
+        bool waits = journal_space(journal) == JOURNAL_SPACE_NONE;
+        int64_t delay = not_paused(sim, PAUSED_JOURNAL,
+                                   sim_about(sim, waits ? SPACE_PAUSE_US : sim->plan.disk_us));
         process->flush_event = sim_after(sim, delay, "flush", run_flush, 0, process->generation);
     }
 }
@@ -99,7 +105,8 @@ static void step_done(struct sim *sim)
     }
     bool disturbed = paused || sim->now_us < sim->disturbed_until_us || sim->writer.down ||
                      sim->writer.waiting || (up && view.failed) ||
-                     process->state == PROCESS_DRAINING;
+                     process->state == PROCESS_DRAINING ||
+                     (up && journal_space(process->parts->journal) != JOURNAL_SPACE_OK);
     referee_step(sim->referee, up ? &view : NULL, sim_clock_boot_us(sim), disturbed);
 }
 
@@ -409,14 +416,18 @@ static int open_parts(struct sim *sim)
 {
     struct assembly *parts = sim->process.parts;
     const struct plan *plan = &sim->plan;
-    struct assembly_options options = {
-        .sizes = plan->sizes,
-        .shares = plan->shares,
-        .journal = {.file_bytes = plan->file_bytes, .buffer_bytes = plan->buffer_bytes},
-        .ledger_writer = {.batch_max = plan->batch_max,
-                          .tick_ms = plan->tick_ms,
-                          .board_keep_ms = plan->board_keep_ms},
-        .loops = plan->loops};
+    struct assembly_options options = {.sizes = plan->sizes,
+                                       .shares = plan->shares,
+                                       .journal = {.file_bytes = plan->file_bytes,
+                                                   .buffer_bytes = plan->buffer_bytes,
+                                                   .reserve_bytes = plan->reserve_bytes},
+                                       .clock = {.bounds = referee_clock_bounds,
+                                                 .confirm_ms = REFEREE_CONFIRM_MS,
+                                                 .accept = sim->process.accept_clock},
+                                       .ledger_writer = {.batch_max = plan->batch_max,
+                                                         .tick_ms = plan->tick_ms,
+                                                         .board_keep_ms = plan->board_keep_ms},
+                                       .loops = plan->loops};
     struct ram_disk *copy = NULL;
     if (sim_chance(sim, 300) && sim->disk_dies_at == 0 && sim->disk_fail < 0 &&
         sim->disk.space == 0) {
@@ -424,6 +435,7 @@ static int open_parts(struct sim *sim)
         CHECK(copy != NULL);
         ram_disk_copy(&sim->disk, copy);
     }
+    parts->start_clock = sim->process.start_clock;
     int error = assembly_open(parts, &options, &sim->disk.disk, &sim->clock.port);
     if (copy != NULL && error == 0 && !sim->process.dead) {
         recover_twice(sim, copy, gate_digest(&parts->gate));
@@ -434,6 +446,8 @@ static int open_parts(struct sim *sim)
     }
     if (error == 0) {
         error = assembly_join(parts, &sim->writer.port, &sim->reader.port, &sim->reader.port);
+        sim->process.start_clock =
+            error == ERR_AGAIN ? parts->start_clock : (struct start_clock){0};
     }
     return error == 0 ? assembly_catch_up(parts) : error;
 }
@@ -466,7 +480,7 @@ static uint64_t excuses(const struct sim *sim)
 {
     const uint64_t *faults = sim->result.faults;
     return faults[FAULT_DISK_WRITE] + faults[FAULT_DISK_SYNC] + faults[FAULT_DISK_NAME] +
-           faults[FAULT_LEDGER_DOWN] + (uint64_t)(sim->disk.space != 0);
+           faults[FAULT_LEDGER_DOWN] + faults[FAULT_LEDGER_LOST] + (uint64_t)(sim->disk.space != 0);
 }
 
 static void start_event(struct sim *sim, uint32_t unused, uint64_t generation)
@@ -482,6 +496,13 @@ void process_start_later(struct sim *sim, int64_t delay_us)
     (void)sim_after(sim, delay_us, "start", start_event, 0, sim->process.generation);
 }
 
+/* Whoever operates the server sets the clock right. If it was right, the data folder is ahead of it. */
+static void mend_clock(struct sim *sim)
+{
+    sim->process.accept_clock = sim->clock.wall_offset_us == 0;
+    sim_clock_set(sim, 0);
+}
+
 static void not_started(struct sim *sim, int error, bool excused)
 {
     struct process *process = &sim->process;
@@ -492,6 +513,15 @@ static void not_started(struct sim *sim, int error, bool excused)
     }
     process_free(sim);
     wires_break(sim);
+    if (error == ERR_AGAIN) { /* the clock is doubted: asked again */
+        process_start_later(sim, CLOCK_LOOK_US);
+        return;
+    }
+    if (error == ERR_CLOCK) {
+        mend_clock(sim);
+        process_start_later(sim, sim_about(sim, 200000));
+        return;
+    }
     if (!excused) {
         sim_broken(sim, 12, "the server does not start: error %d", error);
         return;
@@ -521,7 +551,9 @@ void process_start(struct sim *sim)
         loop->accepting = true;
     }
     process->starting = true;
+    referee_accepts(sim->referee, process->accept_clock);
     int error = start_parts(sim);
+    referee_accepts(sim->referee, false);
     process->starting = false;
     if (error != 0 || process->dead) {
         not_started(sim, error, full || excuses(sim) != before || sim->writer.down);
@@ -533,7 +565,13 @@ void process_start(struct sim *sim)
              process->parts->found.replayed);
     struct referee_view view;
     process_view(sim, &view);
+    if (process->accept_clock && view.gate->highest_ms <= wall_ms) {
+        sim_note(sim, "the time was set back", (uint64_t)wall_ms, 0, 0);
+        referee_set_back(sim->referee, wall_ms);
+    }
     referee_started(sim->referee, &view, wall_ms, boot_us);
+    referee_clock(sim->referee, wall_ms, sim->now_us - sim->clock.set_at_us, process->accept_clock);
+    process->accept_clock = false;
     for (uint32_t i = 0; i < sim->plan.loops; i++) {
         process_turn_soon(sim, i, sim_about(sim, sim->plan.turn_us));
     }

@@ -86,6 +86,28 @@ void promise_10_sale(struct referee *r, const struct ref_sale *sale,
 
 /* ---- the clock ---- */
 
+const struct clock_bounds referee_clock_bounds = {
+    .behind_ms = 60000, .hold_ahead_ms = 3600000, .max_ahead_ms = 90 * 86400000LL};
+
+/* Time may have gone further than the folder knows (before_ms is the most it can be), so this never
+ * asks for more than the server could know. */
+void promise_10_started(struct referee *r, int64_t wall_ms, int64_t steady_us)
+{
+    int64_t ahead_ms = wall_ms - r->before_ms;
+    if (r->before_ms == 0) {
+        return;
+    }
+    if (ahead_ms > referee_clock_bounds.max_ahead_ms) {
+        sim_broken(r->sim, 10, "the server started with a clock %lld ms ahead of all it had seen",
+                   (long long)ahead_ms);
+    } else if (ahead_ms > referee_clock_bounds.hold_ahead_ms &&
+               steady_us < REFEREE_CONFIRM_MS * 1000LL) {
+        sim_broken(r->sim, 10,
+                   "the server believed a clock %lld ms ahead, which was set %lld us before",
+                   (long long)ahead_ms, (long long)steady_us);
+    }
+}
+
 void promise_10_heard(struct referee *r, const struct sim_request *request,
                       const struct ref_request *rr, const struct sim_answer *answer)
 {
@@ -101,7 +123,7 @@ void promise_10_heard(struct referee *r, const struct sim_request *request,
 
 void promise_10_committed(struct referee *r, const struct ledger_batch *batch)
 {
-    if (batch->now_ms + BACK_MS < r->truth_ms) {
+    if (batch->now_ms + BACK_MS < r->truth_ms && !r->accepts) {
         sim_broken(r->sim, 10, "a batch was written at %lld, after one at %lld",
                    (long long)batch->now_ms, (long long)r->truth_ms);
     }

@@ -9,7 +9,8 @@
 
 #define LLU(x) ((unsigned long long)(x))
 #define SOON_MS 3000
-#define HEAL_MS 8000 /* the ledger writer's longest pause between two tries is 5 s */
+#define LATE_MS 60000 /* no sale here gives a buyer so long to pay */
+#define HEAL_MS 8000  /* the ledger writer's longest pause between two tries is 5 s */
 
 void promise_13_step(struct referee *r)
 {
@@ -24,6 +25,19 @@ void promise_13_step(struct referee *r)
                        (long long)order->gate_seen_ms, (long long)now_ms, (long long)r->calm_ms);
         }
     }
+}
+
+/* Orders that a wrong clock has booked, before the time was set back: they have been told a deadline
+ * that is far away, and keep it. */
+uint32_t promise_13_late(const struct referee *r)
+{
+    uint32_t late = 0;
+    for (uint32_t i = 0; i < r->open_count && r->was_set_back; i++) {
+        const struct ref_order *order = r->open[i];
+        late += order->in_truth && order->state == ORDER_LOCKED &&
+                order->pay_by_ms > ref_inside_high(r) + LATE_MS;
+    }
+    return late;
 }
 
 /* The keeper has kept up: what should have opened or closed by its time has. */
@@ -50,7 +64,7 @@ void promise_13_end(struct referee *r)
     if (!sales_are_on_time(r)) {
         return;
     }
-    if (r->open_count > 0) {
+    if (r->open_count > promise_13_late(r)) {
         const struct ref_order *order = r->open[0];
         sim_broken(r->sim, 13, "%u orders are not final at the end; order %s is %s", r->open_count,
                    ref_name(order->id).text,

@@ -321,6 +321,7 @@ void referee_started(struct referee *r, const struct referee_view *view, int64_t
     r->boot_us = boot_us;
     r->boot_start_us = boot_us;
     r->start_low_ms = wall_ms > known_ms ? wall_ms : known_ms;
+    r->before_ms = r->highest_ms;
     r->start_high_ms = wall_ms > r->highest_ms ? wall_ms : r->highest_ms;
     r->calm_ms = ref_inside_high(r);
     if (!sim_is_broken(r->sim)) {
@@ -331,6 +332,24 @@ void referee_started(struct referee *r, const struct referee_view *view, int64_t
     r->durable_lsn = view->durable_lsn;
     r->step_at = r->now;
     r->step_us = sim_now_us(r->sim);
+}
+
+void referee_accepts(struct referee *r, bool accepts)
+{
+    r->accepts = accepts;
+}
+
+void referee_set_back(struct referee *r, int64_t wall_ms)
+{
+    r->was_set_back = true;
+    r->highest_ms = r->truth_ms = r->promised_ms = r->batch_ms = r->gate_ms = wall_ms;
+}
+
+void referee_clock(struct referee *r, int64_t wall_ms, int64_t steady_us, bool accepted)
+{
+    if (!sim_is_broken(r->sim) && !accepted) {
+        promise_10_started(r, wall_ms, steady_us);
+    }
 }
 
 void referee_ended(struct referee *r)
@@ -392,7 +411,7 @@ void referee_end(struct referee *r, const struct referee_view *view)
 
 uint64_t referee_unfinished(const struct referee *r)
 {
-    return r->waiting + r->open_count;
+    return r->waiting + r->open_count - promise_13_late(r);
 }
 
 void referee_count(const struct referee *r, struct sim_result *result)

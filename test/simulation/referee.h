@@ -10,6 +10,7 @@
 #define SLUICE_REFEREE_H
 
 #include "core/gate.h"
+#include "port/inside_time.h"
 #include "sim.h"
 
 struct referee;
@@ -51,6 +52,16 @@ struct referee_view {
  * this start; boot_us: its boot clock then. */
 void referee_started(struct referee *referee, const struct referee_view *view, int64_t wall_ms,
                      int64_t boot_us);
+/* A start with --accept-clock begins, which may set the time back; or it is over. */
+void referee_accepts(struct referee *referee, bool accepts);
+/* ... before it: the operator accepted a clock that was behind, and the server has set its time back. */
+void referee_set_back(struct referee *referee, int64_t wall_ms);
+/* ... after referee_started: how long nobody had set the wall clock, and whether the operator accepted
+ * it. */
+void referee_clock(struct referee *referee, int64_t wall_ms, int64_t steady_us, bool accepted);
+/* Of the servers under test. */
+extern const struct clock_bounds referee_clock_bounds;
+#define REFEREE_CONFIRM_MS 5000
 /* Killed, cut or stopped; what its clients have in flight is unheard one by one. */
 void referee_ended(struct referee *referee);
 /* After every step: a turn of a loop, a flush, a turn of the ledger writer. Cheap: O(items) at most, with

@@ -246,6 +246,9 @@ struct referee {
     int64_t boot_start_us;
     int64_t start_low_ms;
     int64_t start_high_ms;
+    bool accepts; /* a start may set the time back */
+    bool was_set_back;
+    int64_t before_ms;   /* highest_ms at the last start; 0: it was the first */
     int64_t highest_ms;  /* of any gate and batch, and of the life before */
     int64_t gate_ms;     /* highest_ms of the gate at the last step */
     int64_t promised_ms; /* latest time that is durable for certain: told or in the truth */
@@ -364,6 +367,7 @@ void promise_09_heard(struct referee *r, const struct sim_request *request,
 void promise_09_caused(struct referee *r, const char *what, struct order_id id, uint32_t sent,
                        uint32_t refused);
 /* 10: window and clock */
+void promise_10_started(struct referee *r, int64_t wall_ms, int64_t steady_us);
 void promise_10_decided(struct referee *r, const struct ref_order *order);
 void promise_10_moved(struct referee *r, const struct ref_sale *sale, enum sale_state to,
                       int64_t now_ms);
@@ -379,6 +383,7 @@ void promise_12_started(struct referee *r);
 void promise_12_found(struct referee *r, const struct ref_order *order,
                       const struct gate_order *at_gate);
 /* 13: everything comes to an end */
+uint32_t promise_13_late(const struct referee *r);
 void promise_13_step(struct referee *r);
 void promise_13_end(struct referee *r);
 

@@ -56,7 +56,8 @@
     X(FAULT_NET_STALL, "reader stalls")                                                            \
     X(FAULT_PAUSE, "a thread stands still")                                                        \
     X(FAULT_GATE_LATE, "gate answers later")                                                       \
-    X(FAULT_GATE_LOST, "gate not reached, or its answer lost")
+    X(FAULT_GATE_LOST, "gate not reached, or its answer lost")                                     \
+    X(FAULT_FAR_CLOCK, "start with a far clock")
 #endif
 
 enum sim_fault {

@@ -37,6 +37,12 @@ void sim_clock_reboot(struct sim *sim)
     sim->clock.boot_since_us = sim->now_us;
 }
 
+void sim_clock_set(struct sim *sim, int64_t offset_us)
+{
+    sim->clock.wall_offset_us = offset_us;
+    sim->clock.set_at_us = sim->now_us;
+}
+
 void sim_clock_init(struct sim *sim)
 {
     static const struct clock_ops ops = {.wall_ms = op_wall_ms, .boot_us = op_boot_us};

@@ -82,7 +82,7 @@ static void op_write(struct ledger *port, struct ledger_batch *batch)
         fail(batch);
         return;
     }
-    if (sim_chance(sim, ledger->delay)) {
+    if (fiber_self() != NULL && sim_chance(sim, ledger->delay)) { /* not at a start */
         sim_fault_happened(sim, FAULT_LEDGER_SLOW);
         write_slowly(ledger, batch);
         return;

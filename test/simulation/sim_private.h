@@ -88,6 +88,7 @@ struct plan {
     struct gate_percents shares;
     uint32_t reads_fail; /* of a thousand reads of the ledger reader, until all heals */
     uint64_t file_bytes;
+    uint64_t reserve_bytes; /* 0: none */
     uint32_t buffer_bytes;
 };
 
@@ -152,6 +153,7 @@ struct sim_clock {
     int64_t boot_base_us; /* boot = base + (now - since) * drift */
     int64_t boot_since_us;
     int64_t wall_offset_us;
+    int64_t set_at_us; /* when somebody set it last */
     int64_t drift_ppm;
 };
 
@@ -176,6 +178,8 @@ struct process {
     int64_t paused_until_us[5]; /* loops together, journal, ledger writer, ledger reader, janitor */
     bool was_latched;
     uint64_t starts;
+    struct start_clock start_clock; /* of a start that waits for its clock to be confirmed */
+    bool accept_clock;              /* the next start has --accept-clock */
 };
 
 struct client; /* crowd.c */
@@ -226,6 +230,7 @@ void sim_disturb(struct sim *sim, int64_t us);
 /* sim_clock.c */
 void sim_clock_init(struct sim *sim);
 void sim_clock_reboot(struct sim *sim);
+void sim_clock_set(struct sim *sim, int64_t offset_us);
 int64_t sim_clock_wall_ms(struct sim *sim);
 int64_t sim_clock_boot_us(struct sim *sim);
 

@@ -127,6 +127,7 @@ export default {
     reconcileBlind: 'The accounts cannot be compared: gate or queue do not answer the comparison, so differences may go unnoticed.',
     feedLost: 'No news from the server for {n} s. The figures below are old.',
     ledgerDamaged: 'The ledger is damaged ({what}). See the log, and docs/LEDGER.md, Damage.',
+    diskFull: 'The disk is full: new buys are refused. Free space; they go on by themselves.',
     latched: 'The journal cannot be written: no order is promised until a restart. See the log.',
 
     newSale: 'New sale',

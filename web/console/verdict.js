@@ -14,6 +14,7 @@ const HEARD_MS = 120000;    // of the backlog
 // Every trouble a message tells of, the worst first.
 function troubles(message, backlog) {
     const list = message.journal_latched === 1 ? [t('latched')] : [];
+    if (message.disk_full === 1) list.push(t('diskFull'));
     if (message.ledger_damage) list.push(t('ledgerDamaged', { what: message.ledger_damage }));
     const full = (message.pools ?? []).filter((pool) => pool.nearly_full);
     if (full.length > 0) {

@@ -126,6 +126,7 @@ export default {
     reconcileBlind: '无法对账：对账时闸门或队列没有应答，出了差异也看不到。',
     feedLost: '{n} 秒没有收到服务器的消息，下面的数字已经旧了。',
     ledgerDamaged: '账本数据损坏（{what}）。请看服务器日志和 docs/LEDGER.md 的 Damage 一节。',
+    diskFull: '磁盘已满，暂停接受新订单。腾出空间后会自动恢复，无需重启。',
     latched: '日志无法写入：重启之前不再承诺任何订单。请看服务器日志。',
 
     newSale: '新建场次',

@@ -1,6 +1,8 @@
 /* CLOCK_REALTIME and CLOCK_BOOTTIME; both are read without entering the kernel. */
+#define _DEFAULT_SOURCE /* ntp_adjtime */
 #include "backend/posix/clock_posix.h"
 
+#include <sys/timex.h>
 #include <time.h>
 
 #include "base/check.h"
@@ -21,9 +23,18 @@ static int64_t boot_us(struct clock_port *clock)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+static bool confirmed(struct clock_port *clock)
+{
+    (void)clock;
+    struct timex state = {.modes = 0}; /* asks, and sets nothing */
+    int found = ntp_adjtime(&state);
+    return found >= 0 && found != TIME_ERROR && (state.status & STA_UNSYNC) == 0;
+}
+
 struct clock_port *clock_posix(void)
 {
-    static const struct clock_ops ops = {.wall_ms = wall_ms, .boot_us = boot_us};
+    static const struct clock_ops ops = {
+        .wall_ms = wall_ms, .boot_us = boot_us, .confirmed = confirmed};
     static struct clock_port clock = {.ops = &ops};
     return &clock;
 }

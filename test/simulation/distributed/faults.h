@@ -21,6 +21,7 @@
     X(FAULT_LEDGER_SLOW, "ledger slow")                                                            \
     X(FAULT_DRIFT, "clocks differ")                                                                \
     X(FAULT_PATIENCE, "a client asks again before it was answered")                                \
-    X(FAULT_ADDED, "segments added, processes restarted one by one")
+    X(FAULT_ADDED, "segments added, processes restarted one by one")                               \
+    X(FAULT_FAR_CLOCK, "start with a far clock")
 
 #endif

@@ -46,7 +46,7 @@ static int64_t boot_us(struct clock_port *port)
 void world_clock_init(struct world_clock *ret_clock, struct world *world, int64_t ahead_us,
                       int64_t ppm)
 {
-    static const struct clock_ops ops = {wall_ms, boot_us};
+    static const struct clock_ops ops = {.wall_ms = wall_ms, .boot_us = boot_us};
     *ret_clock = (struct world_clock){{&ops}, world, ahead_us, ppm};
 }
 

@@ -10,6 +10,8 @@
 #define TURN_MS 100
 #define RECOVER_LEASE_MS 6000
 #define PROMISES_MAX 4000
+/* More than any clock that may sell is ahead of the true time. */
+#define CLOCKS_APART_MS 61000
 
 static const struct gate_sizes sizes = {.orders = 4096, .buyers = 1024, .items = 8, .sales = 4};
 
@@ -186,6 +188,10 @@ static void open_parts(struct process *process)
                           .tick_ms = 50,
                           .board_keep_ms = 86400000,
                           .mailboxes = MAILBOX_COUNT},
+        .clock = {.bounds = {.behind_ms = 60000,
+                             .hold_ahead_ms = 3600000,
+                             .max_ahead_ms = 90 * 86400000LL},
+                  .confirm_ms = 60000},
         .loops = LOOPS,
         .spool = process->engine.spool};
     int error = assembly_open(&process->parts, &options, &process->ram.disk, &process->clock.port);
@@ -194,6 +200,10 @@ static void open_parts(struct process *process)
         world_broken(process->world, 12, "process %u cannot open its journal: %s, %s, %s",
                      process->index, err_text(error), found->where, found->why);
         (void)fiber_sleep(INT64_MAX);
+    }
+    if (found->highest_ms > clock_wall_ms(&process->world->clock.port) + CLOCKS_APART_MS) {
+        world_broken(process->world, 10, "the journal of process %u is at %lld, a wrong clock's",
+                     process->index, (long long)found->highest_ms);
     }
     world_note(process->world, "journal opened", process->index, found->replayed,
                found->torn_bytes);

@@ -41,6 +41,30 @@ static void kill_in_disk(struct world *world)
     world->result->restarts++;
 }
 
+/* Starts with a clock that is hours to years off. The start is refused or waits; then somebody sets the
+ * clock right. */
+static void far_clock(struct world *world)
+{
+    static const int64_t far_s[] = {7200, 86400, 86400 * 365LL, 86400 * 3650LL};
+    struct process *process = &world->processes[world_below(world, PROCESSES)];
+    int64_t ahead_us = process->clock.ahead_us;
+    int64_t off_us = far_s[world_below(world, 4)] * 1000000;
+    if (world->ledger.events_count == 0) {
+        return; /* no time is known to anybody */
+    }
+    world_struck(world, FAULT_FAR_CLOCK, process->index);
+    process_kill(world, process->index, RAM_DROP);
+    process->clock.ahead_us = ahead_us + (world_chance(world, 700) ? off_us : -off_us);
+    process_start(world, process->index);
+    world->result->restarts++;
+    (void)fiber_sleep(world_about(world, 2000000));
+    if (process->up) {
+        world_broken(world, 10, "process %u has started with a clock %lld s off", process->index,
+                     (long long)(process->clock.ahead_us / 1000000));
+    }
+    process->clock.ahead_us = ahead_us;
+}
+
 static void stand_still(struct world *world)
 {
     uint32_t index = (uint32_t)world_below(world, PROCESSES);
@@ -196,6 +220,7 @@ static void (*const strikes[FAULT_COUNT])(struct world *world) = {
     [FAULT_QUEUE_DOWN] = queue_down,   [FAULT_QUEUE_UNSURE] = queue_unsure,
     [FAULT_LEDGER_DOWN] = ledger_down, [FAULT_LEDGER_LOST] = ledger_loses,
     [FAULT_LEDGER_SLOW] = ledger_slow, [FAULT_ADDED] = add_segments,
+    [FAULT_FAR_CLOCK] = far_clock,
 };
 
 /* One of these at a time; what lasts longer than its strike goes on beside the next. */

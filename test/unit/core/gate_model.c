@@ -463,6 +463,10 @@ static struct answer model_dispatch(const struct gate_command *c)
 
 struct answer model_step(const struct gate_command *c)
 {
+    if (c->kind == GATE_SET_TIME) {
+        model.highest = c->now_ms;
+        return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, NULL};
+    }
     bool follows = c->kind != GATE_RESERVE && c->kind != GATE_EVICT;
     if (follows && c->event <= model.event) {
         return (struct answer){VERDICT_ALREADY_APPLIED, REFUSAL_NONE, 0, NULL};

@@ -650,6 +650,18 @@ static void an_event_that_is_skipped_moves_the_cursor_alone(void **state)
     assert_memory_equal(&gate, &before, sizeof(gate));
 }
 
+static void time_is_set_back_by_a_command_alone(void **state)
+{
+    (void)state;
+    struct gate before = gate;
+    struct gate_command command = {.kind = GATE_SET_TIME, .now_ms = gate.highest_ms - 1000};
+    assert_true(before.highest_ms > 1000);
+    assert_int_equal(gate_step(&gate, &command, &effects), VERDICT_DONE);
+    assert_int_equal(gate.highest_ms, before.highest_ms - 1000);
+    gate.highest_ms = before.highest_ms;
+    assert_memory_equal(&gate, &before, sizeof(gate));
+}
+
 static void only_a_closed_sale_is_forgotten(void **state)
 {
     (void)state;
@@ -763,6 +775,7 @@ int main(void)
         TEST(a_change_of_one_sale_shows_on_its_items_alone),
         TEST(an_order_is_told_as_it_is),
         TEST(an_event_that_is_skipped_moves_the_cursor_alone),
+        TEST(time_is_set_back_by_a_command_alone),
         TEST(only_a_closed_sale_is_forgotten),
         BARE(what_was_forgotten_makes_room),
         BARE(forgetting_unlinks_from_the_middle_of_chains),

@@ -38,6 +38,7 @@ static const struct {
     {GATE_SKIP, 17},
     {GATE_CANCEL_LATE, 17 + 16 + 8},
     {GATE_EVICT, 33},
+    {GATE_SET_TIME, 17},
 };
 
 /* All bits set now and then: fields must not run into each other. */

@@ -209,6 +209,54 @@ static void the_same_buy_again_takes_nothing_and_journals_nothing(void **state)
     assert_int_equal(item.view.locked, 2);
 }
 
+/* New buys are refused as soon as no further file can be made; what the ledger did is still applied, and
+ * what exists is answered. */
+static void a_full_disk_decides_nothing_new(void **state)
+{
+    (void)state;
+    struct order_id known = bought(1);
+    flush();
+    ram.space = 1U << 20; /* the present file, and no other */
+    assert_int_equal(journal_prepare_file(journal), ERR_NOSPACE);
+    uint64_t last = journal_last_lsn(journal);
+    assert_int_equal(buy(2, 1).refusal, REFUSAL_DEGRADED);
+    assert_int_equal(journal_last_lsn(journal), last);
+    assert_true(buy(1, 1).existed);
+    confirm(known);
+    flush();
+    assert_int_equal(look(known, 0, false).order.state, ORDER_LOCKED);
+    ram.space = 0;
+    assert_int_equal(journal_prepare_file(journal), 0);
+    assert_int_equal(buy(2, 1).refusal, REFUSAL_NONE);
+}
+
+/* Nothing of the buffer can be written: the ledger's event is not applied now, and nobody waits. */
+static void an_event_without_room_is_left_to_the_ledger(void **state)
+{
+    (void)state;
+    bool wrote;
+    uint64_t lsn = 0;
+    enum refusal refusal = REFUSAL_NONE;
+    int error = 0;
+    for (uint64_t i = 0; error == 0; i++) { /* until the next file is due, and there is no space */
+        must_apply((struct gate_command){.kind = GATE_SKIP, .now_ms = NOW});
+        ram.space = 1U << 20;
+        error = journal_flush(journal, &wrote);
+    }
+    assert_int_equal(error, ERR_NOSPACE);
+    while (journal_has_room(journal, 1)) {
+        must_apply((struct gate_command){.kind = GATE_SKIP, .now_ms = NOW});
+    }
+    uint64_t applied = embedded_gate_applied_event(engine);
+    struct gate_command more = {.kind = GATE_SKIP, .now_ms = NOW, .event = applied + 1};
+    assert_int_equal(embedded_gate_apply(engine, &more, &lsn, &refusal), ERR_NOSPACE);
+    assert_int_equal(embedded_gate_applied_event(engine), applied);
+    ram.space = 0;
+    assert_int_equal(journal_flush(journal, &wrote), 0); /* the batch that waited */
+    assert_int_equal(journal_flush(journal, &wrote), 0); /* the other buffer */
+    assert_int_equal(embedded_gate_apply(engine, &more, &lsn, &refusal), 0);
+}
+
 static void a_refusal_is_told_at_once_and_leaves_no_trace(void **state)
 {
     (void)state;
@@ -621,6 +669,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_buy_is_decided_journalled_and_told_with_its_lsn),
         TEST(the_same_buy_again_takes_nothing_and_journals_nothing),
+        TEST(a_full_disk_decides_nothing_new),
+        TEST(an_event_without_room_is_left_to_the_ledger),
         TEST(a_refusal_is_told_at_once_and_leaves_no_trace),
         TEST(time_never_goes_below_what_is_journalled),
         TEST(a_ticket_shows_the_buyers_record),

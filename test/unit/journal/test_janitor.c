@@ -152,6 +152,25 @@ static void the_next_file_is_prepared(void **state)
     assert_int_equal(event_count, 0);
 }
 
+static void a_full_disk_is_logged_once_and_so_is_its_end(void **state)
+{
+    (void)state;
+    world.ram.space = 1;
+    for (int i = 0; i < 3; i++) {
+        janitor_iterate(&janitor);
+        assert_int_equal(event_count, 1);
+        assert_int_equal(logged("journal.disk_full"), 1);
+        assert_int_equal(metrics_sum(&metrics, METRIC_JOURNAL_DISK_FULL), 1);
+    }
+    world.ram.space = 0;
+    for (int i = 0; i < 3; i++) {
+        janitor_iterate(&janitor);
+        assert_int_equal(event_count, 2);
+        assert_int_equal(logged("journal.disk_has_space"), 1);
+        assert_int_equal(metrics_sum(&metrics, METRIC_JOURNAL_DISK_FULL), 0);
+    }
+}
+
 static void a_snapshot_is_taken_when_due_but_not_at_once_again(void **state)
 {
     (void)state;
@@ -361,6 +380,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_next_file_is_prepared),
+        TEST(a_full_disk_is_logged_once_and_so_is_its_end),
         TEST(a_snapshot_is_taken_when_due_but_not_at_once_again),
         TEST(a_failed_snapshot_is_tried_again_after_the_pause),
         TEST(a_snapshot_that_was_not_taken_is_not_counted),

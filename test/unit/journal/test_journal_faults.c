@@ -36,6 +36,9 @@ static int live(struct world *world, int turns, int *ret_background)
     for (int i = 0; error == 0 && i < turns; i++) {
         world_trade(world, 25);
         error = world_flush(world);
+        if (error == ERR_NOSPACE && !journal_failed(world->journal)) {
+            error = world_flush(world); /* there is space again */
+        }
         background += journal_prepare_file(world->journal) != 0;
         if (error == 0 && journal_snapshot_due(world->journal)) {
             struct gate_box second;

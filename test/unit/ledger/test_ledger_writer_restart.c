@@ -29,6 +29,47 @@ static void after_a_latch_ops_are_turned_away_and_reads_go_on(void **state)
     world.ram.dead_at = 0;
 }
 
+/* The journal waits for space: nothing is committed that the gate could not follow; then all goes on. */
+static void while_the_journal_waits_for_space_nothing_is_written(void **state)
+{
+    (void)state;
+    struct order_id id = locked(1);
+    bool wrote;
+    world.ram.space = world.journal_options.file_bytes; /* the present file, and no other */
+    while (journal_space(world.journal) != JOURNAL_SPACE_NONE) {
+        struct gate_command skip = {.kind = GATE_SET_TIME, .now_ms = 1};
+        uint64_t lsn;
+        assert_int_equal(gate_content_append(world.journal, &skip, &lsn), 0);
+        (void)journal_flush(world.journal, &wrote);
+    }
+    uint64_t batches = world.ledger.batches;
+    struct ledger_writer_op *op = ledger_writer_op_order(&world, LEDGER_PAY, id);
+    ledger_writer_post(world.ledger_writer, op);
+    assert_true(ledger_writer_world_turn(&world) > 0);
+    assert_ptr_equal(ledger_writer_collect(world.ledger_writer, 0), op);
+    assert_int_equal(op->error, ERR_NOSPACE);
+    ledger_writer_op_free(op);
+    assert_int_equal(world.ledger.batches, batches);
+    world.ram.space = 0;
+    (void)ledger_writer_world_settle(&world);
+    assert_int_equal(result_of(ledger_writer_op_order(&world, LEDGER_PAY, id)), 0);
+    assert_state(id, ORDER_PAID);
+}
+
+/* A full disk of the ledger: said until a transaction is committed again. */
+static void a_full_ledger_is_said_until_it_commits_again(void **state)
+{
+    (void)state;
+    struct order_id id = locked(1);
+    assert_int_equal(ledger_writer_error(world.ledger_writer), 0);
+    world.ledger.fail_next = ERR_NOSPACE;
+    assert_int_equal(result_of(ledger_writer_op_order(&world, LEDGER_PAY, id)), ERR_NOSPACE);
+    assert_int_equal(ledger_writer_error(world.ledger_writer), ERR_NOSPACE);
+    ledger_writer_world_pass_ms(&world, 10000);
+    assert_int_equal(result_of(ledger_writer_op_order(&world, LEDGER_PAY, id)), 0);
+    assert_int_equal(ledger_writer_error(world.ledger_writer), 0);
+}
+
 static void break_the_journal(void *context)
 {
     (void)context;
@@ -513,6 +554,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(after_a_latch_ops_are_turned_away_and_reads_go_on),
+        TEST(while_the_journal_waits_for_space_nothing_is_written),
+        TEST(a_full_ledger_is_said_until_it_commits_again),
         TEST(a_commit_the_gate_cannot_follow_is_not_told),
         TEST(a_ledger_ahead_of_the_journal_is_refused),
         TEST(a_ledger_older_than_the_gate_is_refused),

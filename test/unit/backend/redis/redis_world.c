@@ -27,7 +27,7 @@ static int64_t wall_ms(struct clock_port *clock)
     return boot_us(clock) / 1000;
 }
 
-static const struct clock_ops clock_ops = {wall_ms, boot_us};
+static const struct clock_ops clock_ops = {.wall_ms = wall_ms, .boot_us = boot_us};
 
 void world_admin_again(struct world *world)
 {

@@ -1,0 +1,127 @@
+"""Starts with a wrong clock: refused, or held until the time is confirmed. The folder is not harmed.
+
+The wrong clock is a library before the real program (clock_shim.c).
+"""
+import os
+import signal
+import time
+
+import pytest
+
+import disklib
+import sluicelib
+from sluicelib import Shop, eventually
+
+DAY_S = 86400
+YEARS_S = 10 * 365 * DAY_S
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    source = os.path.join(sluicelib.ROOT, "test/integration/clock_shim.c")
+    return disklib.compile_c(str(tmp_path_factory.mktemp("shim") / "clock.so"), source, shared=True)
+
+
+@pytest.fixture
+def clock(shim, monkeypatch):
+    """clock(ahead_s, ntp) for the servers that are started from now on."""
+    def set_to(ahead_s, ntp=False):
+        monkeypatch.setenv("LD_PRELOAD", shim if ahead_s else "")
+        monkeypatch.setenv("SLUICE_CLOCK_AHEAD_S", str(ahead_s))
+        if ntp:
+            monkeypatch.setenv("SLUICE_CLOCK_NTP", "1")
+        else:
+            monkeypatch.delenv("SLUICE_CLOCK_NTP", raising=False)
+    return set_to
+
+
+def sold(server):
+    """A folder with an open sale and one unpaid order; the server is stopped."""
+    server.start()
+    shop = Shop(server)
+    lot = shop.lot(total=5, pay_within_s=600, ends_in_ms=30 * DAY_S * 1000)
+    user = shop.user()
+    order = shop.bought(user, shop.ticket(user, lot.item))["order_id"]
+    shop.wait_status(user, order, "LOCKED")
+    server.stop()
+    return lot, user, order
+
+
+def sells_on(server, lot, user, order):
+    """With the right clock nothing has happened."""
+    server.start()
+    shop = Shop(server)
+    assert shop.order(user, order)["status"] == "LOCKED"
+    assert shop.counters(lot.item) == (4, 1, 0)
+    other = shop.user()
+    told = shop.bought(other, shop.ticket(other, lot.item))["order_id"]
+    shop.wait_status(other, told, "LOCKED")
+    server.stop()
+
+
+@pytest.mark.parametrize("ahead_s", [YEARS_S, -YEARS_S, -3600])
+def test_a_start_with_a_far_clock_is_refused(make_server, clock, ahead_s):
+    server = make_server(start=False)
+    lot, user, order = sold(server)
+    clock(ahead_s, ntp=True)
+    assert server.refused_start() == 1
+    log = server.log()
+    assert "start.clock_refused" in log and "--accept-clock" in log and "last_known_time" in log
+    clock(0)
+    sells_on(server, lot, user, order)
+
+
+def test_a_doubted_clock_is_waited_for(make_server, clock):
+    """Two days ahead without NTP: the start waits, nothing expires, and SIGTERM ends it."""
+    server = make_server(start=False, sets=["clock.confirm_s=86400"])
+    lot, user, order = sold(server)
+    clock(2 * DAY_S)
+    server.spawn()
+    eventually(lambda: "clock.doubted" in server.log(), "the start to wait")
+    server.signal(signal.SIGTERM)
+    assert server.wait_exit() == 1
+    clock(0)
+    sells_on(server, lot, user, order)
+
+
+def test_the_way_back(make_server, clock):
+    """A folder that was moved ahead by a wrong clock, and the right clock accepted: the time is right
+    again, also after the next start, and sales can be made. What has expired stays so."""
+    server = make_server(start=False)
+    _, user, order = sold(server)
+    clock(YEARS_S)
+    server.extra = ["--accept-clock"]
+    server.start()
+
+    def expired():  # a buyer's token has no meaning ten years ahead
+        return server.admin("GET", f"/orders/{order}").json()["status"] == "EXPIRED"
+    eventually(expired, "the order to expire")
+    server.stop()
+    server.extra = []
+    clock(0)
+    assert server.refused_start() == 1
+    server.extra = ["--accept-clock"]
+    server.start()
+    assert "clock.set_back" in server.log()
+    for again in range(2):
+        assert abs(server.get("/v1/time").json()["now_ms"] / 1000 - time.time()) < 30
+        shop = Shop(server)
+        assert expired()
+        fresh = shop.lot(total=5)
+        told = shop.bought(user, shop.ticket(user, fresh.item))["order_id"]
+        shop.wait_status(user, told, "LOCKED")
+        if again == 0:
+            server.kill()
+            server.extra = []
+            server.start()
+
+
+@pytest.mark.parametrize("ntp", [True, False])
+def test_a_doubted_clock_is_confirmed(make_server, clock, ntp):
+    """Down for two days: the unpaid order expires once the time is known."""
+    server = make_server(start=False, sets=[] if ntp else ["clock.confirm_s=2"])
+    lot, _, _ = sold(server)
+    clock(2 * DAY_S, ntp=ntp)
+    server.start()
+    assert "clock.confirmed" in server.log()
+    eventually(lambda: Shop(server).counters(lot.item) == (5, 0, 0), "the order to expire")
