@@ -21,6 +21,7 @@
 #include "core/ticket.h"
 #include "distributed/cluster_status.h"
 #include "embedded/embedded_gate.h"
+#include "http/client_address.h"
 #include "http/server.h"
 #include "ledger/catalog.h"
 #include "ledger/ledger_reader.h"
@@ -46,6 +47,7 @@ struct api_settings {
     int64_t ticket_window_ms;
     int64_t webhook_window_s;
 
+    struct proxies trusted_proxies;
     char cors_origins[1024]; /* separated by spaces or commas; "*" allows any */
     char login_url[URL_MAX_BYTES + 1];
     struct http_options http;
@@ -108,6 +110,7 @@ struct api_request {
     struct http_exchange exchange;
     const struct http_request *request; /* NULL in a later iteration (operation.h) */
     uint64_t user;                      /* NEED_BUYER */
+    struct token_grant token;           /* the same buyer's; not in a later iteration */
     struct span part[2];                /* the {…} parts of the route */
     int64_t now_ms;
 };
@@ -169,6 +172,8 @@ void api_refuse_error(struct api_worker *worker, struct http_exchange exchange, 
  * whether it exists. */
 enum http_outcome api_refuse_unreachable(struct api_worker *worker, struct http_exchange exchange,
                                          enum refusal refusal);
+/* Who sent the request, by address: the peer, or what trusted proxies say. Not in a later iteration. */
+struct net_address api_client_address(const struct api_request *req);
 /* A parameter of the query string, without percent-decoding; at is NULL if it is absent. */
 struct span query_value(struct span query, const char *name);
 /* A decimal parameter; `otherwise` if it is absent. 0, ERR_INVALID or ERR_RANGE. */

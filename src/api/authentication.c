@@ -4,12 +4,30 @@
  */
 #include "api/api_private.h"
 
+struct net_address api_client_address(const struct api_request *req)
+{
+    struct api_worker *worker = req->worker;
+    return client_address(&worker->settings->trusted_proxies,
+                          http_peer(worker->server, req->exchange), req->request->head);
+}
+
 static enum refusal check_token(struct api_request *req, bool *ret_cached)
 {
     struct api_worker *worker = req->worker;
-    return token_check(worker->tokens, &worker->settings->token_keys, req->request->authorization,
-                       http_peer(worker->server, req->exchange), req->now_ms,
-                       worker->settings->token_leeway_ms, &req->user, ret_cached);
+    const struct api_settings *settings = worker->settings;
+    struct span authorization = req->request->authorization;
+    enum refusal refusal = REFUSAL_NONE;
+    *ret_cached = token_cached(worker->tokens, authorization, req->now_ms, &req->token);
+    if (!*ret_cached) {
+        refusal = token_check(worker->tokens, &settings->token_keys, authorization,
+                              api_client_address(req), req->now_ms, settings->token_leeway_ms,
+                              &req->token);
+    }
+    if (refusal == REFUSAL_RATE_LIMITED) {
+        metrics_add(worker->metrics, METRIC_TOKENS_UNCHECKED_TOTAL, 1);
+    }
+    req->user = refusal == REFUSAL_NONE ? req->token.user : 0;
+    return refusal;
 }
 
 static bool is_admin(struct api_request *req)

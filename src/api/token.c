@@ -1,12 +1,10 @@
-/*
- * See token.h. Cheap checks come first: the scheme, the cache, the form and the key, the limit on
- * failures, the signature, the claims.
- */
+/* See token.h. */
 #include "api/token.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/check_budget.h"
 #include "base/err.h"
 #include "base/flat_json.h"
 
@@ -81,21 +79,31 @@ static const struct token_key *choose_key(const struct token_keys *keys, struct 
     return NULL;
 }
 
-static bool signature_holds(const struct token_key *key, const struct parts *parts)
+static size_t signature_bytes(const struct token_key *key)
 {
-    uint8_t given[CRYPT_ED25519_SIGNATURE_BYTES];
+    return key->algorithm == TOKEN_EDDSA ? CRYPT_ED25519_SIGNATURE_BYTES : CRYPT_HMAC_BYTES;
+}
+
+/* The signature, decoded. False: no key of this algorithm could have made it. Costs little. */
+static bool read_signature(const struct token_key *key, struct span text,
+                           uint8_t ret_signature[CRYPT_ED25519_SIGNATURE_BYTES])
+{
     size_t len = 0;
-    if (base64url_decode(parts->signature, given, sizeof(given), &len) != 0) {
-        return false;
-    }
+    return base64url_decode(text, ret_signature, CRYPT_ED25519_SIGNATURE_BYTES, &len) == 0 &&
+           len == signature_bytes(key) &&
+           (key->algorithm != TOKEN_EDDSA || crypt_ed25519_plausible(ret_signature));
+}
+
+static bool signature_holds(const struct token_key *key, struct span signed_part,
+                            const uint8_t signature[CRYPT_ED25519_SIGNATURE_BYTES])
+{
     if (key->algorithm == TOKEN_EDDSA) {
-        return len == CRYPT_ED25519_SIGNATURE_BYTES &&
-               crypt_ed25519_verify(key->key, parts->signed_part, given);
+        return crypt_ed25519_verify(key->key, signed_part, signature);
     }
     uint8_t made[CRYPT_HMAC_BYTES];
-    crypt_hmac_sha256((struct span){(const char *)key->key, sizeof(key->key)}, &parts->signed_part,
-                      1, made);
-    return len == sizeof(made) && crypt_equal(made, given, sizeof(made));
+    crypt_hmac_sha256((struct span){(const char *)key->key, sizeof(key->key)}, &signed_part, 1,
+                      made);
+    return crypt_equal(made, signature, sizeof(made));
 }
 
 /* A NumericDate of RFC 7519: seconds; a fraction is cut off. */
@@ -118,8 +126,8 @@ static int numeric_date(const struct flat_value *value, int64_t *ret_seconds)
     return 0;
 }
 
-static int read_claims(struct span claims, int64_t now_ms, int64_t leeway_ms, uint64_t *ret_user,
-                       int64_t *ret_expires_ms)
+static int read_claims(struct span claims, int64_t now_ms, int64_t leeway_ms,
+                       struct token_grant *ret_grant)
 {
     char json[CLAIMS_MAX];
     size_t len = 0;
@@ -144,8 +152,8 @@ static int read_claims(struct span claims, int64_t now_ms, int64_t leeway_ms, ui
     if (from_s * 1000 > now_ms + leeway_ms || expires_s * 1000 + leeway_ms <= now_ms) {
         return ERR_INVALID;
     }
-    *ret_user = user;
-    *ret_expires_ms = expires_s * 1000 + leeway_ms;
+    ret_grant->user = user;
+    ret_grant->expires_ms = expires_s * 1000 + leeway_ms;
     return 0;
 }
 
@@ -159,15 +167,35 @@ static const struct token_key *open_token(const struct token_keys *keys, struct 
     return choose_key(keys, ret_parts->header);
 }
 
+/* Everything about a token that costs little: its form, its key, its claims, and the form of its
+ * signature. NULL: refused. */
+static const struct token_key *check_cheaply(const struct token_keys *keys, struct span token,
+                                             int64_t now_ms, int64_t leeway_ms,
+                                             struct parts *ret_parts, uint8_t *ret_signature,
+                                             struct token_grant *ret_grant)
+{
+    const struct token_key *key = open_token(keys, token, ret_parts);
+    if (key == NULL || read_claims(ret_parts->claims, now_ms, leeway_ms, ret_grant) != 0 ||
+        !read_signature(key, ret_parts->signature, ret_signature)) {
+        return NULL;
+    }
+    ret_grant->key = (uint8_t)(key - keys->keys);
+    return key;
+}
+
 int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms,
-                 int64_t leeway_ms, uint64_t *ret_user, int64_t *ret_expires_ms)
+                 int64_t leeway_ms, struct token_grant *ret_grant)
 {
     struct parts parts;
-    const struct token_key *key = open_token(keys, token, &parts);
-    if (key == NULL || !signature_holds(key, &parts)) {
+    struct token_grant grant;
+    uint8_t signature[CRYPT_ED25519_SIGNATURE_BYTES];
+    const struct token_key *key =
+        check_cheaply(keys, token, now_ms, leeway_ms, &parts, signature, &grant);
+    if (key == NULL || !signature_holds(key, parts.signed_part, signature)) {
         return ERR_INVALID;
     }
-    return read_claims(parts.claims, now_ms, leeway_ms, ret_user, ret_expires_ms);
+    *ret_grant = grant;
+    return 0;
 }
 
 size_t token_sign(const struct token_key *key, uint64_t user, int64_t expires_s, char *ret_text)
@@ -205,28 +233,23 @@ size_t token_sign(const struct token_key *key, uint64_t user, int64_t expires_s,
 /* ---- the cache ---- */
 
 struct cached_token {
-    uint8_t tag[CRYPT_SIP_BYTES]; /* of the token; all zero: empty */
+    uint8_t tag[CRYPT_SIP_BYTES]; /* of the token */
     uint64_t user;
-    int64_t expires_ms;
+    uint64_t expires_ms : 56; /* 0: empty */
+    uint64_t key : 8;
 };
 
-/* Failed checks of an address; addresses with the same hash share a slot. An address may fail
- * FAILURES_MAX times at once, and FAILURES_PER_S times a second after that, which costs 5 % of a core
- * for EdDSA. */
-#define FAILURE_SLOTS 4096
-#define FAILURES_MAX 2000
-#define FAILURES_PER_S 1000
-
-struct failures {
-    uint32_t count;
-    int64_t since_ms;
-};
+/* A token is in one of the entries of its set, so that buyers seldom push each other out. */
+#define SET_ENTRIES 4
+/* Tokens whose Ed25519 check failed lately. */
+#define FAILED_TOKENS 4096U
 
 struct token_cache {
     uint8_t key[CRYPT_SIP_KEY_BYTES];
-    uint32_t mask;
-    struct failures failures[FAILURE_SLOTS];
-    struct cached_token entries[];
+    uint32_t sets_mask;
+    struct check_budget budget;
+    uint8_t failed[FAILED_TOKENS][CRYPT_SIP_BYTES]; /* tags */
+    struct cached_token entries[];                  /* the sets one after the other */
 };
 
 struct token_cache *token_cache_new(uint32_t entries)
@@ -237,8 +260,9 @@ struct token_cache *token_cache_new(uint32_t entries)
     }
     struct token_cache *cache = calloc(1, sizeof(*cache) + count * sizeof(cache->entries[0]));
     if (cache != NULL) {
-        cache->mask = count - 1;
+        cache->sets_mask = count / SET_ENTRIES - 1;
         crypt_random(cache->key, sizeof(cache->key));
+        check_budget_init(&cache->budget, cache->key);
     }
     return cache;
 }
@@ -250,27 +274,31 @@ void token_cache_free(struct token_cache *cache)
 
 void token_cache_clear(struct token_cache *cache)
 {
-    memset(cache->entries, 0, ((size_t)cache->mask + 1) * sizeof(cache->entries[0]));
+    size_t count = ((size_t)cache->sets_mask + 1) * SET_ENTRIES;
+    memset(cache->entries, 0, count * sizeof(cache->entries[0]));
+    memset(cache->failed, 0, sizeof(cache->failed)); /* a new key may have made them */
 }
 
-static struct failures *failures_of(struct token_cache *cache, struct net_address from)
+static size_t set_of(const struct token_cache *cache, const uint8_t tag[CRYPT_SIP_BYTES])
 {
-    uint8_t tag[CRYPT_SIP_BYTES];
-    /* A client with IPv6 may use all addresses of a /64. */
-    size_t len = from.family == 6 ? 8 : 16;
-    crypt_siphash128(cache->key, from.bytes, len, tag);
-    return &cache->failures[load_le32(tag) % FAILURE_SLOTS];
+    return (size_t)(load_le32(tag) & cache->sets_mask) * SET_ENTRIES;
 }
 
-static bool failed_too_often(struct failures *failures, int64_t now_ms)
+static void remember(struct token_cache *cache, const uint8_t tag[CRYPT_SIP_BYTES], int64_t now_ms,
+                     const struct token_grant *grant)
 {
-    int64_t passed_ms = now_ms - failures->since_ms;
-    if (passed_ms >= 1000) {
-        int64_t forgiven = passed_ms / 1000 * FAILURES_PER_S;
-        failures->count = forgiven >= failures->count ? 0 : failures->count - (uint32_t)forgiven;
-        failures->since_ms = now_ms;
+    struct cached_token *set = &cache->entries[set_of(cache, tag)];
+    struct cached_token *entry = &set[tag[CRYPT_SIP_BYTES - 1] % SET_ENTRIES];
+    for (size_t i = 0; i < SET_ENTRIES; i++) {
+        if ((int64_t)set[i].expires_ms <= now_ms) {
+            entry = &set[i];
+            break;
+        }
     }
-    return failures->count >= FAILURES_MAX;
+    memcpy(entry->tag, tag, sizeof(entry->tag));
+    entry->user = grant->user;
+    entry->expires_ms = (uint64_t)grant->expires_ms;
+    entry->key = grant->key;
 }
 
 /* The token of "Bearer <token>". The scheme is not case-sensitive. */
@@ -286,48 +314,77 @@ static int bearer(struct span authorization, struct span *ret_token)
     return 0;
 }
 
-enum refusal token_check(struct token_cache *cache, const struct token_keys *keys,
-                         struct span authorization, struct net_address from, int64_t now_ms,
-                         int64_t leeway_ms, uint64_t *ret_user, bool *ret_cached)
+bool token_cached(const struct token_cache *cache, struct span authorization, int64_t now_ms,
+                  struct token_grant *ret_grant)
 {
     struct span token;
+    uint8_t tag[CRYPT_SIP_BYTES];
+    if (bearer(authorization, &token) != 0) {
+        return false;
+    }
+    crypt_siphash128(cache->key, token.at, token.len, tag);
+    const struct cached_token *set = &cache->entries[set_of(cache, tag)];
+    for (size_t i = 0; i < SET_ENTRIES; i++) {
+        if (memcmp(set[i].tag, tag, sizeof(tag)) == 0 && now_ms < (int64_t)set[i].expires_ms) {
+            *ret_grant = (struct token_grant){.user = set[i].user,
+                                              .expires_ms = (int64_t)set[i].expires_ms,
+                                              .key = (uint8_t)set[i].key};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Checks an Ed25519 signature, unless its token failed lately or the budget is used up. */
+static enum refusal check_ed25519(struct token_cache *cache, const struct token_key *key,
+                                  struct span signed_part, const uint8_t *signature,
+                                  const uint8_t tag[CRYPT_SIP_BYTES], struct net_address client,
+                                  int64_t now_ms)
+{
+    uint8_t *failed = cache->failed[load_le32(tag) % FAILED_TOKENS];
+    if (memcmp(failed, tag, CRYPT_SIP_BYTES) == 0) {
+        return REFUSAL_UNAUTHENTICATED;
+    }
+    if (!check_budget_allows(&cache->budget, client, now_ms)) {
+        return REFUSAL_RATE_LIMITED;
+    }
+    if (!signature_holds(key, signed_part, signature)) {
+        check_budget_failed(&cache->budget, client, now_ms);
+        memcpy(failed, tag, CRYPT_SIP_BYTES);
+        return REFUSAL_UNAUTHENTICATED;
+    }
+    return REFUSAL_NONE;
+}
+
+enum refusal token_check(struct token_cache *cache, const struct token_keys *keys,
+                         struct span authorization, struct net_address client, int64_t now_ms,
+                         int64_t leeway_ms, struct token_grant *ret_grant)
+{
+    struct span token;
+    struct parts parts;
+    struct token_grant grant;
+    uint8_t tag[CRYPT_SIP_BYTES];
+    uint8_t signature[CRYPT_ED25519_SIGNATURE_BYTES];
     if (bearer(authorization, &token) != 0) {
         return REFUSAL_UNAUTHENTICATED;
     }
-    uint8_t tag[CRYPT_SIP_BYTES];
+    const struct token_key *key =
+        check_cheaply(keys, token, now_ms, leeway_ms, &parts, signature, &grant);
+    if (key == NULL) {
+        return REFUSAL_UNAUTHENTICATED;
+    }
     crypt_siphash128(cache->key, token.at, token.len, tag);
-    struct cached_token *entry = &cache->entries[load_le32(tag) & cache->mask];
-    if (memcmp(entry->tag, tag, sizeof(tag)) == 0 && now_ms < entry->expires_ms) {
-        *ret_user = entry->user;
-        *ret_cached = true;
-        return REFUSAL_NONE;
+    enum refusal refusal = REFUSAL_NONE;
+    if (key->algorithm == TOKEN_EDDSA) {
+        refusal = check_ed25519(cache, key, parts.signed_part, signature, tag, client, now_ms);
+    } else if (!signature_holds(key, parts.signed_part, signature)) {
+        refusal = REFUSAL_UNAUTHENTICATED;
     }
-    /* Only Ed25519 is expensive enough for a limit. Other bad tokens cost next to nothing, and must not
-     * use up the limit of buyers behind the same proxy. */
-    struct parts parts;
-    const struct token_key *key = open_token(keys, token, &parts);
-    struct failures *failures =
-        key != NULL && key->algorithm == TOKEN_EDDSA ? failures_of(cache, from) : NULL;
-    if (failures != NULL && failed_too_often(failures, now_ms)) {
-        return REFUSAL_RATE_LIMITED;
+    if (refusal == REFUSAL_NONE) {
+        remember(cache, tag, now_ms, &grant);
+        *ret_grant = grant;
     }
-    uint64_t user = 0;
-    int64_t expires_ms = 0;
-    if (key == NULL || !signature_holds(key, &parts)) {
-        if (failures != NULL) {
-            failures->count++;
-        }
-        return REFUSAL_UNAUTHENTICATED;
-    }
-    if (read_claims(parts.claims, now_ms, leeway_ms, &user, &expires_ms) != 0) {
-        return REFUSAL_UNAUTHENTICATED;
-    }
-    memcpy(entry->tag, tag, sizeof(tag));
-    entry->user = user;
-    entry->expires_ms = expires_ms;
-    *ret_user = user;
-    *ret_cached = false;
-    return REFUSAL_NONE;
+    return refusal;
 }
 
 bool token_is_admin(struct span authorization, struct span admin_token)

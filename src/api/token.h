@@ -5,7 +5,12 @@
  * its algorithm. A token is refused if its `alg` is not the algorithm of its key; so is `none`.
  *
  * Each loop caches verified tokens until their `exp`, in a table of fixed size. The table's key is the
- * SipHash-128 of the whole token under a random key. Failed Ed25519 checks are limited by address.
+ * SipHash-128 of the whole token under a random key.
+ *
+ * Ed25519 checks are expensive. So a new token is first refused for everything that costs little: its
+ * form, its key, its claims, and a signature that no key could have made. A token that failed lately is
+ * not checked again. Only then does the budget of failed checks decide (check_budget.h). Tokens in
+ * the cache and HS256 tokens never meet that budget.
  */
 #ifndef SLUICE_API_TOKEN_H
 #define SLUICE_API_TOKEN_H
@@ -32,11 +37,18 @@ struct token_keys {
     struct token_key keys[TOKEN_KEYS_MAX];
 };
 
+/* What a valid token says. */
+struct token_grant {
+    uint64_t user;
+    int64_t expires_ms; /* with leeway: the token is not accepted from then on */
+    uint8_t key;        /* index into the keys with which it was verified */
+};
+
 /* 0, or ERR_INVALID. Checks everything: form, algorithm, signature, sub, exp (with leeway). */
 int token_verify(const struct token_keys *keys, struct span token, int64_t now_ms,
-                 int64_t leeway_ms, uint64_t *ret_user, int64_t *ret_expires_ms);
+                 int64_t leeway_ms, struct token_grant *ret_grant);
 
-/* The verified tokens and the failures of one loop. */
+/* The verified tokens and the failed checks of one loop. */
 struct token_cache;
 /* entries is rounded up to a power of two. NULL: no memory. */
 struct token_cache *token_cache_new(uint32_t entries);
@@ -44,12 +56,14 @@ void token_cache_free(struct token_cache *cache);
 /* Forgets all tokens: the keys were reloaded. */
 void token_cache_clear(struct token_cache *cache);
 
-/* Checks the value of an Authorization header. REFUSAL_NONE, UNAUTHENTICATED, or RATE_LIMITED if this
- * address has failed too often. *ret_cached: the token was in the cache, and no signature was
- * checked. */
+/* Looks up the value of an Authorization header. True: the token was verified before and is valid. */
+bool token_cached(const struct token_cache *cache, struct span authorization, int64_t now_ms,
+                  struct token_grant *ret_grant);
+/* Checks a token that is not cached. REFUSAL_NONE, UNAUTHENTICATED, or RATE_LIMITED if its signature was
+ * not checked because too many checks have failed. */
 enum refusal token_check(struct token_cache *cache, const struct token_keys *keys,
-                         struct span authorization, struct net_address from, int64_t now_ms,
-                         int64_t leeway_ms, uint64_t *ret_user, bool *ret_cached);
+                         struct span authorization, struct net_address client, int64_t now_ms,
+                         int64_t leeway_ms, struct token_grant *ret_grant);
 
 /* Makes an HS256 token. Writes at most TOKEN_MAX_BYTES, no terminator; returns the length. */
 size_t token_sign(const struct token_key *key, uint64_t user, int64_t expires_s, char *ret_text);

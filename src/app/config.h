@@ -27,6 +27,7 @@
     X(NUMBER, "a whole number")                                                                    \
     X(PATH, "a path")                                                                              \
     X(ADDRESS, "ADDRESS:PORT with a numeric address, like 127.0.0.1:8080 or [::1]:8080")           \
+    X(PROXIES, "addresses or networks like 127.0.0.1,10.0.0.0/8, separated by commas or spaces")   \
     X(ORIGINS, "origins like https://shop.example, separated by spaces or commas, or *")           \
     X(URL, "a URL that begins with https://, http:// or /")                                        \
     X(DATABASE, "mariadb://user[:password]@host[:port]/database[?options]")                        \
@@ -56,6 +57,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(server, private_listen, ADDRESS, 0, 100, "", "", RESTART,                                    \
       "A second address for /metrics, /livez and /readyz; the first then no longer serves "        \
       "them. Empty: the first address serves them.")                                               \
+    X(server, trusted_proxies, PROXIES, 0, 1000, "", "", RELOAD,                                   \
+      "Proxies that say in Forwarded, or else in X-Forwarded-For, who their client is. They must " \
+      "set or remove both. Empty: none; a client's address is its connection's.")                  \
     X(server, threads, NUMBER, 0, LOOPS_MAX, 0, "event loops", RESTART,                            \
       "Event loops, one thread each. 0: one per core.")                                            \
     X(server, connections, NUMBER, 16, 1000000, 16384, "connections", RESTART,                     \
@@ -219,6 +223,7 @@ struct config {
 #define CONFIG_MEMBER_NUMBER(member, max) int64_t member;
 #define CONFIG_MEMBER_PATH(member, max) char member[(max) + 1];
 #define CONFIG_MEMBER_ADDRESS CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_PROXIES CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_ORIGINS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_URL CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_DATABASE CONFIG_MEMBER_PATH

@@ -16,6 +16,7 @@
 #include "backend/redis/topology.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "http/client_address.h"
 #include "obs/log.h"
 #include "port/regions.h"
 #include "port/segments.h"
@@ -23,6 +24,7 @@
 #define DEFAULT_NUMBER(value) .number = (value)
 #define DEFAULT_PATH(value) .text = (value)
 #define DEFAULT_ADDRESS DEFAULT_PATH
+#define DEFAULT_PROXIES DEFAULT_PATH
 #define DEFAULT_ORIGINS DEFAULT_PATH
 #define DEFAULT_URL DEFAULT_PATH
 #define DEFAULT_DATABASE DEFAULT_PATH
@@ -268,10 +270,13 @@ static bool text_is_right(const struct config_setting *setting, const char *valu
     }
     enum log_level level;
     struct regions regions;
+    struct proxies proxies;
     const char *why = "";
     switch (setting->kind) {
     case CONFIG_ADDRESS:
         return len == 0 || is_address(value);
+    case CONFIG_PROXIES:
+        return proxies_parse(value, &proxies) == 0;
     case CONFIG_ORIGINS:
         return are_origins(value);
     case CONFIG_ORIGIN:

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 
 static struct api_settings *settings_new(const struct config *config, const struct secrets *secrets,
@@ -24,6 +25,7 @@ static struct api_settings *settings_new(const struct config *config, const stru
     settings->ticket_ttl_ms = config->ticket_ttl_s * 1000;
     settings->ticket_window_ms = config->ticket_window_s * 1000;
     settings->webhook_window_s = config->webhook_window_s;
+    CHECK(proxies_parse(config->server_trusted_proxies, &settings->trusted_proxies) == 0);
     (void)snprintf(settings->cors_origins, sizeof(settings->cors_origins), "%s",
                    config->cors_origins);
     (void)snprintf(settings->login_url, sizeof(settings->login_url), "%s", config->page_login_url);

@@ -1,6 +1,8 @@
 /* The functions of crypt.h on libsodium. ARCHITECTURE.md gives the reasons for the choice. */
 #include "base/crypt.h"
 
+#include <string.h>
+
 #include <sodium.h>
 
 #include "base/check.h"
@@ -47,6 +49,33 @@ bool crypt_ed25519_verify(const uint8_t public_key[CRYPT_ED25519_PUBLIC_BYTES], 
 {
     return crypto_sign_ed25519_verify_detached(signature, (const unsigned char *)message.at,
                                                message.len, public_key) == 0;
+}
+
+/* a < b, both little-endian. */
+static bool is_below(const uint8_t a[32], const uint8_t b[32])
+{
+    for (int i = 31; i >= 0; i--) {
+        if (a[i] != b[i]) {
+            return a[i] < b[i];
+        }
+    }
+    return false;
+}
+
+bool crypt_ed25519_plausible(const uint8_t signature[CRYPT_ED25519_SIGNATURE_BYTES])
+{
+    static const uint8_t order[32] = {0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58,       0xd6,
+                                      0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, [31] = 0x10};
+    /* The signature is a point, which is a coordinate below 2^255 - 19 and a sign bit, and a scalar
+     * below the order of the group. */
+    uint8_t prime[32];
+    uint8_t coordinate[32];
+    memset(prime, 0xff, sizeof(prime));
+    prime[0] = 0xed;
+    prime[31] = 0x7f;
+    memcpy(coordinate, signature, sizeof(coordinate));
+    coordinate[31] &= 0x7f;
+    return is_below(coordinate, prime) && is_below(signature + 32, order);
 }
 
 void crypt_hash(const void *bytes, size_t n, uint8_t *ret_hash, size_t hash_len)

@@ -30,6 +30,9 @@ void crypt_hmac_sha256(struct span key, const struct span *parts, size_t count,
                        uint8_t ret_tag[CRYPT_HMAC_BYTES]);
 bool crypt_ed25519_verify(const uint8_t public_key[CRYPT_ED25519_PUBLIC_BYTES], struct span message,
                           const uint8_t signature[CRYPT_ED25519_SIGNATURE_BYTES]);
+/* False: the signature is not in the only form that RFC 8032 allows, and no key verifies it. Costs
+ * nothing beside a verification. */
+bool crypt_ed25519_plausible(const uint8_t signature[CRYPT_ED25519_SIGNATURE_BYTES]);
 /* BLAKE2b of n bytes, for names of static files and for comparing request bodies. */
 void crypt_hash(const void *bytes, size_t n, uint8_t *ret_hash, size_t hash_len);
 

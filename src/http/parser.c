@@ -680,6 +680,7 @@ static void fill_parsed(const struct http_progress *p, const char *bytes,
 {
     struct http_request *request = &ret_parsed->request;
     request->method = p->method;
+    request->head = (struct span){bytes, p->head_len};
     request->path = p->path.len == 0 ? span_of("/") : span_at(bytes, p->path);
     request->query = span_at(bytes, p->query);
     request->body = (struct span){bytes + p->head_len, p->body_len};

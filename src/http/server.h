@@ -57,10 +57,11 @@ enum http_method {
 
 /* One complete request. The spans are valid during handle() only. */
 struct http_request {
-    enum http_method method;              /* the server leaves out the body of an answer to HEAD */
-    struct span path;                     /* of the target, not percent-decoded */
-    struct span query;                    /* after '?', may be empty */
-    struct span body;                     /* without chunk framing */
+    enum http_method method; /* the server leaves out the body of an answer to HEAD */
+    struct span head;        /* the request line and all header lines (client_address.h) */
+    struct span path;        /* of the target, not percent-decoded */
+    struct span query;       /* after '?', may be empty */
+    struct span body;        /* without chunk framing */
 #define X(field, name) struct span field; /* at is NULL: the header is absent */
     HTTP_HEADERS(X)
 #undef X

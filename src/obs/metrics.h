@@ -43,6 +43,8 @@
     X(COUNTER, TOKENS_REMEMBERED_TOTAL, "sluice_tokens_remembered_total",                          \
       "tokens that needed no signature check")                                                     \
     X(COUNTER, TOKENS_VERIFIED_TOTAL, "sluice_tokens_verified_total", "token signatures checked")  \
+    X(COUNTER, TOKENS_UNCHECKED_TOTAL, "sluice_tokens_unchecked_total",                            \
+      "new tokens refused without a check, because too many forged ones arrived")                  \
     X(COUNTER, TICKETS_TOTAL, "sluice_tickets_total", "tickets handed out")                        \
     X(COUNTER, BUYS_ACCEPTED_TOTAL, "sluice_buys_accepted_total", "new orders that got stock")     \
     X(COUNTER, BUYS_REPEATED_TOTAL, "sluice_buys_repeated_total",                                  \

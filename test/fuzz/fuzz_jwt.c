@@ -197,9 +197,8 @@ static bool plainly_written(const unsigned char *json, size_t len, size_t max)
 
 static void check(struct span token)
 {
-    uint64_t user = 0;
-    int64_t expires_ms = 0;
-    int error = token_verify(&keys, token, NOW_MS, LEEWAY_MS, &user, &expires_ms);
+    struct token_grant grant = {0};
+    int error = token_verify(&keys, token, NOW_MS, LEEWAY_MS, &grant);
     size_t header_len = 0;
     size_t claims_len = 0;
     const unsigned char *header_text = part(token, 0, &header_len);
@@ -224,9 +223,9 @@ static void check(struct span token)
         struct reading r = read_claims(claims);
         bool good = key >= 0 && signature_fits(key, token);
         if (error == 0) {
-            CHECK(good && user == r.user);
-            CHECK((double)(expires_ms - LEEWAY_MS) <= r.expires_s * 1000 + 1000);
-            CHECK((double)(expires_ms - LEEWAY_MS) >= r.expires_s * 1000 - 1000);
+            CHECK(good && grant.user == r.user && grant.key == (uint8_t)key);
+            CHECK((double)(grant.expires_ms - LEEWAY_MS) <= r.expires_s * 1000 + 1000);
+            CHECK((double)(grant.expires_ms - LEEWAY_MS) >= r.expires_s * 1000 - 1000);
             CHECK(r.good || !r.whole);
         } else {
             CHECK(!(plain && good && r.good && r.whole && token.len <= TOKEN_MAX_BYTES));
@@ -244,29 +243,31 @@ static void check_memory(struct span token)
     out_lit(&out, "Bearer ");
     out_put(&out, token);
     struct span value = out_span(&out);
-    uint64_t user = 0;
-    uint64_t again = 0;
-    int64_t expires_ms = 0;
-    bool known = false;
+    struct token_grant grant = {0};
+    struct token_grant again = {0};
     const struct net_address from = {4, {127, 0, 0, 1}};
-    bool good = token_verify(&keys, token, NOW_MS, LEEWAY_MS, &user, &expires_ms) == 0;
+    bool good = token_verify(&keys, token, NOW_MS, LEEWAY_MS, &grant) == 0;
     token_cache_clear(memory);
-    enum refusal said = token_check(memory, &keys, value, from, NOW_MS, LEEWAY_MS, &again, &known);
+    CHECK(!token_cached(memory, value, NOW_MS, &again));
+    enum refusal said = token_check(memory, &keys, value, from, NOW_MS, LEEWAY_MS, &again);
     if (said ==
         REFUSAL_RATE_LIMITED) { /* thousands of bad signatures from one address: a new one */
         token_cache_free(memory);
         memory = token_cache_new(64);
         CHECK(memory != NULL);
-        said = token_check(memory, &keys, value, from, NOW_MS, LEEWAY_MS, &again, &known);
+        said = token_check(memory, &keys, value, from, NOW_MS, LEEWAY_MS, &again);
     }
     CHECK((said == REFUSAL_NONE) == good);
     if (good) {
-        CHECK(!known && again == user);
-        CHECK(token_check(memory, &keys, value, from, expires_ms - 1, LEEWAY_MS, &again, &known) ==
-                  REFUSAL_NONE &&
-              known && again == user);
-        CHECK(token_check(memory, &keys, value, from, expires_ms, LEEWAY_MS, &again, &known) !=
+        CHECK(again.user == grant.user && again.key == grant.key);
+        again = (struct token_grant){0};
+        CHECK(token_cached(memory, value, grant.expires_ms - 1, &again));
+        CHECK(again.user == grant.user && again.expires_ms == grant.expires_ms);
+        CHECK(!token_cached(memory, value, grant.expires_ms, &again));
+        CHECK(token_check(memory, &keys, value, from, grant.expires_ms, LEEWAY_MS, &again) !=
               REFUSAL_NONE);
+    } else {
+        CHECK(!token_cached(memory, value, NOW_MS, &again));
     }
 }
 
@@ -274,8 +275,7 @@ static void check_memory(struct span token)
 static void check_changed(struct span token, struct fuzz_input *in)
 {
     char text[4096];
-    uint64_t user = 0;
-    int64_t expires_ms = 0;
+    struct token_grant grant;
     size_t from = fuzz_number(in, 2) % (token.len + 1);
     size_t gone = fuzz_byte(in) % (token.len - from + 1);
     struct out out = out_over(text, sizeof(text));
@@ -285,7 +285,7 @@ static void check_changed(struct span token, struct fuzz_input *in)
     CHECK(!out.overflow);
     struct span changed = out_span(&out);
     if (!span_equal(changed, token)) {
-        CHECK(token_verify(&keys, changed, NOW_MS, LEEWAY_MS, &user, &expires_ms) != 0);
+        CHECK(token_verify(&keys, changed, NOW_MS, LEEWAY_MS, &grant) != 0);
     }
     check(changed);
 }

@@ -55,6 +55,9 @@ static void set_another_value(struct config *config, const struct config_setting
     case CONFIG_NUMBER:
         (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)next);
         break;
+    case CONFIG_PROXIES:
+        value = "192.0.2.1";
+        break;
     case CONFIG_ORIGINS:
     case CONFIG_URL:
         value = "https://another.example";
