@@ -61,6 +61,7 @@ export async function readEvents(path, { token, lastId, signal, onEvent, firstMs
         if (lastId) headers['last-event-id'] = lastId;
         const response = await fetch(path, { headers, signal: guard.signal, cache: 'no-store' });
         if (!response.ok) throw new Refusal(response.status, null);
+        if (response.status === 204) return;   // nothing will come any more
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         let pending = '';
         for (;;) {

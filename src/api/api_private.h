@@ -50,7 +50,9 @@ struct order_watch {
         struct {
             uint16_t version_sent;
             uint8_t heartbeats;
-            bool look_up_due; /* look the order up at the next heartbeat */
+            bool look_up_due;  /* look the order up at the next heartbeat */
+            uint8_t token_key; /* index into the keys of the settings */
+            bool begun;        /* an event was sent */
         } stream;
     };
 };
@@ -69,6 +71,7 @@ struct watcher {
     uint32_t generation; /* of the exchange */
     struct order_id key; /* the order, or {item, 0}, or {0, 0} for the dashboard */
     int64_t wake_ms;     /* the timer: a poll's end, a stream's heartbeat, another attempt */
+    int64_t ends_ms;     /* when the stream's token expires; INT64_MAX: never */
     struct index_node by_key;
     struct index_node by_timer;
     uint32_t wheel_place;

@@ -66,6 +66,7 @@ static void adopt_settings(struct api_worker *worker)
 {
     struct api_settings *settings = atomic_load(&worker->shared->settings);
     if (settings != worker->settings) {
+        watch_settings(worker, settings);
         worker->settings = settings;
         atomic_store(&worker->shared->settings_seen[worker->loop], settings->number);
         token_cache_clear(worker->tokens);

@@ -31,6 +31,7 @@
 #ifndef SLUICE_API_OPERATION_H
 #define SLUICE_API_OPERATION_H
 
+#include "api/token.h"
 #include "distributed/parked_messages.h"
 #include "http/server.h"
 #include "ledger/ledger_reader.h"
@@ -88,6 +89,8 @@ union api_context {
     } long_poll;
     struct {
         uint16_t version_sent;
+        struct token_grant token;
+        uint64_t settings; /* the number of those that the token was checked with */
     } order_stream;
     struct {
         enum refusal refusal; /* why a row could not be looked up at the gate; or REFUSAL_NONE */

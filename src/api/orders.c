@@ -108,12 +108,22 @@ static enum http_outcome stream_looked_up(struct api_request *req, struct api_op
     if (!found(req, operation)) {
         return HTTP_ANSWERED;
     }
+    const struct order_view *view = &operation->gate.order;
+    uint16_t version_sent = operation->context.order_stream.version_sent;
+    /* The client has seen how the order ended. 204 tells an EventSource to stay away. */
+    if (order_state_final((enum order_state)view->state) && version_sent >= view->version) {
+        return api_json(req->worker, req->exchange, 204, "", NULL, (struct span){NULL, 0});
+    }
     if (watch_full(req->worker)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED,
                                  "too many streams; GET the order instead");
     }
-    watch_order(req->worker, req->exchange, &operation->gate.order,
-                operation->context.order_stream.version_sent);
+    if (operation->context.order_stream.settings != req->worker->settings->number) {
+        return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED,
+                                 "the keys of tokens were read again meanwhile; connect again");
+    }
+    watch_order(req->worker, req->exchange, &operation->context.order_stream.token, view,
+                version_sent);
     return HTTP_ANSWERED;
 }
 
@@ -130,6 +140,8 @@ enum http_outcome handle_order_events(struct api_request *req)
         version = 0;
     }
     operation->context.order_stream.version_sent = (uint16_t)version;
+    operation->context.order_stream.token = req->token;
+    operation->context.order_stream.settings = req->worker->settings->number;
     return api_submit(req, operation);
 }
 

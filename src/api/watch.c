@@ -13,6 +13,10 @@
  * be too much: with 100,000 streams it would cost the gate more than the sale does. */
 #define HEARTBEATS_PER_LOOK_UP 4
 #define PERIOD_MS 1000
+/* When a client of an order's stream should connect again. Drawn for each stream, so that the clients of
+ * a server that stops do not come back together. */
+#define RETRY_MIN_MS 1000
+#define RETRY_SPREAD_MS 2000
 /* About half a millisecond of writes. */
 #define STREAMS_PER_ITERATION 256
 #define NOTICES_PER_ITERATION 512
@@ -57,12 +61,13 @@ static void key_unlink(struct api_worker *worker, uint32_t connection)
                       INDEX_LINKS(worker->watch.watchers, by_key), connection);
 }
 
-/* Sets the timer. A time beyond the wheel's reach is put at its end, and linked again from there. */
+/* Sets the timer, at the latest for the end of the watcher's token. A time beyond the wheel's reach is put at its end, and linked again from there. */
 static void wheel_link(struct api_worker *worker, uint32_t connection, int64_t due_ms)
 {
     struct watchers *watch = &worker->watch;
     struct watcher *watcher = watcher_at(worker, connection);
     int64_t last = watch->wheel_ms + (int64_t)(WHEEL_SLOTS - 1) * WHEEL_STEP_MS;
+    due_ms = due_ms < watcher->ends_ms ? due_ms : watcher->ends_ms;
     int64_t at = due_ms < watch->wheel_ms ? watch->wheel_ms : due_ms > last ? last : due_ms;
     watcher->wake_ms = due_ms;
     watcher->wheel_place = (uint32_t)(at / WHEEL_STEP_MS) % WHEEL_SLOTS;
@@ -115,12 +120,14 @@ static void round_unlink(struct api_worker *worker, uint32_t connection)
 /* ---- adding and removing ---- */
 
 static struct watcher *watch_add(struct api_worker *worker, struct http_exchange exchange,
-                                 enum watch_kind kind, struct order_id key, int64_t due_ms)
+                                 enum watch_kind kind, struct order_id key, int64_t due_ms,
+                                 int64_t ends_ms)
 {
     CHECK(exchange.connection < worker->connections_count);
     struct watcher *watcher = watcher_at(worker, exchange.connection);
     CHECK(watcher->kind == WATCH_NOTHING);
-    *watcher = (struct watcher){.kind = kind, .generation = exchange.generation, .key = key};
+    *watcher = (struct watcher){
+        .kind = kind, .generation = exchange.generation, .key = key, .ends_ms = ends_ms};
     key_link(worker, exchange.connection);
     wheel_link(worker, exchange.connection, due_ms);
     if (watches_order(watcher)) {
@@ -239,6 +246,10 @@ static void send_order_event(struct api_worker *worker, uint32_t connection,
             end_order(worker, connection);
             return;
         }
+        if (!watcher->order.stream.begun) {
+            out_lit(&event, "\nretry: ");
+            out_u64(&event, RETRY_MIN_MS + prng_below(&worker->prng, RETRY_SPREAD_MS));
+        }
         out_lit(&event, "\n\n");
         if (!http_stream_send(worker->server, exchange, out_span(&event))) {
             if (http_alive(worker->server, exchange)) {
@@ -247,6 +258,7 @@ static void send_order_event(struct api_worker *worker, uint32_t connection,
             return;
         }
         watcher->order.stream.version_sent = view->version;
+        watcher->order.stream.begun = true;
     }
     if (order_state_final((enum order_state)view->state)) {
         end_stream(worker, connection);
@@ -391,7 +403,7 @@ enum http_outcome watch_poll(struct api_worker *worker, struct http_exchange exc
                              const struct order_view *view, enum order_state hold_state,
                              int64_t due_ms)
 {
-    struct watcher *watcher = watch_add(worker, exchange, WATCH_POLL, view->id, due_ms);
+    struct watcher *watcher = watch_add(worker, exchange, WATCH_POLL, view->id, due_ms, INT64_MAX);
     watcher->order.newest = *view;
     watcher->order.poll.hold_state = hold_state;
     watcher->order.poll.due_ms = due_ms;
@@ -400,14 +412,16 @@ enum http_outcome watch_poll(struct api_worker *worker, struct http_exchange exc
 }
 
 void watch_order(struct api_worker *worker, struct http_exchange exchange,
-                 const struct order_view *view, uint16_t version_sent)
+                 const struct token_grant *token, const struct order_view *view,
+                 uint16_t version_sent)
 {
     if (!begin_stream(worker, exchange)) {
         return;
     }
-    struct watcher *watcher =
-        watch_add(worker, exchange, WATCH_ORDER, view->id, worker->now_ms + HEARTBEAT_MS);
+    struct watcher *watcher = watch_add(worker, exchange, WATCH_ORDER, view->id,
+                                        worker->now_ms + HEARTBEAT_MS, token->expires_ms);
     watcher->order.newest = *view;
+    watcher->order.stream.token_key = token->key;
     watcher->order.stream.version_sent = version_sent;
     push(worker, exchange.connection);
     if (watcher->kind == WATCH_ORDER) {
@@ -552,7 +566,7 @@ static void begin_periodic(struct api_worker *worker, struct http_exchange excha
 {
     struct periodic_event event;
     if (begin_stream(worker, exchange)) {
-        (void)watch_add(worker, exchange, kind, key, worker->now_ms + HEARTBEAT_MS);
+        (void)watch_add(worker, exchange, kind, key, worker->now_ms + HEARTBEAT_MS, INT64_MAX);
         make_event(worker, key, &event);
         send_event(worker, exchange.connection, &event);
     }
@@ -595,6 +609,10 @@ static void timer_fired(struct api_worker *worker, uint32_t connection)
         if (watcher->kind == WATCH_POLL) {
             try_later(worker, connection);
         }
+        return;
+    }
+    if (worker->now_ms >= watcher->ends_ms) {
+        end_stream(worker, connection);
         return;
     }
     if (!http_stream_ready(worker->server, exchange)) {
@@ -658,6 +676,39 @@ int64_t watch_tick(struct api_worker *worker)
 }
 
 /* ---- life ---- */
+
+/* The same key among the newer ones: its index, or TOKEN_KEYS_MAX. */
+static uint32_t key_in(const struct token_keys *newer, const struct token_key *key)
+{
+    uint32_t i = 0;
+    while (i < newer->count && (newer->keys[i].algorithm != key->algorithm ||
+                                strcmp(newer->keys[i].kid, key->kid) != 0 ||
+                                memcmp(newer->keys[i].key, key->key, sizeof(key->key)) != 0)) {
+        i++;
+    }
+    return i < newer->count ? i : TOKEN_KEYS_MAX;
+}
+
+void watch_settings(struct api_worker *worker, const struct api_settings *newer)
+{
+    const struct api_settings *older = worker->settings;
+    bool same_admin = strcmp(older->admin_token, newer->admin_token) == 0;
+    uint32_t keys[TOKEN_KEYS_MAX]; /* older index -> newer */
+    for (uint32_t i = 0; i < older->token_keys.count; i++) {
+        keys[i] = key_in(&newer->token_keys, &older->token_keys.keys[i]);
+    }
+    for (uint32_t i = 0; worker->watch.count > 0 && i < worker->connections_count; i++) {
+        struct watcher *watcher = watcher_at(worker, i);
+        uint8_t *key = &watcher->order.stream.token_key;
+        if (watcher->kind == WATCH_LIVE && !same_admin) {
+            end_stream(worker, i);
+        } else if (watcher->kind == WATCH_ORDER && keys[*key] == TOKEN_KEYS_MAX) {
+            end_stream(worker, i);
+        } else if (watcher->kind == WATCH_ORDER) {
+            *key = (uint8_t)keys[*key];
+        }
+    }
+}
 
 void watch_drain(struct api_worker *worker)
 {

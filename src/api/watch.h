@@ -12,6 +12,9 @@
  * Items and the dashboard: their numbers are read once a second, formatted once for all watchers of
  * the same item, and sent to a bounded number of watchers in each iteration.
  *
+ * A stream ends with its token: when the token expires, or its key or the admin token is removed by a
+ * reload. Its client comes back and is asked for a valid one.
+ *
  * What can go wrong: the client reads too slowly (it is skipped until it has read what it was sent),
  * the gate cannot be reached (the order is looked up again a second later), the journal fails (polls
  * get UNKNOWN_OUTCOME, streams end).
@@ -29,9 +32,11 @@ void watch_end(struct api_worker *worker);
 enum http_outcome watch_poll(struct api_worker *worker, struct http_exchange exchange,
                              const struct order_view *view, enum order_state hold_state,
                              int64_t due_ms);
-/* Begins a stream. version_sent is the version in the request's Last-Event-ID; 0: none. */
+/* Begins a stream for the holder of the token. version_sent is the version in the request's
+ * Last-Event-ID; 0: none. */
 void watch_order(struct api_worker *worker, struct http_exchange exchange,
-                 const struct order_view *view, uint16_t version_sent);
+                 const struct token_grant *token, const struct order_view *view,
+                 uint16_t version_sent);
 void watch_item(struct api_worker *worker, struct http_exchange exchange, uint64_t item);
 void watch_live(struct api_worker *worker, struct http_exchange exchange);
 /* The connection of the exchange has closed. */
@@ -49,6 +54,8 @@ bool watch_full(const struct api_worker *worker);
 /* Runs the timers and serves the streams of items and of the dashboard. Returns when to call again at
  * the latest; worker->now_ms: at once. */
 int64_t watch_tick(struct api_worker *worker);
+/* The worker takes over newer settings: ends the streams whose token is no longer valid. */
+void watch_settings(struct api_worker *worker, const struct api_settings *newer);
 /* The server stops: answers long polls and ends streams. */
 void watch_drain(struct api_worker *worker);
 

@@ -1,12 +1,14 @@
 """Buyers' tokens: which JWTs are believed, which are not, and what the refusal looks like."""
 import itertools
+import json
 import os
 import random
+import signal
 import time
 
 import pytest
 
-from sluicelib import (Client, Conn, MAX_ID, Server, b64url, compact, ed25519_public, ed25519_sign,
+from sluicelib import (Client, Conn, MAX_ID, Server, Shop, b64url, compact, ed25519_public, ed25519_sign,
                        hs256, mint, problem, request_bytes, sign_jwt, unb64url)
 
 _addresses = (f"{random.randint(1, 254)}.{random.randint(0, 255)}.{random.randint(1, 254)}"
@@ -341,6 +343,34 @@ def test_eddsa_keys_rotate(make_server):
     server.restart()
     refused(server, old)
     accepted(server, new)
+
+
+def test_streams_end_when_a_reload_removes_what_they_were_opened_with(make_server):
+    server = make_server(start=False)
+    write_keys(server, old=OLD_SEED, new=NEW_SEED)
+    server.start()
+    shop = Shop(server)
+    lot = shop.lot(total=5)
+    order = shop.order_locked(7, lot.item)["order_id"]
+    path = f"/v1/orders/{order}/events"
+    admin = server.admin_token
+    with server.events(path, mint(7, alg="EdDSA", key=OLD_SEED, kid="old")) as old, \
+            server.events(path, mint(7, alg="EdDSA", key=NEW_SEED, kid="new")) as new, \
+            server.events("/v1/admin/live", admin) as live:
+        for stream in (old, new, live):
+            assert stream.next() is not None
+        write_keys(server, new=NEW_SEED)
+        with open(os.path.join(server.data, "admin.token"), "w") as file:
+            file.write("another-token-of-an-administrator-0000000000\n")
+        began = time.monotonic()
+        server.signal(signal.SIGHUP)
+        assert old.next() is None
+        while live.next() is not None:
+            pass
+        assert time.monotonic() - began < 5
+        shop.cancelled(7, order)
+        assert json.loads(new.next().data)["status"] == "CANCELLED"
+    problem(server.events("/v1/admin/live", admin).response, 401, "unauthenticated")
 
 
 def test_without_a_key_file_eddsa_is_refused(make_server):

@@ -1,10 +1,11 @@
 """Orders: reading them, waiting for them, watching them, giving them back, listing them."""
 import json
+import re
 import time
 
 import pytest
 
-from sluicelib import Background, Client, Shop, problem
+from sluicelib import Background, Client, Shop, mint, problem, request_bytes
 
 ORDER_FIELDS = {"order_id", "item_id", "qty", "status", "reason", "amount_cents", "currency",
                 "pay_url", "pay_by_ms", "created_at_ms"}
@@ -213,8 +214,40 @@ def test_last_event_id_of_the_present_state_is_not_told_again(server, shop):
     with server.events(path, token, last_event_id=first.id) as events:
         assert json.loads(events.next().data)["status"] == "CANCELLED"
         assert events.next() is None
-    with server.events(path, token, last_event_id=event.id) as events:
+    assert server.events(path, token, last_event_id=event.id).response.status == 204
+
+
+def test_a_stream_ends_when_its_token_does(server, shop):
+    lot = shop.lot()
+    user = shop.user()
+    order = shop.order_locked(user, lot.item)["order_id"]
+    path = f"/v1/orders/{order}/events"
+    expires_s = int(time.time()) + 3
+    token = mint(user, key=server.secret_bytes("jwt.key"), claims={"exp": expires_s})
+    with server.events(path, token) as events, server.events(path, server.token(user)) as longer:
+        for stream in (events, longer):
+            assert json.loads(stream.next().data)["status"] == "LOCKED"
         assert events.next() is None
+        ended = time.time()
+        assert expires_s <= ended < expires_s + 5
+        problem(server.events(path, token).response, 401, "unauthenticated")
+        shop.cancelled(user, order)
+        assert json.loads(longer.next().data)["status"] == "CANCELLED"
+
+
+def test_a_stream_says_when_to_come_back(server, shop):
+    lot = shop.lot()
+    user = shop.user()
+    order = shop.order_locked(user, lot.item)["order_id"]
+    times = set()
+    for _ in range(6):
+        with server.conn() as conn:
+            conn.send(request_bytes("GET", f"/v1/orders/{order}/events",
+                                    {"Authorization": f"Bearer {server.token(user)}"}))
+            while b"\n\n" not in conn.buffer:
+                conn.fill()
+            times.add(int(re.search(rb"^retry: (\d+)$", conn.buffer, re.M)[1]))
+    assert len(times) > 1 and all(1000 <= ms < 3000 for ms in times), times
 
 
 @pytest.mark.parametrize("last", ["", "abc", "-1", "99999999999999999999999", "0", "4",

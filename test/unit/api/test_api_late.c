@@ -13,9 +13,9 @@ static void without_jitter(const char *heard, FILE *out)
 {
     const char *at = heard;
     while (*at != '\0') {
-        static const char *const marks[] = {"Retry-After: ", "\"retry_after_ms\":"};
+        static const char *const marks[] = {"Retry-After: ", "\"retry_after_ms\":", "\nretry: "};
         size_t skip = 0;
-        for (size_t i = 0; i < 2; i++) {
+        for (size_t i = 0; i < 3; i++) {
             skip = strncmp(at, marks[i], strlen(marks[i])) == 0 ? strlen(marks[i]) : skip;
         }
         (void)fprintf(out, "%.*s", skip > 0 ? (int)skip : 1, at);

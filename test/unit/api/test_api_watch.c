@@ -182,6 +182,156 @@ static void a_watcher_whose_notice_was_dropped_looks_its_order_up(void **state)
     expect_text(heard, "\"status\":\"LOCKED\"");
 }
 
+/* ---- the end of a token ---- */
+
+/* The streams that are open after this time has passed, in steps in which heartbeats are sent. */
+static uint32_t open_streams_after(int64_t ms)
+{
+    for (int64_t step = 5000; ms > 0; ms -= step) {
+        step = ms < step ? ms : step;
+        fake_clock_pass_ms(&world.ledger_writer.clock, step);
+        api_world_flush(&world);
+    }
+    return world.worker->watch.count;
+}
+
+/* A token is valid for 1000 s (api_world.c). */
+static void a_stream_ends_with_its_token(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    uint32_t stream = watch(id, 1, "/events");
+    assert_int_equal(open_streams_after(990000), 1);
+    uint32_t later = watch(id, 1, "/events"); /* with a token of its own */
+    assert_int_equal(open_streams_after(9000), 2);
+    expect_text(api_world_heard(&world, stream), ":\n\n");
+    assert_int_equal(open_streams_after(1000 + 2 * WHEEL_STEP_MS), 1);
+    assert_true(memory_net_closed(world.net, stream));
+    assert_false(memory_net_closed(world.net, later));
+}
+
+/* Settings as a reload publishes them. */
+static struct api_settings *reload(void)
+{
+    static struct api_settings both[2];
+    static int next;
+    struct api_settings *settings = &both[next++ % 2];
+    *settings = *world.worker->settings;
+    settings->number++;
+    atomic_store(&world.shared.settings, settings);
+    return settings;
+}
+
+static void a_stream_ends_when_the_key_of_its_token_is_removed(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    uint32_t stream = watch(id, 1, "/events");
+    uint32_t poll = watch(id, 1, "?wait_ms=20000");
+    struct token_keys *keys = &reload()->token_keys;
+    api_world_flush(&world);
+    assert_int_equal(world.worker->watch.count, 2); /* nothing has changed */
+    /* Another key before it, and one behind it. */
+    keys = &reload()->token_keys;
+    keys->count = 3;
+    keys->keys[1] = keys->keys[0];
+    keys->keys[0].key[0] ^= 1;
+    keys->keys[2] = keys->keys[0];
+    strcpy(keys->keys[2].kid, "third");
+    api_world_flush(&world);
+    assert_int_equal(world.worker->watch.count, 2);
+    /* Its key at another place again. */
+    keys = &reload()->token_keys;
+    keys->count = 1;
+    keys->keys[0] = keys->keys[1];
+    api_world_flush(&world);
+    assert_int_equal(world.worker->watch.count, 2);
+    keys = &reload()->token_keys;
+    keys->keys[0].key[31] ^= 1;
+    api_world_flush(&world);
+    assert_int_equal(world.worker->watch.count, 1); /* a poll is answered soon anyway */
+    assert_true(memory_net_closed(world.net, stream));
+    assert_false(memory_net_closed(world.net, poll));
+}
+
+/* The gate answers when another key may have the index of the token's. */
+static void a_stream_does_not_begin_with_a_token_of_older_settings(void **state)
+{
+    (void)state;
+    be_late(true);
+    struct order_id id = queued_order(1);
+    uint32_t stream = watch(id, 1, "/events");
+    reload()->token_keys.keys[0].key[0] ^= 1;
+    api_world_answer(&world);
+    const char *heard = api_world_heard(&world, stream);
+    expect_status(heard, 503);
+    expect_text(heard, "\"retry\":\"later\"");
+    assert_int_equal(world.worker->watch.count, 0);
+}
+
+static void the_dashboard_ends_when_the_admin_token_is_replaced(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    uint32_t order = watch(id, 1, "/events");
+    uint32_t live = api_world_connect(&world);
+    api_world_send(&world, live, "GET", "/v1/admin/live", 0, NULL);
+    api_world_flush(&world);
+    expect_text(api_world_heard(&world, live), "event: live\n");
+    reload()->ticket_ttl_ms = 7;
+    api_world_flush(&world);
+    assert_int_equal(world.worker->watch.count, 2);
+    reload()->admin_token[0] ^= 1;
+    api_world_flush(&world);
+    assert_int_equal(world.worker->watch.count, 1);
+    assert_true(memory_net_closed(world.net, live));
+    assert_false(memory_net_closed(world.net, order));
+}
+
+static void the_first_event_says_when_to_come_back(void **state)
+{
+    (void)state;
+    uint32_t retries[4];
+    uint32_t different = 0;
+    struct order_id id = queued_order(1);
+    for (int i = 0; i < 4; i++) {
+        uint32_t stream = watch(id, 1, "/events");
+        const char *retry = strstr(api_world_heard(&world, stream), "retry: ");
+        assert_non_null(retry);
+        retries[i] = (uint32_t)atoi(retry + 7);
+        assert_in_range(retries[i], 1000, 2999);
+        different += retries[i] != retries[0];
+        memory_net_reset(world.net, stream);
+    }
+    assert_true(different > 0);
+    uint32_t stream = watch(id, 1, "/events");
+    (void)api_world_heard(&world, stream);
+    api_world_settle(&world); /* LOCKED */
+    const char *heard = api_world_heard(&world, stream);
+    expect_text(heard, "event: order\n");
+    expect_no_text(heard, "retry: ");
+}
+
+static void who_has_seen_the_end_is_told_to_stay_away(void **state)
+{
+    (void)state;
+    struct order_id id = queued_order(1);
+    api_world_settle(&world);
+    struct ledger_writer_op *pay = ledger_writer_op_order(&world.ledger_writer, LEDGER_PAY, id);
+    pay->loop = 1;
+    ledger_writer_world_do(&world.ledger_writer, pay);
+    ledger_writer_op_free(pay);
+    api_world_flush(&world);
+    world.headers = "Last-Event-ID: 3\r\n";
+    const char *heard = api_world_heard(&world, watch(id, 1, "/events"));
+    expect_status(heard, 204);
+    world.headers = "Last-Event-ID: 2\r\n";
+    heard = api_world_heard(&world, watch(id, 1, "/events"));
+    world.headers = NULL;
+    expect_status(heard, 200);
+    expect_text(heard, "\"status\":\"PAID\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +342,12 @@ int main(void)
         TEST(a_watcher_that_has_gone_is_not_mistaken_for_the_next),
         TEST(a_poll_whose_client_says_no_more_is_answered_when_the_gate_is),
         TEST(a_watcher_whose_notice_was_dropped_looks_its_order_up),
+        TEST(a_stream_ends_with_its_token),
+        TEST(a_stream_ends_when_the_key_of_its_token_is_removed),
+        TEST(a_stream_does_not_begin_with_a_token_of_older_settings),
+        TEST(the_dashboard_ends_when_the_admin_token_is_replaced),
+        TEST(the_first_event_says_when_to_come_back),
+        TEST(who_has_seen_the_end_is_told_to_stay_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
