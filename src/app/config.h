@@ -188,7 +188,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(cors, origins, ORIGINS, 0, 1000, "", "", RELOAD,                                             \
       "Origins whose pages may call the API from a browser. Empty: only this server's own.")       \
     X(page, login_url, URL, 0, URL_MAX_BYTES, "", "", RELOAD,                                      \
-      "Where the page sends a buyer without a token. Empty: nowhere.")                             \
+      "Where the page sends a buyer without a token, with the parameters return and state, or "     \
+      "with them in place of {return} and {state}. The login sends the buyer back to "             \
+      "RETURN#token=TOKEN&state=STATE. Empty: nowhere.")                             \
     X(pages, memory_mib, NUMBER, 1, 65536, PAGES_MEMORY_DEFAULT_MIB, "MiB", RESTART,               \
       "Memory for storefront pages. Items beyond it have no page.")                                \
     X(pages, base_url, ORIGIN, 0, 255, "", "", RESTART,                                            \

@@ -137,6 +137,19 @@ export async function openPage(server, { prepare, ...options } = {}, path = '/')
     return { page, errors };
 }
 
+// The page's next document has this token, as if its buyer had logged in before.
+export const remember = (page, token) => page.addInitScript((kept) => {
+    if (sessionStorage.getItem(`test.${kept}`)) return;   // once: he may log out
+    sessionStorage.setItem(`test.${kept}`, '1');
+    localStorage.setItem('sluice.token', JSON.stringify(kept));
+}, token);
+
+// Comes back from a login that the page began, as the shop's login sends a buyer back.
+export const comeBack = (page, token, { agoMs = 0, state = 'made-by-the-page', given = state } = {}) => page.evaluate((login) => {
+    sessionStorage.setItem('sluice.login', JSON.stringify({ state: login.state, at: Date.now() - login.agoMs }));
+    location.hash = new URLSearchParams({ token: login.token, state: login.given });
+}, { token, agoMs, state, given });
+
 let users = 1000;
 
 // An item's page, as a buyer of its own who is logged in already (user null: nobody is). `prepare` gets the page first;
@@ -146,7 +159,8 @@ export async function openItem(server, item, { user = (users += 1), page: open, 
     const page = open ?? await (context ?? await openContext(options)).newPage();
     const errors = errorsOf(page);
     if (prepare) await prepare(page);
-    await page.goto(`${server.url}/items/${item.id}${user === null ? '' : `#token=${tokenOf(server, user)}`}`);
+    if (user !== null) await remember(page, tokenOf(server, user));
+    await page.goto(`${server.url}/items/${item.id}`);
     await page.locator('#deal:not([data-state="loading"])').waitFor();
     return { page, errors, user, go: page.locator('#go') };
 }

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { note, noted, ownClock, soon } from './bend.mjs';
-import { buyer, makeSale, openContext, openItem, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { buyer, comeBack, makeSale, openContext, openItem, reached, remember, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 let server;
 
@@ -73,11 +73,12 @@ async function openOrders(user, prepare) {
     page.on('request', (request) => { if (/\/events$/.test(request.url())) open.add(request); });
     for (const end of ['requestfailed', 'requestfinished']) page.on(end, (request) => open.delete(request));
     await prepare?.(page);
-    await page.goto(`${server.url}/orders#token=${tokenOf(server, user)}`);
+    await remember(page, tokenOf(server, user));
+    await page.goto(`${server.url}/orders`);
     return { page, open, order };
 }
 
-const logIn = (page, user) => page.evaluate((token) => { location.hash = `#token=${token}`; }, tokenOf(server, user));
+const logIn = (page, user) => comeBack(page, tokenOf(server, user));
 const row = (page, { order_id: id }) => page.locator(`.order[data-order="${id}"]`);
 
 test('who logged out is not followed any more', async () => {
@@ -165,7 +166,8 @@ test('the till says that nobody is logged in, and goes to the login only when as
     await page.goto(`${server.url}/demo/pay?order=${order.order_id}`);
     await page.getByText('Please log in again.').waitFor();
     const [head, body] = tokenOf(server, 710007).split('.');
-    await page.goto(`${server.url}/orders#token=${head}.${body}.AAAA`);
+    await remember(page, `${head}.${body}.AAAA`);
+    await page.goto(`${server.url}/orders`);
     await page.locator('#empty-act').waitFor();
     await page.goto(`${server.url}/demo/pay?order=${order.order_id}`);
     await page.getByText('Please log in again.').waitFor();

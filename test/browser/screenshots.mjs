@@ -7,7 +7,7 @@ import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { asDistributed } from './desk.mjs';
-import { adminToken, buyer, getSales, loadTool, openContext, openItem, operate, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { adminToken, buyer, getSales, loadTool, openContext, openItem, operate, reached, remember, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 const OUT = resolve(process.env.SCREENSHOTS ?? fileURLToPath(new URL('../../docs/screenshots', import.meta.url)));
 const wanted = process.argv.slice(2);
@@ -49,7 +49,8 @@ const job = (names, work) => { for (const name of names) if (isWanted(name)) job
 
 job(['list-phone-en-light', 'list-phone-zh-dark', 'list-desk-en-light', 'list-desk-zh-dark'], async (name) => {
     const page = await (await openContext(options(name))).newPage();
-    await page.goto(`${server.url}/#token=${tokenOf(server, 42)}`);
+    await remember(page, tokenOf(server, 42));
+    await page.goto(`${server.url}/`);
     await page.locator('.n-left').first().waitFor();
     await until('the stock', async () => /\d/.test(await page.locator('.n-left').first().innerText()));
     await shoot(page, name);
@@ -138,7 +139,8 @@ job(['orders-phone-en-light', 'orders-phone-zh-dark', 'orders-desk-en-light'], a
         await me.buy(await sell('Dark chocolate, box of 12\u00a0· 黑巧克力', 'chocolate', { price_cents: 3900 }), 3);
     }
     const page = await (await openContext(options(name))).newPage();
-    await page.goto(`${server.url}/orders#token=${tokenOf(server, 43)}`);
+    await remember(page, tokenOf(server, 43));
+    await page.goto(`${server.url}/orders`);
     await page.locator('.order .button').first().waitFor();
     await shoot(page, name);
 });
@@ -147,7 +149,8 @@ job(['pay-phone-en-light', 'pay-phone-zh-dark'], async (name) => {
     const me = buyer(server, 44);
     const order = await me.buy(await sell('Dark chocolate, box of 12\u00a0· 黑巧克力', 'chocolate', { price_cents: 3900 }), 2);
     const page = await (await openContext(options(name))).newPage();
-    await page.goto(`${server.url}/orders#token=${tokenOf(server, 44)}`);
+    await remember(page, tokenOf(server, 44));
+    await page.goto(`${server.url}/orders`);
     await page.locator('.order').first().waitFor();
     await page.goto(`${server.url}/demo/pay?order=${order.order_id}`);
     await page.locator('#till[data-status="LOCKED"]').waitFor();

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
 import { note, noted } from './bend.mjs';
-import { buyer, makeSale, openContext, openItem, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { buyer, comeBack, makeSale, openContext, openItem, remember, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 let server;
 
@@ -15,6 +15,35 @@ before(async () => { server = await startServer(); });
 after(stopAll);
 
 const stored = (page) => page.evaluate(() => JSON.parse(localStorage.getItem('sluice.token')));
+const isClean = (page) => until('the address to be clean', async () => !(await page.evaluate(() => location.hash)));
+
+test('a link with somebody\'s token logs nobody in, and says so', async () => {
+    const { item } = await makeSale(server, { name: 'For nobody yet' });
+    const token = tokenOf(server, 667);
+    const page = await (await openContext()).newPage();
+    for (const path of ['/', `/items/${item.id}`, '/orders']) {
+        for (const more of ['', '&state=', '&state=guessed', '&state=null', '&state=undefined']) {
+            await page.goto('about:blank');
+            await page.goto(`${server.url}${path}#token=${token}${more}`);
+            await page.locator('#notice:not([hidden])', { hasText: '667' }).waitFor();
+            await isClean(page);
+            assert.equal(await stored(page), null);
+            assert.equal(await page.locator('#who').innerText(), '');
+        }
+    }
+    // Nor while a login is under way, which such a link does not disturb.
+    await page.locator('#account').click();
+    await page.waitForURL('**/demo/login?*');
+    const login = page.url();
+    await page.goto(`${server.url}/#token=${token}&state=guessed`);
+    await page.locator('#notice:not([hidden])', { hasText: '667' }).waitFor();
+    assert.equal(await stored(page), null);
+    await page.goto(login);
+    await page.locator('#user').fill('205');
+    await page.locator('#go').click();
+    await page.locator('#who', { hasText: '205' }).waitFor();
+    await page.context().close();
+});
 
 test('a link with another buyer\'s token, or with rubbish, changes nobody', async () => {
     const { item } = await makeSale(server, { name: 'For one buyer' });
@@ -25,31 +54,35 @@ test('a link with another buyer\'s token, or with rubbish, changes nobody', asyn
     for (const token of [tokenOf(server, 667), 'x']) {
         await other.goto(`${server.url}/items/${item.id}#token=${token}`);
         await other.reload();
-        await until('the address to be clean', async () => !(await other.evaluate(() => location.hash)));
+        await isClean(other);
         assert.equal(await stored(other), mine);
     }
     await other.goto(`${server.url}/items/${item.id}#token=${tokenOf(server, 667)}`);
     await other.evaluate((token) => { location.hash = `token=${token}`; }, tokenOf(server, 667));
     await other.locator('#notice:not([hidden])', { hasText: '667' }).waitFor();
     assert.match(await page.locator('#who').innerText(), /200/);
-    // His own token renewed is taken.
-    const newer = tokenOf(server, 200);
-    await other.evaluate((token) => { location.hash = `token=${token}`; }, newer);
-    await until('his own to be taken', async () => (await stored(other)) === newer);
 });
 
-test('a login that was begun and left long ago lets no other buyer\'s token in; one of just now does', async () => {
+test('a token comes back with the state that the page made: in time, once, in the same tab', async () => {
     const { item } = await makeSale(server, { name: 'Left halfway' });
-    for (const [ageMs, taken] of [[16 * 60000, false], [60000, true]]) {
+    for (const [how, taken] of [
+        [{ agoMs: 16 * 60000 }, false],
+        [{ agoMs: -60000 }, false],   // begun in the future: the clock was set back
+        [{ given: 'another-state' }, false],
+        [{ state: '', given: '' }, false],
+        [{ agoMs: 60000 }, true],
+    ]) {
         const { page } = await openItem(server, item, { user: 201 });
         const mine = await stored(page);
         const other = tokenOf(server, 667);
-        await page.evaluate(([ago, token]) => {
-            sessionStorage.setItem('sluice.login', JSON.stringify(Date.now() - ago));
-            location.hash = `token=${token}`;
-        }, [ageMs, other]);
-        await until('the address to be clean', async () => !(await page.evaluate(() => location.hash)));
-        assert.equal(await stored(page), taken ? other : mine);
+        await comeBack(page, other, how);
+        await isClean(page);
+        assert.equal(await stored(page), taken ? other : mine, JSON.stringify(how));
+        if (taken) {   // the same state again
+            await page.evaluate((token) => { location.hash = `token=${token}&state=made-by-the-page`; }, mine);
+            await isClean(page);
+            assert.equal(await stored(page), other);
+        }
         await page.context().close();
     }
 });
@@ -59,7 +92,8 @@ test('the way to another place of the page changes nothing: nobody is asked who 
     const order = await buyer(server, 202).buy(item);
     const page = await (await openContext()).newPage();
     await note(page, /\/v1\/me\/orders/);
-    await page.goto(`${server.url}/orders#token=${tokenOf(server, 202)}`);
+    await remember(page, tokenOf(server, 202));
+    await page.goto(`${server.url}/orders`);
     const row = page.locator(`.order[data-order="${order.order_id}"]`);
     await row.waitFor();
     const asked = (await noted(page)).length;

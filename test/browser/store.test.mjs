@@ -7,8 +7,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hide, later, ownClock, press, reachedLater, soon, text } from './bend.mjs';
 import {
-    buyer, errorsOf, getItem, getSales, inTime, makeSale, openContext, openItem, openPage, operate, reached, startServer, stopAll,
-    tokenOf, until,
+    buyer, errorsOf, getItem, getSales, inTime, makeSale, openContext, openItem, openPage, operate, reached, remember,
+    startServer, stopAll, tokenOf, until,
 } from './harness.mjs';
 
 let server;
@@ -303,7 +303,8 @@ test('the orders page: deadline running, cancel there, pay from there; logged ou
     const other = buyer(server, 700007);
     await other.buy(item, 2);
     await other.buy(item, 1);
-    const { page, errors } = await openPage(server, {}, `/orders#token=${tokenOf(server, 700007)}`);
+    const prepare = (opened) => remember(opened, tokenOf(server, 700007));
+    const { page, errors } = await openPage(server, { prepare }, '/orders');
     const unpaid = page.locator('.order[data-status="LOCKED"]');
     await until('both to be shown', async () => (await unpaid.count()) === 2);
     await page.getByText('2 × ¥19.99 = ¥39.98').waitFor();
@@ -451,17 +452,24 @@ test('hostile names do nothing but be shown', async () => {
 });
 
 test('without the demonstration: the shop\'s login gives the token back, the shop\'s till takes the payment', async () => {
-    const login = 'https://shop.example/login';
-    const shop = await startServer(['--set', `page.login_url=${login}`]);
+    const shop = await startServer(['--set', 'page.login_url=https://shop.example/login?to={return}&lang=en']);
     const { item } = await makeSale(shop, { name: 'Real thing', sale: { pay_url: 'https://shop.example/pay/{order_id}' } });
     const { page, go } = await openItem(shop, item, { user: null });
-    await page.route(login, (route) => route.fulfill({
-        status: 302, headers: { location: `${shop.url}/items/${item.id}#token=${tokenOf(shop, 78)}` },
-    }));
+    const asked = [];
+    await page.route('https://shop.example/login?*', (route) => {
+        const url = new URL(route.request().url());
+        const [to, state] = ['to', 'state'].map((name) => url.searchParams.get(name));
+        asked.push({ to, state, lang: url.searchParams.get('lang'), return: url.searchParams.get('return') });
+        const fragment = new URLSearchParams({ token: tokenOf(shop, 78), state });
+        return route.fulfill({ status: 302, headers: { location: `${to}#${fragment}` } });
+    });
     await page.route('https://shop.example/pay/*', (route) => route.fulfill({ contentType: 'text/html', body: 'the till' }));
     await reached(page, 'logged_out');
     await go.click();
     await reached(page, 'ready');
+    const [{ state }] = asked;
+    assert.match(state, /^[0-9a-f]{32}$/);
+    assert.deepEqual(asked, [{ to: `${shop.url}/items/${item.id}`, state, lang: 'en', return: null }]);
     await go.click();
     await reached(page, 'locked');
     await go.click();

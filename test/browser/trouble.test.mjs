@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { bend, hide, openLocked, ownClock, press, reachedLater, reachedSoon, refuse, soon, text } from './bend.mjs';
 import {
-    buyer, getItem, inTime, makeSale, openContext, openItem, operate, reached, startServer, stopAll, tokenOf, until,
+    buyer, getItem, inTime, makeSale, openContext, openItem, operate, reached, remember, startServer, stopAll, tokenOf, until,
 } from './harness.mjs';
 
 let server;
@@ -396,7 +396,8 @@ async function openBent(item, answer, options) {
     const page = await (await openContext(options)).newPage();
     await ownClock(page);
     await page.route(`**/v1/items/${item.id}`, answer);
-    await page.goto(`${server.url}/items/${item.id}#token=${tokenOf(server, 720003)}`);
+    await remember(page, tokenOf(server, 720003));
+    await page.goto(`${server.url}/items/${item.id}`);
     return page;
 }
 

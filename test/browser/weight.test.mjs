@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { LONG, makeSale, openContext, reached, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { LONG, makeSale, openContext, reached, remember, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 const MOST_BYTES = 30000;
 const SLOW = { offline: false, latency: 400, downloadThroughput: 400000 / 8, uploadThroughput: 400000 / 8 };
@@ -30,7 +30,8 @@ async function load(locale, prepare = () => {}) {
     tab.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
         if (parts.has(requestId)) parts.get(requestId).bytes = encodedDataLength;
     });
-    await page.goto(`${server.url}/items/${item.id}#token=${tokenOf(server, 9)}`);
+    await remember(page, tokenOf(server, 9));
+    await page.goto(`${server.url}/items/${item.id}`);
     await reached(page, 'ready');
     await until('every part to be there', () => [...parts.values()].every((part) => part.bytes !== null));
     const readyMs = Math.round(await page.evaluate(async () => {

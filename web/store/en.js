@@ -166,5 +166,6 @@ export default {
     c_no_such_item: 'There is no such item.',
     c_no_answer: 'No answer from the server.',
     c_other: 'Something was not right with the request. Try again; if it stays so, tell the shop.',
+    strayLogin: 'That link was for buyer {user}. Nobody is logged in: a login must begin on this page, in this tab. Log in here.',
     otherBuyer: 'That link was for buyer {user}. You are buyer {now} and stay so; log out first to change.',
 };

@@ -7,8 +7,9 @@
  * gap is seen and nothing breaks.
  *
  * The token comes back from the shop's login in the URL's fragment, is taken out of the address at once, and is kept
- * in this browser; the server alone judges it. Where it refuses, the page says so and offers the login; it never goes
- * there by itself, for a bad token must not bounce a buyer for ever.
+ * in this browser; the server alone judges it. It is taken only with the `state` that this tab gave the login: a link
+ * that somebody made with a token of his must log nobody in. Where the server refuses a token, the page says so and
+ * offers the login; it never goes there by itself, for a bad token must not bounce a buyer for ever.
  */
 
 import { ask } from '/assets/net.js';
@@ -191,19 +192,32 @@ export const session = {
         return this.config;
     },
 
-    // Where to log in, with the way back; null where the shop has not said.
-    async loginUrl() {
-        const { demo, login_url: url } = await this.settings();
-        const back = encodeURIComponent(location.pathname + location.search);
-        if (url?.includes('{return}')) return safeUrl(url.replace('{return}', encodeURIComponent(location.href)));
-        if (demo && (!url || url.startsWith('/demo/'))) return `/demo/login?return=${back}`;
-        return url && safeUrl(url);
+    // Where to log in, with the way back and the state to bring along; null where the shop has not said. Each of the
+    // two is put where the shop's URL names it, else it becomes a parameter.
+    async loginUrl(state) {
+        const { login_url: url } = await this.settings();
+        if (!url) return null;
+        const path = location.pathname + location.search;
+        const values = { return: url.startsWith('/') ? path : location.origin + path, state };
+        const filled = url.replace(/\{(return|state)\}/g, (_, name) => encodeURIComponent(values[name]));
+        if (!safeUrl(filled)) return null;
+        const way = new URL(filled, location.href);
+        for (const name of ['return', 'state']) {
+            if (!url.includes(`{${name}}`)) way.searchParams.set(name, values[name]);
+        }
+        return way.href;
+    },
+
+    // A login that begins here: the state that its token must come back with, once, within LOGIN_MS.
+    begin() {
+        const state = [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, '0')).join('');
+        memory.set('sessionStorage', 'login', { state, at: Date.now() });
+        return state;
     },
 
     async login() {
         try {
-            const url = await this.loginUrl();
-            memory.set('sessionStorage', 'login', Date.now());
+            const url = await this.loginUrl(this.begin());
             if (url) location.assign(url);
             else notice('login', t('c_unauthenticated'));
         } catch {
@@ -228,23 +242,32 @@ export const session = {
     },
 };
 
-// A token in the address is taken where this tab asked for it lately, or nobody is logged in. A link that somebody
-// made must not change whom a buyer buys for, in any tab, nor after a login that was begun and left.
-function takeToken() {
-    const fragment = new URLSearchParams(location.hash.slice(1)).get('token');
-    session.use(memory.get('localStorage', 'token'));
-    if (!fragment) return;
-    const asked = Date.now() - memory.get('sessionStorage', 'login') < LOGIN_MS;
+// Whether this tab asked for what comes back with this state. It may come back once.
+function asked(state) {
+    const login = memory.get('sessionStorage', 'login');
+    const age = Date.now() - login?.at;
+    if (!login?.state || state !== login.state) return false;
     memory.set('sessionStorage', 'login', null);
+    return age >= 0 && age < LOGIN_MS;
+}
+
+function takeToken() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    const token = given.get('token');
+    session.use(memory.get('localStorage', 'token'));
+    if (!token) return;
     history.replaceState(null, '', location.pathname + location.search);
-    const user = reader(fragment);
+    const user = reader(token);
     if (user === null) return;
-    if (!asked && session.user !== null && session.user !== user) {
+    if (asked(given.get('state'))) {
+        memory.set('localStorage', 'token', token);
+        session.use(token);
+        notice('login', '');
+    } else if (session.user === null) {
+        notice('login', t('strayLogin', { user }));
+    } else if (session.user !== user) {
         notice('login', t('otherBuyer', { user, now: session.user }));
-        return;
     }
-    memory.set('localStorage', 'token', fragment);
-    session.use(fragment);
 }
 
 // Resolves when the server has been asked for its time, with or without an answer.

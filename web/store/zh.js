@@ -166,5 +166,6 @@ export default {
     c_no_such_item: '没有这个商品。',
     c_no_answer: '服务器没有应答。',
     c_other: '请求有误。请再试一次；如仍不行，请联系商城。',
+    strayLogin: '该链接属于买家 {user}，您并未登录。登录须从本页面发起并在同一标签页完成，请在此重新登录。',
     otherBuyer: '该链接属于买家 {user}。您仍以买家 {now} 的身份登录；如需切换，请先退出。',
 };
