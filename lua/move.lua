@@ -1,5 +1,5 @@
 #!lua
--- Ledger events of one order: confirm, refuse, pay, cancel, expire. Publishes the order, and the
+-- Ledger events of one order: confirm, refuse, pay, cancel, cancel_late, expire. Publishes the order, and the
 -- item if units came back.
 -- KEYS: meta, item, the order's bucket.
 -- ARGV: those of event.lua, then order id, state before, state after, pay_by, reason, item, key
@@ -61,6 +61,8 @@ elseif to == ORDER_PAID then
 else
     if to == ORDER_FAILED then
         reason = ARGV[11]
+    elseif kind == GATE_CANCEL_LATE then
+        reason = REFUSAL_BARRED
     end
     if to == ORDER_FAILED and tonumber(reason) == REFUSAL_NO_STOCK then
         call('HSET', KEYS[2], 'locked', locked, 'version', next_version,
@@ -69,7 +71,7 @@ else
         available = text('%d', available + qty)
         call('HSET', KEYS[2], 'available', available, 'locked', locked, 'version', next_version)
     end
-    if to == ORDER_EXPIRED and match(item[4], ' (%d)$') ~= '0' then
+    if kind == GATE_CANCEL_LATE or to == ORDER_EXPIRED and match(item[4], ' (%d)$') ~= '0' then
         barred = '1'
     else
         ended = text('%d', ended + 1)

@@ -46,6 +46,8 @@ struct api_settings {
     int64_t ticket_ttl_ms;
     int64_t ticket_window_ms;
     int64_t webhook_window_s;
+    int64_t
+        late_cancel_ms; /* before pay_by; a buyer's cancellation then counts as unpaid. 0: never */
 
     struct proxies trusted_proxies;
     char cors_origins[1024]; /* separated by spaces or commas; "*" allows any */

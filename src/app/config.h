@@ -179,6 +179,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Lifetime of a ticket.")                                                                     \
     X(ticket, window_s, NUMBER, 0, 604800, 60, "s", RELOAD,                                        \
       "Give out tickets this long before a sale starts.")                                          \
+    X(order, late_cancel_s, NUMBER, 0, 31536000, 0, "s", RELOAD,                                   \
+      "A buyer's cancellation this long before the payment deadline, or later, counts as an "      \
+      "unpaid order: a sale with bar_unpaid then bars the buyer. 0: none does.")                   \
     X(auth, leeway_s, NUMBER, 0, 3600, 0, "s", RELOAD,                                             \
       "Accept a buyer's token this long after its exp, for clocks that differ.")                   \
     X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                \

@@ -445,7 +445,7 @@ static void buyer_lets_go(struct gate *gate, const struct gate_order *order, boo
 }
 
 static void move_units(struct gate *gate, const struct gate_order *order, enum order_move move,
-                       enum refusal reason)
+                       const struct gate_command *command)
 {
     struct gate_item *item = &gate->items[order->item_slot];
     const struct gate_sale *sale = &gate->sales[item->sale_slot];
@@ -459,12 +459,14 @@ static void move_units(struct gate *gate, const struct gate_order *order, enum o
         item->sold += order->qty;
         return;
     }
-    if (move == MOVE_REFUSE && reason == REFUSAL_NO_STOCK) {
+    if (move == MOVE_REFUSE && command->reason == REFUSAL_NO_STOCK) {
         item->total -= order->qty; /* the units never existed: write them off */
     } else {
         item->available += order->qty;
     }
-    buyer_lets_go(gate, order, move == MOVE_EXPIRE && sale->bar_unpaid != 0);
+    buyer_lets_go(gate, order,
+                  command->kind == GATE_CANCEL_LATE ||
+                      (move == MOVE_EXPIRE && sale->bar_unpaid != 0));
 }
 
 static enum verdict step_order(struct gate *gate, const struct gate_command *command,
@@ -494,8 +496,10 @@ static enum verdict step_order(struct gate *gate, const struct gate_command *com
         order->pay_by_ms = (int64_t)command->time_ms;
     } else if (move == MOVE_REFUSE) {
         order->reason = (uint8_t)command->reason;
+    } else if (command->kind == GATE_CANCEL_LATE) {
+        order->reason = (uint8_t)REFUSAL_BARRED;
     }
-    move_units(gate, order, move, (enum refusal)command->reason);
+    move_units(gate, order, move, command);
     effects->available = item->available;
     effects->locked = item->locked;
     gate_check_moved(order, item, locked, sold);
@@ -721,6 +725,7 @@ static enum verdict dispatch(struct gate *gate, const struct gate_command *comma
     case GATE_PAY:
         return step_order(gate, command, MOVE_PAY, effects);
     case GATE_CANCEL:
+    case GATE_CANCEL_LATE:
         return step_order(gate, command, MOVE_CANCEL, effects);
     case GATE_EXPIRE:
         return step_order(gate, command, MOVE_EXPIRE, effects);

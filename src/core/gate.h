@@ -43,7 +43,8 @@
     X(GATE_FORGET, "forget", W64(sale) W32(qty))                                                   \
     X(GATE_TRANSFER_OUT, "transfer_out", W64(item) W64(amount))                                    \
     X(GATE_TRANSFER_IN, "transfer_in", W64(item) W64(amount))                                      \
-    X(GATE_SKIP, "skip", )
+    X(GATE_SKIP, "skip", )                                                                         \
+    X(GATE_CANCEL_LATE, "cancel_late", ID W64(item))
 
 /* Does what W64, W32 and ID mean at this place for every field of the kind; another kind has none. */
 #define GATE_FIELDS(of)                                                                            \
@@ -66,7 +67,8 @@ enum gate_kind {
 };
 const char *gate_kind_text(enum gate_kind kind);
 
-/* SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor moves. */
+/* CANCEL_LATE: a cancellation that counts as an unpaid order and bars its buyer; the ledger has decided
+ * that. SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor moves. */
 
 /* One command. Only the fields listed for its kind are used; the others are 0. */
 struct gate_command {

@@ -375,7 +375,8 @@ static int count_buyers(struct segment_snapshot *snapshot)
         const struct segment_snapshot_sale *sale =
             find_sale(snapshot, find_item(snapshot, order->item)->sale);
         bool alive = order_state_alive((enum order_state)order->state);
-        bool bars = order->state == ORDER_EXPIRED && sale->bar_unpaid;
+        bool late = order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
+        bool bars = late || (order->state == ORDER_EXPIRED && sale->bar_unpaid);
         snapshot->buyers[i] = (struct segment_snapshot_buyer){.item = order->item,
                                                               .user = order->user,
                                                               .held = alive ? order->qty : 0,

@@ -24,11 +24,11 @@
     X(EVENT_ORDER_FAILED, "order.failed") /* reason */                                             \
     X(EVENT_ORDER_PAID, "order.paid")                                                              \
     X(EVENT_ORDER_EXPIRED, "order.expired")                                                        \
-    X(EVENT_ORDER_CANCELLED, "order.cancelled")                                                    \
-    X(EVENT_ITEM_RESTOCKED, "item.restocked") /* a: units */                                       \
-    X(EVENT_SALE_WARMED, "sale.warmed")       /* a: starts, b: ends, c: bar_unpaid */              \
-    X(EVENT_ITEM_LOADED, "item.loaded")       /* a: total, b: limit; follow sale.warmed */         \
-    X(EVENT_SALE_OPENED, "sale.opened")       /* a: starts (moved to now where it lay ahead) */    \
+    X(EVENT_ORDER_CANCELLED, "order.cancelled") /* reason BARRED: late, the buyer is barred */     \
+    X(EVENT_ITEM_RESTOCKED, "item.restocked")   /* a: units */                                     \
+    X(EVENT_SALE_WARMED, "sale.warmed")         /* a: starts, b: ends, c: bar_unpaid */            \
+    X(EVENT_ITEM_LOADED, "item.loaded")         /* a: total, b: limit; follow sale.warmed */       \
+    X(EVENT_SALE_OPENED, "sale.opened")         /* a: starts (moved to now where it lay ahead) */  \
     X(EVENT_SALE_PAUSED, "sale.paused")                                                            \
     X(EVENT_SALE_CLOSED, "sale.closed")                                                            \
     X(EVENT_SALE_CHANGED, "sale.changed")         /* a: ends; name may have changed too */         \
@@ -124,8 +124,10 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                (also from pay_by_ms on). The payment_id that paid, with the same fingerprint:
  *                the same answer (repeated); with another one, or with another currency than the
  *                order's: DIFFERENT_REQUEST.
- *   CANCEL       id, user (0: any) -> order; CANCELLED already: repeated. NOT_FOUND, ALREADY_PAID,
- *                EXPIRED.
+ *   CANCEL       id, user (0: any), late_ms -> order; CANCELLED already: repeated. NOT_FOUND,
+ *                ALREADY_PAID, EXPIRED. From late_ms (0: never) before pay_by_ms on, a cancellation
+ *                counts as an unpaid order: where the sale bars unpaid buyers, the buyer is barred
+ *                and the order gets the reason BARRED.
  *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE with the order
  *                as it is (still LOCKED if its time has not come by the database's clock).
  *   RESTOCK      item, amount, key (request_id) -> sale; the same key and amount: repeated; another
@@ -220,6 +222,7 @@ struct ledger_op {
     uint64_t item;
     uint64_t sale_id;
     uint64_t amount; /* RESTOCK, TRANSFER*, CURSOR */
+    int64_t late_ms; /* CANCEL */
     int64_t amount_cents;
     char currency[4]; /* PAY; empty: not given */
     uint8_t fingerprint[16];

@@ -114,6 +114,12 @@ enum refusal ledger_pay_refusal(const struct order_row *order, const struct ledg
                                                                       : REFUSAL_NONE;
 }
 
+bool ledger_cancel_bars(const struct order_row *order, const struct ledger_op *cancel,
+                        bool bar_unpaid, int64_t now_ms)
+{
+    return bar_unpaid && cancel->late_ms > 0 && now_ms >= order->pay_by_ms - cancel->late_ms;
+}
+
 enum refusal ledger_cancel_refusal(const struct order_row *order)
 {
     return order->state == ORDER_PAID ? REFUSAL_ALREADY_PAID : REFUSAL_EXPIRED;

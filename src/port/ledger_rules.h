@@ -35,6 +35,9 @@ bool ledger_pay_currency_fits(const struct order_row *order, const struct ledger
 /* REFUSAL_NONE: the payment (a PAY op) may pay the order now. */
 enum refusal ledger_pay_refusal(const struct order_row *order, const struct ledger_op *payment,
                                 int64_t now_ms);
+/* True if this CANCEL op of a LOCKED order counts as an unpaid order. bar_unpaid: of its sale. */
+bool ledger_cancel_bars(const struct order_row *order, const struct ledger_op *cancel,
+                        bool bar_unpaid, int64_t now_ms);
 /* Why an order that is neither LOCKED nor CANCELLED cannot be cancelled. */
 enum refusal ledger_cancel_refusal(const struct order_row *order);
 /* The state that decides a booking. */

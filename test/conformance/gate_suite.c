@@ -15,6 +15,7 @@ enum what {
     REFUSE,  /* key, reason in qty */
     PAY,
     CANCEL,
+    LATE, /* a cancellation that counts as unpaid */
     EXPIRE,
     RESTOCK, /* item, qty */
     OPEN,    /* start in at */
@@ -148,6 +149,26 @@ static const struct history histories[] = {
       {BUY, 7, 12, 1, 1, 2004, SAME_(0, 10, 0, 0)},
       {BUY, 7, 13, 3, 1, 2005, OK_(1, 9, 1, 0)},
       {BUY, 8, 12, 4, 1, 2006, OK_(1, 9, 1, 0)}}},
+    {"a buyer who cancels late is barred from that item, and stays so",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2001, OK_(0, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2002, OK_(2, 8, 2, 0)},
+      {LATE, 7, 12, 1, 0, 2003, OK_(0, 9, 1, 0)},
+      {AGAIN, 0, 0, 0, 0, 2004, SAME_(0, NOT_LOOKED)},
+      {BUY, 7, 12, 3, 1, 2005, NO_(REFUSAL_BARRED, 1, 9, 1, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2006, OK_(0, 9, 1, 0)},
+      {CANCEL, 7, 12, 2, 0, 2007, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 3, 1, 2008, NO_(REFUSAL_BARRED, 0, 10, 0, 0)},
+      {BUY, 7, 12, 1, 1, 2009, SAME_(0, 10, 0, 0)},
+      {BUY, 7, 13, 4, 1, 2010, OK_(1, 9, 1, 0)},
+      {BUY, 8, 12, 5, 1, 2011, OK_(1, 9, 1, 0)}}},
+    {"a paid order cannot be cancelled late, nor one that waits to be booked",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {LATE, 7, 12, 1, 0, 2001, NO_(REFUSAL_BAD_STATE, 0, NOT_LOOKED)},
+      {CONFIRM, 7, 12, 1, 0, 2002, OK_(0, 9, 1, 0)},
+      {PAY, 7, 12, 1, 0, 2003, OK_(0, 9, 0, 1)},
+      {LATE, 7, 12, 1, 0, 2004, NO_(REFUSAL_BAD_STATE, 0, NOT_LOOKED)},
+      {BUY, 7, 12, 2, 1, 2005, OK_(2, 8, 1, 1)}}},
     {"a barred buyer of a one-each item keeps meeting his expired order",
      {{BAR, 0, 0, 0, 0, 0, OK_(0, NOT_LOOKED)},
       {BUY, 7, 11, 0, 1, 2000, OK_(1, 9, 1, 0)},
@@ -242,11 +263,11 @@ static struct order_id key_id(const struct row *row)
 static enum gate_kind kind_of(enum what what)
 {
     static const enum gate_kind kinds[] = {
-        [BUY] = GATE_RESERVE,      [CONFIRM] = GATE_CONFIRM, [REFUSE] = GATE_FAIL_ORDER,
-        [PAY] = GATE_PAY,          [CANCEL] = GATE_CANCEL,   [EXPIRE] = GATE_EXPIRE,
-        [RESTOCK] = GATE_RESTOCK,  [OPEN] = GATE_OPEN,       [PAUSE] = GATE_PAUSE,
-        [CLOSE] = GATE_CLOSE,      [RETIME] = GATE_RETIME,   [FORGET] = GATE_FORGET,
-        [OUT] = GATE_TRANSFER_OUT, [IN] = GATE_TRANSFER_IN,
+        [BUY] = GATE_RESERVE,      [CONFIRM] = GATE_CONFIRM,  [REFUSE] = GATE_FAIL_ORDER,
+        [PAY] = GATE_PAY,          [CANCEL] = GATE_CANCEL,    [EXPIRE] = GATE_EXPIRE,
+        [LATE] = GATE_CANCEL_LATE, [RESTOCK] = GATE_RESTOCK,  [OPEN] = GATE_OPEN,
+        [PAUSE] = GATE_PAUSE,      [CLOSE] = GATE_CLOSE,      [RETIME] = GATE_RETIME,
+        [FORGET] = GATE_FORGET,    [OUT] = GATE_TRANSFER_OUT, [IN] = GATE_TRANSFER_IN,
     };
     return kinds[what];
 }

@@ -97,6 +97,7 @@ static void draw_event(struct fuzz_input *in, struct gate_command *c)
     case GATE_FAIL_ORDER:
     case GATE_PAY:
     case GATE_CANCEL:
+    case GATE_CANCEL_LATE:
     case GATE_EXPIRE:
         c->id = draw_order(in);
         c->item = order_id_item(c->id);

@@ -18,6 +18,7 @@ static const size_t body_bytes[GATE_KIND_COUNT] = {
     [GATE_PAY] = 16 + 8,
     [GATE_CANCEL] = 16 + 8,
     [GATE_EXPIRE] = 16 + 8,
+    [GATE_CANCEL_LATE] = 16 + 8,
     [GATE_RESTOCK] = 8 + 8,
     [GATE_LOAD_SALE] = 8 + 8 + 8 + 4,
     [GATE_LOAD_ITEM] = 8 + 8 + 8 + 4,

@@ -164,6 +164,10 @@ void memory_cancel(struct memory_write *w, struct ledger_op *op)
         return;
     }
     if (order->state == ORDER_LOCKED) {
+        struct sale_row *sale = NULL;
+        CHECK(memory_item(w->ledger, order->item, &sale) != NULL);
+        bool bars = ledger_cancel_bars(order, op, sale->bar_unpaid, w->now_ms);
+        order->reason = bars ? REFUSAL_BARRED : REFUSAL_NONE;
         order_end(w, order, MOVE_CANCEL, EVENT_ORDER_CANCELLED);
     } else if (order->state == ORDER_CANCELLED) {
         op->repeated = true;

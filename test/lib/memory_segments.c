@@ -288,7 +288,8 @@ static void count_order(const struct memory_ledger *ledger, const struct order_r
 {
     struct sale_row *sale;
     CHECK(memory_item(ledger, order->item, &sale) != NULL);
-    bool barred = order->state == ORDER_EXPIRED && sale->bar_unpaid;
+    bool late = order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
+    bool barred = late || (order->state == ORDER_EXPIRED && sale->bar_unpaid);
     buyer->held += order_state_alive(order->state) ? order->qty : 0;
     buyer->failed_attempts += !order_state_alive(order->state) && !barred ? 1 : 0;
     buyer->barred = buyer->barred || barred;

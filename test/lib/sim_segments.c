@@ -105,6 +105,7 @@ static void publish_change(const struct sim_segments *sim, uint32_t segment,
     case GATE_FAIL_ORDER:
     case GATE_PAY:
     case GATE_CANCEL:
+    case GATE_CANCEL_LATE:
     case GATE_EXPIRE:
         news.kind = NEWS_ORDER;
         news.order = answer->order;

@@ -200,7 +200,7 @@ static bool is_broken(const struct gate *gate, const struct gate_command *comman
 static bool moves_order(enum gate_kind kind)
 {
     return kind == GATE_CONFIRM || kind == GATE_FAIL_ORDER || kind == GATE_PAY ||
-           kind == GATE_CANCEL || kind == GATE_EXPIRE;
+           kind == GATE_CANCEL || kind == GATE_CANCEL_LATE || kind == GATE_EXPIRE;
 }
 
 /* An order that failed without having been decided here is noted: its buyer sees it, and it was one

@@ -76,10 +76,19 @@ static void draw_faults(struct sim *sim)
     plan->ledger_slow = (uint32_t)sim_between(sim, 50, 1000);
 }
 
+/* What came later is drawn from a stream of its own: seeds without it keep their histories. */
+static void draw_later(struct sim *sim)
+{
+    struct prng prng = prng_of(sim->options.seed * 0x9e3779b97f4a7c15ULL + 7);
+    bool counts_late = prng_below(&prng, 2) == 0;
+    sim->plan.late_cancel_ms = counts_late ? 100 + (int64_t)prng_below(&prng, 8000) : 0;
+}
+
 void plan_draw(struct sim *sim)
 {
     struct plan *plan = &sim->plan;
     draw_faults(sim);
+    draw_later(sim);
     plan->users = (uint32_t)sim_between(sim, 3, sim_chance(sim, 500) ? 30 : SIM_USERS_MAX);
     plan->clients = (uint32_t)sim_between(sim, 4, SIM_CLIENTS_MAX);
     plan->loops = (uint32_t)sim_between(sim, 1, SIM_LOOPS_MAX);

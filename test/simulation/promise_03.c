@@ -51,7 +51,9 @@ void promise_03_told(struct referee *r, const struct sim_request *request,
                      const struct sim_told *told)
 {
     const char *name = order_state_text(told->state);
-    if (told->has_reason != (told->state == ORDER_FAILED)) {
+    /* The answer to a buy does not say that the cancellation was late. */
+    bool late = told->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
+    if (!late && told->has_reason != (told->state == ORDER_FAILED)) {
         sim_broken(r->sim, 3, "order %s was told as %s %s reason (request %llu)",
                    ref_name(order->id).text, name, told->has_reason ? "with a" : "without a",
                    LLU(request->number));

@@ -94,7 +94,8 @@ static bool was_barred(const struct case_of *c)
     }
     for (const struct ref_order *order = c->buyer->orders; order != NULL;
          order = order->next_of_buyer) {
-        if (order->in_truth && order->state == ORDER_EXPIRED) {
+        bool late = order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
+        if (order->in_truth && (order->state == ORDER_EXPIRED || late)) {
             return true;
         }
     }

@@ -128,7 +128,8 @@ static void apply_end(struct referee *r, struct ref_order *order, enum ledger_ev
     }
     order->item->gate_returned += order->qty;
     buyer->held -= order->qty;
-    if (kind == EVENT_ORDER_EXPIRED && order->item->sale->bar_unpaid) {
+    bool late = kind == EVENT_ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
+    if (late || (kind == EVENT_ORDER_EXPIRED && order->item->sale->bar_unpaid)) {
         buyer->barred = true;
     } else {
         buyer->failed_attempts++;

@@ -197,6 +197,14 @@ static void cancel(struct commit *c, const struct ledger_op *op)
         return;
     }
     promise_09_caused(r, "cancelled", op->id, order->cancels_sent, order->cancels_refused);
+    bool late = op->late_ms > 0 && order->item->sale->bar_unpaid &&
+                c->batch->now_ms >= order->pay_by_ms - op->late_ms;
+    order->reason = late ? REFUSAL_BARRED : REFUSAL_NONE;
+    if (op->order.reason != order->reason) {
+        sim_broken(r->sim, 5, "order %s was cancelled %s, and the ledger says %s",
+                   ref_name(op->id).text, late ? "late" : "in time", late ? "in time" : "late");
+        return;
+    }
     ended(c, order, ORDER_CANCELLED, EVENT_ORDER_CANCELLED);
 }
 

@@ -82,6 +82,7 @@ struct plan {
     int64_t drift_ppm;
     bool sqlite;
     uint32_t tick_ms, batch_max;
+    int64_t late_cancel_ms;
     int64_t board_keep_ms;
     struct gate_sizes sizes;
     uint64_t file_bytes;

@@ -163,6 +163,9 @@ static int order_end(struct maria_write *w, struct ledger_op *op, struct plan_or
     row->state = order_move_to(move);
     row->ended_at_ms = w->base.now_ms;
     order->moved = true;
+    bool late =
+        move == MOVE_CANCEL && ledger_cancel_bars(row, op, item->bar_unpaid, w->base.now_ms);
+    row->reason = late ? REFUSAL_BARRED : REFUSAL_NONE;
     if (move == MOVE_PAY) {
         memcpy(row->payment_id, op->key, sizeof(row->payment_id));
         move_units(w, item, row, -(int64_t)row->qty, row->qty);
@@ -171,7 +174,7 @@ static int order_end(struct maria_write *w, struct ledger_op *op, struct plan_or
         if (holding == NULL) {
             return ERR_NOMEM;
         }
-        bool barred = move == MOVE_EXPIRE && item->bar_unpaid;
+        bool barred = late || (move == MOVE_EXPIRE && item->bar_unpaid);
         holding->limit_per_user = item->limit_per_user;
         holding->segment = row->segment;
         plan_hold(holding, -(int64_t)row->qty, barred ? 0 : 1, barred);

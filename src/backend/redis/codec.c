@@ -182,6 +182,7 @@ enum redis_script codec_script(enum gate_kind kind)
     case GATE_FAIL_ORDER:
     case GATE_PAY:
     case GATE_CANCEL:
+    case GATE_CANCEL_LATE:
     case GATE_EXPIRE:
         return SCRIPT_MOVE;
     case GATE_RESTOCK:
@@ -205,6 +206,7 @@ static enum order_move move_of(enum gate_kind kind)
     case GATE_PAY:
         return MOVE_PAY;
     case GATE_CANCEL:
+    case GATE_CANCEL_LATE:
         return MOVE_CANCEL;
     default:
         CHECK(kind == GATE_EXPIRE);

@@ -44,7 +44,8 @@
                      " created_at_ms, locked_at_ms, pay_by_ms, ended_at_ms, lsn)"                  \
                      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"                  \
                      " ON CONFLICT DO NOTHING")                                                    \
-    X(SQL_ORDER_MOVE, "UPDATE orders SET status = ?4, ended_at_ms = ?5, payment_id = ?6"           \
+    X(SQL_ORDER_MOVE, "UPDATE orders SET status = ?4, ended_at_ms = ?5, payment_id = ?6,"          \
+                      " reason = ?7"                                                               \
                       " WHERE item_id = ?1 AND id = ?2 AND status = ?3")                           \
     X(SQL_HELD, "SELECT held FROM holdings WHERE item_id = ?1 AND user_id = ?2")                   \
     X(SQL_HOLD, "INSERT INTO holdings(item_id, user_id, held, limit_per_user, ended, barred)"      \

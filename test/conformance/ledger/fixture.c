@@ -343,12 +343,14 @@ void assert_audit(struct fixture *f)
         sql_number(f, "%s",
                    "SELECT count(*) FROM (SELECT item_id, user_id, sum(CASE WHEN status IN "
                    "('LOCKED', 'PAID') THEN qty ELSE 0 END) AS units, sum(status IN ('FAILED', "
-                   "'CANCELLED')) AS unsold, sum(status = 'EXPIRED') AS expired, bar_unpaid AS bar "
+                   "'CANCELLED') AND ifnull(reason, '') <> 'BARRED') AS unsold, sum(status = "
+                   "'EXPIRED') AS expired, sum(status = 'CANCELLED' AND ifnull(reason, '') = "
+                   "'BARRED') AS late, bar_unpaid AS bar "
                    "FROM orders o JOIN items i ON i.id = o.item_id JOIN sales s ON s.id = "
                    "i.sale_id GROUP BY o.item_id, o.user_id, bar_unpaid) t LEFT JOIN holdings h ON "
                    "h.item_id = t.item_id AND h.user_id = t.user_id WHERE ifnull(h.held, -1) <> "
                    "units OR ifnull(h.ended, -1) <> unsold + expired * (1 - bar) OR "
-                   "ifnull(h.barred, -1) <> (bar = 1 AND expired > 0)"),
+                   "ifnull(h.barred, -1) <> (bar = 1 AND expired + late > 0)"),
         0);
     assert_int_equal(sql_number(f, "%s",
                                 "SELECT (SELECT ifnull(sum(held), 0) FROM holdings) - (SELECT "

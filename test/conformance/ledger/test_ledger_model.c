@@ -112,7 +112,7 @@ static void model_release(struct model *m, struct order_row *order, enum order_s
     item->locked -= order->qty;
     item->available += order->qty;
     holding->held -= order->qty;
-    if (to == ORDER_EXPIRED && item->bar) {
+    if (order->reason == REFUSAL_BARRED || (to == ORDER_EXPIRED && item->bar)) {
         holding->barred = 1;
     } else {
         holding->ended++;
@@ -162,6 +162,9 @@ static struct expected model_cancel(struct model *m, const struct ledger_op *op)
     }
     struct expected e = {.order = order};
     if (order->state == ORDER_LOCKED) {
+        bool bar = m->items[order->item - 1].bar;
+        bool late = bar && op->late_ms > 0 && m->now_ms >= order->pay_by_ms - op->late_ms;
+        order->reason = late ? REFUSAL_BARRED : REFUSAL_NONE;
         model_release(m, order, ORDER_CANCELLED);
         e.event = true;
     } else if (order->state == ORDER_CANCELLED) {
@@ -264,7 +267,11 @@ static struct ledger_op random_op(struct model *m, bool may_close)
         return pay(id, key, amount + (prng_below(&m->prng, 8) == 0 ? 1 : 0));
     }
     if (dice < 75) {
-        return cancel(id, prng_below(&m->prng, 3) == 0 ? 1 + prng_below(&m->prng, USERS) : 0);
+        struct ledger_op op =
+            cancel(id, prng_below(&m->prng, 3) == 0 ? 1 + prng_below(&m->prng, USERS) : 0);
+        op.late_ms =
+            prng_below(&m->prng, 2) == 0 ? (int64_t)prng_below(&m->prng, PAY_WITHIN_MS) : 0;
+        return op;
     }
     if (dice < 96 || (!may_close && dice == 99)) {
         return expire(id);

@@ -385,6 +385,68 @@ static void test_cancel(void **state)
     assert_holding(f, ITEM, 1, 0, 1, 0);
 }
 
+/* Longer than the time to pay, so that every cancellation is late. */
+#define ALWAYS_LATE (3 * (int64_t)PAY_WITHIN_MS)
+
+static void test_a_late_cancel_counts_as_unpaid_where_the_sale_bars(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 10, 1, true);
+    struct order_id id = booked(f);
+    struct ledger_op op = cancel(id, 1);
+    op.late_ms = ALWAYS_LATE;
+    write_op(f, T0 + 20, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    assert_int_equal(op.order.state, ORDER_CANCELLED);
+    assert_int_equal(op.order.reason, REFUSAL_BARRED);
+    assert_event(f, 0, EVENT_ORDER_CANCELLED, id);
+    assert_int_equal(f->events[0].reason, REFUSAL_BARRED);
+    assert_stock(f, ITEM, 10, 0, 0);
+    assert_holding(f, ITEM, 1, 0, 0, 1);
+    struct order_row stored[1];
+    struct ledger_query q = {.kind = QUERY_ORDER, .id = id, .orders = stored};
+    (void)ledger_read(f->ledger, &q);
+    assert_int_equal(q.error, 0);
+    assert_order_equal(&stored[0], &op.order);
+    /* Again, by whomever and however late: as it was. */
+    struct ledger_op again = cancel(id, 0);
+    write_op(f, T0 + 30, &again);
+    assert_true(again.repeated);
+    assert_int_equal(again.order.reason, REFUSAL_BARRED);
+    assert_holding(f, ITEM, 1, 0, 0, 1);
+}
+
+static void test_a_cancel_in_time_bars_nobody(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        bool bar;
+        int64_t late_ms, at_ms;
+        bool barred;
+    } cases[] = {
+        {true, 0, T0 + 10 + PAY_WITHIN_MS - 1, false}, /* off */
+        {false, ALWAYS_LATE, T0 + 20, false},          /* the sale bars nobody */
+        {true, 5000, T0 + 10 + PAY_WITHIN_MS - 5001, false},
+        {true, 5000, T0 + 10 + PAY_WITHIN_MS - 5000, true},
+        {true, 5000, T0 + 10 + PAY_WITHIN_MS + 7, true}, /* not expired yet */
+    };
+    for (uint64_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool own_clock = cases[i].late_ms == 5000;
+        if (own_clock && f->segments > 0) {
+            continue; /* a shared ledger goes by its server's clock */
+        }
+        sale_open(f, 1 + i, ITEM + i, 1, 10, 1, cases[i].bar);
+        struct ledger_op book = book_once(ITEM + i, 1, 0);
+        write_op(f, T0 + 10, &book);
+        struct ledger_op op = cancel(book.order.id, 1);
+        op.late_ms = cases[i].late_ms;
+        write_op(f, cases[i].at_ms, &op);
+        assert_int_equal(op.order.state, ORDER_CANCELLED);
+        assert_int_equal(op.order.reason, cases[i].barred ? REFUSAL_BARRED : REFUSAL_NONE);
+        assert_holding(f, ITEM + i, 1, 0, cases[i].barred ? 0 : 1, cases[i].barred);
+    }
+}
+
 static void test_cancel_of_a_paid_or_failed_order(void **state)
 {
     struct fixture *f = *state;
@@ -571,6 +633,8 @@ int main(void)
         TEST(test_expire),
         TEST(test_expire_bars_where_the_sale_says_so),
         TEST(test_cancel),
+        TEST(test_a_late_cancel_counts_as_unpaid_where_the_sale_bars),
+        TEST(test_a_cancel_in_time_bars_nobody),
         TEST(test_cancel_of_a_paid_or_failed_order),
         TEST(test_one_winner),
         TEST(test_restock),

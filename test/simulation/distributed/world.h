@@ -174,7 +174,8 @@ struct plan {
     uint32_t limits[ITEMS];
     uint32_t pay_within_s;
     bool bar_unpaid;
-    bool queue; /* there is one */
+    int64_t late_cancel_ms; /* 0: no cancellation is late */
+    bool queue;             /* there is one */
     int64_t ends_us;
     int64_t strikes_until_us;
     int64_t strike_every_us;

@@ -138,7 +138,7 @@ static void draw_move(struct gate_command *c)
 {
     static const enum gate_kind queued[] = {GATE_CONFIRM, GATE_CONFIRM, GATE_CONFIRM,
                                             GATE_FAIL_ORDER};
-    static const enum gate_kind locked[] = {GATE_PAY, GATE_CANCEL, GATE_EXPIRE, GATE_EXPIRE};
+    static const enum gate_kind locked[] = {GATE_PAY, GATE_CANCEL, GATE_CANCEL_LATE, GATE_EXPIRE};
     static const enum refusal reasons[] = {REFUSAL_LIMIT_REACHED, REFUSAL_NO_STOCK};
     c->id = draw_order();
     c->item = order_id_item(c->id);

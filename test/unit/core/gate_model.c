@@ -181,6 +181,8 @@ static struct answer model_move(const struct gate_command *c, enum order_state f
     }
     if (to == ORDER_FAILED) {
         order->reason = (enum refusal)c->reason;
+    } else if (c->kind == GATE_CANCEL_LATE) {
+        order->reason = REFUSAL_BARRED;
     }
     if (to == ORDER_FAILED && order->reason == REFUSAL_NO_STOCK) {
         item->total -= order->qty;
@@ -189,7 +191,7 @@ static struct answer model_move(const struct gate_command *c, enum order_state f
     }
     struct model_buyer *buyer = buyer_of(order->item, order->user);
     buyer->held -= order->qty;
-    if (to == ORDER_EXPIRED && sale_of(item->sale)->bars) {
+    if (c->kind == GATE_CANCEL_LATE || (to == ORDER_EXPIRED && sale_of(item->sale)->bars)) {
         buyer->barred = true;
     } else {
         buyer->failed_attempts++;
@@ -366,6 +368,7 @@ static struct answer model_dispatch(const struct gate_command *c)
     case GATE_PAY:
         return model_move(c, ORDER_LOCKED, ORDER_PAID);
     case GATE_CANCEL:
+    case GATE_CANCEL_LATE:
         return model_move(c, ORDER_LOCKED, ORDER_CANCELLED);
     case GATE_EXPIRE:
         return model_move(c, ORDER_LOCKED, ORDER_EXPIRED);

@@ -36,6 +36,7 @@ static const struct {
     {GATE_TRANSFER_OUT, 17 + 8 + 8},
     {GATE_TRANSFER_IN, 17 + 8 + 8},
     {GATE_SKIP, 17},
+    {GATE_CANCEL_LATE, 17 + 16 + 8},
 };
 
 /* All bits set now and then: fields must not run into each other. */
