@@ -260,7 +260,7 @@ test('too late at the till: it says so while the page is open; then the buyer is
         await reached(opened.page, 'locked', 'expired');
         const [order] = await buyer(server, opened.user).orders();
         await opened.page.goto(`${server.url}/demo/pay?order=${order.order_id}`);
-        await opened.page.locator('#till[data-status]').waitFor();
+        await opened.page.locator('#till:not([data-status="loading"])').waitFor();
         const early = (await opened.page.locator('#till').getAttribute('data-status')) === 'LOCKED';
         if (!early) await opened.page.context().close();
         return early && { ...made, ...opened };

@@ -170,6 +170,34 @@ def test_a_barring_sale_does_not_bar_who_cancelled(server, shop):
     shop.bought(user, shop.ticket(user, lot.item))
 
 
+def test_a_late_cancel_bars_where_the_sale_bars(make_server):
+    """All of the time to pay is late here; operators' cancellations and other sales bar nobody."""
+    server = make_server(sets=["order.late_cancel_s=3600"])
+    shop = Shop(server)
+    bars = shop.lot(total=50, limit=5, pay_within_s=600, bar_unpaid=True)
+    lets = shop.lot(total=50, limit=5, pay_within_s=600)
+    for lot, barred in ((bars, True), (lets, False)):
+        user = shop.user()
+        first, second = shop.ticket(user, lot.item), shop.ticket(user, lot.item)
+        shop.bought(user, first)
+        shop.wait_status(user, first["order_id"], "LOCKED")
+        order = shop.cancelled(user, first["order_id"])
+        assert (order["status"], order["reason"]) == ("CANCELLED", "barred" if barred else None)
+        shop.wait_counters(lot.item, 50, 0, 0)
+        shown = eventually(lambda: (o := shop.get_order(user, first["order_id"]).json())
+                           ["status"] == "CANCELLED" and o, "the cancellation to be shown")
+        assert shown["reason"] == order["reason"]
+        assert shop.cancelled(user, first["order_id"]) == order
+        if barred:
+            problem(shop.buy(user, second), 409, "barred", "no")
+        else:
+            shop.bought(user, second)
+    server.restart()
+    user = shop.user()
+    order = shop.order_locked(user, bars.item)["order_id"]
+    assert shop.cancelled(user, order)["reason"] == "barred"
+
+
 def test_locked_orders_may_be_paid_after_the_close(server, shop):
     lot = shop.lot(total=5, limit=0, price=100)
     user = shop.user()

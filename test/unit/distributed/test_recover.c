@@ -222,6 +222,10 @@ static void test_holdings_survive(void **state)
     fake_clock_pass_ms(&world->clock, CLUSTER_PAY_MS);
     struct ledger_op expire = {.kind = LEDGER_EXPIRE, .id = world->model.journal[2].command.id};
     assert_int_equal(REFUSAL_NONE, cluster_run(world, &expire));
+    /* Cancelled so late that it counts as unpaid. */
+    cancel = (struct ledger_op){
+        .kind = LEDGER_CANCEL, .id = world->model.journal[1].command.id, .late_ms = 1};
+    assert_int_equal(REFUSAL_NONE, cluster_run(world, &cancel));
     sim_segments_empty(world->sim, home);
     assert_int_equal(1, round_of(shop.recover).rebuilt);
     model_settle(world);
@@ -231,6 +235,9 @@ static void test_holdings_survive(void **state)
     assert_int_equal(1, buyer->barred);
     assert_int_equal(1, buyer->failed_attempts);
     assert_int_equal(0, buyer->held);
+    buyer = gate_find_buyer(gate, gate_find_item(gate, CLUSTER_THREE), 5);
+    assert_int_equal(1, buyer->barred);
+    assert_int_equal(0, buyer->failed_attempts);
     shop_close(&shop);
 }
 

@@ -89,6 +89,10 @@ static void the_reason_of_a_failure_and_the_bar_go_along(void **state)
     warmed.c = 0;
     event_effects_command(&warmed, 1, &command);
     assert_int_equal(command.bar_unpaid, 0);
+    struct ledger_event cancelled = event_of(EVENT_ORDER_CANCELLED);
+    cancelled.reason = REFUSAL_BARRED;
+    event_effects_command(&cancelled, 1, &command);
+    assert_int_equal(command.kind, GATE_CANCEL_LATE);
 }
 
 /* A step of forgetting is a piece: neither nothing nor everything under one lock. */
