@@ -60,10 +60,15 @@ static void list_join(struct http_server *s, struct connection *c, enum connecti
     }
 }
 
+static bool input_large(const struct connection *c)
+{
+    return c->in != NULL && http_buffer_large(c->in);
+}
+
 /* A client that does not read holds large buffers with answers, or with requests behind them. */
 static enum connection_list list_unsent(const struct connection *c)
 {
-    if (c->in != NULL && http_buffer_large(c->in)) {
+    if (input_large(c)) {
         return LIST_UNSENT_LARGE;
     }
     for (const struct http_buffer *buffer = c->out; buffer != NULL; buffer = buffer->next) {
@@ -84,6 +89,8 @@ static enum connection_list list_wanted(const struct connection *c)
         return c->in == NULL ? LIST_IDLE : LIST_NONE;
     case CONNECTION_READING:
         return c->in != NULL ? LIST_READING + c->in->pool : LIST_NONE;
+    case CONNECTION_PENDING:
+        return input_large(c) ? LIST_BEHIND_LARGE : LIST_NONE;
     case CONNECTION_LINGER:
         return LIST_LINGER;
     default:
@@ -314,6 +321,20 @@ bool connection_drop_slowest(struct http_server *s, const struct connection *exc
 {
     return connection_drop_slow(s, LIST_UNSENT, except) ||
            connection_drop_slow(s, LIST_UNSENT_LARGE, except);
+}
+
+bool connection_drop_behind(struct http_server *s, const struct connection *except)
+{
+    struct connection *c = list_first(s, LIST_BEHIND_LARGE, except);
+    if (c == NULL || listed_for_ms(s, c) < HTTP_PATIENCE_MS) {
+        return false;
+    }
+    s->counts.evicted++;
+    return_input(s, c);
+    c->flags &= (uint16_t)~CONNECTION_KEEP_ALIVE;
+    c->flags |= CONNECTION_DROPPED;
+    connection_settle(s, c);
+    return true;
 }
 
 /* Idle connections that are read before one of them is closed. Each that has a request is served. */

@@ -56,6 +56,7 @@ enum connection_list {
     LIST_IDLE = LIST_READING + HTTP_POOLS, /* between requests, or without any, and no input */
     LIST_UNSENT,                           /* bytes are unsent, in small buffers */
     LIST_UNSENT_LARGE,                     /* bytes are unsent, and `in` or `out` is large */
+    LIST_BEHIND_LARGE, /* a large buffer holds requests behind an answer that the application owes */
     LIST_LINGER,
     LIST_COUNT,
     LIST_NONE = LIST_COUNT,
@@ -170,6 +171,10 @@ bool connection_drop_slow(struct http_server *s, enum connection_list list,
                           const struct connection *except);
 /* The same for both lists of connections with unsent bytes: first those without a large buffer. */
 bool connection_drop_slowest(struct http_server *s, const struct connection *except);
+/* Frees the large buffer whose requests have waited longest behind a pending answer, if that is
+ * HTTP_PATIENCE_MS. The connection closes after that answer, which tells the client that they were not
+ * handled. The current connection and `except` are left out. False: none. */
+bool connection_drop_behind(struct http_server *s, const struct connection *except);
 /* Before a new connection, or without one (NULL) while no place is left: closes the one that has been
  * idle longest, if few places are left. */
 void connection_make_room(struct http_server *s, const struct connection *newcomer);

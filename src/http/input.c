@@ -7,7 +7,8 @@
  * a large one, the application sees the head, and may answer from it (struct http_app, admit).
  *
  * If no buffer of the needed pool is free, a connection that has taken long to read its answer gives
- * up its buffers, and is closed. If there is none, the oldest incomplete request that holds a buffer of
+ * up its buffers, and is closed; so does one with requests behind an answer that is long pending, which
+ * closes after that. If there is none, the oldest incomplete request that holds a buffer of
  * the pool is refused with 408, and that is reused. If there is none, because new unsent answers and
  * pipelined requests hold all buffers, the incomplete request that needs one is refused with 503.
  *
@@ -58,7 +59,8 @@ static struct http_buffer *input_borrow(struct http_server *s, enum http_pool_ki
     bool small = pool == HTTP_POOL_SMALL;
     struct http_buffer *buffer = borrow_free(s, pool);
     while (buffer == NULL && (small ? connection_drop_slowest(s, NULL)
-                                    : connection_drop_slow(s, LIST_UNSENT_LARGE, NULL))) {
+                                    : connection_drop_slow(s, LIST_UNSENT_LARGE, NULL) ||
+                                          connection_drop_behind(s, NULL))) {
         buffer = borrow_free(s, pool);
     }
     if (buffer != NULL) {

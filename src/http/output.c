@@ -402,7 +402,8 @@ bool output_fits(struct http_server *s, const struct connection *c, size_t len,
     return lifetime == PIECE_STABLE ||
            http_buffers_left(&s->buffers, HTTP_POOL_LARGE + c->class) > 0 ||
            http_buffers_left(&s->buffers, HTTP_POOL_LARGE) > 0 ||
-           connection_drop_slow(s, LIST_UNSENT_LARGE, c) || input_evict(s, HTTP_POOL_LARGE);
+           connection_drop_slow(s, LIST_UNSENT_LARGE, c) || connection_drop_behind(s, c) ||
+           input_evict(s, HTTP_POOL_LARGE);
 }
 
 /* Builds the answer in the batch if it fits there. */

@@ -2,6 +2,7 @@
  * Who gives way when there is little room: connections that say nothing, clients that do not read,
  * addresses with many connections. Who is served must not notice them.
  */
+#define _GNU_SOURCE /* memmem */
 #include "base/check.h"
 #include "base/err.h"
 #include "http/addresses.h"
@@ -505,6 +506,49 @@ static void test_an_incomplete_request_behind_an_unread_answer_gives_way(void **
     expect_status(f, honest, 200);
 }
 
+/* Requests behind one whose answer the application owes. */
+static void test_requests_behind_a_pending_answer_give_up_their_buffer(void **state)
+{
+    struct fixture *f = *state;
+    static char waits[HTTP_READ_BUFFER];
+    char large[LONG_LINE_BYTES + 100];
+    struct out out = out_over(waits, sizeof(waits) - 1);
+    out_lit(&out, GET("/wait"));
+    while (out.len < HTTP_SMALL_BUFFER * 3) {
+        out_lit(&out, GET("/a"));
+    }
+    waits[out.len] = '\0';
+    (void)snprintf(large, sizeof(large), "GET /a HTTP/1.1\r\n" H "X: %.*s", LONG_LINE_BYTES, huge);
+    uint32_t c[2];
+    for (int i = 0; i < 2; i++) {
+        c[i] = connect_peer(f);
+        send_text(f, c[i], waits);
+        advance(f, HTTP_PATIENCE_MS / 2);
+    }
+    uint32_t honest = connect_peer(f);
+    send_text(f, honest, large); /* the first has waited for a second, the other one has not */
+    assert_int_equal(http_server_counts(f->server).evicted, 1);
+    uint32_t early = connect_peer(f);
+    send_text(f, early, large); /* takes that of the incomplete one */
+    expect_status(f, honest, 408);
+    send_text(f, early, "\r\n\r\n");
+    expect_status(f, early, 200);
+    for (int i = 0; i < 2; i++) {
+        assert_true(http_answer(f->server, f->kept[i], 200, "text/plain", "", span_of("waited")));
+    }
+    http_server_flush(f->server);
+    settle(f);
+    struct span got = memory_net_take(f->net, c[0]);
+    assert_non_null(memmem(got.at, got.len, "Connection: close\r\n", 19));
+    assert_memory_equal(got.at + got.len - 6, "waited", 6); /* and nothing behind it */
+    assert_true(memory_net_finished(f->net, c[0]));
+    assert_true(memory_net_take(f->net, c[1]).len > HTTP_SMALL_BUFFER); /* all answers */
+    memory_net_fin(f->net, c[0]);
+    memory_net_fin(f->net, honest);
+    settle(f);
+    expect_nothing_held(f);
+}
+
 static bool files(struct http_server *server, struct http_exchange exchange,
                   const struct http_request *request)
 {
@@ -577,6 +621,7 @@ int main(void)
         T(test_non_readers_give_way_to_new_connections),
         T(test_requests_behind_an_unread_answer_give_up_their_buffer),
         T(test_an_incomplete_request_behind_an_unread_answer_gives_way),
+        T(test_requests_behind_a_pending_answer_give_up_their_buffer),
         T(test_non_readers_give_up_small_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
