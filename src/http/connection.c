@@ -9,8 +9,9 @@
  *
  * A new connection closes an idle one if few places are left. A request that has arrived there but
  * is not reported yet is answered first. If none is idle, a connection that lingers is closed; if
- * none lingers, the oldest request that has been incomplete for HTTP_PATIENCE_MS gets 408. A
- * complete request, an answer that waits and a stream are never given up for a new connection.
+ * none lingers, the oldest request that has been incomplete for HTTP_PATIENCE_MS gets 408; if there
+ * is none, the client that has had an unread answer for HTTP_PATIENCE_MS longest is closed. A client
+ * that has read all its answers keeps a complete request and a stream.
  */
 #include "http/connection.h"
 
@@ -59,10 +60,16 @@ static void list_join(struct http_server *s, struct connection *c, enum connecti
     }
 }
 
+static bool input_large(const struct connection *c)
+{
+    return c->in != NULL && http_buffer_large(c->in);
+}
+
+/* A client that does not read holds large buffers with answers, or with requests behind them. */
 static enum connection_list list_unsent(const struct connection *c)
 {
-    if (c->state != CONNECTION_IDLE && c->state != CONNECTION_CLOSING) {
-        return LIST_NONE;
+    if (input_large(c)) {
+        return LIST_UNSENT_LARGE;
     }
     for (const struct http_buffer *buffer = c->out; buffer != NULL; buffer = buffer->next) {
         if (http_buffer_large(buffer)) {
@@ -82,6 +89,8 @@ static enum connection_list list_wanted(const struct connection *c)
         return c->in == NULL ? LIST_IDLE : LIST_NONE;
     case CONNECTION_READING:
         return c->in != NULL ? LIST_READING + c->in->pool : LIST_NONE;
+    case CONNECTION_PENDING:
+        return input_large(c) ? LIST_BEHIND_LARGE : LIST_NONE;
     case CONNECTION_LINGER:
         return LIST_LINGER;
     default:
@@ -148,7 +157,7 @@ void connection_open(struct http_server *s, struct connection *c)
 static void connection_close(struct http_server *s, struct connection *c)
 {
     uint32_t number = connection_number(s, c);
-    bool unsent = c->out != NULL;
+    bool unsent = c->out != NULL || connection_is(c, CONNECTION_BROKEN);
     timer_stop(s, c);
     list_leave(s, c);
     count_busy(s, c, false);
@@ -248,14 +257,19 @@ struct connection *connection_of(struct http_server *s, struct http_exchange exc
     return same && !connection_is(c, CONNECTION_BROKEN) ? c : NULL;
 }
 
-/* The first connection of a list, except for the current one. NULL: none. */
-static struct connection *list_first(struct http_server *s, enum connection_list list)
+/* The first connection of a list, except for the current one and this one. NULL: none. */
+static struct connection *list_first(struct http_server *s, enum connection_list list,
+                                     const struct connection *except)
 {
     uint32_t link = s->lists[list].first;
-    if (link != 0 && &s->connections[link - 1] == s->current) {
-        link = s->current->by_list.next;
+    while (link != 0) {
+        struct connection *c = &s->connections[link - 1];
+        if (c != s->current && c != except) {
+            return c;
+        }
+        link = c->by_list.next;
     }
-    return link != 0 ? &s->connections[link - 1] : NULL;
+    return NULL;
 }
 
 static uint32_t listed_for_ms(const struct http_server *s, const struct connection *c)
@@ -265,17 +279,61 @@ static uint32_t listed_for_ms(const struct http_server *s, const struct connecti
 
 struct connection *connection_oldest_reading(struct http_server *s, enum http_pool_kind pool)
 {
-    return list_first(s, LIST_READING + pool);
+    return list_first(s, LIST_READING + pool, NULL);
 }
 
-bool connection_drop_slow(struct http_server *s, enum connection_list list)
+static void return_input(struct http_server *s, struct connection *c)
 {
-    struct connection *c = list_first(s, list);
+    if (c->in != NULL) {
+        http_buffers_return(&s->buffers, c->in);
+        c->in = NULL;
+    }
+}
+
+/* The application may be using the connection's exchange now, so that is closed by the next flush. Its
+ * buffers are free at once. */
+static void give_up_later(struct http_server *s, struct connection *c)
+{
+    return_input(s, c);
+    output_release(s, c);
+    list_leave(s, c);
+    c->flags |= CONNECTION_BROKEN;
+    connection_queue(s, c);
+}
+
+bool connection_drop_slow(struct http_server *s, enum connection_list list,
+                          const struct connection *except)
+{
+    struct connection *c = list_first(s, list, except);
     if (c == NULL || listed_for_ms(s, c) < HTTP_PATIENCE_MS) {
         return false;
     }
     s->counts.slow++;
-    connection_lose(s, c);
+    if (c->state == CONNECTION_PENDING || c->state == CONNECTION_STREAM) {
+        give_up_later(s, c);
+    } else {
+        connection_lose(s, c);
+    }
+    return true;
+}
+
+bool connection_drop_slowest(struct http_server *s, const struct connection *except)
+{
+    return connection_drop_slow(s, LIST_UNSENT, except) ||
+           connection_drop_slow(s, LIST_UNSENT_LARGE, except);
+}
+
+bool connection_drop_behind(struct http_server *s, const struct connection *except)
+{
+    struct connection *c = list_first(s, LIST_BEHIND_LARGE, except);
+    if (c == NULL || listed_for_ms(s, c) < HTTP_PATIENCE_MS) {
+        return false;
+    }
+    s->counts.evicted++;
+    return_input(s, c);
+    c->flags &= (uint16_t)~CONNECTION_KEEP_ALIVE;
+    c->flags |= CONNECTION_DROPPED;
+    connection_settle(s, c);
     return true;
 }
 
@@ -287,7 +345,7 @@ bool connection_drop_slow(struct http_server *s, enum connection_list list)
 static bool close_idle(struct http_server *s, const struct connection *newcomer)
 {
     for (int i = 0; i < IDLE_LOOKED_AT; i++) {
-        struct connection *c = list_first(s, LIST_IDLE);
+        struct connection *c = list_first(s, LIST_IDLE, NULL);
         if (c == NULL || c == newcomer ||
             (newcomer == NULL && listed_for_ms(s, c) < HTTP_PATIENCE_MS)) {
             return false;
@@ -315,7 +373,7 @@ static struct connection *oldest_incomplete(struct http_server *s)
 {
     struct connection *oldest = NULL;
     for (int pool = 0; pool < HTTP_POOLS; pool++) {
-        struct connection *c = list_first(s, LIST_READING + pool);
+        struct connection *c = list_first(s, LIST_READING + pool, NULL);
         if (c != NULL && (oldest == NULL || listed_for_ms(s, c) > listed_for_ms(s, oldest))) {
             oldest = c;
         }
@@ -328,10 +386,11 @@ void connection_make_room(struct http_server *s, const struct connection *newcom
     if (s->options.connections_max - s->open >= s->places_left || close_idle(s, newcomer)) {
         return;
     }
-    struct connection *c = list_first(s, LIST_LINGER);
+    struct connection *c = list_first(s, LIST_LINGER, NULL);
     if (c == NULL) {
         c = oldest_incomplete(s);
         if (c == NULL || listed_for_ms(s, c) < HTTP_PATIENCE_MS) {
+            (void)connection_drop_slowest(s, NULL);
             return;
         }
         http_buffers_return(&s->buffers, c->in);

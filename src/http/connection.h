@@ -54,8 +54,9 @@ enum timer_kind { TIMER_IDLE, TIMER_HEADER, TIMER_WRITE, TIMER_LINGER, TIMER_COU
 enum connection_list {
     LIST_READING,                          /* + enum http_pool_kind: incomplete requests */
     LIST_IDLE = LIST_READING + HTTP_POOLS, /* between requests, or without any, and no input */
-    LIST_UNSENT,                           /* no exchange, and `out` holds small buffers */
-    LIST_UNSENT_LARGE,                     /* no exchange, and `out` holds a large one */
+    LIST_UNSENT,                           /* bytes are unsent, in small buffers */
+    LIST_UNSENT_LARGE,                     /* bytes are unsent, and `in` or `out` is large */
+    LIST_BEHIND_LARGE, /* a large buffer holds requests behind an answer that the application owes */
     LIST_LINGER,
     LIST_COUNT,
     LIST_NONE = LIST_COUNT,
@@ -163,9 +164,17 @@ struct connection *connection_of(struct http_server *s, struct http_exchange exc
 /* The connection of the oldest incomplete request in a buffer of the pool. The current connection is
  * left out. NULL: none. */
 struct connection *connection_oldest_reading(struct http_server *s, enum http_pool_kind pool);
-/* Closes the connection that has been on the list longest, if that is HTTP_PATIENCE_MS. The current
- * connection is left out. False: none. */
-bool connection_drop_slow(struct http_server *s, enum connection_list list);
+/* Frees the buffers of the connection that has been on the list longest, if that is
+ * HTTP_PATIENCE_MS, and closes it: now, or in the next flush if it has an exchange. The current
+ * connection and `except` are left out. False: none. */
+bool connection_drop_slow(struct http_server *s, enum connection_list list,
+                          const struct connection *except);
+/* The same for both lists of connections with unsent bytes: first those without a large buffer. */
+bool connection_drop_slowest(struct http_server *s, const struct connection *except);
+/* Frees the large buffer whose requests have waited longest behind a pending answer, if that is
+ * HTTP_PATIENCE_MS. The connection closes after that answer, which tells the client that they were not
+ * handled. The current connection and `except` are left out. False: none. */
+bool connection_drop_behind(struct http_server *s, const struct connection *except);
 /* Before a new connection, or without one (NULL) while no place is left: closes the one that has been
  * idle longest, if few places are left. */
 void connection_make_room(struct http_server *s, const struct connection *newcomer);

@@ -6,9 +6,11 @@
  * or to a large one if it is known not to fit. Later reads append to that buffer. Before a body has
  * a large one, the application sees the head, and may answer from it (struct http_app, admit).
  *
- * If no buffer of the needed pool is free, the oldest incomplete request that holds one is refused
- * with 408 and its buffer is reused. If there is none, because unsent answers and pipelined requests
- * hold all buffers, the incomplete request that needs one is refused with 503.
+ * If no buffer of the needed pool is free, a connection that has taken long to read its answer gives
+ * up its buffers, and is closed; so does one with requests behind an answer that is long pending, which
+ * closes after that. If there is none, the oldest incomplete request that holds a buffer of
+ * the pool is refused with 408, and that is reused. If there is none, because new unsent answers and
+ * pipelined requests hold all buffers, the incomplete request that needs one is refused with 503.
  *
  * Pipelined requests: at most REQUESTS_AT_ONCE are handled before other connections are served. The
  * rest waits in a small buffer, or in the buffer it was read into. If the rest does not fit a small
@@ -41,15 +43,25 @@ bool input_evict(struct http_server *s, enum http_pool_kind pool)
     return true;
 }
 
-/* A buffer of the pool. If none is free, takes that of the oldest incomplete request. NULL: none. */
-static struct http_buffer *input_borrow(struct http_server *s, enum http_pool_kind pool)
+/* A free buffer of the pool, or of the one for anyone. NULL: none. */
+static struct http_buffer *borrow_free(struct http_server *s, enum http_pool_kind pool)
 {
     struct http_buffer *buffer = http_buffers_borrow(&s->buffers, pool);
-    if (buffer == NULL && pool > HTTP_POOL_LARGE) {
-        buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_LARGE);
-    }
-    if (buffer == NULL && pool == HTTP_POOL_LARGE && connection_drop_slow(s, LIST_UNSENT_LARGE)) {
-        buffer = http_buffers_borrow(&s->buffers, pool);
+    return buffer == NULL && pool > HTTP_POOL_LARGE
+               ? http_buffers_borrow(&s->buffers, HTTP_POOL_LARGE)
+               : buffer;
+}
+
+/* A buffer of the pool. If none is free, takes that of a client that does not read, or of the oldest
+ * incomplete request. NULL: none. */
+static struct http_buffer *input_borrow(struct http_server *s, enum http_pool_kind pool)
+{
+    bool small = pool == HTTP_POOL_SMALL;
+    struct http_buffer *buffer = borrow_free(s, pool);
+    while (buffer == NULL && (small ? connection_drop_slowest(s, NULL)
+                                    : connection_drop_slow(s, LIST_UNSENT_LARGE, NULL) ||
+                                          connection_drop_behind(s, NULL))) {
+        buffer = borrow_free(s, pool);
     }
     if (buffer != NULL) {
         return buffer;

@@ -184,13 +184,23 @@ static struct http_buffer *borrow_large(struct http_server *s, const struct conn
     return buffer;
 }
 
+/* A small buffer for an answer that has begun. NULL: none. */
+static struct http_buffer *borrow_small(struct http_server *s, const struct connection *c)
+{
+    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_SMALL);
+    while (buffer == NULL && connection_drop_slowest(s, c)) {
+        buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_SMALL);
+    }
+    return buffer;
+}
+
 /* Keeps a copy of bytes that the socket did not take. False: no buffer. */
 static bool keep_copy(struct http_server *s, struct connection *c, const char *at, size_t len)
 {
     while (len > 0) {
         struct http_buffer *buffer = len > HTTP_SMALL_DATA ? borrow_large(s, c) : NULL;
         if (buffer == NULL && len <= HTTP_WRITE_MAX) {
-            buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_SMALL); /* one of up to five */
+            buffer = borrow_small(s, c); /* one of up to five */
         }
         if (buffer == NULL) {
             return false;
@@ -209,7 +219,7 @@ static bool keep_copy(struct http_server *s, struct connection *c, const char *a
 static bool keep_reference(struct http_server *s, struct connection *c, const char *at, size_t len,
                            struct http_hold *hold)
 {
-    struct http_buffer *buffer = http_buffers_borrow(&s->buffers, HTTP_POOL_SMALL);
+    struct http_buffer *buffer = borrow_small(s, c);
     if (buffer == NULL) {
         return false;
     }
@@ -384,7 +394,8 @@ bool output_fits(struct http_server *s, const struct connection *c, size_t len,
     }
     size_t most = s->options.unsent_max;
     for (int i = 0; i < DROPPED_FOR_ONE && most > 0 && s->unsent + len > most; i++) {
-        if (!connection_drop_slow(s, LIST_UNSENT_LARGE) && !connection_drop_slow(s, LIST_UNSENT)) {
+        if (!connection_drop_slow(s, LIST_UNSENT_LARGE, c) &&
+            !connection_drop_slow(s, LIST_UNSENT, c)) {
             break;
         }
     }
@@ -393,13 +404,16 @@ bool output_fits(struct http_server *s, const struct connection *c, size_t len,
     }
     size_t batched = c == s->current ? s->batch_len : 0;
     size_t small = batched / HTTP_SMALL_DATA + 3; /* copies of the batch, the head, a reference */
-    if (http_buffers_left(&s->buffers, HTTP_POOL_SMALL) < small) {
-        return false;
+    while (http_buffers_left(&s->buffers, HTTP_POOL_SMALL) < small) {
+        if (!connection_drop_slowest(s, c)) {
+            return false;
+        }
     }
     return lifetime == PIECE_STABLE ||
            http_buffers_left(&s->buffers, HTTP_POOL_LARGE + c->class) > 0 ||
            http_buffers_left(&s->buffers, HTTP_POOL_LARGE) > 0 ||
-           connection_drop_slow(s, LIST_UNSENT_LARGE) || input_evict(s, HTTP_POOL_LARGE);
+           connection_drop_slow(s, LIST_UNSENT_LARGE, c) || connection_drop_behind(s, c) ||
+           input_evict(s, HTTP_POOL_LARGE);
 }
 
 /* Builds the answer in the batch if it fits there. */

@@ -147,10 +147,10 @@ void http_server_drain(struct http_server *server);
 struct http_counts {
     uint64_t malformed; /* malformed, not supported, or above a limit */
     uint64_t timeouts;  /* not complete in time */
-    uint64_t evicted;   /* incomplete, and no buffer was free: 408 and 503 */
+    uint64_t evicted;   /* incomplete or behind another, and no buffer was free */
     uint64_t displaced; /* idle, or not complete for a while: closed for a new connection */
     uint64_t crowded;   /* closed at the start: too many connections of that address */
-    uint64_t slow;      /* held an answer for long when its buffer or its bytes were needed */
+    uint64_t slow;      /* held an answer for long when its buffers, bytes or place were needed */
     uint64_t unkept;    /* 503 in place of a large answer; the connection stays open */
 };
 struct http_counts http_server_counts(const struct http_server *server);

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sluicelib import Conn, Shop, compact, problem, request_bytes, webhook_signature
+from sluicelib import Conn, Shop, compact, eventually, problem, request_bytes, webhook_signature
 
 GET_TIME = b"GET /v1/time HTTP/1.1\r\nHost: x\r\n\r\n"
 HONEST_S = 10    # an honest client would have left; attackers hold what they have for minutes
@@ -67,6 +67,20 @@ def test_silent_connections_keep_nobody_out(make_server, data):
             assert served_anew(server)
         assert metric(server, "sluice_http_displaced_total") > 0
         assert metric(server, "sluice_http_connections") > 200, "the attack goes on"
+
+
+@pytest.mark.asan
+def test_clients_that_read_nothing_keep_nobody_out(make_server):
+    """None of them is idle, and none has an incomplete request."""
+    server = make_server(sets=PATIENT + ["server.connections=128"])
+    with Crowd(server) as crowd:
+        for _ in range(128):
+            crowd.join(request_bytes("GET", "/") * 40, receive=4096)
+        for _ in range(20):
+            crowd.join(request_bytes("GET", "/") * 40, receive=4096)
+            assert served_anew(server)
+        assert metric(server, "sluice_http_slow_total") > 0
+        assert metric(server, "sluice_http_connections") > 100, "the attack goes on"
 
 
 def test_a_share_for_each_address(make_server):
@@ -193,6 +207,30 @@ def test_an_answer_is_whole_or_refused_while_others_read_nothing(make_server):
                 assert response.status in (200, 503)
             listing = server.admin("GET", "/sales")
             assert listing.status == 200 and len(listing.body) > 300_000
+
+
+@pytest.mark.asan
+def test_requests_behind_unread_answers_leave_others_their_buffers(make_server):
+    """Each attacker's request needs a large buffer, which the requests behind it fill again. An honest
+    request of 6 KiB arrives in two pieces."""
+    server = make_server(sets=PATIENT + ["http.large_buffers=4"])
+    first = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 5000
+    with Crowd(server) as crowd:
+        for _ in range(8):
+            attacker = crowd.join(first, receive=4096)
+            server.now_ms()    # it was read
+            attacker.sendall(b"\r\n\r\n" + request_bytes("GET", "/openapi.json") * 200)
+        server.now_ms()
+
+        def served():
+            with Conn(server.address, HONEST_S) as conn:
+                conn.send(first)
+                for _ in range(2):    # the first may be answered before the connection is accepted
+                    server.now_ms()
+                conn.try_send(b"\r\n\r\n")
+                return conn.read_response().status == 200
+        eventually(served, guard_s=HONEST_S)
+        assert metric(server, "sluice_http_slow_total") > 0
 
 
 def kernel_bytes(port):

@@ -2,6 +2,7 @@
  * Who gives way when there is little room: connections that say nothing, clients that do not read,
  * addresses with many connections. Who is served must not notice them.
  */
+#define _GNU_SOURCE /* memmem */
 #include "base/check.h"
 #include "base/err.h"
 #include "http/addresses.h"
@@ -419,6 +420,187 @@ static void test_a_large_event_that_cannot_be_kept_is_not_begun(void **state)
     assert_int_equal(memory_net_take(f->net, stream).len, HUGE_BYTES);
 }
 
+/* --- Clients that read no answers, by other ways to hold what others need ------------------------ */
+
+/* 5000 bytes of a header line, of a request that so needs a large buffer. */
+#define LONG_LINE_BYTES 5000
+
+/* A client that reads nothing has sent these bytes, in two parts. */
+static uint32_t non_reader(struct fixture *f, const char *first, const char *second)
+{
+    uint32_t c = connect_peer(f);
+    memory_net_window(f->net, c, 10);
+    send_text(f, c, first);
+    if (second != NULL) {
+        send_text(f, c, second);
+    }
+    return c;
+}
+
+static void test_non_readers_give_way_to_new_connections(void **state)
+{
+    struct fixture *f = *state;
+    f->options.small_buffers = PLACES;
+    restart(f);
+    uint32_t c[PLACES];
+    for (size_t i = 0; i < PLACES - 4; i++) {
+        c[i] = non_reader(f, GET("/a"), NULL);
+    }
+    uint32_t early = connect_peer(f);
+    assert_int_equal(http_server_counts(f->server).slow, 0); /* they have a second */
+    memory_net_fin(f->net, early);
+    advance(f, HTTP_PATIENCE_MS);
+    uint32_t next = connect_peer(f);
+    assert_true(memory_net_closed(f->net, c[0]));
+    assert_false(memory_net_closed(f->net, c[1]));
+    assert_int_equal(http_server_counts(f->server).slow, 1);
+    send_text(f, next, GET("/b"));
+    expect_status(f, next, 200);
+}
+
+/* A large request in two parts, and others behind an answer that is not read. */
+static void test_requests_behind_an_unread_answer_give_up_their_buffer(void **state)
+{
+    struct fixture *f = *state;
+    static char many[HTTP_READ_BUFFER];
+    char first[LONG_LINE_BYTES + 100];
+    struct out out = out_over(many, sizeof(many) - 1);
+    out_lit(&out, "\r\n\r\n");
+    while (out.len < HTTP_SMALL_BUFFER * 3) {
+        out_lit(&out, GET("/a"));
+    }
+    many[out.len] = '\0';
+    (void)snprintf(first, sizeof(first), "GET /a HTTP/1.1\r\n" H "X: %.*s", LONG_LINE_BYTES, huge);
+    for (int i = 0; i < 2; i++) {
+        (void)non_reader(f, first, many);
+    }
+    assert_int_equal(http_buffers_left(&f->server->buffers, HTTP_POOL_LARGE), 0);
+    advance(f, HTTP_PATIENCE_MS);
+    uint32_t honest = connect_peer(f);
+    send_text(f, honest, first);
+    send_text(f, honest, "\r\n\r\n");
+    expect_status(f, honest, 200);
+    assert_int_equal(http_server_counts(f->server).slow, 1);
+}
+
+/* An answer that is not read, and behind it an incomplete request that holds a large buffer. */
+static void test_an_incomplete_request_behind_an_unread_answer_gives_way(void **state)
+{
+    struct fixture *f = *state;
+    char bytes[LONG_LINE_BYTES + 200];
+    (void)snprintf(bytes, sizeof(bytes), GET("/a") "GET /a HTTP/1.1\r\n" H "X: %.*s",
+                   LONG_LINE_BYTES, huge);
+    const char *incomplete = bytes + sizeof(GET("/a")) - 1;
+    for (int i = 0; i < 2; i++) {
+        (void)non_reader(f, bytes, NULL);
+    }
+    assert_int_equal(http_buffers_left(&f->server->buffers, HTTP_POOL_LARGE), 0);
+    advance(f, HTTP_PATIENCE_MS / 2);
+    uint32_t early = connect_peer(f);
+    send_text(f, early, incomplete);
+    expect_status(f, early, 503);
+    advance(f, HTTP_PATIENCE_MS / 2);
+    uint32_t honest = connect_peer(f);
+    send_text(f, honest, incomplete);
+    send_text(f, honest, "\r\n\r\n");
+    expect_status(f, honest, 200);
+}
+
+/* Requests behind one whose answer the application owes. */
+static void test_requests_behind_a_pending_answer_give_up_their_buffer(void **state)
+{
+    struct fixture *f = *state;
+    static char waits[HTTP_READ_BUFFER];
+    char large[LONG_LINE_BYTES + 100];
+    struct out out = out_over(waits, sizeof(waits) - 1);
+    out_lit(&out, GET("/wait"));
+    while (out.len < HTTP_SMALL_BUFFER * 3) {
+        out_lit(&out, GET("/a"));
+    }
+    waits[out.len] = '\0';
+    (void)snprintf(large, sizeof(large), "GET /a HTTP/1.1\r\n" H "X: %.*s", LONG_LINE_BYTES, huge);
+    uint32_t c[2];
+    for (int i = 0; i < 2; i++) {
+        c[i] = connect_peer(f);
+        send_text(f, c[i], waits);
+        advance(f, HTTP_PATIENCE_MS / 2);
+    }
+    uint32_t honest = connect_peer(f);
+    send_text(f, honest, large); /* the first has waited for a second, the other one has not */
+    assert_int_equal(http_server_counts(f->server).evicted, 1);
+    uint32_t early = connect_peer(f);
+    send_text(f, early, large); /* takes that of the incomplete one */
+    expect_status(f, honest, 408);
+    send_text(f, early, "\r\n\r\n");
+    expect_status(f, early, 200);
+    for (int i = 0; i < 2; i++) {
+        assert_true(http_answer(f->server, f->kept[i], 200, "text/plain", "", span_of("waited")));
+    }
+    http_server_flush(f->server);
+    settle(f);
+    struct span got = memory_net_take(f->net, c[0]);
+    assert_non_null(memmem(got.at, got.len, "Connection: close\r\n", 19));
+    assert_memory_equal(got.at + got.len - 6, "waited", 6); /* and nothing behind it */
+    assert_true(memory_net_finished(f->net, c[0]));
+    assert_true(memory_net_take(f->net, c[1]).len > HTTP_SMALL_BUFFER); /* all answers */
+    memory_net_fin(f->net, c[0]);
+    memory_net_fin(f->net, honest);
+    settle(f);
+    expect_nothing_held(f);
+}
+
+static bool files(struct http_server *server, struct http_exchange exchange,
+                  const struct http_request *request)
+{
+    return span_is(request->path, "/file") &&
+           http_answer_lasting(server, exchange, 200, "text/plain", "",
+                               (struct span){huge, sizeof(huge)});
+}
+
+/* Answers, streams and requests that wait hold all small buffers. */
+static void test_non_readers_give_up_small_buffers(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const sent[] = {GET("/a"), GET("/a") GET("/wait"), GET("/events")};
+    fixture_answers = files;
+    while (http_buffers_left(&f->server->buffers, HTTP_POOL_SMALL) > 0) {
+        uint32_t left = http_buffers_left(&f->server->buffers, HTTP_POOL_SMALL);
+        (void)non_reader(f, sent[left % 3], NULL);
+    }
+    uint32_t honest = connect_peer(f);
+    send_text(f, honest, GET("/file"));
+    expect_status(f, honest, 503);
+    send_text(f, honest, "GET /half HT");
+    expect_status(f, honest, 503);
+    advance(f, HTTP_PATIENCE_MS);
+    uint32_t open = http_server_connections(f->server);
+    honest = connect_peer(f);
+    send_text(f, honest, GET("/file"));
+    assert_true(memory_net_take(f->net, honest).len > HUGE_BYTES);
+    assert_int_equal(http_server_connections(f->server), open - 3 + 1);
+    assert_int_equal(f->gone_count, 2); /* those of the three that had an exchange */
+    for (size_t i = 0; i < f->gone_count; i++) {
+        assert_false(http_answer(f->server, f->gone[i], 200, "text/plain", "", span_of("late")));
+    }
+    while (http_buffers_left(&f->server->buffers, HTTP_POOL_SMALL) > 0) {
+        (void)non_reader(f, GET("/a"), NULL);
+    }
+    send_text(f, honest, "GET /half HT");
+    send_text(f, honest, "TP/1.1\r\n" H "\r\n");
+    expect_status(f, honest, 200);
+    /* A small answer that the socket takes in part is not cut, either. */
+    while (http_buffers_left(&f->server->buffers, HTTP_POOL_SMALL) > 0) {
+        (void)non_reader(f, GET("/a"), NULL);
+    }
+    uint32_t slow = connect_peer(f);
+    memory_net_window(f->net, slow, 10);
+    send_text(f, slow, GET("/a"));
+    memory_net_window(f->net, slow, SIZE_MAX);
+    settle(f);
+    assert_int_equal(memory_net_take(f->net, slow).len, sizeof(OK("1", "a")) - 1);
+    fixture_answers = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +618,11 @@ int main(void)
         T(test_stable_bytes_are_written_piece_by_piece),
         T(test_unsent_bytes_have_a_limit),
         T(test_a_large_event_that_cannot_be_kept_is_not_begun),
+        T(test_non_readers_give_way_to_new_connections),
+        T(test_requests_behind_an_unread_answer_give_up_their_buffer),
+        T(test_an_incomplete_request_behind_an_unread_answer_gives_way),
+        T(test_requests_behind_a_pending_answer_give_up_their_buffer),
+        T(test_non_readers_give_up_small_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
