@@ -143,6 +143,9 @@ static int open_mariadb(struct ledger_backends *ledger_backends, const struct co
     if (error == 0) {
         error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->operator_reader);
     }
+    if (error == 0) { /* connected again when the first operator asks */
+        ledger_mariadb_rest(ledger_backends->operator_reader);
+    }
     if (error == 0 && segments == 0) {
         error = ledger_mariadb_open(&options, MARIADB_READER, &ledger_backends->comparer);
     }
@@ -169,7 +172,8 @@ int ledger_backends_open(struct ledger_backends *ledger_backends, const struct c
     int error = config->ledger_url[0] == '\0' ? open_sqlite(ledger_backends, config)
                                               : open_mariadb(ledger_backends, config, segments);
     struct ledger *const all[] = {ledger_backends->writer, ledger_backends->reader,
-                                  ledger_backends->comparer, ledger_backends->event_reader};
+                                  ledger_backends->operator_reader, ledger_backends->comparer,
+                                  ledger_backends->event_reader};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (all[i] != NULL) {
             all[i]->health = &ledger_backends->health;

@@ -476,9 +476,10 @@ static void test_an_older_ledger_gets_checksums(void **state)
                    "ATTACH '%s' AS old",
                    SCHEMA_APPLICATION_ID, (int)SCHEMA_STEPS_COUNT, old);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    static const char *const tables[] = {"meta",   "sales",    "items",       "stock",
-                                         "orders", "holdings", "payments",    "restocks",
-                                         "events", "cursors",  "sale_changes"};
+    static const char *const tables[] = {
+        "meta",         "sales",      "items",       "stock",          "orders",
+        "holdings",     "payments",   "restocks",    "events",         "cursors",
+        "sale_changes", "order_sums", "sale_course", "booking_lengths"};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         (void)snprintf(sql, sizeof(sql), "INSERT INTO main.%s SELECT * FROM old.%s", tables[i],
                        tables[i]);
