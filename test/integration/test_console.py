@@ -12,7 +12,7 @@ from sluicelib import Shop, eventually, problem
 
 MISSING = enginelib.missing() or rabbitlib.missing()
 distributed = pytest.mark.skipif(MISSING != "", reason=f"not installed: {MISSING}")
-DISTRIBUTED_ONLY = ("segments", "outbox", "queue", "leases", "spool")
+DISTRIBUTED_ONLY = ("segments", "outbox", "queue", "leases", "spool", "troubles")
 
 
 def feed(server, wanted):
@@ -126,7 +126,8 @@ def test_the_feed_tells_how_segments_queue_and_leases_are(make_server):
         assert one["address"] == desk.engine.redis.url.split("/")[2].split("@")[-1]
     assert sum(one["available"] for one in said["segments"]) == 28
     assert said["outbox"]["depth"] == sum(one["outbox"] for one in said["segments"])
-    assert said["queue"] == {"away": False, "ready": 0, "retry": 0, "parked": 0}
+    assert said["queue"] == {"away": False, "ready": 0, "retry": 0, "parked": 0, "consumers": 1}
+    assert said["troubles"] == []
     keeper = next(one for one in said["leases"] if one["name"] == "keeper")
     assert keeper["holder"] and keeper["token"] > 0 and keeper["until_ms"] > said["now_ms"] - 60000
 
