@@ -4,16 +4,18 @@ import functools
 import os
 import re
 import subprocess
+import threading
 import time
 
 import clusterlib
 import crashlib
 import signlib
 import sluicelib
-from attacklib import Attack, Attacker
+from attacklib import Attack, Attacker, Measured, p99_ms
 
 CONNECTIONS = 1000
 ORDERS = 20_000
+PAY_S, LATE_S, ROUNDS = 4, 2, 4  # of the hoarder
 
 
 def stage(*sets):
@@ -27,6 +29,7 @@ STAGES = {
     "attack-readers": stage("server.connections=4000"),
     "attack-sales": stage(),
     "attack-forged": stage("server.trusted_proxies=127.0.0.1"),
+    "attack-hoard": stage(f"order.late_cancel_s={LATE_S}"),
 }
 
 
@@ -200,6 +203,70 @@ def forged(trial):
                                        "tokens a second through nginx")
 
 
+# ---------------------------------------------------------------- hoarding
+
+class Hoarder(threading.Thread):
+    """Locks all units, cancels just before they must be paid, and locks them again."""
+
+    def __init__(self, trial, lot):
+        super().__init__(daemon=True, name="hoarder")
+        self.shop, self.lot = sluicelib.Shop(trial.stage.door(trial.front)), lot
+        self.user, self.rounds, self.refused = 3, 0, ""
+        self.ended = threading.Event()
+
+    def lock_all(self):
+        """The order; None where it was refused, for good or for this time."""
+        answer = self.shop.try_ticket(self.user, self.lot.item)
+        if answer.status == 201:
+            answer = self.shop.buy(self.user, answer.json(), self.lot.total)
+        if answer.status in (200, 202):
+            return self.shop.wait_status(self.user, answer.json()["order_id"], "LOCKED")
+        self.refused = answer.json()["code"]
+        return None
+
+    def run(self):
+        while not self.ended.is_set() and self.refused != "barred":
+            order = self.lock_all()
+            if order is None:
+                self.ended.wait(0.005)
+                continue
+            self.rounds += 1
+            until_s = order["pay_by_ms"] / 1000 - LATE_S / 2
+            self.ended.wait(max(0, until_s - self.shop.server.now_ms() / 1000))
+            self.shop.cancel(self.user, order["order_id"])
+
+
+def hoard(trial):
+    trial.lot = trial.shop.lot(total=50, limit=0, pay_within_s=PAY_S, bar_unpaid=True)
+    hoarder = trial.hoarder = Hoarder(trial, trial.lot)
+    hoarder.start()
+    sluicelib.eventually(lambda: hoarder.rounds > 0, "the hoarder to hold all units")
+
+    def end():
+        hoarder.ended.set()
+        hoarder.join(sluicelib.GUARD_S)
+        return f"one account locked all {trial.lot.total} units {hoarder.rounds} times, then: " \
+               f"{hoarder.refused or 'no refusal'}"
+    return end
+
+
+def waiting_buyers(trial, run):
+    """Forty buyers who want one unit each, and ask again until the hoarder has had his rounds."""
+    lot = trial.lot if run else trial.shop.lot(total=50, limit=0)
+    waiting, times, began = list(range(100, 140)), [], time.monotonic()
+    while waiting and (not run or trial.hoarder.rounds < ROUNDS) and \
+            time.monotonic() - began < ROUNDS * PAY_S + sluicelib.GUARD_S:
+        for user in list(waiting):
+            answer = trial.shop.try_ticket(user, lot.item)
+            if answer.status == 201:
+                answer = trial.shop.buy(user, answer.json())
+            if answer.status in (200, 202):
+                waiting.remove(user)
+                times.append(time.monotonic() - began)
+    times += [time.monotonic() - began] * len(waiting)
+    return Measured(40, 40 - len(waiting), p99_ms(times))
+
+
 ATTACKS = [
     Attack("attack-one-account", "attack-account", "one account orders without end", one_account,
            buyers),
@@ -211,4 +278,6 @@ ATTACKS = [
     Attack("attack-sales", "attack-sales", "the list of sales without a pause", sales_flood, buyers),
     Attack("attack-forged-tokens", "attack-forged", "forged EdDSA tokens through nginx", forged,
            first_logins),
+    Attack("attack-hoard", "attack-hoard", "all units locked and cancelled before the deadline",
+           hoard, waiting_buyers),
 ]
