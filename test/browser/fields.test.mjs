@@ -124,6 +124,6 @@ test('both languages have the same keys and fill in the same values', async () =
     for (const [, key] of code.matchAll(/\bt\('(\w+)'/g)) assert.ok(key in en, `${key} exists`);
     for (const [, key] of code.matchAll(/data-t(?:-label)?="(\w+)"/g)) assert.ok(key in en, `${key} exists`);
     for (const key of Object.keys(en)) {
-        assert.ok(/^(c|s|st|is|sg|d|v|f|w)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
+        assert.ok(/^(c|s|st|is|sg|d|tr|v|f|w)_/.test(key) || code.includes(`'${key}'`) || code.includes(`"${key}"`) || /Text$/.test(key), `${key} is used`);
     }
 });

@@ -43,7 +43,7 @@ export async function checkScreen({ main, console: desk, isHere }) {
 
     function show(result, repairing) {
         const counts = { items: number(result.items), orders: number(result.orders), buyers: number(result.buyers) };
-        setText(said, result.found ? t('differ', { n: number(result.found) }) : t(result.orders || result.buyers ? 'agree' : 'agreeItems', counts));
+        setText(said, result.found ? t('differ', { n: number(result.found) }) : t(result.buyers ? 'agree' : result.orders ? 'agreeOrders' : 'agreeItems', counts));
         said.classList.add(result.found ? 'bad' : 'good');
         setText(unsure, t('unsure', { n: number(result.unsure) }));
         unsure.hidden = !result.unsure;
