@@ -280,26 +280,30 @@ static int make_reserve(struct journal *journal)
         make_file(journal->disk, JOURNAL_RESERVE_NAME, journal->options.reserve_bytes, &file);
     if (error == 0) {
         disk_close(journal->disk, file);
-        journal->has_reserve = true;
     }
     return error;
 }
 
+/* The reserve is made without next_lock: it is large, and meanwhile the journal thread may need the
+ * file that is prepared. It may also find that there is no space for another one, because the
+ * half-made reserve takes it: then it tries again, and finds the reserve. */
 int journal_prepare_file(struct journal *journal)
 {
     pthread_mutex_lock(&journal->next_lock);
-    bool wants_reserve = journal->options.reserve_bytes > 0;
-    int error = 0;
-    if (!journal_failed(journal)) {
-        error = journal->next == NULL ? make_next(journal) : 0;
-        if (error == 0 && wants_reserve && !journal->has_reserve) {
-            error = make_reserve(journal);
-        }
-        if (error == 0) {
-            atomic_store(&journal->low, false);
-        } else if (error == ERR_NOSPACE) {
-            atomic_store(&journal->low, true);
-        }
+    bool failed = journal_failed(journal);
+    int error = failed || journal->next != NULL ? 0 : make_next(journal);
+    bool wants_reserve =
+        !failed && error == 0 && journal->options.reserve_bytes > 0 && !journal->has_reserve;
+    if (wants_reserve) {
+        pthread_mutex_unlock(&journal->next_lock);
+        error = make_reserve(journal);
+        pthread_mutex_lock(&journal->next_lock);
+        journal->has_reserve = error == 0;
+    }
+    if (error == ERR_NOSPACE) {
+        atomic_store(&journal->low, true);
+    } else if (!failed && error == 0 && journal->next != NULL) {
+        atomic_store(&journal->low, false);
     }
     pthread_mutex_unlock(&journal->next_lock);
     return error;

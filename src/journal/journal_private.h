@@ -4,7 +4,7 @@
  *
  * Locks. `lock` guards the buffers and is held for at most one encoded record. `files_lock`
  * guards the list of files; no I/O happens under it. `next_lock` guards the prepared file and is
- * held while one is made; only the background thread and the journal thread take it. Order:
+ * held while one is made, but not while the reserve is; only the background thread and the journal thread take it. Order:
  * next_lock before files_lock; under lock no other lock is taken. Callers of journal_append hold
  * their own lock outside of it. Waking a loop takes no lock: it is an atomic flag and an eventfd.
  */

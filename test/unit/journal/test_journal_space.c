@@ -103,6 +103,39 @@ static void with_space_there_is_a_reserve(void **state)
     assert_int_equal(world.ram.ops, ops);
 }
 
+/* While the reserve is made, the journal thread takes the file that is prepared. */
+static int take_next_meanwhile(void *context, enum ram_op op)
+{
+    uint64_t *files = context;
+    (void)op;
+    assert_int_equal(pthread_mutex_trylock(&world.journal->next_lock), 0);
+    assert_int_equal(pthread_mutex_unlock(&world.journal->next_lock), 0);
+    world.ram.hook = NULL;
+    *files = world.journal->files.file_count;
+    while (world.journal->files.file_count == *files) {
+        world_batch(&world, 25);
+    }
+    return 0;
+}
+
+static void a_batch_does_not_wait_for_the_reserve(void **state)
+{
+    (void)state;
+    uint64_t files = 0;
+    assert_int_equal(journal_prepare_file(world.journal), 0);
+    assert_int_equal(disk_remove(&world.ram.disk, JOURNAL_RESERVE_NAME), 0);
+    world.journal->has_reserve = false;
+    world.ram.hook = take_next_meanwhile;
+    world.ram.hook_context = &files;
+    assert_int_equal(journal_prepare_file(world.journal), 0);
+    assert_true(files > 0 && world.journal->next == NULL);
+    assert_true(there_is(JOURNAL_RESERVE_NAME));
+    assert_int_equal(journal_prepare_file(world.journal), 0);
+    assert_non_null(world.journal->next);
+    assert_int_equal(journal_space(world.journal), JOURNAL_SPACE_OK);
+    expect_all_there_after(RAM_DROP);
+}
+
 static void the_reserve_is_given_up_for_the_next_file(void **state)
 {
     (void)state;
@@ -331,6 +364,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(with_space_there_is_a_reserve),
+        TEST(a_batch_does_not_wait_for_the_reserve),
         TEST(the_reserve_is_given_up_for_the_next_file),
         TEST(preparing_finds_the_disk_full_first),
         TEST(a_reserve_that_cannot_be_removed_helps_nobody),
