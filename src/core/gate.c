@@ -401,13 +401,15 @@ static enum gate_bound full_bound(const struct gate *gate, const struct gate_com
 }
 
 /* The order may have been evicted, and the ledger was not asked since. An order that was evicted
- * after the ledger was asked has an LSN above that moment's. */
+ * after the ledger was asked has an LSN above that moment's. A buyer without a record never had an
+ * order of the item: records stay. */
 static bool must_ask_ledger(const struct gate *gate, const struct gate_command *command,
-                            uint32_t item_slot)
+                            uint32_t item_slot, const struct gate_buyer *buyer)
 {
     bool asked =
         command->absent_lsn != 0 && gate->items[item_slot].evicted_lsn <= command->absent_lsn;
-    return !command->accepted && !asked && gate_maybe_evicted(gate, item_slot, command->id);
+    return buyer != NULL && !command->accepted && !asked &&
+           gate_maybe_evicted(gate, item_slot, command->id);
 }
 
 static enum verdict step_reserve(struct gate *gate, const struct gate_command *command,
@@ -430,7 +432,7 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     if (slot != GATE_NONE) {
         return existing_order(gate, command, slot, effects);
     }
-    if (must_ask_ledger(gate, command, item_slot)) {
+    if (must_ask_ledger(gate, command, item_slot, buyer)) {
         effects->ask_ledger = true;
         return refuse(effects, REFUSAL_UNKNOWN_OUTCOME);
     }

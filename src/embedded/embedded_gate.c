@@ -398,6 +398,9 @@ bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale)
 /* All orders have been looked at: a gate full of orders that cannot leave is not searched all the
  * time. */
 #define SWEEP_EVERY_MS 100
+/* Nothing could leave among the last 2,048: buyers need the lock more. A million orders are looked at
+ * within three seconds. */
+#define FRUITLESS_PAUSE_MS 5
 
 /* Its final state is durable, and every loop that watches it has it. */
 static bool may_leave(const struct embedded_gate *engine, const struct gate_order *order)
@@ -410,8 +413,8 @@ static bool evict_some(struct embedded_gate *engine, int64_t now_ms)
 {
     struct gate *gate = engine->gate;
     uint32_t looks = EVICT_LOOKS;
-    while (looks > 0 && journal_has_room(engine->journal, 1) &&
-           gate_sweep_wanted(gate, &engine->sweep)) {
+    while (looks > 0 && journal_space(engine->journal) == JOURNAL_SPACE_OK &&
+           journal_has_room(engine->journal, 1) && gate_sweep_wanted(gate, &engine->sweep)) {
         uint32_t slot = gate_sweep_next(gate, &engine->sweep, &looks);
         if (slot == GATE_NONE) {
             engine->sweep_at_ms = engine->sweep.active ? 0 : now_ms + SWEEP_EVERY_MS;
@@ -431,15 +434,19 @@ static bool evict_some(struct embedded_gate *engine, int64_t now_ms)
     return looks == 0 && engine->sweep.active;
 }
 
-bool embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms)
+int64_t embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms)
 {
+    uint64_t before = engine->evicted;
     bool more = now_ms >= engine->sweep_at_ms;
     for (int i = 0; more && i < EVICT_HOLDS; i++) {
         lock(&engine->lock);
         more = evict_some(engine, now_ms);
         unlock(&engine->lock);
     }
-    return more;
+    if (!more) {
+        return INT64_MAX;
+    }
+    return engine->evicted > before ? 0 : FRUITLESS_PAUSE_MS;
 }
 
 /* Takes out up to max ids. Does not need the engine's lock. */

@@ -56,8 +56,9 @@ bool embedded_gate_order(struct embedded_gate *engine, struct order_id id,
 bool embedded_gate_may_lack(struct embedded_gate *engine, uint64_t item, struct order_id id,
                             enum order_state state);
 /* Ledger writer only: if the gate is nearly full of orders, evicts some that are final, durable and
- * delivered to those who watch them. True: call it again soon. */
-bool embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms);
+ * delivered to those who watch them. Returns in how many ms to call it again; INT64_MAX: no
+ * hurry. */
+int64_t embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms);
 
 /* Numbers for metrics, live feed and logs. */
 struct embedded_gate_numbers {

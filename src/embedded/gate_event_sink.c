@@ -45,8 +45,7 @@ static int64_t turn(struct event_sink *event_sink, int64_t now_ms, bool hurry)
 {
     (void)hurry;
     /* The ledger writer calls this between its batches, at least once a second. */
-    return embedded_gate_evict(((struct gate_event_sink *)event_sink)->engine, now_ms) ? 0
-                                                                                       : INT64_MAX;
+    return embedded_gate_evict(((struct gate_event_sink *)event_sink)->engine, now_ms);
 }
 
 static bool is_behind(struct event_sink *event_sink, int32_t segment)

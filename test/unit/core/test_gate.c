@@ -380,13 +380,13 @@ static void an_evicted_fresh_order_is_not_decided_again(void **state)
     assert_true(lsn > 0);
     done(evict(older)); /* the mark stays where the newest one put it */
     ask(buy(id, 7, 1));
-    ask(buy(id, 8, 3));
+    done(buy(order_id_fresh(FREE, NOW, 6), 8, 1)); /* he never had an order here */
     ask(buy(older, 7, 1));
     struct gate_command late = buy(id, 7, 1);
     late.ticket_expires_ms = 1; /* an expired ticket, too */
     ask(late);
     done(buy(newer, 7, 1)); /* no order of that time was evicted */
-    struct gate_command asked = buy(order_id_fresh(FREE, NOW, 6), 7, 1);
+    struct gate_command asked = buy(order_id_fresh(FREE, NOW, 4), 7, 1);
     ask(asked);
     asked.absent_lsn = lsn - 1; /* before the last eviction */
     ask(asked);
