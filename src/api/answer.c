@@ -115,7 +115,7 @@ enum http_outcome api_refuse(struct api_worker *worker, struct http_exchange exc
         out_i64(&lines, (after_ms + 999) / 1000);
         out_lit(&lines, "\r\n");
     }
-    if (known->status == 401) {
+    if (refused->refusal == REFUSAL_UNAUTHENTICATED) { /* a webhook's signature is no scheme */
         out_lit(&lines, "WWW-Authenticate: Bearer\r\n");
     }
     if (refused->refusal == REFUSAL_RATE_LIMITED) {

@@ -58,8 +58,9 @@ static const struct token_key *choose_key(const struct token_keys *keys, struct 
     enum token_algorithm algorithm;
     if (alg->kind == FLAT_STRING && span_is(alg->text, "HS256")) {
         algorithm = TOKEN_HS256;
-    } else if (alg->kind == FLAT_STRING && span_is(alg->text, "EdDSA")) {
-        algorithm = TOKEN_EDDSA;
+    } else if (alg->kind == FLAT_STRING &&
+               (span_is(alg->text, "EdDSA") || span_is(alg->text, "Ed25519"))) {
+        algorithm = TOKEN_EDDSA; /* RFC 8037's name, and RFC 9864's */
     } else {
         return NULL;
     }

@@ -83,6 +83,11 @@ static void check_sqlite(struct ledger *writer)
 {
     struct ledger_check check = {0};
     int error = ledger_sqlite_check_start(writer, LEDGER_START_CHECK_PAGES, &check);
+    const char *unchecked = ledger_sqlite_unchecked(writer);
+    if (unchecked != NULL) {
+        log_event(LOG_WARN, "ledger.without_checksums", LOG_STR("why", unchecked),
+                  LOG_STR("do", "free as much space as the ledger takes, then start again"));
+    }
     if (error == ERR_CORRUPT) {
         log_event(LOG_ERROR, "ledger.damaged", LOG_STR("first", check.what),
                   LOG_U64("findings", check.damaged),

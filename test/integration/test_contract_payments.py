@@ -140,6 +140,7 @@ def test_after_a_refusal_the_payment_id_is_still_free(shop, bought):
 def test_without_a_signature(server, shop, bought):
     response = server.call("POST", "/v1/payments", body_of(shop, bought[2]))
     problem(response, 401, "bad_signature")
+    assert response.get("www-authenticate") is None, response
     still_locked(shop, bought)
 
 

@@ -454,12 +454,33 @@ static int look_for_warnings(struct maria *s)
     return err;
 }
 
-int maria_ready(struct maria *s)
+/* A step of the schema may read all orders, which takes longer than any other statement. How long an
+ * answer is waited for is settled when a connection is made, so this one gets a patient one. */
+#define STEP_TIMEOUT_S 86400
+
+static int connect_for_steps(struct maria *s, bool *ret_patient)
 {
-    if (s->db != NULL && !s->lost) {
-        return 0;
-    }
+    int64_t version = 0;
     int err = maria_connect(s);
+    *ret_patient = false;
+    if (err == 0 && !s->read_only) {
+        err = read_version(s, &version);
+    }
+    if (err != 0 || version == 0 || version >= (int64_t)s->steps_count) {
+        return err;
+    }
+    uint32_t timeout_s = s->timeout_s;
+    maria_disconnect(s);
+    s->timeout_s = STEP_TIMEOUT_S;
+    err = maria_connect(s);
+    s->timeout_s = timeout_s;
+    *ret_patient = true;
+    return err;
+}
+
+static int connect_and_settle(struct maria *s, bool *ret_patient)
+{
+    int err = connect_for_steps(s, ret_patient);
     if (err == 0) {
         err = s->read_only ? ready_reader(s) : s->segments == 0 ? ready_alone(s) : ready_shared(s);
     }
@@ -472,6 +493,20 @@ int maria_ready(struct maria *s)
     }
     s->thread = mysql_thread_id(s->db);
     return 0;
+}
+
+int maria_ready(struct maria *s)
+{
+    bool patient = false;
+    if (s->db != NULL && !s->lost) {
+        return 0;
+    }
+    int err = connect_and_settle(s, &patient);
+    if (err == 0 && patient) { /* the steps are done: from here on as always */
+        maria_disconnect(s);
+        err = connect_and_settle(s, &patient);
+    }
+    return err;
 }
 
 /* ---- life ---- */

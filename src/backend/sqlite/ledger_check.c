@@ -84,9 +84,10 @@ int store_pragma_check(struct store *s, const char *sql, struct ledger_check *ch
 /* Each table with its indexes. An index that lacks a row is not seen here, but by PART_ROWS. */
 static int check_tables(struct store *s, struct ledger_check *check)
 {
-    static const char *const tables[] = {"meta",   "sales",    "items",       "stock",
-                                         "orders", "holdings", "payments",    "restocks",
-                                         "events", "cursors",  "sale_changes"};
+    static const char *const tables[] = {
+        "meta",         "sales",      "items",       "stock",          "orders",
+        "holdings",     "payments",   "restocks",    "events",         "cursors",
+        "sale_changes", "order_sums", "sale_course", "booking_lengths"};
     enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
     char sql[80];
     uint64_t which = check->at_page; /* the cursor of this part */

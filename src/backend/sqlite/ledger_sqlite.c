@@ -402,20 +402,31 @@ static int store_reserve(struct store *s)
     return code == SQLITE_OK ? 0 : store_failed(s, code, "reserve bytes");
 }
 
-/* A ledger from before there were checksums is written anew, once, with room for them. */
-static int store_add_checksums(struct store *s)
+/*
+ * A ledger from before there were checksums is written anew, once, with room for them. The copy is
+ * made in a file: in memory, where other temporary tables are, it would need what the ledger has.
+ *
+ * If it cannot be written (the disk has no room for it), the ledger is as it was. It is used so, and
+ * the next start tries again.
+ */
+static void store_add_checksums(struct store *s)
 {
     if (s->read_only || page_checksums_on(s->db)) {
-        return 0;
+        return;
     }
     int err = store_reserve(s);
     if (err == 0) {
-        err = store_exec(s, "VACUUM");
+        err = store_exec(s, "PRAGMA temp_store = FILE; VACUUM");
     }
-    if (err == 0) { /* into the file, whose pages then have checksums */
-        err = store_exec(s, "PRAGMA wal_checkpoint(TRUNCATE)");
+    if (err != 0) {
+        memcpy(s->unchecked, s->error, sizeof(s->unchecked));
     }
-    return err;
+    /* Into the file, whose pages then have checksums. After a failure it gives the space back that
+     * the WAL took. */
+    (void)store_exec(s, "PRAGMA temp_store = MEMORY; PRAGMA wal_checkpoint(TRUNCATE)");
+    if (err == 0 && !page_checksums_on(s->db)) {
+        (void)snprintf(s->unchecked, sizeof(s->unchecked), "somebody else reads the ledger");
+    }
 }
 
 static int store_open_file(struct store *s, const char *path, const struct schema_step *steps,
@@ -446,7 +457,7 @@ static int store_open_file(struct store *s, const char *path, const struct schem
         err = store_migrate(s, steps, steps_count);
     }
     if (err == 0) {
-        err = store_add_checksums(s);
+        store_add_checksums(s);
     }
     if (err == 0 && !s->read_only && (err = folder_sync(path)) != 0) {
         (void)snprintf(s->error, sizeof(s->error), "cannot sync the folder");
@@ -505,9 +516,13 @@ int ledger_sqlite_check_start(struct ledger *ledger, uint64_t pages_max, struct 
         err = code == SQLITE_OK ? 0 : store_failed(s, code, "read the file");
     }
     store_check_pages(check, &scan);
+    int64_t pages = 0;
+    int counted = store_pragma(s, "PRAGMA page_count", &pages);
+    err = err != 0 ? err : counted;
     check->done = err == 0 && scan.done;
     check->error = err != 0 ? err : check->damaged > 0 ? ERR_CORRUPT : 0;
-    if (check->error == 0 && scan.done && scan.pages <= STORE_QUICK_CHECK_PAGES) {
+    if (check->error == 0 && (scan.done || !page_checksums_on(s->db)) &&
+        pages <= STORE_QUICK_CHECK_PAGES) {
         check->error = store_pragma_check(s, "PRAGMA quick_check(16)", check);
     }
     if (check->error == ERR_CORRUPT) {
@@ -535,6 +550,12 @@ void ledger_sqlite_close(struct ledger *ledger)
     free(s->base.events);
     free(s->items.slots);
     free(s);
+}
+
+const char *ledger_sqlite_unchecked(const struct ledger *ledger)
+{
+    const struct store *s = (const struct store *)ledger;
+    return page_checksums_on(s->db) ? NULL : s->unchecked;
 }
 
 const char *ledger_sqlite_error(const struct ledger *ledger)

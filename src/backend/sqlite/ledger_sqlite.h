@@ -6,7 +6,8 @@
  * own READ_ONLY one on the same file; reading never makes the writer wait, except for the bounded
  * pause in which an overlong WAL is cut (ledger_write.c).
  *
- * Every page of the file has a checksum (page_checksums.h). What is damaged cannot be read:
+ * Every page of the file has a checksum (page_checksums.h), unless those of an older ledger could
+ * not be written. What is damaged cannot be read:
  * ERR_CORRUPT. No other program should write to the file: its pages would have wrong checksums.
  *
  * A batch that fails (full disk, I/O error, a foreign lock) is rolled back and the instance goes
@@ -34,6 +35,9 @@ void ledger_sqlite_close(struct ledger *ledger); /* NULL is fine */
  */
 int ledger_sqlite_check_start(struct ledger *ledger, uint64_t pages_max,
                               struct ledger_check *check);
+
+/* Why the pages have no checksums: those of an older ledger could not be written. NULL: they have. */
+const char *ledger_sqlite_unchecked(const struct ledger *ledger);
 
 /* What went wrong last, in words. NULL: in the last failed open on this thread. */
 const char *ledger_sqlite_error(const struct ledger *ledger);

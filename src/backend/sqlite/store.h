@@ -48,6 +48,7 @@ struct store {
     int wal_pages;     /* after the last commit */
     int wal_forced_at; /* its pages when the writer last waited to cut it */
     char error[256];
+    char unchecked[256]; /* why the pages have no checksums, if they have none */
 };
 
 static inline struct store *store_of(struct ledger *ledger)

@@ -28,6 +28,9 @@ static const char made_eddsa[] =
 static const char made_eddsa_kid[] =
     "eyJhbGciOiJFZERTQSIsImtpZCI6InNob3AifQ.eyJzdWIiOiI0MiIsImV4cCI6MTcwMDAwMDEwMH0."
     "QjdM88Nuf4EAEtPeN5N5MNE1_3kxCuY0kgwHwnXtrv7p14LkCliwzSe-9llfmc0XPBWjA1p7blIwgipyWI2YDQ";
+static const char made_ed25519[] =
+    "eyJhbGciOiJFZDI1NTE5In0.eyJzdWIiOiI0MiIsImV4cCI6MTcwMDAwMDEwMH0."
+    "ajJpQ67uVlUhCRCeyeQHVPUDgb6E2zKhabc20lgsQxijRdX6Udfm_aHhcjN_LEnj7brNgldGgAclWREFfi7TBw";
 static const uint8_t eddsa_public[CRYPT_KEY_BYTES] = {
     0x03, 0xa1, 0x07, 0xbf, 0xf3, 0xce, 0x10, 0xbe, 0x1d, 0x70, 0xdd, 0x18, 0xe7, 0x4b, 0xc0, 0x99,
     0x67, 0xe4, 0xd6, 0x30, 0x9b, 0xa5, 0x0d, 0x5f, 0x1d, 0xdc, 0x86, 0x64, 0x12, 0x55, 0x31, 0xb8};
@@ -97,6 +100,7 @@ static void tokens_of_others_are_understood(void **state)
     assert_int_equal(verify(span_of(made_hs256)), 0);
     assert_int_equal(verify(span_of(made_eddsa)), 0);
     assert_int_equal(verify(span_of(made_eddsa_kid)), 0);
+    assert_int_equal(verify(span_of(made_ed25519)), 0);
 }
 
 static void what_is_signed_here_is_read_here(void **state)

@@ -161,6 +161,25 @@ static void test_migrations_run_in_order(void **state)
     assert_int_equal(op.order.state, ORDER_LOCKED);
 }
 
+/* It reads all orders of a ledger of years. Other answers are waited for as long as was asked for. */
+static void test_a_step_may_take_longer_than_an_answer(void **state)
+{
+    struct fixture *f = *state;
+    char url[512];
+    static const char *const slow[] = {"DO sleep(3)"};
+    struct maria_step steps[MARIA_STEPS_COUNT + 1];
+    memcpy(steps, maria_steps, sizeof(maria_steps));
+    steps[MARIA_STEPS_COUNT] = (struct maria_step){slow, 1};
+    ledger_mariadb_close(f->ledger);
+    mariadb_url(f, url, sizeof(url));
+    struct ledger_mariadb_options options = mariadb_options(url);
+    options.timeout_s = 2;
+    assert_int_equal(maria_open(&options, MARIADB_WRITER, steps, MARIA_STEPS_COUNT + 1, &f->ledger),
+                     0);
+    assert_int_equal(sql_number(f, "SELECT version FROM ledger_schema"), MARIA_STEPS_COUNT + 1);
+    assert_int_not_equal(maria_do(maria_of(f->ledger), slow[0]), 0);
+}
+
 static int write_empty(struct ledger *ledger)
 {
     struct ledger_batch batch = {.now_ms = T0};
@@ -251,6 +270,7 @@ int main(void)
         TEST(test_a_newer_version_is_refused),
         TEST(test_foreign_databases_are_refused),
         TEST(test_migrations_run_in_order),
+        TEST(test_a_step_may_take_longer_than_an_answer),
         TEST(test_a_second_writer_is_refused),
         TEST(test_the_same_owner_takes_over),
         TEST(test_a_stale_writer_is_fenced),

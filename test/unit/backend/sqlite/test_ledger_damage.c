@@ -7,10 +7,12 @@
 #include "conformance/ledger/fixture.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -458,9 +460,9 @@ static void test_a_copy_by_another_program(void **state)
     assert_string_equal(answers, told);
 }
 
-static void test_an_older_ledger_gets_checksums(void **state)
+/* As the program made it before. Returns its size. */
+static size_t make_older(struct fixture *f)
 {
-    struct fixture *f = *state;
     ledger_sqlite_close(f->ledger);
     sqlite3 *db;
     char sql[400];
@@ -489,8 +491,15 @@ static void test_an_older_ledger_gets_checksums(void **state)
     assert_int_equal(unlink(old), 0);
     size_t size = 0;
     uint8_t *bytes = file_bytes(f->path, &size);
-    assert_int_equal(bytes[20], 0); /* as the program made it before */
+    assert_int_equal(bytes[20], 0);
     free(bytes);
+    return size;
+}
+
+static void test_an_older_ledger_gets_checksums(void **state)
+{
+    struct fixture *f = *state;
+    (void)make_older(f);
     assert_int_equal(ledger_sqlite_open(f->path, READ_WRITE, &f->ledger), 0);
     assert_int_equal(ask_all(f->ledger, answers), 0);
     assert_string_equal(answers, told);
@@ -498,6 +507,36 @@ static void test_an_older_ledger_gets_checksums(void **state)
     struct page_checksums_scan scan = {.pages_max = 100000};
     assert_int_equal(page_checksums_scan(store_of(f->ledger)->db, &scan), SQLITE_OK);
     assert_true(scan.done && scan.pages > 10 && scan.without == 0 && scan.bad == 0);
+}
+
+/* There is no room to write it anew: it is used as it is, and the next start does it. */
+static void test_an_older_ledger_without_room_is_used_as_it_is(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit all;
+    size_t size = make_older(f);
+    assert_true(size / 2 > 32768); /* the index of the WAL has room */
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    struct rlimit half = {.rlim_cur = size / 2, .rlim_max = all.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &half), 0);
+    int error = ledger_sqlite_open(f->path, READ_WRITE, &f->ledger);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(error, 0);
+    assert_false(page_checksums_on(store_of(f->ledger)->db));
+    assert_true(ledger_sqlite_unchecked(f->ledger)[0] != '\0');
+    struct ledger_check check = {0};
+    assert_int_equal(ledger_sqlite_check_start(f->ledger, 1000, &check), 0);
+    assert_int_equal(ask_all(f->ledger, answers), 0);
+    assert_string_equal(answers, told);
+    struct ledger_op op = book_fresh(ITEM, 9999, 1, 9999);
+    op.lsn = BUYERS + 1;
+    write_op(f, T0 + BUYERS, &op);
+    assert_int_equal(op.refusal, REFUSAL_NONE);
+    ledger_sqlite_close(f->ledger);
+    assert_int_equal(ledger_sqlite_open(f->path, READ_WRITE, &f->ledger), 0);
+    assert_true(page_checksums_on(store_of(f->ledger)->db));
+    assert_null(ledger_sqlite_unchecked(f->ledger));
 }
 
 int main(void)
@@ -511,11 +550,16 @@ int main(void)
     print_message("SLUICE_SEED=%" PRIu64 "\n", seed);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_the_start_meets_every_flip),      TEST(test_the_timer_meets_every_flip),
-        TEST(test_readers_get_errors_not_absences), TEST(test_a_sound_ledger_has_no_damage),
-        TEST(test_an_order_that_the_index_lacks),   TEST(test_an_order_that_only_the_index_has),
-        TEST(test_another_program_folds_the_wal),   TEST(test_a_copy_by_another_program),
+        TEST(test_the_start_meets_every_flip),
+        TEST(test_the_timer_meets_every_flip),
+        TEST(test_readers_get_errors_not_absences),
+        TEST(test_a_sound_ledger_has_no_damage),
+        TEST(test_an_order_that_the_index_lacks),
+        TEST(test_an_order_that_only_the_index_has),
+        TEST(test_another_program_folds_the_wal),
+        TEST(test_a_copy_by_another_program),
         TEST(test_an_older_ledger_gets_checksums),
+        TEST(test_an_older_ledger_without_room_is_used_as_it_is),
     };
     return LEDGER_RUN_ON(on_sqlite, tests);
 }
