@@ -63,7 +63,8 @@ static int make(struct reconciler_thread *reconciler_thread, struct ledger *ledg
                                           .ledger_writer = parts->ledger_writer,
                                           .ledger = ledger,
                                           .blocking = {reconciler_thread, sleep_ms, now_ms},
-                                          .bound_ms = bound_ms};
+                                          .bound_ms = bound_ms,
+                                          .ending = ending};
     struct reconciler_work work = {.context = reconciler_thread,
                                    .now = reconcile,
                                    .ending = ending,

@@ -138,6 +138,9 @@ static int compare_gate(struct compare_orders *compare, struct suspicions *suspi
     bool is_damaged[STEP];
     int error = 0;
     for (uint32_t slot = 0; slot != GATE_NONE && error == 0;) {
+        if (reconcile_local_ending(compare->parts)) {
+            return ERR_CLOSED;
+        }
         /* Before the orders: what the gate shows later may be booked further. */
         uint64_t booked_lsn = ledger_writer_booked_lsn(compare->parts->ledger_writer);
         size_t count = embedded_gate_orders(compare->parts->engine, &slot, views, STEP);
@@ -174,6 +177,9 @@ static int compare_rows(struct compare_orders *compare, uint64_t item,
     *ret_sums = (struct sums){0};
     int error = 0;
     do {
+        if (reconcile_local_ending(compare->parts)) {
+            return ERR_CLOSED;
+        }
         error = ledger_read(compare->parts->ledger, &query);
         for (uint32_t i = 0; error == 0 && i < query.count; i++) {
             ret_sums->locked += rows[i].state == ORDER_LOCKED ? rows[i].qty : 0;

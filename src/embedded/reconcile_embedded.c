@@ -156,6 +156,9 @@ static int look_for_damage(struct reconcile_local *local)
             return error;
         }
         keep_damage(local, &check);
+        if (reconcile_local_ending(&local->parts)) {
+            return ERR_CLOSED;
+        }
     } while (!check.done);
     return 0;
 }

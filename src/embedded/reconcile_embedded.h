@@ -24,7 +24,14 @@ struct reconcile_local_parts {
     struct ledger *ledger; /* read by this thread */
     struct blocking blocking;
     int64_t bound_ms; /* how long to wait for a quiet moment */
+    /* True: the server is stopping; a run ends with ERR_CLOSED. Its context is blocking's. NULL: never. */
+    bool (*ending)(void *context);
 };
+
+static inline bool reconcile_local_ending(const struct reconcile_local_parts *parts)
+{
+    return parts->ending != NULL && parts->ending(parts->blocking.context);
+}
 
 struct reconcile_local;
 

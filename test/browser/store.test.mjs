@@ -460,8 +460,8 @@ test('without the demonstration: the shop\'s login gives the token back, the sho
         const url = new URL(route.request().url());
         const [to, state] = ['to', 'state'].map((name) => url.searchParams.get(name));
         asked.push({ to, state, lang: url.searchParams.get('lang'), return: url.searchParams.get('return') });
-        const fragment = new URLSearchParams({ token: tokenOf(shop, 78), state });
-        return route.fulfill({ status: 302, headers: { location: `${to}#${fragment}` } });
+        // It knows nothing of the state: the return address brings it along.
+        return route.fulfill({ status: 302, headers: { location: `${to}#${new URLSearchParams({ token: tokenOf(shop, 78) })}` } });
     });
     await page.route('https://shop.example/pay/*', (route) => route.fulfill({ contentType: 'text/html', body: 'the till' }));
     await reached(page, 'logged_out');
@@ -469,7 +469,8 @@ test('without the demonstration: the shop\'s login gives the token back, the sho
     await reached(page, 'ready');
     const [{ state }] = asked;
     assert.match(state, /^[0-9a-f]{32}$/);
-    assert.deepEqual(asked, [{ to: `${shop.url}/items/${item.id}`, state, lang: 'en', return: null }]);
+    assert.deepEqual(asked, [{ to: `${shop.url}/items/${item.id}?login=${state}`, state, lang: 'en', return: null }]);
+    assert.equal(page.url(), `${shop.url}/items/${item.id}`);
     await go.click();
     await reached(page, 'locked');
     await go.click();

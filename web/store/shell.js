@@ -197,7 +197,9 @@ export const session = {
     async loginUrl(state) {
         const { login_url: url } = await this.settings();
         if (!url) return null;
-        const path = location.pathname + location.search;
+        const query = new URLSearchParams(location.search);
+        query.set('login', state); // so that a login that only adds its token to the address brings it along
+        const path = `${location.pathname}?${query}`;
         const values = { return: url.startsWith('/') ? path : location.origin + path, state };
         const filled = url.replace(/\{(return|state)\}/g, (_, name) => encodeURIComponent(values[name]));
         if (!safeUrl(filled)) return null;
@@ -256,10 +258,13 @@ function takeToken() {
     const token = given.get('token');
     session.use(memory.get('localStorage', 'token'));
     if (!token) return;
-    history.replaceState(null, '', location.pathname + location.search);
+    const query = new URLSearchParams(location.search);
+    const state = given.get('state') ?? query.get('login');
+    query.delete('login');
+    history.replaceState(null, '', location.pathname + (query.size ? `?${query}` : ''));
     const user = reader(token);
     if (user === null) return;
-    if (asked(given.get('state'))) {
+    if (asked(state)) {
         memory.set('localStorage', 'token', token);
         session.use(token);
         notice('login', '');
