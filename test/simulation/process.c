@@ -507,6 +507,10 @@ static void not_started(struct sim *sim, int error, bool excused)
 {
     struct process *process = &sim->process;
     sim_note(sim, "no start", (uint64_t)-error, process->dead, excused);
+    if (process->dead || error != ERR_AGAIN) {
+        process->start_clock =
+            (struct start_clock){0}; /* what it has waited ends with the process */
+    }
     if (process->dead) {
         died(sim);
         return;
@@ -605,6 +609,7 @@ void process_kill(struct sim *sim)
 {
     referee_ended(sim->referee);
     process_free(sim);
+    sim->process.start_clock = (struct start_clock){0};
     wires_break(sim);
 }
 
@@ -614,6 +619,7 @@ static void forget_unsynced(struct sim *sim)
     ram_disk_crash(&sim->disk, hows[sim_below(sim, 4)], &sim->prng);
     sim_disk_calm(sim);
     sim_clock_reboot(sim);
+    sim->process.start_clock = (struct start_clock){0};
 }
 
 void process_power_cut(struct sim *sim)
