@@ -165,7 +165,9 @@ static struct ref_order *tell(struct referee *r, const struct sim_request *reque
         promise_05_buyer(r, buyer);
     }
     int64_t created_ms = order->in_gate ? order->gate_created_ms : order->created_at_ms;
-    r->promised_ms = created_ms > r->promised_ms ? created_ms : r->promised_ms;
+    if (!order->before_set_back && created_ms > r->promised_ms) {
+        r->promised_ms = created_ms;
+    }
     return order;
 }
 
@@ -342,6 +344,9 @@ void referee_accepts(struct referee *r, bool accepts)
 void referee_set_back(struct referee *r, int64_t wall_ms)
 {
     r->was_set_back = true;
+    for (uint32_t i = 0; i < r->orders.count; i++) {
+        ((struct ref_order *)r->orders.entries[i])->before_set_back = true;
+    }
     r->highest_ms = r->truth_ms = r->promised_ms = r->batch_ms = r->gate_ms = wall_ms;
 }
 

@@ -141,6 +141,7 @@ struct ref_order {
     struct ref_item *item;
     struct ref_buyer *buyer; /* of the first request */
     struct ref_order *next_of_buyer;
+    bool before_set_back; /* asked for before the time was set back: its times may be later ones */
     /* asked */
     struct ref_ask requests[ASKS_MAX];
     uint32_t asks_count;
