@@ -163,12 +163,18 @@ class SlowReaders(Attacker):
 
 
 class Forged(Attacker):
-    """Every request has another signature, so no memory of tokens helps."""
+    """Every request has another signature, so no memory of tokens helps. They come from a hundred
+    addresses."""
 
     def __init__(self, port, count, path):
         super().__init__(port, count)
+        self.turned = 0
         with open(path, encoding="ascii") as file:
             self.signed = [line.strip().rsplit(".", 1)[0] for line in file]
+
+    def prepare(self, sock):
+        self.turned += 1
+        sock.bind((f"127.0.1.{1 + self.turned % 100}", 0))
 
     def first(self, sock):
         head = self.signed[self.said["acts"] % len(self.signed)]

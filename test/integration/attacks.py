@@ -189,7 +189,7 @@ def first_logins(trial, run):
                                           {"Authorization": f"Bearer {tokens[number]}"}))
         return conn.read_response().status == 200
 
-    return trial.each(len(tokens), login)
+    return trial.each(len(tokens), login, source=lambda number: f"127.0.2.{1 + number % 240}")
 
 
 def forged(trial):
