@@ -122,12 +122,18 @@ static void a_batch_may_fill_the_buffer(void **state)
     world_start_sale(&world);
     assert_int_equal(world_flush(&world), 0);
     size_t n = 0;
+    uint64_t used = 1;
+    uint64_t size = 0;
+    journal_fill(world.journal, &used, &size);
+    assert_true(used < size);
     while (journal_has_room(world.journal, 1)) {
         assert_true(journal_has_room(world.journal, 0));
         world_trade(&world, 1);
         n++;
     }
     assert_true(n > 100);
+    journal_fill(world.journal, &used, &size);
+    assert_true(used <= size && size - used < JOURNAL_RECORD_MAX);
     struct gate_command command = world.commands[world.count - 1];
     uint64_t lsn = 99;
     assert_int_equal(gate_content_append(world.journal, &command, &lsn), ERR_FULL);
