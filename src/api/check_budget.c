@@ -48,7 +48,8 @@ static uint32_t counts_of(struct check_budget *budget, struct net_address client
     size_t len = client.family == 6 ? 8 : sizeof(client.bytes);
     crypt_siphash128(budget->key, client.bytes, len, tag);
     for (uint32_t row = 0; row < CHECK_ROWS; row++) {
-        struct check_count *count = &budget->counts[row][load_le32(tag + 4 * row) % CHECK_SLOTS];
+        struct check_count *count =
+            &budget->counts[row][load_le32(tag + (size_t)4 * row) % CHECK_SLOTS];
         decay(count, now_ms);
         lowest = count->count < lowest ? count->count : lowest;
         ret_counts[row] = count;

@@ -241,7 +241,7 @@ static int reserve_descriptors(struct server *server)
     char text[DESCRIPTORS_ERROR_MAX];
     struct rlimit files = {0};
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
-        return assembly_fail("cannot read the limit on open files", ERR_IO, strerror(errno));
+        return assembly_fail("cannot read the limit on open files", ERR_IO, strerrordesc_np(errno));
     }
     rlim_t soft = files.rlim_cur;
     files.rlim_cur = files.rlim_max;

@@ -105,7 +105,7 @@ static void advance(struct refill_entry *entry, int64_t now_ms)
         entry->period_ms = now_ms;
     }
     if (now_ms - entry->period_ms >= REFILL_PERIOD_MS) {
-        bool follows = now_ms - entry->period_ms < 2 * REFILL_PERIOD_MS;
+        bool follows = now_ms - entry->period_ms < (int64_t)2 * REFILL_PERIOD_MS;
         entry->came_before = follows ? entry->came : 0;
         entry->came = 0;
         entry->period_ms = now_ms;

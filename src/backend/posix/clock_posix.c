@@ -1,5 +1,5 @@
 /* CLOCK_REALTIME and CLOCK_BOOTTIME; both are read without entering the kernel. */
-#define _DEFAULT_SOURCE /* ntp_adjtime */
+#define _GNU_SOURCE /* ntp_adjtime */
 #include "backend/posix/clock_posix.h"
 
 #include <sys/timex.h>

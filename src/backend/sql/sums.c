@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "backend/sql/db.h"
+#include "base/check.h"
 #include "base/err.h"
 #include "port/ledger_report.h"
 
@@ -220,6 +221,7 @@ static void put_row(const struct sum *sum, struct value *values)
 static int write_kind(struct db *db, const struct sum *rows, size_t count)
 {
     size_t columns = kinds[rows->kind].keys + kinds[rows->kind].adds;
+    CHECK(count > 0 && columns > 0);
     struct value *values = calloc(count * columns, sizeof(*values));
     if (values == NULL) {
         return ERR_NOMEM;
