@@ -5,6 +5,8 @@
   script/bench --quick             two short rounds
   script/bench --json              the figures as JSON
   script/bench --result NAME       writes the figures to docs/results/NAME.md, too
+  script/bench --against PROGRAM   compares the sections with those of another build of sluice, in
+                                   turns: ratios of each round, their median and spread (against.py)
 
 The server runs on one core, the load on another. Both sides are measured in turns inside each round,
 because absolute rates vary by a quarter between minutes: only ratios inside one run mean something.
@@ -48,8 +50,9 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, "test/integration"))
+sys.path[:0] = [os.path.join(ROOT, "test/integration"), HERE]
 
+import against  # noqa: E402
 import resultlib  # noqa: E402
 import setuplib  # noqa: E402
 from setuplib import Failed, progress  # noqa: E402
@@ -491,6 +494,8 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="two short rounds")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--result", metavar="NAME", help="write them to docs/results/NAME.md")
+    parser.add_argument("--against", metavar="PROGRAM",
+                        help="measure another build in turns with this one; not the section micro")
     parser.add_argument("--only", type=sections_of, default=SECTIONS, metavar="SECTION,...",
                         help=f"some of {' '.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, help="how many rounds (5)")
@@ -596,6 +601,8 @@ def main():
         if load > 0.5:
             print(f"bench: the machine is busy (load {load:.1f}); trust the ratios only as far",
                   file=sys.stderr)
+        if options.against:
+            return against.run(options, program_path())
         report = Report(options)
         for name in options.only:
             report.measure(name, folder)

@@ -10,6 +10,7 @@ import pytest
 import sluicelib
 
 sys.path.insert(0, os.path.join(sluicelib.ROOT, "test/bench"))
+import against  # noqa: E402
 import bench  # noqa: E402
 
 SECTION = types.SimpleNamespace(title="title", ratios=[("ours beside theirs", "ours", "peer", 1)])
@@ -89,3 +90,48 @@ def test_one_half_of_a_section_fails_alone(broken, monkeypatch):
     assert report.told["failed"] == [{"what": f"relay ({broken})",
                                       "error": "AssertionError: the broker did not start"}]
     assert report.end() == 1
+
+
+# ---- two programs in turns
+
+def of_section(rate, cpu_us):
+    """What one round of the section embedded prints as JSON."""
+    return {"figures": {"refusals": {"rate": {"median": rate}, "cpu_us": {"median": cpu_us},
+                                     "p99_us": {"median": 9}},
+                        "nginx": {"rate": {"median": 100.0}, "cpu_us": None}}, "failed": []}
+
+
+def test_ratios_are_formed_inside_a_round():
+    rounds = [(against.figures("embedded", of_section(*ours)), against.figures("embedded", of_section(*other)))
+              for ours, other in (((90.0, 5.0), (100.0, 4.0)), ((300.0, 5.0), (200.0, 5.0)),
+                                  ((100.0, 5.0), (100.0, 5.0)))]
+    found = against.ratios(rounds)
+    assert found["embedded", "refusals", "rate"]["ratios"] == [0.9, 1.5, 1.0]
+    assert found["embedded", "refusals", "cpu_us"]["ratios"] == [1.25, 1.0, 1.0]
+    assert found["embedded", "nginx", "rate"]["ratios"] == [1.0, 1.0, 1.0]
+    assert ("embedded", "refusals", "p99_us") not in found
+    row = next(row for row in against.rows(found) if row[1:3] == ("refusals", "/s"))
+    assert row[3:] == ("100", "100", "1.000", "0.900 to 1.500")
+
+
+def test_neither_program_is_always_the_first(monkeypatch, tmp_path, capsys):
+    make_program(tmp_path / "other/sluice", "exit 1")
+    turns = []
+
+    def measure(program, section, _options):
+        turns.append((os.path.basename(os.path.dirname(program)), section))
+        return {("embedded", "refusals", "rate"): 2.0 if program == "/this/sluice" else 1.0}
+
+    monkeypatch.setattr(against, "measure", measure)
+    options = types.SimpleNamespace(against=str(tmp_path / "other/sluice"), only=("embedded", "micro"), rounds=2,
+                                    json=True, result=None)
+    assert against.run(options, "/this/sluice") == 0
+    assert turns == [("this", "embedded"), ("other", "embedded"), ("other", "embedded"), ("this", "embedded")]
+    assert json.loads(capsys.readouterr().out)[0]["ratios"] == [2.0, 2.0]
+
+
+def test_what_cannot_be_run_is_named(programs):
+    done = run_bench(programs, "--against", str(programs / "absent"), "--only", "embedded")
+    assert done.returncode == 1 and "no program that can be run" in done.stderr
+    done = run_bench(programs, "--against", str(programs / "sluice"), "--only", "embedded", "--rounds", "1")
+    assert done.returncode == 1 and "ended with status 7" in done.stderr + done.stdout
