@@ -31,9 +31,8 @@ static bool match(const char *pattern, struct span path, struct span *ret_parts)
             continue;
         }
         size_t from = at;
-        while (at < path.len && path.at[at] != '/') {
-            at++;
-        }
+        const char *slash = at < path.len ? memchr(path.at + at, '/', path.len - at) : NULL;
+        at = slash != NULL ? (size_t)(slash - path.at) : path.len;
         if (at == from || part == 2) {
             return false;
         }

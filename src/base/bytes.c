@@ -193,29 +193,26 @@ static size_t encode64(const void *bytes, size_t n, const char *alphabet, char *
 
 /* Value + 1 for each character, 0 for all others. The two alphabets differ in the last two
  * values. */
-static const uint8_t values64[256] = {
-    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
-    ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
-    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
-    ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32,
-    ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40,
-    ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
-    ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
-    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62,
-};
+#define VALUES64                                                                                   \
+    ['A'] = 1, ['B'] = 2, ['C'] = 3, ['D'] = 4, ['E'] = 5, ['F'] = 6, ['G'] = 7, ['H'] = 8,        \
+    ['I'] = 9, ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16, \
+    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23,            \
+    ['X'] = 24, ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30,            \
+    ['e'] = 31, ['f'] = 32, ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37,            \
+    ['l'] = 38, ['m'] = 39, ['n'] = 40, ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44,            \
+    ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48, ['w'] = 49, ['x'] = 50, ['y'] = 51,            \
+    ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56, ['4'] = 57, ['5'] = 58,            \
+    ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62
+static const uint8_t url_values[256] = {VALUES64, ['-'] = 63, ['_'] = 64};
+static const uint8_t standard_values[256] = {VALUES64, ['+'] = 63, ['/'] = 64};
 
-static unsigned value64(char c, const char *alphabet)
-{
-    unsigned value = values64[(unsigned char)c];
-    return value > 0 ? value - 1 : c == alphabet[62] ? 62 : c == alphabet[63] ? 63 : 255;
-}
-
-/* Four characters at a time, then the rest; every character is checked, and the bits left over. */
-static int decode64(struct span text, const char *alphabet, void *ret_bytes, size_t cap,
+/* Four characters at a time, then the rest; every character is checked, and the bits left over. A
+ * wrong character has the value UINT_MAX. */
+static int decode64(struct span text, const uint8_t values[256], void *ret_bytes, size_t cap,
                     size_t *ret_len)
 {
     uint8_t *to = ret_bytes;
-    const char *at = text.at;
+    const uint8_t *at = (const uint8_t *)text.at;
     size_t rest = text.len % 4;
     size_t len = text.len / 4 * 3 + (rest > 0 ? rest - 1 : 0);
     unsigned wrong = 0;
@@ -226,19 +223,19 @@ static int decode64(struct span text, const char *alphabet, void *ret_bytes, siz
         return ERR_FULL;
     }
     for (size_t i = 0; i < text.len / 4; i++, at += 4, to += 3) {
-        unsigned a = value64(at[0], alphabet);
-        unsigned b = value64(at[1], alphabet);
-        unsigned c = value64(at[2], alphabet);
-        unsigned d = value64(at[3], alphabet);
+        unsigned a = values[at[0]] - 1U;
+        unsigned b = values[at[1]] - 1U;
+        unsigned c = values[at[2]] - 1U;
+        unsigned d = values[at[3]] - 1U;
         wrong |= a | b | c | d;
         to[0] = (uint8_t)(a << 2 | b >> 4);
         to[1] = (uint8_t)(b << 4 | c >> 2);
         to[2] = (uint8_t)(c << 6 | d);
     }
     if (rest > 0) {
-        unsigned a = value64(at[0], alphabet);
-        unsigned b = value64(at[1], alphabet);
-        unsigned c = rest == 3 ? value64(at[2], alphabet) : 0;
+        unsigned a = values[at[0]] - 1U;
+        unsigned b = values[at[1]] - 1U;
+        unsigned c = rest == 3 ? values[at[2]] - 1U : 0;
         wrong |= a | b | c;
         to[0] = (uint8_t)(a << 2 | b >> 4);
         if (rest == 3) {
@@ -261,7 +258,7 @@ void base64url_encode(const void *bytes, size_t n, char *ret_text)
 
 int base64url_decode(struct span text, void *ret_bytes, size_t cap, size_t *ret_len)
 {
-    return decode64(text, base64_url_alphabet, ret_bytes, cap, ret_len);
+    return decode64(text, url_values, ret_bytes, cap, ret_len);
 }
 
 void base64_encode(const void *bytes, size_t n, char *ret_text)
@@ -280,5 +277,5 @@ int base64_decode(struct span text, void *ret_bytes, size_t cap, size_t *ret_len
     for (int i = 0; i < 2 && text.len > 0 && text.at[text.len - 1] == '='; i++) {
         text.len--;
     }
-    return decode64(text, base64_alphabet, ret_bytes, cap, ret_len);
+    return decode64(text, standard_values, ret_bytes, cap, ret_len);
 }
