@@ -1,4 +1,5 @@
 """First start, secrets, tokens by command, two servers at once, stopping, starting again."""
+import contextlib
 import os
 import re
 import shutil
@@ -402,7 +403,8 @@ def held_ledger(make_server):
     for folder, _, files in os.walk(server.data):
         for name in files:
             path = os.path.join(folder, name)
-            with open(path, "rb") as file:
+            # The server renames files meanwhile.
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
                 if file.read(15) == b"SQLite format 3":
                     names.append(path)
     if len(names) != 1:
