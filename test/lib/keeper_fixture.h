@@ -11,6 +11,7 @@
 #include "distributed/recover.h"
 
 #define PAUSE_MS 1000 /* between two refills of a segment */
+#define DRAIN_MS 100  /* for outboxes, before a segment is rebuilt */
 
 static inline struct balance *balance_of(struct model_process *process, uint32_t segments)
 {
@@ -29,7 +30,8 @@ static inline struct balance *balance_of(struct model_process *process, uint32_t
     return balance;
 }
 
-static inline struct recover *recover_of(struct model_process *process, uint32_t segments)
+static inline struct recover *recover_of(struct model_process *process, uint32_t segments,
+                                         int64_t drain_ms)
 {
     struct recover *recover = NULL;
     struct recover_ports ports = {.segments = &process->segments.port,
@@ -41,8 +43,8 @@ static inline struct recover *recover_of(struct model_process *process, uint32_t
         .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
         .lease_ms = MODEL_LEASE_MS,
         .poll_ms = 100,
-        .drain_ms = 100,
-        .replay_ms = 100};
+        .drain_ms = drain_ms,
+        .replay_ms = 500};
     CHECK(recover_new(ports, options, &recover) == 0);
     return recover;
 }

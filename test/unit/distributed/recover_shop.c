@@ -8,26 +8,6 @@
 
 #include "recover_shop.h"
 
-#include "base/check.h"
-
-struct recover *recover_of(struct model_process *process, uint32_t segments, int64_t drain_ms)
-{
-    struct recover *recover = NULL;
-    struct recover_ports ports = {.segments = &process->segments.port,
-                                  .ledger = &process->ledger.port,
-                                  .lease = &process->lease.port,
-                                  .blocking = process->blocking};
-    struct recover_options options = {
-        .segments = segments,
-        .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = MODEL_LEASE_MS,
-        .poll_ms = 100,
-        .drain_ms = drain_ms,
-        .replay_ms = 500};
-    CHECK(recover_new(ports, options, &recover) == 0);
-    return recover;
-}
-
 struct recover_round round_of(struct recover *recover)
 {
     struct recover_round round = {0};

@@ -5,8 +5,7 @@
 #ifndef SLUICE_TEST_RECOVER_SHOP_H
 #define SLUICE_TEST_RECOVER_SHOP_H
 
-#include "cluster_model.h"
-#include "distributed/recover.h"
+#include "keeper_fixture.h"
 
 #define SEGMENTS 3
 
@@ -17,7 +16,6 @@ struct shop {
     struct recover *recover;
 };
 
-struct recover *recover_of(struct model_process *process, uint32_t segments, int64_t drain_ms);
 /* One round that must succeed. */
 struct recover_round round_of(struct recover *recover);
 void shop_open(struct shop *shop, uint64_t seed);

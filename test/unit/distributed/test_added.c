@@ -41,7 +41,7 @@ static void keep_start(struct keep *keep, struct cluster_world *world, uint32_t 
 {
     model_process_init(&keep->process, world, name);
     keep->segments = world->count;
-    keep->recover = recover_of(&keep->process, world->count);
+    keep->recover = recover_of(&keep->process, world->count, DRAIN_MS);
     keep->balance = balance_of(&keep->process, world->count);
 }
 

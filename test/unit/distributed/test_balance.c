@@ -26,7 +26,7 @@ static void shop_open(struct shop *shop, uint64_t seed)
 {
     model_init(&shop->world, (struct cluster_options){.segments = SEGMENTS, .seed = seed});
     model_process_init(&shop->process, &shop->world, 2);
-    shop->recover = recover_of(&shop->process, SEGMENTS);
+    shop->recover = recover_of(&shop->process, SEGMENTS, DRAIN_MS);
     shop->balance = balance_of(&shop->process, SEGMENTS);
     recover_until_whole(&shop->world, shop->recover);
     model_agree(&shop->world);
@@ -264,7 +264,7 @@ static void strike(struct model_process *process)
     breaker->struck = true;
     struct model_process healer;
     model_process_init(&healer, &shop->world, 9);
-    struct recover *recover = recover_of(&healer, SEGMENTS);
+    struct recover *recover = recover_of(&healer, SEGMENTS, DRAIN_MS);
     struct recover_round round;
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         if (breaker->how == 0) {

@@ -33,7 +33,7 @@ static void shop_open(struct shop *shop, const char *regions)
     model_init(&shop->world,
                (struct cluster_options){.segments = SEGMENTS, .regions = regions, .seed = 1});
     model_process_init(&shop->process, &shop->world, 2);
-    shop->recover = recover_of(&shop->process, SEGMENTS);
+    shop->recover = recover_of(&shop->process, SEGMENTS, DRAIN_MS);
     shop->balance = balance_of(&shop->process, SEGMENTS);
     recover_until_whole(&shop->world, shop->recover);
     model_agree(&shop->world);

@@ -1,6 +1,7 @@
 /* How MariaDB finds the rows of what is asked often: by key, without sorting. */
 #define _GNU_SOURCE
 #include "conformance/ledger/on_mariadb.h"
+#include "conformance/ledger/report_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,6 @@
 #include "backend/mariadb/maria.h"
 
 #define ITEM 7
-#define ELSEWHERE 21
 
 /* Every line of the plan of a statement whose values are all `value`: table, type and extra. */
 static void plan_of(struct fixture *f, unsigned which, const char *value, char *ret_plan,
@@ -133,56 +133,6 @@ static void test_plans(void **state)
     assert_plan(*state, &events, true);
 }
 
-/* All that a report of sale 1 asks of the ledger, in this order. */
-static void ask_report(struct fixture *f)
-{
-    struct report_row rows[2];
-    struct series_row series[60];
-    struct ledger_query queries[] = {
-        {.kind = QUERY_REPORT, .sale = 1, .limit = 2, .report = rows},
-        {.kind = QUERY_SUMMARY, .sale = 1},
-        {.kind = QUERY_SERIES, .sale = 1, .from_ms = T0, .step_ms = 100, .limit = 60},
-        {.kind = QUERY_SERIES,
-         .sale = 1,
-         .from_ms = T0,
-         .step_ms = 60000,
-         .and_later = true,
-         .limit = 60}};
-    for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
-        queries[i].series = series;
-        (void)ledger_read(f->ledger, &queries[i]);
-        assert_int_equal(queries[i].error, 0);
-    }
-}
-
-/* Orders of a hundred buyers for one item, in 20 s. */
-static void many_orders_of(struct fixture *f, uint64_t item, uint32_t count)
-{
-    struct ledger_op *ops = calloc(count, sizeof(*ops));
-    struct ledger_op **list = calloc(count, sizeof(*list));
-    assert_true(ops != NULL && list != NULL);
-    for (uint32_t i = 0; i < count; i++) {
-        ops[i] = book_fresh(item, 1 + i % 100, 1, 1000 + i);
-        ops[i].command.now_ms = T0 + i * 20000LL / count;
-        list[i] = &ops[i];
-    }
-    write_batch(f, T0 + 20000, list, count);
-    free(ops);
-    free(list);
-}
-
-/* Two items, a few orders. */
-static void small_sale(struct fixture *f)
-{
-    sale_open(f, 1, 11, 2, 100000, 0, false);
-    sale_open(f, 2, ELSEWHERE, 1, 1000000, 0, false);
-    for (uint32_t i = 0; i < 20; i++) {
-        struct ledger_op op = book_fresh(11 + i % 2, 1 + i / 3, 1, i);
-        op.command.now_ms = T0 + 100 * i;
-        write_op(f, T0 + 100 * i + 5, &op);
-    }
-}
-
 /* Rows that the server read for a report, by its own count. */
 static int64_t rows_of_report(struct fixture *f)
 {
@@ -192,10 +142,10 @@ static int64_t rows_of_report(struct fixture *f)
     int64_t between = 0;
     int64_t after = 0;
     struct maria *s = maria_of(f->ledger);
-    ask_report(f); /* prepares the statements */
+    report_load_read(f); /* prepares the statements */
     assert_int_equal(maria_number(s, read, &before), 0);
     assert_int_equal(maria_number(s, read, &between), 0); /* what asking for it costs */
-    ask_report(f);
+    report_load_read(f);
     assert_int_equal(maria_number(s, read, &after), 0);
     return after - between - (between - before);
 }
@@ -203,9 +153,9 @@ static int64_t rows_of_report(struct fixture *f)
 static void test_a_report_reads_its_sale_only(void **state)
 {
     struct fixture *f = *state;
-    small_sale(f);
+    report_load_sales(f);
     int64_t before = rows_of_report(f);
-    many_orders_of(f, ELSEWHERE, 5000);
+    report_load_orders(f, OTHER_ITEM, 5000);
     int64_t after = rows_of_report(f);
     print_message("%lld rows, then %lld\n", (long long)before, (long long)after);
     assert_in_range(before, 20, 1000);
@@ -216,8 +166,8 @@ static void test_a_report_reads_its_sale_only(void **state)
 static void test_a_report_reads_no_orders(void **state)
 {
     struct fixture *f = *state;
-    small_sale(f);
-    many_orders_of(f, 11, 20000);
+    report_load_sales(f);
+    report_load_orders(f, REPORTED_ITEM, 20000);
     int64_t rows = rows_of_report(f);
     print_message("%lld rows for 20000 orders\n", (long long)rows);
     assert_in_range(rows, 20, 20000);
