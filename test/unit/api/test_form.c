@@ -9,6 +9,7 @@
 
 #include "api/form.h"
 #include "base/err.h"
+#include "table_tests.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -113,36 +114,41 @@ static void only_known_members_may_be_there(void **state)
 
 /* ---- numbers ---- */
 
-static void numbers_are_whole_and_in_range(void **state)
+/* From 1 to 10. */
+static const struct number_case {
+    const char *json;
+    bool good;
+    int64_t value;
+} number_cases[] = {
+    {"{\"n\":1}", true, 1},     {"{\"n\":10}", true, 10},  {"{\"n\":0}", false, 0},
+    {"{\"n\":11}", false, 0},   {"{\"n\":-1}", false, 0},  {"{\"n\":1.0}", false, 0},
+    {"{\"n\":1.5}", false, 0},  {"{\"n\":1e1}", false, 0}, {"{\"n\":\"1\"}", false, 0},
+    {"{\"n\":true}", false, 0}, {"{\"n\":[1]}", false, 0},
+};
+
+static void a_number(void **state)
+{
+    const struct number_case *c = *state;
+    int64_t value = 4711;
+    give(c->json);
+    assert_int_equal(form_number(&form, "x.", body, "n", true, 1, 10, &value), c->good);
+    assert_int_equal(form.wrong, !c->good);
+    assert_int_equal(value, c->good ? c->value : 4711);
+    if (!c->good) {
+        assert_string_equal(form.field, "x.n");
+        assert_non_null(strstr(form.why, "from 1 to 10"));
+    }
+}
+
+static void a_number_that_does_not_fit_is_not_read_as_another(void **state)
 {
     (void)state;
-    static const struct {
-        const char *json;
-        bool good;
-        int64_t value;
-    } rows[] = {
-        {"{\"n\":1}", true, 1},     {"{\"n\":10}", true, 10},  {"{\"n\":0}", false, 0},
-        {"{\"n\":11}", false, 0},   {"{\"n\":-1}", false, 0},  {"{\"n\":1.0}", false, 0},
-        {"{\"n\":1.5}", false, 0},  {"{\"n\":1e1}", false, 0}, {"{\"n\":\"1\"}", false, 0},
-        {"{\"n\":true}", false, 0}, {"{\"n\":[1]}", false, 0},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        int64_t value = 4711;
-        give(rows[i].json);
-        assert_int_equal(form_number(&form, "x.", body, "n", true, 1, 10, &value), rows[i].good);
-        assert_int_equal(form.wrong, !rows[i].good);
-        assert_int_equal(value, rows[i].good ? rows[i].value : 4711);
-        if (!rows[i].good) {
-            assert_string_equal(form.field, "x.n");
-            assert_non_null(strstr(form.why, "from 1 to 10"));
-        }
-    }
     int64_t value = 0;
     give("{\"n\":9223372036854775807}");
     assert_true(form_number(&form, "", body, "n", true, 0, INT64_MAX, &value));
     assert_int_equal(value, INT64_MAX);
     give("{\"n\":9223372036854775808}");
-    assert_null(body); /* does not fit: not read as another number */
+    assert_null(body);
 }
 
 /* ---- what may be left out ---- */
@@ -174,45 +180,50 @@ static void what_is_required_is_missed_and_the_rest_is_not(void **state)
 
 /* ---- texts ---- */
 
-static void texts_are_measured_in_bytes_and_have_no_control_characters(void **state)
+/* Two to six bytes, without control characters. */
+static const struct text_case {
+    const char *json;
+    const char *want; /* NULL: refused */
+} text_cases[] = {
+    {"{\"t\":\"ab\"}", "ab"},
+    {"{\"t\":\"abcdef\"}", "abcdef"},
+    {"{\"t\":\"\xe4\xbd\xa0\xe5\xa5\xbd\"}", "\xe4\xbd\xa0\xe5\xa5\xbd"}, /* two characters */
+    {"{\"t\":\"\\u4f60\"}", "\xe4\xbd\xa0"},
+    {"{\"t\":\"a\\\"b\"}", "a\"b"},
+    {"{\"t\":\"a\"}", NULL},
+    {"{\"t\":\"\"}", NULL},
+    {"{\"t\":\"abcdefg\"}", NULL},
+    {"{\"t\":\"\xe4\xbd\xa0\xe5\xa5\xbd!\"}", NULL},
+    {"{\"t\":\"a\\nb\"}", NULL},
+    {"{\"t\":\"a\\u0001b\"}", NULL},
+    {"{\"t\":\"a\\u007fb\"}", NULL},
+    {"{\"t\":\"a\\u0080b\"}", NULL}, /* C1 controls, escaped and as bytes */
+    {"{\"t\":\"a\\u009fb\"}", NULL},
+    {"{\"t\":\"a\xc2\x9b!\"}", NULL},
+    {"{\"t\":\"\xc2\x80!\"}", NULL},
+    {"{\"t\":\"\xc2\xa0!\"}", "\xc2\xa0!"}, /* and no other character with such a byte */
+    {"{\"t\":\"\xe2\x82\x80\"}", "\xe2\x82\x80"},
+    {"{\"t\":\"\xd0\x82\xd0\x9b\"}", "\xd0\x82\xd0\x9b"},
+    {"{\"t\":7}", NULL},
+    {"{\"t\":[\"ab\"]}", NULL},
+    {"{\"t\":false}", NULL},
+};
+
+static void a_text(void **state)
+{
+    const struct text_case *c = *state;
+    char text[7] = "......"; /* room for the longest and its end, and no more */
+    give(c->json);
+    assert_int_equal(form_text(&form, "", body, "t", true, 2, 6, text), c->want != NULL);
+    assert_int_equal(form.wrong, c->want == NULL);
+    assert_string_equal(text, c->want != NULL ? c->want : "......");
+}
+
+static void a_text_is_not_cut_short_by_a_nul_inside(void **state)
 {
     (void)state;
-    static const struct {
-        const char *json;
-        const char *want; /* NULL: refused */
-    } rows[] = {
-        {"{\"t\":\"ab\"}", "ab"},
-        {"{\"t\":\"abcdef\"}", "abcdef"},
-        {"{\"t\":\"\xe4\xbd\xa0\xe5\xa5\xbd\"}", "\xe4\xbd\xa0\xe5\xa5\xbd"}, /* two characters */
-        {"{\"t\":\"\\u4f60\"}", "\xe4\xbd\xa0"},
-        {"{\"t\":\"a\\\"b\"}", "a\"b"},
-        {"{\"t\":\"a\"}", NULL},
-        {"{\"t\":\"\"}", NULL},
-        {"{\"t\":\"abcdefg\"}", NULL},
-        {"{\"t\":\"\xe4\xbd\xa0\xe5\xa5\xbd!\"}", NULL},
-        {"{\"t\":\"a\\nb\"}", NULL},
-        {"{\"t\":\"a\\u0001b\"}", NULL},
-        {"{\"t\":\"a\\u007fb\"}", NULL},
-        {"{\"t\":\"a\\u0080b\"}", NULL}, /* C1 controls, escaped and as bytes */
-        {"{\"t\":\"a\\u009fb\"}", NULL},
-        {"{\"t\":\"a\xc2\x9b!\"}", NULL},
-        {"{\"t\":\"\xc2\x80!\"}", NULL},
-        {"{\"t\":\"\xc2\xa0!\"}", "\xc2\xa0!"}, /* and no other character with such a byte */
-        {"{\"t\":\"\xe2\x82\x80\"}", "\xe2\x82\x80"},
-        {"{\"t\":\"\xd0\x82\xd0\x9b\"}", "\xd0\x82\xd0\x9b"},
-        {"{\"t\":7}", NULL},
-        {"{\"t\":[\"ab\"]}", NULL},
-        {"{\"t\":false}", NULL},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        char text[7] = "......"; /* room for the longest and its end, and no more */
-        give(rows[i].json);
-        assert_int_equal(form_text(&form, "", body, "t", true, 2, 6, text), rows[i].want != NULL);
-        assert_int_equal(form.wrong, rows[i].want == NULL);
-        assert_string_equal(text, rows[i].want != NULL ? rows[i].want : "......");
-    }
     give("{\"t\":\"a\\u0000b\"}");
-    assert_null(body); /* a text cannot be cut short by a NUL inside */
+    assert_null(body);
 }
 
 static void flags_are_true_or_false(void **state)
@@ -409,9 +420,9 @@ int main(void)
         TEST(a_body_is_one_object),
         TEST(a_body_has_no_nul_byte),
         TEST(only_known_members_may_be_there),
-        TEST(numbers_are_whole_and_in_range),
+        TEST(a_number_that_does_not_fit_is_not_read_as_another),
         TEST(what_is_required_is_missed_and_the_rest_is_not),
-        TEST(texts_are_measured_in_bytes_and_have_no_control_characters),
+        TEST(a_text_is_not_cut_short_by_a_nul_inside),
         TEST(flags_are_true_or_false),
         TEST(the_first_complaint_stands_and_the_rest_is_skipped),
         TEST(long_names_are_cut_between_characters),
@@ -420,5 +431,7 @@ int main(void)
         TEST(an_id_in_the_path_is_a_positive_number),
         TEST(a_body_says_that_it_is_json),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed += TABLE_RUN(number_cases, a_number, set_up, tear_down);
+    return failed + TABLE_RUN(text_cases, a_text, set_up, tear_down);
 }

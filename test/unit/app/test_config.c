@@ -308,20 +308,23 @@ static void texts_must_look_like_what_they_are(void **state)
 static void a_refusal_does_not_show_a_password(void **state)
 {
     (void)state;
-    struct config config;
-    char error[CONFIG_ERROR_MAX] = "";
-    assert_int_not_equal(set_one("ledger.url=mariadb://shop:hunter2@db:x/l", &config, error), 0);
-    assert_non_null(strstr(error, "--set ledger.url: "));
-    assert_non_null(strstr(error, "port"));
-    assert_null(strstr(error, "hunter2"));
-    assert_int_not_equal(set_one("amqp.url=amqp://shop:hunter2@mq:x/l", &config, error), 0);
-    assert_non_null(strstr(error, "--set amqp.url: "));
-    assert_non_null(strstr(error, "port"));
-    assert_null(strstr(error, "hunter2"));
-    assert_int_not_equal(set_one("redis.url=redis://shop:hunter2@db:x", &config, error), 0);
-    assert_non_null(strstr(error, "--set redis.url: "));
-    assert_non_null(strstr(error, "port"));
-    assert_null(strstr(error, "hunter2"));
+    static const struct {
+        const char *set;
+        const char *begins;
+    } cases[] = {
+        {"ledger.url=mariadb://shop:hunter2@db:x/l", "--set ledger.url: "},
+        {"amqp.url=amqp://shop:hunter2@mq:x/l", "--set amqp.url: "},
+        {"redis.url=redis://shop:hunter2@db:x", "--set redis.url: "},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config config;
+        char error[CONFIG_ERROR_MAX] = "";
+        int result = set_one(cases[i].set, &config, error);
+        if (result == 0 || strncmp(error, cases[i].begins, strlen(cases[i].begins)) != 0 ||
+            strstr(error, "port") == NULL || strstr(error, "hunter2") != NULL) {
+            fail_msg("%s gave %d: %s", cases[i].set, result, error);
+        }
+    }
 }
 
 static void roles_have_what_they_need(void **state)

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "fake_clock.h"
 #include "obs/log.h"
+#include "table_tests.h"
 
 #define LAST_MS 1700000000000LL
 #define SECOND 1000LL
@@ -53,135 +54,133 @@ static void starts(int64_t ahead_ms)
         .options = {.bounds = {60 * SECOND, HOUR, 90 * DAY}, .confirm_ms = 60 * SECOND}};
 }
 
-static int ask(void)
-{
-    return start_clock_check(&check, &clock.port, &times);
-}
+/* One question. Before it, time passes and the wall clock jumps. */
+struct step {
+    int wanted;
+    int64_t pass_ms;
+    int64_t jump_ms;
+    bool synchronised; /* the wall clock, by NTP */
+};
 
-static void a_clock_near_the_last_time_is_believed(void **state)
+/* A start asks until the answer is another one than ERR_AGAIN. */
+static const struct clock_case {
+    const char *name;
+    int64_t ahead_ms; /* of the folder's last time: the wall clock */
+    struct step steps[4];
+    int64_t known_ms;     /* the last time in the clock file; 0: none */
+    int64_t ledger_ms;    /* the ledger's last time; 0: an empty ledger */
+    bool new_folder;      /* without a journal */
+    bool foreign_ledger;  /* on a database server with its own clock */
+    bool without_bounds;  /* nothing is too far */
+    bool without_confirm; /* nothing is waited for */
+} clock_cases[] = {
+    {.name = "a minute behind", -60 * SECOND, {{.wanted = 0}}},
+    {.name = "at the last time", 0, {{.wanted = 0}}},
+    {.name = "an hour ahead", HOUR, {{.wanted = 0}}},
+    {.name = "a new folder, years behind", -1600000000000LL, {{.wanted = 0}}, .new_folder = true},
+    {.name = "over a minute behind",
+     -60 * SECOND - 1,
+     {{.wanted = ERR_CLOCK, .synchronised = true}}},
+    {.name = "forty years behind", -40 * 365 * DAY, {{.wanted = ERR_CLOCK, .synchronised = true}}},
+    {.name = "over 90 days ahead", 90 * DAY + 1, {{.wanted = ERR_CLOCK, .synchronised = true}}},
+    {.name = "ten years ahead", 3650 * DAY, {{.wanted = ERR_CLOCK, .synchronised = true}}},
+    {.name = "ten years ahead, without bounds",
+     3650 * DAY,
+     {{.wanted = 0}},
+     .without_bounds = true},
+    /* The latest of all known times counts. */
+    {.name = "the server ran until now and sold nothing",
+     100 * DAY,
+     {{.wanted = 0}},
+     .known_ms = LAST_MS + 100 * DAY},
+    {.name = "the ledger is as late", 100 * DAY, {{.wanted = 0}}, .ledger_ms = LAST_MS + 100 * DAY},
+    {.name = "the ledger is a day later", 0, {{.wanted = ERR_CLOCK}}, .ledger_ms = LAST_MS + DAY},
+    /* A doubted clock is confirmed by NTP or by time. */
+    {.name = "NTP confirms it",
+     2 * HOUR,
+     {{.wanted = ERR_AGAIN},
+      {.wanted = ERR_AGAIN, .pass_ms = 30 * SECOND},
+      {.wanted = 0, .synchronised = true}}},
+    {.name = "it runs on for a minute",
+     2 * HOUR,
+     {{.wanted = ERR_AGAIN},
+      {.wanted = ERR_AGAIN, .pass_ms = 60 * SECOND - 1},
+      {.wanted = 0, .pass_ms = 1}}},
+    {.name = "no time to wait is set", 2 * HOUR, {{.wanted = 0}}, .without_confirm = true},
+    {.name = "a jump ahead begins the wait anew",
+     2 * HOUR,
+     {{.wanted = ERR_AGAIN},
+      {.wanted = ERR_AGAIN, .pass_ms = 59 * SECOND, .jump_ms = 3 * SECOND},
+      {.wanted = ERR_AGAIN, .pass_ms = 59 * SECOND},
+      {.wanted = 0, .pass_ms = SECOND}}},
+    {.name = "a jump back begins the wait anew",
+     2 * HOUR,
+     {{.wanted = ERR_AGAIN},
+      {.wanted = ERR_AGAIN, .pass_ms = 59 * SECOND, .jump_ms = -3 * SECOND},
+      {.wanted = ERR_AGAIN, .pass_ms = 59 * SECOND},
+      {.wanted = 0, .pass_ms = SECOND}}},
+    {.name = "it is set right meanwhile",
+     2 * HOUR,
+     {{.wanted = ERR_AGAIN}, {.wanted = 0, .jump_ms = 5 * SECOND - 2 * HOUR}}},
+    {.name = "it is set wrong meanwhile",
+     2 * HOUR,
+     {{.wanted = ERR_AGAIN}, {.wanted = ERR_CLOCK, .jump_ms = -DAY - 2 * HOUR}}},
+    /* The database's clock may be the wrong one: it delays a start and never refuses one. */
+    {.name = "a foreign ledger, ten years behind",
+     0,
+     {{.wanted = ERR_AGAIN}, {.wanted = 0, .pass_ms = 60 * SECOND}},
+     .ledger_ms = LAST_MS - 3650 * DAY,
+     .foreign_ledger = true},
+    {.name = "a foreign ledger, a day behind",
+     0,
+     {{.wanted = ERR_AGAIN}, {.wanted = 0, .pass_ms = 60 * SECOND}},
+     .ledger_ms = LAST_MS - DAY,
+     .foreign_ledger = true},
+    {.name = "a foreign ledger, a day ahead",
+     0,
+     {{.wanted = ERR_AGAIN}, {.wanted = 0, .pass_ms = 60 * SECOND}},
+     .ledger_ms = LAST_MS + DAY,
+     .foreign_ledger = true},
+    {.name = "a foreign ledger, ten years ahead",
+     0,
+     {{.wanted = ERR_AGAIN}, {.wanted = 0, .pass_ms = 60 * SECOND}},
+     .ledger_ms = LAST_MS + 3650 * DAY,
+     .foreign_ledger = true},
+    {.name = "a foreign ledger, empty", 0, {{.wanted = 0}}, .foreign_ledger = true},
+};
+
+static void a_start_asks(void **state)
 {
-    (void)state;
-    static const int64_t near[] = {-60 * SECOND, 0, HOUR};
-    for (size_t i = 0; i < 3; i++) {
-        starts(near[i]);
-        assert_int_equal(ask(), 0);
+    const struct clock_case *c = *state;
+    starts(c->ahead_ms);
+    check.options.known_ms = c->known_ms;
+    times.ledger_ms = c->ledger_ms;
+    times.ledger_is_ours = !c->foreign_ledger;
+    if (c->new_folder) {
+        times.journal_ms = 0;
     }
-}
-
-static void a_new_folder_knows_no_time(void **state)
-{
-    (void)state;
-    starts(-1600000000000LL);
-    times.journal_ms = 0;
-    assert_int_equal(ask(), 0);
-}
-
-static void a_clock_far_away_is_refused(void **state)
-{
-    (void)state;
-    static const int64_t far[] = {-60 * SECOND - 1, -40 * 365 * DAY, 90 * DAY + 1, 3650 * DAY};
-    for (size_t i = 0; i < 4; i++) {
-        starts(far[i]);
-        synchronised = true;
-        assert_int_equal(ask(), ERR_CLOCK);
+    if (c->without_bounds) {
+        check.options.bounds = (struct clock_bounds){0};
+    }
+    if (c->without_confirm) {
+        check.options.confirm_ms = 0;
+    }
+    const struct step *step = c->steps;
+    for (;; step++) {
+        fake_clock_pass_ms(&clock, step->pass_ms);
+        if (step->jump_ms != 0) {
+            fake_clock_set_wall_us(&clock, atomic_load(&clock.wall_us) + step->jump_ms * 1000);
+        }
+        synchronised = step->synchronised;
+        assert_int_equal(start_clock_check(&check, &clock.port, &times), step->wanted);
+        if (step->wanted != ERR_AGAIN) {
+            break;
+        }
+    }
+    if (step->wanted == ERR_CLOCK) { /* unless the operator accepts it */
         check.options.accept = true;
-        assert_int_equal(ask(), 0);
+        assert_int_equal(start_clock_check(&check, &clock.port, &times), 0);
     }
-}
-
-static void the_latest_of_all_known_times_counts(void **state)
-{
-    (void)state;
-    starts(100 * DAY);
-    check.options.known_ms = LAST_MS + 100 * DAY; /* it ran all the time, and nothing was sold */
-    assert_int_equal(ask(), 0);
-    starts(100 * DAY);
-    times.ledger_ms = LAST_MS + 100 * DAY;
-    assert_int_equal(ask(), 0);
-    starts(0);
-    times.ledger_ms = LAST_MS + DAY;
-    assert_int_equal(ask(), ERR_CLOCK);
-}
-
-static void a_doubted_clock_waits_for_ntp(void **state)
-{
-    (void)state;
-    starts(2 * HOUR);
-    assert_int_equal(ask(), ERR_AGAIN);
-    fake_clock_pass_ms(&clock, 30 * SECOND);
-    assert_int_equal(ask(), ERR_AGAIN);
-    synchronised = true;
-    assert_int_equal(ask(), 0);
-}
-
-static void a_doubted_clock_that_runs_on_is_believed_in_the_end(void **state)
-{
-    (void)state;
-    starts(2 * HOUR);
-    assert_int_equal(ask(), ERR_AGAIN);
-    fake_clock_pass_ms(&clock, 60 * SECOND - 1);
-    assert_int_equal(ask(), ERR_AGAIN);
-    fake_clock_pass_ms(&clock, 1);
-    assert_int_equal(ask(), 0);
-    starts(2 * HOUR);
-    check.options.confirm_ms = 0;
-    assert_int_equal(ask(), 0);
-}
-
-static void a_jump_begins_the_wait_anew(void **state)
-{
-    (void)state;
-    static const int64_t jumps_ms[] = {3 * SECOND, -3 * SECOND};
-    for (size_t i = 0; i < 2; i++) {
-        starts(2 * HOUR);
-        assert_int_equal(ask(), ERR_AGAIN);
-        fake_clock_pass_ms(&clock, 59 * SECOND);
-        fake_clock_set_wall_us(&clock, atomic_load(&clock.wall_us) + jumps_ms[i] * 1000);
-        assert_int_equal(ask(), ERR_AGAIN);
-        fake_clock_pass_ms(&clock, 59 * SECOND);
-        assert_int_equal(ask(), ERR_AGAIN);
-        fake_clock_pass_ms(&clock, SECOND);
-        assert_int_equal(ask(), 0);
-    }
-}
-
-static void a_clock_that_is_set_right_while_the_start_waits_is_believed(void **state)
-{
-    (void)state;
-    starts(2 * HOUR);
-    assert_int_equal(ask(), ERR_AGAIN);
-    fake_clock_set_wall_us(&clock, (LAST_MS + 5 * SECOND) * 1000);
-    assert_int_equal(ask(), 0);
-    starts(2 * HOUR);
-    assert_int_equal(ask(), ERR_AGAIN);
-    fake_clock_set_wall_us(&clock, (LAST_MS - DAY) * 1000);
-    assert_int_equal(ask(), ERR_CLOCK);
-}
-
-/* The database's clock may be the wrong one: it never refuses a start, either way. */
-static void a_ledger_of_others_makes_the_start_wait_and_no_more(void **state)
-{
-    (void)state;
-    static const int64_t far[] = {-3650 * DAY, -DAY, DAY, 3650 * DAY};
-    for (size_t i = 0; i < 4; i++) {
-        starts(0);
-        times.ledger_is_ours = false;
-        times.ledger_ms = LAST_MS + far[i];
-        assert_int_equal(ask(), ERR_AGAIN);
-        fake_clock_pass_ms(&clock, 60 * SECOND);
-        assert_int_equal(ask(), 0);
-    }
-    starts(0);
-    times.ledger_is_ours = false;
-    assert_int_equal(ask(), 0); /* an empty ledger */
-}
-
-static void without_bounds_every_clock_is_believed(void **state)
-{
-    (void)state;
-    starts(3650 * DAY);
-    check.options.bounds = (struct clock_bounds){0};
-    assert_int_equal(ask(), 0);
 }
 
 static void an_accepted_clock_that_is_behind_sets_the_time_back(void **state)
@@ -237,18 +236,9 @@ int main(void)
 {
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clock_near_the_last_time_is_believed),
-        cmocka_unit_test(a_new_folder_knows_no_time),
-        cmocka_unit_test(a_clock_far_away_is_refused),
-        cmocka_unit_test(the_latest_of_all_known_times_counts),
-        cmocka_unit_test(a_doubted_clock_waits_for_ntp),
-        cmocka_unit_test(a_doubted_clock_that_runs_on_is_believed_in_the_end),
-        cmocka_unit_test(a_jump_begins_the_wait_anew),
-        cmocka_unit_test(a_clock_that_is_set_right_while_the_start_waits_is_believed),
-        cmocka_unit_test(a_ledger_of_others_makes_the_start_wait_and_no_more),
-        cmocka_unit_test(without_bounds_every_clock_is_believed),
         cmocka_unit_test(an_accepted_clock_that_is_behind_sets_the_time_back),
         cmocka_unit_test(the_file_keeps_the_last_time),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + TABLE_RUN(clock_cases, a_start_asks, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The audit: clients' answers against a ledger, one test for each kind of disagreement. */
+/* The audit: clients' answers against a ledger, a row for each kind of disagreement. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "bench/bench_audit.h"
+#include "table_tests.h"
 
 static struct answer_table told;
 static struct ledger_order orders[16];
@@ -56,122 +57,124 @@ static void has_order(const char *id, uint64_t user, enum order_state order_stat
     }
 }
 
-static struct audit_result audited(void)
+/* Answers and orders of an item with a stock of three, one for each buyer; what the audit counts. */
+static const struct audit_case {
+    const char *name;
+    struct {
+        const char *id;
+        uint64_t user;
+        int state;
+        bool refused, unknown;
+    } told[3];
+    struct {
+        const char *id;
+        uint64_t user;
+        enum order_state state;
+    } orders[5];
+    struct audit_item change; /* added to the item's numbers */
+    struct audit_result wanted;
+} audit_cases[] = {
+    {.name = "answers and ledger agree",
+     .told = {{"a", 1, ORDER_QUEUED}, {"b", 2, ORDER_LOCKED}, {"c", 3, ORDER_CANCELLED}},
+     .orders = {{"c", 3, ORDER_CANCELLED},
+                {"b", 2, ORDER_PAID},
+                {"a", 1, ORDER_LOCKED},
+                {"x", 99, ORDER_LOCKED}}, /* of another buyer */
+     .wanted = {.checked = 3}},
+    {.name = "an order in an answer is missing",
+     .told = {{"a", 1, ORDER_QUEUED}, {"b", 2, ORDER_LOCKED}},
+     .orders = {{"b", 2, ORDER_LOCKED}},
+     .wanted = {.checked = 2, .lost = 1}},
+    {.name = "and is not missing",
+     .told = {{"a", 1, ORDER_QUEUED}, {"b", 2, ORDER_LOCKED}},
+     .orders = {{"b", 2, ORDER_LOCKED}, {"a", 1, ORDER_LOCKED}},
+     .wanted = {.checked = 2}},
+    {.name = "all units are sold",
+     .orders = {{"a", 1, ORDER_LOCKED}, {"b", 2, ORDER_PAID}, {"c", 3, ORDER_LOCKED}}},
+    {.name = "an expired order holds no unit",
+     .orders = {{"a", 1, ORDER_LOCKED},
+                {"b", 2, ORDER_PAID},
+                {"c", 3, ORDER_LOCKED},
+                {"d", 4, ORDER_EXPIRED}}},
+    {.name = "more units than the stock",
+     .orders = {{"a", 1, ORDER_LOCKED},
+                {"b", 2, ORDER_PAID},
+                {"c", 3, ORDER_LOCKED},
+                {"d", 4, ORDER_EXPIRED},
+                {"e", 5, ORDER_LOCKED}},
+     .wanted = {.oversold = 1, .wrong = 1}}, /* wrong: available is below zero */
+    {.name = "a cancelled order does not count against the limit",
+     .orders = {{"a", 1, ORDER_LOCKED}, {"b", 1, ORDER_CANCELLED}}},
+    {.name = "a buyer over the limit",
+     .orders = {{"a", 1, ORDER_LOCKED}, {"b", 1, ORDER_CANCELLED}, {"c", 1, ORDER_PAID}},
+     .wanted = {.doubled = 1}},
+    {.name = "the same with a limit of two",
+     .orders = {{"a", 1, ORDER_LOCKED}, {"b", 1, ORDER_CANCELLED}, {"c", 1, ORDER_PAID}},
+     .change = {.limit_per_user = 1}},
+    {.name = "the same without a limit",
+     .orders = {{"a", 1, ORDER_LOCKED}, {"b", 1, ORDER_CANCELLED}, {"c", 1, ORDER_PAID}},
+     .change = {.limit_per_user = -1}},
+    {.name = "an id twice",
+     .orders = {{"b", 1, ORDER_LOCKED}, {"a", 2, ORDER_FAILED}, {"b", 3, ORDER_FAILED}},
+     .wanted = {.doubled = 1}},
+    {.name = "a state that went backwards",
+     .told = {{"a", 1, ORDER_PAID}},
+     .orders = {{"a", 1, ORDER_LOCKED}},
+     .wanted = {.checked = 1, .wrong = 1}},
+    {.name = "a state that stayed",
+     .told = {{"a", 1, ORDER_LOCKED}},
+     .orders = {{"a", 1, ORDER_LOCKED}},
+     .wanted = {.checked = 1}},
+    {.name = "an order of another buyer",
+     .told = {{"a", 1, ORDER_LOCKED}},
+     .orders = {{"a", 2, ORDER_LOCKED}},
+     .wanted = {.checked = 1, .wrong = 1}},
+    {.name = "a refused order that exists",
+     .told = {{"a", 1, ANSWER_NONE, .refused = true}},
+     .orders = {{"a", 1, ORDER_LOCKED}},
+     .wanted = {.wrong = 1}},
+    {.name = "an order of unknown outcome that exists",
+     .told = {{"a", 1, ANSWER_NONE, .refused = true, .unknown = true}},
+     .orders = {{"a", 1, ORDER_LOCKED}}},
+    {.name = "counters that agree with the order", .orders = {{"a", 1, ORDER_LOCKED}}},
+    {.name = "a unit in no counter",
+     .orders = {{"a", 1, ORDER_LOCKED}},
+     .change = {.available = -1},
+     .wanted = {.wrong = 1}},
+    {.name = "a locked unit without an order",
+     .orders = {{"a", 1, ORDER_LOCKED}},
+     .change = {.available = -1, .locked = 1},
+     .wanted = {.wrong = 1}},
+    {.name = "a locked unit counted as sold",
+     .orders = {{"a", 1, ORDER_LOCKED}},
+     .change = {.locked = -1, .sold = 1},
+     .wanted = {.wrong = 1}},
+};
+
+static void a_case_of_the_audit(void **state)
 {
+    const struct audit_case *c = *state;
+    for (size_t i = 0; i < TABLE_ROWS(c->told) && c->told[i].id != NULL; i++) {
+        struct answer *record = was_told(c->told[i].id, c->told[i].user, c->told[i].state);
+        record->refused = c->told[i].refused;
+        record->unknown = c->told[i].unknown;
+    }
+    for (size_t i = 0; i < TABLE_ROWS(c->orders) && c->orders[i].id != NULL; i++) {
+        has_order(c->orders[i].id, c->orders[i].user, c->orders[i].state);
+    }
+    item.available += c->change.available;
+    item.locked += c->change.locked;
+    item.sold += c->change.sold;
+    item.limit_per_user += c->change.limit_per_user;
     struct audit_result result;
     const struct answer_table *tables[] = {&told};
     audit_compare(&ledger, tables, 1, NULL, &result);
-    return result;
-}
-
-static void what_agrees_is_ok(void **state)
-{
-    (void)state;
-    was_told("a", 1, ORDER_QUEUED);
-    was_told("b", 2, ORDER_LOCKED);
-    was_told("c", 3, ORDER_CANCELLED);
-    has_order("c", 3, ORDER_CANCELLED);
-    has_order("b", 2, ORDER_PAID);
-    has_order("a", 1, ORDER_LOCKED);
-    has_order("x", 99, ORDER_LOCKED); /* of somebody else */
-    struct audit_result result = audited();
-    assert_true(audit_ok(&result));
-    assert_int_equal(result.checked, 3);
-}
-
-static void a_told_order_that_is_missing_is_lost(void **state)
-{
-    (void)state;
-    was_told("a", 1, ORDER_QUEUED);
-    was_told("b", 2, ORDER_LOCKED);
-    has_order("b", 2, ORDER_LOCKED);
-    assert_int_equal(audited().lost, 1);
-    has_order("a", 1, ORDER_LOCKED);
-    assert_int_equal(audited().lost, 0);
-}
-
-static void more_units_than_stock_are_oversold(void **state)
-{
-    (void)state;
-    has_order("a", 1, ORDER_LOCKED);
-    has_order("b", 2, ORDER_PAID);
-    has_order("c", 3, ORDER_LOCKED);
-    assert_int_equal(audited().oversold, 0);
-    has_order("d", 4, ORDER_EXPIRED);
-    assert_int_equal(audited().oversold, 0);
-    has_order("e", 5, ORDER_LOCKED);
-    struct audit_result result = audited();
-    assert_int_equal(result.oversold, 1);
-    assert_int_equal(result.wrong, 1); /* and available is below zero */
-}
-
-static void a_buyer_over_the_limit_is_doubled(void **state)
-{
-    (void)state;
-    has_order("a", 1, ORDER_LOCKED);
-    has_order("b", 1, ORDER_CANCELLED);
-    assert_int_equal(audited().doubled, 0);
-    has_order("c", 1, ORDER_PAID);
-    assert_int_equal(audited().doubled, 1);
-    item.limit_per_user = 2;
-    assert_int_equal(audited().doubled, 0);
-    item.limit_per_user = 0;
-    assert_int_equal(audited().doubled, 0);
-}
-
-static void an_id_twice_is_doubled(void **state)
-{
-    (void)state;
-    has_order("b", 1, ORDER_LOCKED);
-    has_order("a", 2, ORDER_FAILED);
-    has_order("b", 3, ORDER_FAILED);
-    assert_int_equal(audited().doubled, 1);
-}
-
-static void a_state_that_went_backwards_is_wrong(void **state)
-{
-    (void)state;
-    was_told("a", 1, ORDER_PAID);
-    has_order("a", 1, ORDER_LOCKED);
-    assert_int_equal(audited().wrong, 1);
-    was_told("a", 1, ORDER_LOCKED);
-    assert_int_equal(audited().wrong, 0);
-}
-
-static void another_buyer_is_wrong(void **state)
-{
-    (void)state;
-    was_told("a", 1, ORDER_LOCKED);
-    has_order("a", 2, ORDER_LOCKED);
-    assert_int_equal(audited().wrong, 1);
-}
-
-static void a_refused_order_in_the_ledger_is_wrong_unless_the_outcome_is_unknown(void **state)
-{
-    (void)state;
-    struct answer *record = was_told("a", 1, ANSWER_NONE);
-    record->refused = true;
-    has_order("a", 1, ORDER_LOCKED);
-    struct audit_result result = audited();
-    assert_int_equal(result.wrong, 1);
-    assert_int_equal(result.checked, 0);
-    record->unknown = true;
-    assert_int_equal(audited().wrong, 0);
-}
-
-static void counters_must_add_up_and_agree_with_the_orders(void **state)
-{
-    (void)state;
-    has_order("a", 1, ORDER_LOCKED);
-    assert_int_equal(audited().wrong, 0);
-    item.available--; /* a unit that is nowhere */
-    assert_int_equal(audited().wrong, 1);
-    item.locked++; /* it is locked, by no order */
-    assert_int_equal(audited().wrong, 1);
-    item.available++;
-    item.locked -= 2;
-    item.sold++; /* counted as sold, not paid */
-    assert_int_equal(audited().wrong, 1);
+    assert_int_equal(result.checked, c->wanted.checked);
+    assert_int_equal(result.oversold, c->wanted.oversold);
+    assert_int_equal(result.lost, c->wanted.lost);
+    assert_int_equal(result.doubled, c->wanted.doubled);
+    assert_int_equal(result.wrong, c->wanted.wrong);
+    assert_int_equal(audit_ok(&result), audit_ok(&c->wanted));
 }
 
 static void findings_are_written_down(void **state)
@@ -259,24 +262,14 @@ static void lines_reach_the_file_when_flushed(void **state)
 
 int main(void)
 {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_agrees_is_ok, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_told_order_that_is_missing_is_lost, setup, teardown),
-        cmocka_unit_test_setup_teardown(more_units_than_stock_are_oversold, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_buyer_over_the_limit_is_doubled, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_id_twice_is_doubled, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_state_that_went_backwards_is_wrong, setup, teardown),
-        cmocka_unit_test_setup_teardown(another_buyer_is_wrong, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_refused_order_in_the_ledger_is_wrong_unless_the_outcome_is_unknown, setup, teardown),
-        cmocka_unit_test_setup_teardown(counters_must_add_up_and_agree_with_the_orders, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(findings_are_written_down, setup, teardown),
+        TEST(findings_are_written_down),
         cmocka_unit_test(states_follow_the_table_of_moves),
-        cmocka_unit_test_setup_teardown(
-            an_answer_may_be_late_but_not_older_than_what_its_client_knew, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_table_finds_what_was_put, setup, teardown),
+        TEST(an_answer_may_be_late_but_not_older_than_what_its_client_knew),
+        TEST(the_table_finds_what_was_put),
         cmocka_unit_test(lines_reach_the_file_when_flushed),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + TABLE_RUN(audit_cases, a_case_of_the_audit, setup, teardown);
 }

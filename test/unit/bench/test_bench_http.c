@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "bench/bench_http.h"
+#include "table_tests.h"
 
 static char bytes[4096];
 
@@ -19,65 +20,58 @@ static size_t given(const char *text)
     return len;
 }
 
-static void assert_body(const struct bench_answer *answer, const char *expected)
-{
-    assert_int_equal(answer->body.len, strlen(expected));
-    assert_memory_equal(answer->body.at, expected, answer->body.len);
-}
+/* Answers in one piece. Where the connection's end matters, the answer is incomplete before it. */
+static const struct read_case {
+    const char *name;
+    const char *text;
+    int status;
+    const char *body;
+    size_t rest; /* bytes behind the answer */
+    bool ends;   /* the connection, behind the text */
+    bool closes;
+} read_cases[] = {
+    {.name = "a body of a given length",
+     "HTTP/1.1 409 Conflict\r\nServer: x\r\ncontent-LENGTH:  5 \r\n\r\nhelloHTTP",
+     409,
+     "hello",
+     .rest = 4},
+    {.name = "chunks are joined",
+     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+     "3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\nrest",
+     200,
+     "abc0123456789",
+     .rest = 4},
+    {.name = "interim answers are skipped",
+     "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+     204,
+     ""},
+    {.name = "a body without framing ends with the connection",
+     "HTTP/1.0 200 OK\r\n\r\nall of it",
+     200,
+     "all of it",
+     .ends = true,
+     .closes = true},
+    {.name = "the server closes",
+     "HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n",
+     200,
+     "",
+     .closes = true},
+};
 
-static void reads_a_body_by_its_length(void **state)
+static void an_answer_is_read(void **state)
 {
-    (void)state;
+    const struct read_case *c = *state;
     struct bench_answer answer;
-    size_t len =
-        given("HTTP/1.1 409 Conflict\r\nServer: x\r\ncontent-LENGTH:  5 \r\n\r\nhelloHTTP");
-    assert_int_equal(bench_answer_read(bytes, len, false, &answer), 0);
-    assert_int_equal(answer.status, 409);
-    assert_body(&answer, "hello");
-    assert_int_equal(answer.size, len - 4);
-    assert_false(answer.closes);
-}
-
-static void joins_chunks(void **state)
-{
-    (void)state;
-    struct bench_answer answer;
-    size_t len = given("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-                       "3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\nrest");
-    assert_int_equal(bench_answer_read(bytes, len, false, &answer), 0);
-    assert_body(&answer, "abc0123456789");
-    assert_int_equal(answer.size, len - 4);
-}
-
-static void passes_over_interim_answers(void **state)
-{
-    (void)state;
-    struct bench_answer answer;
-    size_t len = given("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n");
-    assert_int_equal(bench_answer_read(bytes, len, false, &answer), 0);
-    assert_int_equal(answer.status, 204);
-    assert_int_equal(answer.body.len, 0);
-    assert_int_equal(answer.size, len);
-}
-
-static void a_body_without_framing_ends_with_the_connection(void **state)
-{
-    (void)state;
-    struct bench_answer answer;
-    size_t len = given("HTTP/1.0 200 OK\r\n\r\nall of it");
-    assert_int_equal(bench_answer_read(bytes, len, false, &answer), ERR_AGAIN);
-    assert_int_equal(bench_answer_read(bytes, len, true, &answer), 0);
-    assert_body(&answer, "all of it");
-    assert_true(answer.closes);
-}
-
-static void says_when_the_server_closes(void **state)
-{
-    (void)state;
-    struct bench_answer answer;
-    size_t len = given("HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n");
-    assert_int_equal(bench_answer_read(bytes, len, false, &answer), 0);
-    assert_true(answer.closes);
+    size_t len = given(c->text);
+    if (c->ends) {
+        assert_int_equal(bench_answer_read(bytes, len, false, &answer), ERR_AGAIN);
+    }
+    assert_int_equal(bench_answer_read(bytes, len, c->ends, &answer), 0);
+    assert_int_equal(answer.status, c->status);
+    assert_int_equal(answer.body.len, strlen(c->body));
+    assert_memory_equal(answer.body.at, c->body, answer.body.len);
+    assert_int_equal(answer.size, len - c->rest);
+    assert_int_equal(answer.closes, c->closes);
 }
 
 /* Whatever is missing at the end, the answer is "more", and nothing in the buffer changes. */
@@ -175,16 +169,12 @@ static void takes_urls_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_body_by_its_length),
-        cmocka_unit_test(joins_chunks),
-        cmocka_unit_test(passes_over_interim_answers),
-        cmocka_unit_test(a_body_without_framing_ends_with_the_connection),
-        cmocka_unit_test(says_when_the_server_closes),
         cmocka_unit_test(every_prefix_asks_for_more),
         cmocka_unit_test(refuses_what_is_not_http),
         cmocka_unit_test(finds_members_of_the_outermost_object_only),
         cmocka_unit_test(cut_json_is_an_error_and_never_read_past),
         cmocka_unit_test(takes_urls_apart),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + TABLE_RUN(read_cases, an_answer_is_read, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Reconciling: every difference is found, after two passes and not after one; a rush shows none. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,13 +11,12 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "cluster_model.h"
-#include "distributed/balance.h"
 #include "distributed/message.h"
 #include "distributed/reconcile.h"
-#include "distributed/recover.h"
+#include "keeper_fixture.h"
 #include "obs/log.h"
 #include "sim_queue.h"
+#include "table_tests.h"
 
 #define SEGMENTS 3
 #define BOUND_MS 3000
@@ -54,44 +54,16 @@ static size_t promised(void *context, int64_t before_ms, size_t at, struct decis
 static void make_parts(struct shop *shop)
 {
     struct model_process *process = &shop->process;
-    struct ledger *ledger = &process->ledger.port;
-    struct recover_ports recover_ports = {&process->segments.port, ledger, &process->lease.port,
-                                          process->blocking};
-    struct recover_options recover_options = {
-        .segments = SEGMENTS,
-        .sizes = {.orders = 1000, .buyers = 1000, .items = 10, .sales = 4},
-        .lease_ms = MODEL_LEASE_MS,
-        .poll_ms = 100,
-        .drain_ms = 100,
-        .replay_ms = 100};
-    struct model_process *other = &shop->other;
-    struct balance_ports balance_ports = {&other->segments.port, &other->gate.port,
-                                          &other->ledger.port, &other->lease.port, other->blocking};
-    struct balance_options balance_options = {.segments = SEGMENTS,
-                                              .moves_max = 8,
-                                              .lease_ms = MODEL_LEASE_MS,
-                                              .pause_ms = 500,
-                                              .refill_ms = 10000};
-    struct reconcile_ports ports = {&process->segments.port, &process->gate.port, ledger,
-                                    shop->consumer, process->blocking};
+    struct reconcile_ports ports = {&process->segments.port, &process->gate.port,
+                                    &process->ledger.port, shop->consumer, process->blocking};
     struct reconcile_options options = {.segments = SEGMENTS,
                                         .bound_ms = BOUND_MS,
                                         .poll_ms = 100,
                                         .context = shop,
                                         .promised = promised};
-    CHECK(recover_new(recover_ports, recover_options, &shop->recover) == 0);
-    CHECK(balance_new(balance_ports, balance_options, &shop->balance) == 0);
+    shop->recover = recover_of(process, SEGMENTS, DRAIN_MS);
+    shop->balance = balance_of(&shop->other, SEGMENTS);
     CHECK(reconcile_new(ports, options, &shop->reconcile) == 0);
-}
-
-static void recover_all(struct shop *shop)
-{
-    struct recover_round round;
-    do {
-        CHECK(recover_round(shop->recover, &round) == 0);
-        fake_clock_pass_ms(&shop->world.clock, MODEL_LEASE_MS + 1);
-    } while (round.whole < SEGMENTS);
-    model_settle(&shop->world);
 }
 
 static void shop_open(struct shop *shop, uint64_t seed)
@@ -105,7 +77,7 @@ static void shop_open(struct shop *shop, uint64_t seed)
     shop->publisher = sim_queue_open(shop->broker, true, 0, 0);
     shop->consumer = sim_queue_open(shop->broker, false, 0, 0);
     make_parts(shop);
-    recover_all(shop);
+    recover_until_whole(&shop->world, shop->recover);
     for (uint64_t user = 1; user <= 12; user++) {
         (void)model_buy(&shop->world, user, CLUSTER_ONCE, 1);
         (void)model_buy(&shop->world, user, CLUSTER_THREE, 2);
@@ -281,58 +253,35 @@ static void test_a_rush_shows_nothing(void **state)
     assert_true(unsure > 100);
 }
 
-/* ---- the ledger against itself ---- */
+/* ---- numbers that differ ---- */
 
-static void test_stock_against_shares(void **state)
+/* How each kind of number is spoilt; with -1, how a person puts it right again. */
+
+static void stock_locks_one_more(struct shop *shop, int sign)
 {
-    (void)state;
-    struct shop shop;
-    shop_open(&shop, 1);
-    struct item_row *item = model_item(&shop.world, CLUSTER_THREE);
-    item->locked++;
-    struct reconcile_result result = counted(&shop, DIFFERENCE_STOCK_LOCKED);
-    assert_int_equal(CLUSTER_THREE, find(&result, DIFFERENCE_STOCK_LOCKED)->item);
-    assert_int_equal(item->locked, find(&result, DIFFERENCE_STOCK_LOCKED)->found);
-    assert_int_equal(item->locked - 1, find(&result, DIFFERENCE_STOCK_LOCKED)->expected);
-    assert_int_equal(item->total + 1, find(&result, DIFFERENCE_STOCK)->found);
-    assert_int_equal(2, result.count);
-    assert_int_equal(0, reconcile_repair(shop.reconcile)); /* not by a program */
-    item->locked--;
-    clean(&shop);
-    item->sold++;
-    item->available--;
-    result = counted(&shop, DIFFERENCE_STOCK_SOLD);
-    assert_int_equal(1, result.count);
-    shop_close(&shop);
+    model_item(&shop->world, CLUSTER_THREE)->locked += (uint64_t)sign;
 }
 
-static void test_shares_against_orders(void **state)
+static void stock_sells_one_more(struct shop *shop, int sign)
 {
-    (void)state;
-    struct shop shop;
-    shop_open(&shop, 1);
-    struct memory_share *share = memory_share(&shop.world.ledger, CLUSTER_ONCE, 1);
-    share->locked++;
-    share->sold += 2;
-    struct reconcile_result result = counted(&shop, DIFFERENCE_SHARE_LOCKED);
-    const struct difference *difference = find(&result, DIFFERENCE_SHARE_LOCKED);
-    assert_true(difference->segment == 1 && difference->item == CLUSTER_ONCE);
-    assert_int_equal(share->locked, difference->found);
-    assert_int_equal(share->locked - 1, difference->expected);
-    assert_non_null(find(&result, DIFFERENCE_SHARE_SOLD));
-    share->locked--;
-    share->sold -= 2;
-    clean(&shop);
-    share->amount += 5;
-    result = counted(&shop, DIFFERENCE_SHARES);
-    assert_int_equal(5, find(&result, DIFFERENCE_SHARES)->found -
-                            find(&result, DIFFERENCE_SHARES)->expected);
-    assert_non_null(find(&result, DIFFERENCE_GATE_TOTAL));
-    shop_close(&shop);
+    struct item_row *item = model_item(&shop->world, CLUSTER_THREE);
+    item->sold += (uint64_t)sign;
+    item->available -= (uint64_t)sign;
 }
 
-/* As if the ledger's own count of what buyer 5 holds were wrong. */
-static void holds_one_more(struct model_process *process, struct ledger_query *query)
+static void share_locks_and_sells_more(struct shop *shop, int sign)
+{
+    struct memory_share *share = memory_share(&shop->world.ledger, CLUSTER_ONCE, 1);
+    share->locked += (uint64_t)sign;
+    share->sold += (uint64_t)(2 * sign);
+}
+
+static void share_has_five_more(struct shop *shop, int sign)
+{
+    memory_share(&shop->world.ledger, CLUSTER_ONCE, 1)->amount += (uint64_t)(5 * sign);
+}
+
+static void spoil_buyer_5(struct model_process *process, struct ledger_query *query)
 {
     (void)process;
     for (uint32_t i = 0; query->kind == QUERY_SEGMENT_BUYERS && i < query->count; i++) {
@@ -341,70 +290,139 @@ static void holds_one_more(struct model_process *process, struct ledger_query *q
     }
 }
 
-static void test_buyers_against_orders(void **state)
+static void buyer_holds_one_more(struct shop *shop, int sign)
 {
-    (void)state;
-    struct shop shop;
-    shop_open(&shop, 1);
-    shop.process.spoil = holds_one_more;
-    struct reconcile_result result = counted(&shop, DIFFERENCE_BUYER);
-    const struct difference *difference = find(&result, DIFFERENCE_BUYER);
-    assert_true(difference->user == 5 && difference->item == CLUSTER_THREE);
-    assert_int_equal(1, result.count);
-    shop.process.spoil = NULL;
-    clean(&shop);
-    /* Somebody holds more than the limit: as if it had been lowered. */
-    model_item(&shop.world, CLUSTER_THREE)->limit_per_user = 1;
-    result = counted(&shop, DIFFERENCE_LIMIT);
-    assert_int_equal(1, find(&result, DIFFERENCE_LIMIT)->expected);
-    assert_int_equal(2, find(&result, DIFFERENCE_LIMIT)->found);
-    shop_close(&shop);
+    shop->process.spoil = sign > 0 ? spoil_buyer_5 : NULL;
 }
 
-/* ---- the gate against the ledger ---- */
+static void limit_is_lowered_to_one(struct shop *shop, int sign)
+{
+    model_item(&shop->world, CLUSTER_THREE)->limit_per_user = sign > 0 ? 1 : 3;
+}
+
+static void gate_loses_units(struct shop *shop, int sign)
+{
+    (void)sign;
+    assert_true(sim_segments_break(shop->world.sim, 2, CLUSTER_THREE));
+}
 
 static struct gate *gate_of(struct shop *shop, uint32_t segment)
 {
     return (struct gate *)sim_segments_gate(shop->world.sim, segment); /* to spoil it */
 }
 
+/* As by a transfer that the ledger never heard of. */
+static void gate_gives_three_away(struct shop *shop, int sign)
+{
+    (void)sign;
+    struct gate *gate = gate_of(shop, 0);
+    struct gate_item *item = &gate->items[gate_find_item(gate, CLUSTER_FREE)];
+    item->total -= 3;
+    item->available -= 3;
+}
+
 static void repair_all(struct shop *shop)
 {
     assert_true(reconcile_repair(shop->reconcile) > 0);
-    recover_all(shop);
+    recover_until_whole(&shop->world, shop->recover);
     model_agree(&shop->world);
     clean(shop);
 }
 
-static void test_a_gate_that_lost_units(void **state)
+#define NOWHERE DIFFERENCE_NO_SEGMENT
+
+static const struct number_case {
+    const char *name;
+    void (*spoil)(struct shop *shop, int sign);
+    struct number {
+        enum difference_kind kind;
+        uint32_t segment;
+        uint64_t item, user;
+        int more; /* found above expected; FEWER: below, by any number */
+    } found[4];
+    size_t count; /* of all differences */
+    bool by_gate; /* the gate is wrong, and a repair rebuilds it */
+} number_cases[] = {
+#define FEWER INT_MIN
+    {.name = "stock locked, against the shares",
+     stock_locks_one_more,
+     {{DIFFERENCE_STOCK_LOCKED, NOWHERE, CLUSTER_THREE, 0, 1},
+      {DIFFERENCE_STOCK, NOWHERE, CLUSTER_THREE, 0, 1}},
+     2},
+    {.name = "stock sold, against the shares",
+     stock_sells_one_more,
+     {{DIFFERENCE_STOCK_SOLD, NOWHERE, CLUSTER_THREE, 0, 1}},
+     1},
+    {.name = "a share, against the orders",
+     share_locks_and_sells_more,
+     {{DIFFERENCE_SHARE_LOCKED, 1, CLUSTER_ONCE, 0, 1},
+      {DIFFERENCE_SHARE_SOLD, 1, CLUSTER_ONCE, 0, 2},
+      {DIFFERENCE_STOCK_LOCKED, NOWHERE, CLUSTER_ONCE, 0, -1},
+      {DIFFERENCE_STOCK_SOLD, NOWHERE, CLUSTER_ONCE, 0, -2}},
+     4},
+    {.name = "all shares, against the stock",
+     share_has_five_more,
+     {{DIFFERENCE_SHARES, NOWHERE, CLUSTER_ONCE, 0, 5},
+      {DIFFERENCE_GATE_TOTAL, 1, CLUSTER_ONCE, 0, -5}},
+     2},
+    {.name = "a buyer, against the orders",
+     buyer_holds_one_more,
+     {{DIFFERENCE_BUYER, 0, CLUSTER_THREE, 5, 1}},
+     1},
+    {.name = "nine buyers, against the limit",
+     limit_is_lowered_to_one,
+     {{DIFFERENCE_LIMIT, 0, CLUSTER_THREE, 1, 1}}, /* the first */
+     9},
+    {.name = "a gate that lost units",
+     gate_loses_units,
+     {{DIFFERENCE_GATE_SHORT, 2, CLUSTER_THREE, 0, FEWER}},
+     1,
+     .by_gate = true},
+    {.name = "a gate with another total",
+     gate_gives_three_away,
+     {{DIFFERENCE_GATE_TOTAL, 0, CLUSTER_FREE, 0, -3}},
+     1,
+     .by_gate = true},
+};
+
+static void assert_number(const struct reconcile_result *result, const struct number *wanted)
 {
-    (void)state;
-    struct shop shop;
-    shop_open(&shop, 1);
-    assert_true(sim_segments_break(shop.world.sim, 2, CLUSTER_THREE));
-    struct reconcile_result result = counted(&shop, DIFFERENCE_GATE_SHORT);
-    const struct difference *difference = find(&result, DIFFERENCE_GATE_SHORT);
-    assert_true(difference->segment == 2 && difference->item == CLUSTER_THREE);
-    assert_true(difference->found < difference->expected);
-    assert_int_equal(shop.world.ledger.epochs[2], difference->epoch);
-    repair_all(&shop);
-    assert_int_equal(2, shop.world.ledger.epochs[2]);
-    shop_close(&shop);
+    const struct difference *difference = find(result, wanted->kind);
+    assert_non_null(difference);
+    assert_int_equal(difference->segment, wanted->segment);
+    assert_int_equal(difference->item, wanted->item);
+    assert_int_equal(difference->user, wanted->user);
+    int64_t more = (int64_t)(difference->found - difference->expected);
+    if (wanted->more == FEWER) {
+        assert_true(more < 0);
+    } else {
+        assert_int_equal(more, wanted->more);
+    }
 }
 
-static void test_a_gate_with_another_total(void **state)
+static void a_number_differs(void **state)
 {
-    (void)state;
+    const struct number_case *c = *state;
     struct shop shop;
     shop_open(&shop, 1);
-    struct gate *gate = gate_of(&shop, 0);
-    struct gate_item *item = &gate->items[gate_find_item(gate, CLUSTER_FREE)];
-    item->total -= 3; /* a transfer that the ledger never heard of */
-    item->available -= 3;
-    struct reconcile_result result = counted(&shop, DIFFERENCE_GATE_TOTAL);
-    assert_int_equal(7, find(&result, DIFFERENCE_GATE_TOTAL)->found);
-    assert_int_equal(10, find(&result, DIFFERENCE_GATE_TOTAL)->expected);
-    repair_all(&shop);
+    c->spoil(&shop, 1);
+    struct reconcile_result result = counted(&shop, c->found[0].kind);
+    assert_int_equal(result.count, c->count);
+    for (size_t i = 0; i < TABLE_ROWS(c->found) && c->found[i].item != 0; i++) {
+        assert_number(&result, &c->found[i]);
+    }
+    if (c->by_gate) {
+        uint32_t segment = c->found[0].segment;
+        assert_int_equal(shop.world.ledger.epochs[segment], result.differences[0].epoch);
+        repair_all(&shop);
+        assert_int_equal(shop.world.ledger.epochs[segment], 2);
+    } else { /* the ledger is not repaired by a program */
+        (void)reconcile_repair(shop.reconcile);
+        assert_false(find(&result, c->found[0].kind)->repaired);
+        c->spoil(&shop, -1);
+        recover_until_whole(&shop.world, shop.recover);
+        clean(&shop);
+    }
     shop_close(&shop);
 }
 
@@ -539,7 +557,7 @@ static void test_a_decision_that_was_lost_on_its_way(void **state)
     assert_true(reconcile_repair(shop.reconcile) > 0);
     model_settle(world);
     assert_int_equal(ORDER_LOCKED, memory_ledger_order(&world->ledger, id)->state);
-    recover_all(&shop);
+    recover_until_whole(&shop.world, shop.recover);
     model_agree(world);
     clean(&shop);
     shop_close(&shop);
@@ -749,11 +767,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_agrees_shows_nothing),
         cmocka_unit_test_teardown(test_a_rush_shows_nothing, model_print_seed),
-        cmocka_unit_test(test_stock_against_shares),
-        cmocka_unit_test(test_shares_against_orders),
-        cmocka_unit_test(test_buyers_against_orders),
-        cmocka_unit_test(test_a_gate_that_lost_units),
-        cmocka_unit_test(test_a_gate_with_another_total),
         cmocka_unit_test(test_an_order_in_another_state),
         cmocka_unit_test(test_events_that_are_not_applied),
         cmocka_unit_test(test_numbers_of_a_gate_that_is_behind),
@@ -768,5 +781,6 @@ int main(void)
         cmocka_unit_test(test_now),
     };
     log_set_level(LOG_ERROR);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + TABLE_RUN(number_cases, a_number_differs, NULL, NULL);
 }
