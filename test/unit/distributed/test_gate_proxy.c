@@ -10,48 +10,7 @@
 
 #include "base/err.h"
 #include "distributed/order_segment.h"
-#include "gate_proxy_front.h"
-
-static struct cluster_world world;
-static struct gate_proxy_front worker;
-
-static void set_up_world(uint32_t segments, bool late)
-{
-    cluster_init(&world, (struct cluster_options){.segments = segments, .late = late});
-    for (uint32_t s = 0; s < segments; s++) {
-        cluster_fill(&world, s, 1, 0);
-    }
-    gate_proxy_front_open(&worker, &world, 100);
-    gate_proxy_front_stock_cache(&worker, CLUSTER_ONCE, 60);
-    gate_proxy_front_stock_cache(&worker, CLUSTER_FREE, 60);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    set_up_world(3, false);
-    return 0;
-}
-
-static int set_up_late(void **state)
-{
-    (void)state;
-    set_up_world(2, true);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    gate_proxy_front_close(&worker);
-    cluster_done(&world);
-    return 0;
-}
-
-static struct gate_request buy_free(struct gate_proxy_front *at, struct order_id id, uint64_t user)
-{
-    return gate_proxy_front_tell(at, gate_proxy_front_buy(at, CLUSTER_FREE, id, user, 1));
-}
+#include "gate_proxy_fixture.h"
 
 static struct gate_request ask_order(struct gate_proxy_front *at, struct order_id id)
 {

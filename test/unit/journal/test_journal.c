@@ -10,30 +10,7 @@
 
 #include "base/err.h"
 #include "journal/journal_private.h"
-#include "journal_world.h"
-
-static struct world world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world_init(&world, 1);
-    assert_int_equal(world_open(&world), 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_done(&world);
-    return 0;
-}
-
-static void reopen(void)
-{
-    world_close(&world);
-    assert_int_equal(world_open(&world), 0);
-}
+#include "journal_fixture.h"
 
 static void fresh_folder_gets_one_file_of_zeros(void **state)
 {
@@ -381,7 +358,7 @@ static void a_gate_that_is_too_small_is_said_so(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_empty, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(fresh_folder_gets_one_file_of_zeros),
         TEST(records_are_durable_after_a_flush_and_not_before),

@@ -11,26 +11,7 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "journal/journal_private.h"
-#include "journal_world.h"
-
-static struct world world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world_init(&world, 7);
-    assert_int_equal(world_open(&world), 0);
-    world_start_sale(&world);
-    assert_int_equal(world_flush(&world), 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_done(&world);
-    return 0;
-}
+#include "journal_fixture.h"
 
 static struct journal_reader *reader_at(uint64_t after_lsn)
 {
@@ -227,7 +208,7 @@ static void damage_and_failures_are_told(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_sale, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_reader_follows_the_writer),       TEST(it_may_begin_anywhere),
         TEST(a_batch_larger_than_one_read),      TEST(nothing_beyond_the_durable_end_is_read),

@@ -13,33 +13,8 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "journal/journal_private.h"
-#include "journal_world.h"
+#include "journal_fixture.h"
 #include "table_tests.h"
-
-static struct world world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world_init(&world, 4);
-    assert_int_equal(world_open(&world), 0);
-    world_start_sale(&world);
-    assert_int_equal(world_flush(&world), 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_done(&world);
-    return 0;
-}
-
-static void reopen(void)
-{
-    world_close(&world);
-    assert_int_equal(world_open(&world), 0);
-}
 
 static int snapshot(uint64_t *ret_lsn)
 {
@@ -718,7 +693,7 @@ static void a_small_gate_cannot_load_it(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_sale, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(none_is_due_before_a_file_is_closed),
         TEST(a_start_goes_on_from_the_newest),
@@ -745,5 +720,5 @@ int main(void)
         TEST(a_small_gate_cannot_load_it),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return failed + TABLE_RUN(forged_cases, a_forged_chunk, set_up, tear_down);
+    return failed + TABLE_RUN(forged_cases, a_forged_chunk, set_up_sale, tear_down);
 }

@@ -11,26 +11,7 @@
 #include "base/crc32c.h"
 #include "base/err.h"
 #include "journal/journal_private.h"
-#include "journal_world.h"
-
-static struct world world;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world_init(&world, 4);
-    assert_int_equal(world_open(&world), 0);
-    world_start_sale(&world);
-    assert_int_equal(world_flush(&world), 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_done(&world);
-    return 0;
-}
+#include "journal_fixture.h"
 
 static int check_head(struct journal_content *content, struct journal_snapshot_reader *reader,
                       int64_t *ret_highest_ms)
@@ -104,7 +85,7 @@ static void a_record_that_cannot_be_read_is_no_part_of_a_snapshot(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_sale, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_head_shorter_than_its_fields_is_damage),
         TEST(a_record_that_cannot_be_read_is_no_part_of_a_snapshot),

@@ -15,25 +15,9 @@
 
 #include "base/err.h"
 #include "journal/journal_private.h"
-#include "journal_world.h"
+#include "journal_fixture.h"
 
-static struct world world;
 static pthread_t sleeper;
-
-static int set_up(void **state)
-{
-    (void)state;
-    world_init(&world, 1);
-    assert_int_equal(world_open(&world), 0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    world_done(&world);
-    return 0;
-}
 
 static void *wait_for_work(void *context)
 {
@@ -108,7 +92,7 @@ static void a_latched_journal_is_not_waited_for(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_empty, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_record_wakes_it_once),
         TEST(a_stop_wakes_it_and_nothing_sleeps_after),

@@ -2,7 +2,7 @@
  * Opening: new files, versions, foreign files. And what happens to the file: a killed writer, a
  * full disk, a foreign lock, a WAL that readers hold open.
  */
-#include "conformance/ledger/fixture.h"
+#include "conformance/ledger/booking_load.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,13 +12,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backend/sqlite/schema.h"
 #include "backend/sqlite/store.h"
 
-#define ITEM 7
+#define ITEM LOAD_ITEM
 
 static void test_a_new_file(void **state)
 {
@@ -121,94 +120,9 @@ static void test_migrations_run_in_order(void **state)
     assert_int_equal(op.order.state, ORDER_LOCKED);
 }
 
-/* Batches of ten bookings; each committed batch number goes down the pipe. Never returns. */
-static void writer_until_killed(const char *path, int pipe_fd)
-{
-    struct ledger *ledger;
-    struct ledger_query q = {.kind = QUERY_STATE};
-    if (ledger_sqlite_open(path, READ_WRITE, &ledger) != 0) {
-        _exit(1);
-    }
-    (void)ledger_read(ledger, &q);
-    for (uint64_t n = q.booked_lsn + 1;; n++) {
-        struct ledger_op ops[10];
-        struct ledger_op *list[10];
-        for (uint32_t i = 0; i < 10; i++) {
-            ops[i] = book_fresh(ITEM, 1 + (n * 7919 + i) % 1000, 1, (uint32_t)(n * 10 + i));
-            ops[i].lsn = n;
-            list[i] = &ops[i];
-        }
-        struct ledger_batch batch = {
-            .ops = list, .count = 10, .now_ms = T0 + (int64_t)n, .booked_lsn = n};
-        (void)ledger_write(ledger, &batch);
-        if (batch.error != 0 || write(pipe_fd, &n, sizeof(n)) != sizeof(n)) {
-            _exit(1);
-        }
-    }
-}
-
 static void test_killed_while_committing(void **state)
 {
-    struct fixture *f = *state;
-    sale_open(f, 1, ITEM, 1, 100000000, 0, false);
-    uint64_t told = 0;
-    for (int round = 0; round < 12; round++) {
-        int ends[2];
-        ledger_sqlite_close(f->ledger); /* no connection crosses a fork */
-        assert_int_equal(pipe(ends), 0);
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            (void)close(ends[0]);
-            writer_until_killed(f->path, ends[1]);
-        }
-        (void)close(ends[1]);
-        for (int i = 0; i < 3 + 5 * round; i++) {
-            assert_int_equal(read(ends[0], &told, sizeof(told)), sizeof(told));
-        }
-        (void)usleep((useconds_t)(137 * round)); /* anywhere in a transaction */
-        assert_int_equal(kill(child, SIGKILL), 0);
-        while (read(ends[0], &told, sizeof(told)) == sizeof(told)) {
-        }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status));
-        (void)close(ends[0]);
-        assert_int_equal(ledger_sqlite_open(f->path, READ_WRITE, &f->ledger), 0);
-        struct ledger_query q = {.kind = QUERY_STATE};
-        (void)ledger_read(f->ledger, &q);
-        assert_true(q.booked_lsn >= told); /* what was committed is there; perhaps one more */
-        assert_true(q.booked_lsn <= told + 1);
-        assert_int_equal(sql_number(f, "SELECT count(*) FROM orders"), 10 * q.booked_lsn);
-        assert_int_equal(q.last_event, 3 + 10 * q.booked_lsn);
-        assert_audit(f);
-    }
-}
-
-/* Tries a batch of `count` bookings from `first` on; the batch's error. */
-static int try_booking(struct fixture *f, uint32_t first, uint32_t count)
-{
-    struct ledger_op *ops = calloc(count, sizeof(*ops));
-    struct ledger_op **list = calloc(count, sizeof(*list));
-    assert_non_null(ops);
-    assert_non_null(list);
-    for (uint32_t i = 0; i < count; i++) {
-        ops[i] = book_fresh(ITEM, 1 + (first + i) * 7919ULL % 100003, 1, first + i);
-        list[i] = &ops[i];
-    }
-    struct ledger_batch batch = {
-        .ops = list, .count = count, .now_ms = T0, .booked_lsn = first + count};
-    (void)ledger_write(f->ledger, &batch);
-    if (batch.error == 0) {
-        assert_int_equal(batch.events_count, count);
-        assert_int_equal(ops[count - 1].order.state, ORDER_LOCKED);
-    } else {
-        assert_int_equal(batch.events_count, 0);
-        assert_int_equal(ops[0].order.user, 0);
-    }
-    free(ops);
-    free(list);
-    return batch.error;
+    booking_load_killed(*state, 12, 3, 5);
 }
 
 static void set_file_limit(rlim_t limit)
@@ -232,18 +146,18 @@ static void test_a_failed_write_heals(void **state)
 {
     struct fixture *f = *state;
     sale_open(f, 1, ITEM, 1, 100000000, 0, false);
-    assert_int_equal(try_booking(f, 0, 100), 0);
+    assert_int_equal(booking_load_try(f, 0, 100), 0);
     (void)signal(SIGXFSZ, SIG_IGN);
     for (int64_t room = 0; room < 12288; room += 1024) {
         set_file_limit((rlim_t)(wal_bytes(f) + room));
-        int err = try_booking(f, 100, 500);
+        int err = booking_load_try(f, 100, 500);
         set_file_limit(RLIM_INFINITY);
         assert_int_equal(err, ERR_IO);
         assert_non_null(strstr(ledger_sqlite_error(f->ledger), "disk I/O error"));
         assert_int_equal(sql_number(f, "SELECT count(*) FROM orders"), 100);
         assert_int_equal(sql_number(f, "SELECT booked_lsn FROM meta"), 100);
     }
-    assert_int_equal(try_booking(f, 100, 500), 0);
+    assert_int_equal(booking_load_try(f, 100, 500), 0);
     assert_int_equal(sql_number(f, "SELECT count(*) FROM orders"), 600);
     assert_audit(f);
 }
@@ -254,12 +168,12 @@ static void test_a_full_disk_heals(void **state)
     sale_open(f, 1, ITEM, 1, 100000000, 0, false);
     sqlite3 *db = store_of(f->ledger)->db;
     assert_int_equal(sqlite3_exec(db, "PRAGMA max_page_count = 40", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(try_booking(f, 0, 2000), ERR_NOSPACE);
+    assert_int_equal(booking_load_try(f, 0, 2000), ERR_NOSPACE);
     assert_non_null(strstr(ledger_sqlite_error(f->ledger), "full"));
-    assert_int_equal(try_booking(f, 0, 10), 0); /* a small one still fits */
+    assert_int_equal(booking_load_try(f, 0, 10), 0); /* a small one still fits */
     assert_int_equal(sqlite3_exec(db, "PRAGMA max_page_count = 1000000", NULL, NULL, NULL),
                      SQLITE_OK);
-    assert_int_equal(try_booking(f, 10, 2000), 0);
+    assert_int_equal(booking_load_try(f, 10, 2000), 0);
     assert_int_equal(sql_number(f, "SELECT count(*) FROM orders"), 2010);
 }
 
@@ -273,7 +187,7 @@ static void test_a_foreign_lock(void **state)
     assert_int_equal(
         sqlite3_exec(db, "BEGIN IMMEDIATE; UPDATE sales SET name = 'x'", NULL, NULL, NULL),
         SQLITE_OK);
-    assert_int_equal(try_booking(f, 0, 1), ERR_BUSY);
+    assert_int_equal(booking_load_try(f, 0, 1), ERR_BUSY);
     /* Reading goes on, and sees what is committed. */
     struct sale_row *sale;
     struct ledger_query q = {.kind = QUERY_SALES, .sale = 1, .limit = 1, .sales = &sale};
@@ -282,7 +196,7 @@ static void test_a_foreign_lock(void **state)
     assert_string_equal(sale->name, "sale");
     sale_row_free(sale);
     assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(try_booking(f, 0, 1), 0);
+    assert_int_equal(booking_load_try(f, 0, 1), 0);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
@@ -294,7 +208,7 @@ static void test_the_wal_is_bounded(void **state)
     uint32_t n = 0;
     sale_open(f, 1, ITEM, 1, 100000000, 0, false);
     for (int i = 0; i < 60; i++, n += 500) {
-        assert_int_equal(try_booking(f, n, 500), 0);
+        assert_int_equal(booking_load_try(f, n, 500), 0);
     }
     int64_t normal = wal_bytes(f);
     assert_true(normal > 0 && normal < 48 * MIB);
@@ -303,13 +217,13 @@ static void test_the_wal_is_bounded(void **state)
     assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN; SELECT * FROM meta", NULL, NULL, NULL), SQLITE_OK);
     while (wal_bytes(f) < 160 * MIB) {
-        assert_int_equal(try_booking(f, n, 2000), 0);
+        assert_int_equal(booking_load_try(f, n, 2000), 0);
         n += 2000;
     }
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
     for (int i = 0; i < 3; i++, n += 500) {
-        assert_int_equal(try_booking(f, n, 500), 0);
+        assert_int_equal(booking_load_try(f, n, 500), 0);
     }
     assert_true(wal_bytes(f) <= 64 * MIB);
     assert_int_equal(sql_number(f, "SELECT count(*) FROM orders"), n);
