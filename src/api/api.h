@@ -178,7 +178,7 @@ void api_refuse_error(struct api_worker *worker, struct http_exchange exchange, 
  * whether it exists. */
 enum http_outcome api_refuse_unreachable(struct api_worker *worker, struct http_exchange exchange,
                                          enum refusal refusal);
-/* Who sent the request, by address: the peer, or what trusted proxies say. Not in a later iteration. */
+/* The sender's address: the peer's, or the one that trusted proxies name. Not in a later iteration. */
 struct net_address api_client_address(const struct api_request *req);
 /* A parameter of the query string, without percent-decoding; at is NULL if it is absent. */
 struct span query_value(struct span query, const char *name);

@@ -50,7 +50,7 @@ struct report;
 
 typedef enum http_outcome api_done(struct api_request *req, struct api_operation *operation);
 
-/* Who answers an operation. It selects the member of the operation's request. */
+/* The part that answers an operation. It selects the member of the operation's request. */
 enum api_target {
     TARGET_GATE,
     TARGET_LEDGER_WRITER,

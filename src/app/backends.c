@@ -209,7 +209,7 @@ static struct shared_reader *shared_of(struct ledger *ledger)
     return (struct shared_reader *)ledger;
 }
 
-/* No lock is held across I/O but this one: whoever waits here would wait for the same server. */
+/* The only lock that is held across I/O: all who wait for it need the same server. */
 static void shared_read(struct ledger *ledger, struct ledger_query *query)
 {
     struct shared_reader *shared = shared_of(ledger);

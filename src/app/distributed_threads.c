@@ -159,8 +159,8 @@ int distributed_start_thread(struct distributed *distributed, enum engine_thread
 
 /* ---- waiting ---- */
 
-/* Not cut short by the end of the server: whoever rebuilds a segment waits for what is in flight,
- * and for fronts, or would open it too early. It is a few seconds at most. */
+/* The end of the server does not cut this short. A process that rebuilds a segment must wait for what
+ * is in flight and for fronts, or it opens the segment too early. It takes a few seconds at most. */
 void distributed_blocking_sleep_ms(void *context, int64_t ms)
 {
     struct timespec pause = {ms / 1000, ms % 1000 * 1000000};

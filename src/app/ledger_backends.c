@@ -76,8 +76,8 @@ int ledger_backends_folder_id(const struct config *config, char ret_id[LEDGER_BA
 }
 
 /*
- * Before anybody reads: damage is told at once. The server starts all the same: what is sound can be
- * read, and paid, and what is damaged is an error.
+ * Runs before the first read, so that damage is reported at once. The server starts anyway: orders in
+ * sound pages can be read and paid, and a read of a damaged page is an error.
  */
 static void check_sqlite(struct ledger *writer)
 {

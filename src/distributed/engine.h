@@ -31,7 +31,7 @@
 #include "distributed/segment_monitor.h"
 #include "ledger/reconciler.h"
 
-/* Who posts to the ledger writer beside the loops. */
+/* The threads besides the loops that post to the ledger writer. */
 enum engine_mailbox {
     MAILBOX_RELAY,
     MAILBOX_ORDER_CONSUMER,

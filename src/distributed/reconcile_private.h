@@ -78,7 +78,7 @@ void *reconcile_grow(struct reconcile *reconcile, void **array, size_t count, si
                      size_t size);
 void reconcile_found(struct reconcile *reconcile, struct difference difference);
 void reconcile_unsure(struct reconcile *reconcile, uint64_t kinds, uint32_t segment, uint64_t item);
-/* The same, because whoever knows did not answer. */
+/* The same, because the gate or the queue did not answer. */
 void reconcile_unanswered(struct reconcile *reconcile, uint64_t kinds, uint32_t segment,
                           uint64_t item);
 /* True: the pass has failed, or it fails now (ERR_CLOSED) because nobody wants its result any

@@ -75,8 +75,8 @@ struct http_exchange {
     uint32_t generation;
 };
 
-/* Who may take large buffers. Each class but the first has large buffers of its own, and takes those
- * of anyone when they are all in use. */
+/* Classes of clients for large buffers. Each class except ANYONE has large buffers of its own. When
+ * all of these are in use, it takes buffers of ANYONE. */
 enum http_class {
     HTTP_CLASS_ANYONE,
     HTTP_CLASS_OPERATORS,

@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "obs/log.h"
 
-/* Runs in a row that got no answer, after which somebody is told; and for how long runs may compare
- * only a part, as they do during a rush. */
+/* The alarm: after this many runs in a row without an answer, or when runs have compared only a part
+ * for this long, as they do during a rush. */
 #define BLIND_RUNS 3
 #define BLIND_MS 1800000
 

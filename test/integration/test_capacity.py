@@ -39,7 +39,7 @@ def test_one_account_fills_its_share_and_nobody_elses(small):
     text = small.get("/metrics").body.decode()
     assert 'sluice_full_total{bound="gate.buyer_share"} 1' in text
     assert f"gate.full bound=gate.buyer_share item={lot.item} user={attacker}" in small.log()
-    # What he has is told on, and is his after a restart, whatever the share is then.
+    # His orders are still answered, also after a restart with another share.
     mine = shop.my_orders(attacker, "?limit=1").json()["orders"][0]["order_id"]
     small.restart(kill=True)
     shop.order(attacker, mine)
@@ -107,7 +107,7 @@ def end(shop, bought, number):
 
 
 def same(shop, bought, order):
-    """Whatever is asked of an order that has ended, it is told as it was."""
+    """Every call about an order that has ended gives the same answer as before."""
     user, ticket = bought
     path = f"/v1/orders/{order['order_id']}"
     assert shop.order(user, order["order_id"]) == order

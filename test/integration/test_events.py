@@ -158,7 +158,7 @@ def fail_one(stage, shop):
     ticket = shop.ticket(user, lot.item)
     stage.away["redis"].cut()
     try:
-        # Who asked just as it went does not know; the same ticket tells, and he stands in line.
+        # A buy during the failure has an unknown outcome; the same ticket joins the line.
         sluicelib.eventually(lambda: shop.buy(user, ticket).status == 202, "a place in line", 60)
         sluicelib.eventually(lambda: stage.database.rows(
             f"SELECT 1 FROM orders WHERE id = '{ticket['order_id']}' AND status = 'FAILED'"),

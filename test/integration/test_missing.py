@@ -1,4 +1,4 @@
-"""What is gone is told: on the live feed, in /metrics and in the log, and so is that it is back."""
+"""A missing process shows on the live feed, in /metrics and in the log, and so does its return."""
 import json
 import re
 import time

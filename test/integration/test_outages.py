@@ -74,7 +74,7 @@ def test_outages_are_told_once_in_the_servers_own_words(make_server, engine):
         assert lines(server, "server.away", which) == []
         assert engine.proxies[which].refuse() > 0
         eventually(lambda: lines(server, "server.away", which), f"{which} is told to be away")
-        # Who cannot go on because of it says so in its words, too.
+        # The part that cannot go on logs the server's words, too.
         event = {"redis": "relay.cannot_read_outbox", "mariadb": "keeper.cannot_look"}[which]
         eventually(lambda: re.search(rf' {event} .* server={which} words=("[^"]{{5,}}|[^" ]{{5,}})',
                                      server.log()), f"{event} of {which}")

@@ -1,6 +1,6 @@
 /*
- * The parts of a keeper on a process of cluster_model.h: who rebuilds segments and who balances them,
- * with the limits that all tests of them use.
+ * The parts of a keeper on a process of cluster_model.h: one rebuilds segments, one balances them. All
+ * their tests use these limits.
  */
 #ifndef KEEPER_FIXTURE_H
 #define KEEPER_FIXTURE_H

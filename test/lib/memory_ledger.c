@@ -241,7 +241,7 @@ static void commit(struct memory_port *port, struct ledger_batch *batch)
     batch->events_count = count;
 }
 
-/* EPOCH asks and is answered in one place: it is written when the answer is told. */
+/* EPOCH has one field for question and answer: it is written when the batch is answered. */
 static void answer_epochs(struct ledger_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {

@@ -7,7 +7,7 @@
  * With segments it is a ledger of a gate that has several: any number of ports write to it, each with
  * answers of its own, and it keeps leases. The contract suite runs on it then (test/conformance).
  *
- * Left out: QUERY_ORDERS but for all orders of one item (ERR_INVALID).
+ * Left out: QUERY_ORDERS, except for all orders of one item (ERR_INVALID).
  */
 #ifndef SLUICE_TEST_MEMORY_LEDGER_H
 #define SLUICE_TEST_MEMORY_LEDGER_H

@@ -33,7 +33,7 @@ static void fill_shares(struct memory_ledger *ledger, uint32_t segment)
     }
 }
 
-/* The answer waits in op.order.lsn until it is told: what was asked stays for another try. */
+/* op.order.lsn keeps the answer until the batch is answered: the question stays for another try. */
 void memory_epoch(struct memory_write *w, struct ledger_op *op)
 {
     struct memory_ledger *ledger = w->ledger;

@@ -1,6 +1,6 @@
 /*
  * A front without HTTP, for tests of Redis topologies: it buys at a steady rate on one loop while a
- * test in Python does harm to the servers, and says afterwards what every buyer was told.
+ * test in Python does harm to the servers, and prints the answers of all buyers afterwards.
  *
  *   redis_probe URL SEGMENTS(0: as many as masters) PREFIX [WAIT_REPLICAS WAIT_TIMEOUT_MS
  *               [SENTINEL_PASSWORD_FILE]]
@@ -8,18 +8,18 @@
  * Commands come as lines on stdin, each is answered by one line of JSON on stdout:
  *   segments             how many there are
  *   where SEGMENT        the address of its server, as the topology has it; its tag and slot
- *   rebuild SEGMENT EPOCH  makes it empty but for one item with STOCK units, for this server; asks
+ *   rebuild SEGMENT EPOCH  makes it empty except for one item with STOCK units, for this server; asks
  *                        until it has been done
  *   look SEGMENT         its state, as port/segments has it
  *   ready                waits until every segment's link is ready
  *   buy COUNT            new buyers, one order each, one after the other in windows; waits for all
  *   start, stop          the same in the background, some thousand a second
  *   again ROUNDS         all whose outcome is not known ask again, so often at most (0: until all
- *                        are told something)
- *   told                 every buyer since the last `told`: what he was told, by segment and epoch
+ *                        have an answer)
+ *   told                 the answers of all buyers since the last `told`, by segment and epoch
  *   numbers              of links and topology
  *
- * What a buyer is told: won; refused (nothing ran, as the gate says: degraded, overloaded); unknown.
+ * Answers: won; refused (nothing ran, as the gate says: degraded, overloaded); unknown.
  */
 #include <poll.h>
 #include <signal.h>

@@ -496,7 +496,7 @@ void process_start_later(struct sim *sim, int64_t delay_us)
     (void)sim_after(sim, delay_us, "start", start_event, 0, sim->process.generation);
 }
 
-/* Whoever operates the server sets the clock right. If it was right, the data folder is ahead of it. */
+/* The operator sets the clock right. If it was right already, the data folder is ahead of it. */
 static void mend_clock(struct sim *sim)
 {
     sim->process.accept_clock = sim->clock.wall_offset_us == 0;

@@ -1,7 +1,7 @@
 /*
  * Promise 3: A 202 leaves only after its record is in a synced journal. It ends once, as LOCKED or
  * as FAILED with a reason; FAILED for want of stock only where Redis forgot or the buy was spooled.
- * LOCKED and PAID are committed in the ledger before anyone is told. Only losing Redis's memory and
+ * LOCKED and PAID are committed in the ledger before any answer. Only losing Redis's memory and
  * that front's disk together loses a 202.
  *
  * Checked for every answer that shows an order: the gate has the order; while it is QUEUED there, its

@@ -1,6 +1,6 @@
 /*
  * The referee's accounts, shared with the checkers (promise_*.c). Only referee*.c write to them,
- * but for the few members marked as a checker's own.
+ * except to the few members marked as a checker's own.
  *
  * Three columns, never mixed: what was asked and told (clients), the truth (committed in the
  * ledger), and what the gate ought to hold: the truth up to the event the gate says it has applied,

@@ -173,8 +173,8 @@ void maria_disconnect(struct maria *s)
 
 /* The session is ours: the server's defaults decide nothing. READ COMMITTED: the writer reads the
  * newest rows and locks only what it changes; queries ask for one state by themselves. Times are
- * read in UTC, where no hour comes twice. A writer of a shared ledger that falls silent in the
- * middle of a batch (frozen, or cut off) is thrown out by the server: everybody waits for him. */
+ * read in UTC, where no hour comes twice. The server ends the session of a writer of a shared ledger
+ * that falls silent in the middle of a batch (frozen, or cut off), because all others wait for it. */
 static unsigned silence_s(const struct maria *s)
 {
     return s->timeout_s > 2 ? s->timeout_s / 2 : 1; /* less than the others wait */

@@ -461,7 +461,7 @@ static int store_orders(struct maria *s)
     return err;
 }
 
-/* Who holds more, or as much, is inserted or added to; who holds less must have a row. */
+/* Holdings that grow or stay are inserted or added to. Holdings that shrink have a row already. */
 static int store_holdings(struct maria *s)
 {
     size_t count = s->plan.holdings.count;

@@ -3,7 +3,7 @@
  * range of an index from the place where the last page ended. Orders and buyers are read item by
  * item, so that the sales of past years, which are forgotten, cost nothing.
  *
- * Whatever is told of a segment comes with the number of its last event in the same snapshot.
+ * Every answer about a segment has the number of the segment's last event in the same snapshot.
  */
 #include <stdlib.h>
 

@@ -93,7 +93,7 @@ static int run_planned(struct maria_write *w, struct ledger_op **ops, size_t cou
     return err != 0 ? err : maria_plan_store(w);
 }
 
-/* All ops of a stretch, in their order; what they do is in the tables, but for events. */
+/* Runs all ops of a stretch in their order. All their changes but events are in the tables then. */
 static int run_ops(struct maria_write *w, struct ledger_op **ops, size_t count)
 {
     size_t at = 0;
@@ -215,8 +215,8 @@ static int look_afresh(struct maria_write *w)
     return 0;
 }
 
-/* Whoever writes under a lease must still have it: no higher token was given out, and until the
- * commit none can be. */
+/* A writer under a lease must still hold it: there is no higher token, and there can be none before
+ * the commit. */
 static int check_lease(struct maria_write *w)
 {
     struct db_row *row;
@@ -278,7 +278,7 @@ static int begin_connected(struct maria_write *w)
     return err;
 }
 
-/* One try of the batch. Anything but 0: nothing is committed, or nobody knows. */
+/* Tries the batch once. Any error: nothing is committed, or the outcome is unknown. */
 static int write_transaction(struct maria_write *w)
 {
     struct maria *s = w->maria;

@@ -13,7 +13,7 @@
  * the batch gets the error, and the instance goes on. Nothing in memory outlives a transaction
  * but last_event, which moves only after COMMIT: event numbers have no gaps.
  *
- * The WAL is folded into the file before a batch, not after one: what is committed is told first.
+ * The WAL is copied into the file before a batch, not after one: a committed batch is answered first.
  */
 #include <stdlib.h>
 

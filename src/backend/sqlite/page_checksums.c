@@ -2,9 +2,9 @@
  * See page_checksums.h.
  *
  * Only full pages of the main file are touched. A read of less than a page is answered from the
- * whole page, but for the first bytes of the file, which SQLite reads before it knows what the file
- * is: page 1 is read as a page right after. Memory-mapped reads would pass by, so the layer does
- * not offer them.
+ * whole page. The exception is the first bytes of the file, which SQLite reads before it knows what
+ * the file is; it reads page 1 as a page right after. Memory-mapped reads would bypass the checksums,
+ * so the layer does not offer them.
  */
 #include "backend/sqlite/page_checksums.h"
 

@@ -466,8 +466,8 @@ static void test_cancel_of_a_paid_or_failed_order(void **state)
     assert_stock(f, ITEM, 0, 0, 1);
 }
 
-/* Pay, cancel and expire in one batch, in every order: the first that may wins, the rest are told.
- */
+/* Pay, cancel and expire in one batch, in every order: the first possible one wins, the others are
+ * refused. */
 static void test_one_winner(void **state)
 {
     struct fixture *f = *state;

@@ -1,6 +1,6 @@
 /*
  * A ledger whose gate has several segments: how stock is spread over them, what their epochs refuse,
- * that no segment sells more than its share, what each of them is told, and what one of them is
+ * that no segment sells more than its share, which events each of them gets, and what one of them is
  * rebuilt from. Ledgers of a gate with one segment refuse all of it.
  */
 #include "fixture.h"

@@ -81,7 +81,7 @@ static void one_address_is_limited_and_nobody_else_is(void **state)
     assert_int_equal(flood.checked, 9250); /* of 1,200,000 */
     assert_int_equal(flood.most_in_1_s, 2000);
     assert_int_equal(flood.passed, flood.honest);
-    /* Who shares the attacker's address is limited with it, until the flood is forgotten. */
+    /* Buyers on the attacker's address are limited with it until the flood is forgotten. */
     assert_false(check_budget_allows(&budget, address(10, 0), START_MS + SECONDS * 1000));
     assert_true(check_budget_allows(&budget, address(10, 0), START_MS + SECONDS * 1000 + 1024));
 }

@@ -1,6 +1,6 @@
 /*
- * Who may: buyers' tokens with every way to get them wrong, what a loop remembers, the budget of
- * failures, the admin token, webhook signatures.
+ * Authentication: buyers' tokens with every way to get them wrong, a loop's cache of tokens, the budget
+ * of failures, the admin token, webhook signatures.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -455,8 +455,8 @@ static void who_fails_too_often_is_limited_and_forgiven_with_time(void **state)
     (void)state;
     assert_int_equal(check_from(bearer(made_eddsa), home, NOW_MS, false), REFUSAL_NONE);
     assert_int_equal(failures_until_limited(home, NOW_MS), 257);
-    /* No new Ed25519 signature of his is checked, a good one neither; but what is known is known, and
-     * the cheap ones go on. */
+    /* No new Ed25519 signature from this address is checked, not even a good one. Cached tokens and
+     * cheap signatures still pass. */
     assert_int_equal(check_from(bearer(made_eddsa_kid), home, NOW_MS, false), REFUSAL_RATE_LIMITED);
     assert_int_equal(check_from(bearer(made_eddsa), home, NOW_MS, true), REFUSAL_NONE);
     assert_int_equal(check_from(bearer(made_hs256), home, NOW_MS, false), REFUSAL_NONE);

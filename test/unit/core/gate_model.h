@@ -85,8 +85,8 @@ struct answer model_step(const struct gate_command *c);
  * model asks it, and CHECKs how many there were. */
 void model_forgotten(const struct gate *gate, const struct gate_command *c, bool all);
 
-/* The gate holds what the model holds, every counter, order and buyer. CHECKs, so that the place of
- * a difference is told. */
+/* The gate holds what the model holds: every counter, order and buyer. It uses CHECK, which prints the
+ * place of a difference. */
 void model_compare(const struct gate *gate);
 /* What the gate said of a command is what the model said; after model_step, before
  * model_forgotten. */

@@ -246,10 +246,10 @@ static void a_buyer_has_a_share(void **state)
     make_shared_gate((struct gate_percents){.buyer = 25, .item = 100, .sale = 100});
     buy_many(FREE, 1, 250);
     full(one_more(FREE, 1), GATE_BOUND_BUYER_SHARE);
-    done(one_more(FREE, 2)); /* others go on, */
-    done(one_more(FEW, 1));  /* and he does, with another item */
+    done(one_more(FREE, 2)); /* other buyers still buy, */
+    done(one_more(FEW, 1));  /* and so does this one, another item */
     unchanged(buy(order_id_fresh(FREE, NOW, sequence), 1, 1), VERDICT_ALREADY_APPLIED,
-              REFUSAL_NONE); /* what he has is told on */
+              REFUSAL_NONE); /* an existing order is answered */
     free(memory);
     /* Never below a tenth of a small gate. */
     make_shared_gate((struct gate_percents){.buyer = 1, .item = 100, .sale = 100});

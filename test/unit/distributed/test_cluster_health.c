@@ -1,4 +1,4 @@
-/* What is missing is told, and for how long; what does not answer is not judged. */
+/* Troubles are reported with their age. A part that does not answer is not judged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -448,8 +448,8 @@ static void the_lease_moves_and_nothing_is_forgotten(void **state)
     assert_int_equal(expired(), 5);
 }
 
-/* A holder who was paused past his lease's end: his batch changes nothing, and his ledger writer, which
- * serves others besides, is not the slower for it. */
+/* A process was paused past the end of its lease. Its keeper's batch changes nothing, and its ledger
+ * writer serves its other callers as fast as before. */
 static void a_stale_token_changes_nothing(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Who stood in line while the gate was away comes before new buys of his segment at this front. */
+/* Buyers who stood in line while the gate was away come before new buys of their segment. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -365,7 +365,7 @@ static void the_line_moves_on_while_the_ledger_is_away(void **state)
     assert_int_equal(memory_ledger_orders(&world.ledger, ORDER_FAILED), 3);
 }
 
-/* Nor does a gate that went away and came back while the ledger was away keep it waiting. */
+/* A gate that went away and came back while the ledger was away does not keep the line waiting. */
 static void a_gate_that_is_back_before_the_ledger_is_serves_the_line(void **state)
 {
     (void)state;

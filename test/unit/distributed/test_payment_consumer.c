@@ -1,7 +1,7 @@
 /*
- * The payment consumer: payments from a queue, through the ledger writer, acknowledged after the commit and never
- * before; what came too early waits as long as it takes, and what is wrong for good lies in the
- * parking queue with its code.
+ * The payment consumer: payments from a queue, through the ledger writer, acknowledged after the commit
+ * and never before. A payment that came too early waits as long as it takes. One that can never succeed
+ * is parked with its code.
  */
 #include <setjmp.h>
 #include <stdarg.h>

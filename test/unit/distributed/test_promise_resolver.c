@@ -60,7 +60,7 @@ static void what_a_rebuilt_segment_lacks_is_decided_again(void **state)
     assert_int_equal(sim_segments_outbox(sim, 1), outbox + 2);
 }
 
-/* However long ago he won, and though the sale has ended since. */
+/* No matter how long ago the buyer won, and even if the sale has ended since. */
 static void a_winner_is_no_buyer_in_line(void **state)
 {
     (void)state;

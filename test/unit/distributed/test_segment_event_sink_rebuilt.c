@@ -1,7 +1,7 @@
-/* Ledger writers that bring events to segments which were made anew, or which others left behind. */
+/* Ledger writers that bring events to segments that were rebuilt, or that others left behind. */
 #include "segment_event_sink_fixture.h"
 
-/* ---- a segment that was made anew ---- */
+/* ---- a segment that was rebuilt ---- */
 
 /* Rebuilt from a picture that shows more than the event it begins with. */
 static void what_a_rebuilt_segment_shows_already_does_not_stop_it(void **state)

@@ -224,7 +224,7 @@ static void the_same_order_is_one_entry_with_the_higher_epoch(void **state)
     assert_int_equal(entry.epoch, 7);
     assert_int_equal(numbers().undecided, 0);
     assert_int_equal(numbers().entries, 2);
-    /* Who stood in line and won is a winner after a restart, too. */
+    /* A buyer who stood in line and won is a winner after a restart, too. */
     flush();
     close_all();
     assert_int_equal(open_all(), 0);

@@ -1,6 +1,7 @@
 /*
- * The embedded engine: a buy is decided, journalled and told with its LSN; a journal that is full
- * or failed decides nothing more, but what exists is answered; loops hear of what they watch.
+ * The embedded engine: a buy is decided, journalled and answered with its LSN. With a full or failed
+ * journal nothing new is decided, and existing orders are still answered. Loops get notices of the
+ * orders they watch.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -582,7 +583,7 @@ static void assert_only_the_old_is_answered(struct order_id known, enum refusal 
     assert_int_equal(again.refusal, REFUSAL_NONE);
     assert_true(again.existed && again.has_order);
     assert_true(order_id_equal(again.order.id, known));
-    assert_int_equal(again.held, 2); /* the buyer is told the truth, too */
+    assert_int_equal(again.held, 2); /* and so is the count of units */
     assert_true(again.lsn <= journal_durable_lsn(journal));
     assert_int_equal(buy_at(known, 7, THREE, 1, NOW).refusal, REFUSAL_DIFFERENT_REQUEST);
     assert_int_equal(buy_at(known, 8, THREE, 2, NOW).refusal, REFUSAL_BAD_TICKET);

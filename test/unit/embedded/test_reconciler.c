@@ -1,5 +1,5 @@
-/* The reconciler's turns on a work of the test's own: who is answered with what, and when it runs by
- * itself; and the comparison of the gate in the process with its ledger. */
+/* The reconciler with a comparison of the test's own: answers to calls, and runs by itself. Then the
+ * comparison of the gate in the process with its ledger. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Who the client behind trusted proxies is. */
+/* The address of the client behind trusted proxies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /*
- * Who gives way when there is little room: connections that say nothing, clients that do not read,
- * addresses with many connections. Who is served must not notice them.
+ * When there is little room, some clients give way: connections that send nothing, clients that do
+ * not read, addresses with many connections. The other clients must not notice.
  */
 #define _GNU_SOURCE /* memmem */
 #include "base/check.h"
@@ -378,7 +378,7 @@ static void test_unsent_bytes_have_a_limit(void **state)
     expect_status(f, c[3], 503);
     send_text(f, c[3], GET("/none")); /* small answers are not concerned */
     expect_status(f, c[3], 204);
-    /* Whoever has taken long gives way, though it reads a little now and then. */
+    /* A client that has taken long gives way, even if it reads a little now and then. */
     for (int i = 0; i < 10; i++) {
         memory_net_window(f->net, c[0], 100);
         advance(f, HTTP_PATIENCE_MS / 10);

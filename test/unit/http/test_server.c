@@ -328,7 +328,6 @@ static void test_what_the_socket_does_not_take_is_kept_and_sent(void **state)
     expect_nothing_held(f);
 }
 
-/* One who sends thousands of requests at once does not keep a loop from the others. */
 static void test_a_large_answer_nobody_can_keep_is_a_503(void **state)
 {
     struct fixture *f = *state;

@@ -1,8 +1,8 @@
 /*
  * The event publisher, on a ledger in memory and a simulated exchange: what arrives, in which order, and how
- * often, whatever dies. The verdict is the same everywhere: whoever takes each event by its id the
- * first time it comes has every event of the ledger that is told, in the ledger's order; what comes
- * again has the same bytes.
+ * often, whatever dies. The verdict is the same everywhere: a consumer that takes each event by its id
+ * the first time it comes has every published event of the ledger, in the ledger's order. An event that
+ * comes again has the same bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

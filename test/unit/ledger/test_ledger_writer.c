@@ -1,7 +1,7 @@
 /*
- * The ledger writer: what is durable is booked, what was asked is written, what is due is done, and the
- * gate follows the ledger; through failed batches, lost answers, slow ledgers, a failed journal
- * and restarts, nothing is lost and nothing is done twice.
+ * The ledger writer books durable decisions, writes posted ops, expires what is due, and applies events
+ * to the gate. Through failed batches, lost answers, slow ledgers, a failed journal and restarts,
+ * nothing is lost and nothing is done twice.
  */
 #include "ledger_writer_fixture.h"
 

@@ -442,7 +442,7 @@ static struct {
 } promises[PROMISES];
 static size_t promises_count;
 
-/* Who may be told by now. What a crash takes away before that was never promised. */
+/* Marks the buyers whose records are durable. A crash before that breaks no promise. */
 static void tell_buyers(void)
 {
     uint64_t durable = journal_durable_lsn(world.journal);

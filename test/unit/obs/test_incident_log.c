@@ -146,7 +146,7 @@ static void test_a_time_that_cannot_be(void **state)
     assert_string_equal(entries[0].text, "n=5");
 }
 
-/* A file that cannot be written anew is not tried to be at every line. */
+/* If the file cannot be rewritten, the log does not try again at every line. */
 static void test_a_file_that_cannot_be_made_small(void **state)
 {
     (void)state;

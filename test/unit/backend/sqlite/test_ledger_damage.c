@@ -1,8 +1,8 @@
 /*
- * Damage in the file of the ledger: 200 random bits of a real ledger, one at a time. Whoever looks
- * first, each is met: by the check at the start, by the checks of the timer, or by a reader, who gets
- * an error or the answer that was always told, never another one. And what must not look like
- * damage: another program's copy of the WAL, and a ledger from before there were checksums.
+ * Damage in the file of the ledger: 200 random bits of a real ledger, one at a time. Each is found by
+ * the first to read it: the check at the start, the checks of the timer, or a reader. A reader gets
+ * an error or the right answer, never a wrong one. Other tests: another program's copy of the WAL and
+ * a ledger from before there were checksums must not look like damage.
  */
 #include "conformance/ledger/fixture.h"
 
@@ -261,7 +261,7 @@ static enum met who_meets(struct fixture *f, enum met first)
     if (met == SILENT) {
         print_message("  told:\n%.400s\n  now:\n%.400s\n", told, answers);
     }
-    /* Whoever meets it, the process knows. */
+    /* The process knows, no matter which of them found it. */
     assert_int_equal(ledger_health_what(&health) != NULL, met != HARMLESS && met != SILENT);
     ledger_sqlite_close(ledger);
     return met;
@@ -354,7 +354,7 @@ static void past_the_ledger(struct fixture *f, const char *sql)
 }
 
 /* A bug of SQLite, or a program that wrote to the file: the checksums are right. The index of
- * another table, with the same rows but for a lie, takes the index's place. */
+ * another table, with the same rows except for one lie, takes the index's place. */
 static void find_lie(struct fixture *f, const char *lie)
 {
     static const char swap[] =
