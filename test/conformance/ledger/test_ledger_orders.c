@@ -277,41 +277,97 @@ static void test_pay_of_an_unknown_order_is_not_final(void **state)
     assert_false(later.repeated);
 }
 
-static void test_pay_at_the_deadline(void **state)
+/* What each op answers to an order in each state. */
+static const struct answer_case {
+    const char *name;
+    enum order_state state; /* of the order before */
+    enum { PAY, PAY_OTHER_KEY, PAY_LESS, CANCEL, CANCEL_BY_OPERATOR, CANCEL_OF_OTHERS, EXPIRE } op;
+    int64_t after_ms; /* the deadline */
+    enum refusal refusal;
+    bool repeated;
+    enum order_state then;
+} answer_cases[] = {
+    {"LOCKED, paid in the last moment", ORDER_LOCKED, PAY, -1, REFUSAL_NONE, false, ORDER_PAID},
+    {"LOCKED, paid at the deadline", ORDER_LOCKED, PAY, 0, REFUSAL_EXPIRED, false, ORDER_LOCKED},
+    {"LOCKED, paid too little", ORDER_LOCKED, PAY_LESS, -1, REFUSAL_WRONG_AMOUNT, false,
+     ORDER_LOCKED},
+    {"LOCKED, cancelled", ORDER_LOCKED, CANCEL, -1, REFUSAL_NONE, false, ORDER_CANCELLED},
+    {"LOCKED, cancelled by an operator", ORDER_LOCKED, CANCEL_BY_OPERATOR, -1, REFUSAL_NONE, false,
+     ORDER_CANCELLED},
+    {"LOCKED, cancelled by another buyer", ORDER_LOCKED, CANCEL_OF_OTHERS, -1, REFUSAL_NOT_FOUND,
+     false, ORDER_LOCKED},
+    {"LOCKED, expired too early", ORDER_LOCKED, EXPIRE, -1, REFUSAL_BAD_STATE, false, ORDER_LOCKED},
+    {"LOCKED, expired at the deadline", ORDER_LOCKED, EXPIRE, 0, REFUSAL_NONE, false,
+     ORDER_EXPIRED},
+    {"PAID, paid again", ORDER_PAID, PAY, -1, REFUSAL_NONE, true, ORDER_PAID},
+    {"PAID, paid again after the deadline", ORDER_PAID, PAY, 1, REFUSAL_NONE, true, ORDER_PAID},
+    {"PAID, paid with another key", ORDER_PAID, PAY_OTHER_KEY, -1, REFUSAL_ALREADY_PAID, false,
+     ORDER_PAID},
+    {"PAID, paid less with the same key", ORDER_PAID, PAY_LESS, -1, REFUSAL_DIFFERENT_REQUEST,
+     false, ORDER_PAID},
+    {"PAID, cancelled", ORDER_PAID, CANCEL, -1, REFUSAL_ALREADY_PAID, false, ORDER_PAID},
+    {"PAID, expired", ORDER_PAID, EXPIRE, 0, REFUSAL_BAD_STATE, false, ORDER_PAID},
+    {"CANCELLED, paid", ORDER_CANCELLED, PAY, -1, REFUSAL_EXPIRED, false, ORDER_CANCELLED},
+    {"CANCELLED, cancelled again", ORDER_CANCELLED, CANCEL, -1, REFUSAL_NONE, true,
+     ORDER_CANCELLED},
+    {"CANCELLED, cancelled again by an operator", ORDER_CANCELLED, CANCEL_BY_OPERATOR, -1,
+     REFUSAL_NONE, true, ORDER_CANCELLED},
+    {"CANCELLED, expired", ORDER_CANCELLED, EXPIRE, 0, REFUSAL_BAD_STATE, false, ORDER_CANCELLED},
+    {"EXPIRED, paid", ORDER_EXPIRED, PAY, 1, REFUSAL_EXPIRED, false, ORDER_EXPIRED},
+    {"EXPIRED, cancelled", ORDER_EXPIRED, CANCEL, 1, REFUSAL_EXPIRED, false, ORDER_EXPIRED},
+    {"EXPIRED, expired again", ORDER_EXPIRED, EXPIRE, 1, REFUSAL_BAD_STATE, true, ORDER_EXPIRED},
+    {"FAILED, paid", ORDER_FAILED, PAY, -1, REFUSAL_EXPIRED, false, ORDER_FAILED},
+    {"FAILED, cancelled", ORDER_FAILED, CANCEL, -1, REFUSAL_EXPIRED, false, ORDER_FAILED},
+    {"FAILED, expired", ORDER_FAILED, EXPIRE, 0, REFUSAL_BAD_STATE, false, ORDER_FAILED},
+};
+
+/* An order in this state, of a buyer with a limit of one; its deadline would be T0 + 10 + the time. */
+static struct order_id order_in(struct fixture *f, enum order_state state, uint64_t user,
+                                const char *key)
 {
-    struct fixture *f = *state;
-    sale_open(f, 1, ITEM, 1, 2, 1, false);
-    struct order_id id = booked(f);
-    int64_t pay_by_ms = T0 + 10 + PAY_WITHIN_MS;
-    struct ledger_op early = expire(id);
-    write_op(f, pay_by_ms - 1, &early);
-    assert_int_equal(early.refusal, REFUSAL_BAD_STATE);
-    assert_int_equal(early.order.state, ORDER_LOCKED);
-    assert_false(early.repeated);
-    struct ledger_op late = pay(id, "late", PRICE);
-    write_op(f, pay_by_ms, &late);
-    assert_int_equal(late.refusal, REFUSAL_EXPIRED);
-    assert_stock(f, ITEM, 1, 1, 0);
-    struct ledger_op due = expire(id);
-    write_op(f, pay_by_ms, &due);
-    assert_int_equal(due.refusal, REFUSAL_NONE);
-    assert_int_equal(due.order.state, ORDER_EXPIRED);
-    assert_stock(f, ITEM, 2, 0, 0);
+    struct ledger_op ops[2] = {book_once(ITEM, user, 0)};
+    write_op(f, T0 + 10, &ops[0]);
+    struct order_id id = ops[0].command.id;
+    ops[1] = state == ORDER_PAID        ? pay(id, key, PRICE)
+             : state == ORDER_CANCELLED ? cancel(id, user)
+             : state == ORDER_EXPIRED   ? expire(id)
+                                        : book_once(ITEM, user, 1); /* over the limit */
+    if (state != ORDER_LOCKED) {
+        write_op(f, T0 + 10 + (state == ORDER_EXPIRED ? PAY_WITHIN_MS : 1), &ops[1]);
+        assert_int_equal(ops[1].order.state, state);
+        id = ops[1].order.id;
+    }
+    return id;
 }
 
-static void test_pay_in_the_last_moment(void **state)
+static void test_answers_by_state(void **state)
 {
     struct fixture *f = *state;
-    sale_open(f, 1, ITEM, 1, 2, 1, false);
-    struct order_id id = booked(f);
-    int64_t pay_by_ms = T0 + 10 + PAY_WITHIN_MS;
-    struct ledger_op op = pay(id, "p1", PRICE);
-    write_op(f, pay_by_ms - 1, &op);
-    assert_int_equal(op.refusal, REFUSAL_NONE);
-    struct ledger_op late = expire(id);
-    write_op(f, pay_by_ms, &late);
-    assert_int_equal(late.refusal, REFUSAL_BAD_STATE);
-    assert_int_equal(late.order.state, ORDER_PAID);
+    sale_open(f, 1, ITEM, 1, 100, 1, false);
+    for (uint64_t i = 0; i < sizeof(answer_cases) / sizeof(answer_cases[0]); i++) {
+        const struct answer_case *c = &answer_cases[i];
+        uint64_t user = 1 + i;
+        char key[16];
+        (void)snprintf(key, sizeof(key), "key-%d", (int)i);
+        struct order_id id = order_in(f, c->state, user, key);
+        struct ledger_op op = c->op == PAY                  ? pay(id, key, PRICE)
+                              : c->op == PAY_OTHER_KEY      ? pay(id, "other", PRICE)
+                              : c->op == PAY_LESS           ? pay(id, key, PRICE - 1)
+                              : c->op == CANCEL             ? cancel(id, user)
+                              : c->op == CANCEL_BY_OPERATOR ? cancel(id, 0)
+                              : c->op == CANCEL_OF_OTHERS   ? cancel(id, user + 1)
+                                                            : expire(id);
+        write_op(f, T0 + 10 + PAY_WITHIN_MS + c->after_ms, &op);
+        struct order_row stored;
+        struct ledger_query q = {.kind = QUERY_ORDER, .id = id, .orders = &stored};
+        (void)ledger_read(f->ledger, &q);
+        size_t events = c->refusal == REFUSAL_NONE && !c->repeated;
+        if (op.refusal != c->refusal || op.repeated != c->repeated || q.error != 0 ||
+            stored.state != c->then || f->events_count != events) {
+            fail_msg("%s: refusal %d, repeated %d, state %d, %d events", c->name, op.refusal,
+                     op.repeated, stored.state, (int)f->events_count);
+        }
+    }
 }
 
 static void test_expire(void **state)
@@ -628,8 +684,7 @@ int main(void)
         TEST(test_pay_in_another_currency_is_refused),
         TEST(test_pay_refusals_leave_no_trace),
         TEST(test_pay_of_an_unknown_order_is_not_final),
-        TEST(test_pay_at_the_deadline),
-        TEST(test_pay_in_the_last_moment),
+        TEST(test_answers_by_state),
         TEST(test_expire),
         TEST(test_expire_bars_where_the_sale_says_so),
         TEST(test_cancel),
