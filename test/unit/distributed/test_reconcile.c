@@ -592,6 +592,27 @@ static void test_a_decision_that_nobody_knows_any_more(void **state)
     shop_close(&shop);
 }
 
+/* Buyer 50 wins a unit, and the message about it is lost between relay and queue. */
+static struct decision lose_message(struct cluster_world *world)
+{
+    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
+    model_relay(world);
+    struct decision decision = {.segment = world->model.messages[0].segment,
+                                .epoch = world->model.messages[0].epoch,
+                                .command = world->model.messages[0].command};
+    world->model.messages_count = 0;
+    return decision;
+}
+
+static void park(struct shop *shop, uint64_t message_number, struct span text)
+{
+    struct queue_message message;
+    size_t count = 0;
+    assert_int_equal(0, queue_publish(shop->publisher, message_number, text));
+    assert_int_equal(0, queue_take(shop->consumer, &message, 1, 0, &count));
+    assert_int_equal(0, queue_park(shop->consumer, &message));
+}
+
 /* Units are not called stuck while messages may carry them, nor while anything moves. */
 static void test_what_is_on_its_way_is_not_stuck(void **state)
 {
@@ -600,12 +621,7 @@ static void test_what_is_on_its_way_is_not_stuck(void **state)
     shop_open(&shop, 1);
     struct cluster_world *world = &shop.world;
     char text[MESSAGE_MAX];
-    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
-    model_relay(world);
-    struct decision decision = {.segment = world->model.messages[0].segment,
-                                .epoch = world->model.messages[0].epoch,
-                                .command = world->model.messages[0].command};
-    world->model.messages_count = 0;
+    struct decision decision = lose_message(world);
     assert_int_equal(0, queue_publish(shop.publisher, 1, message_write(text, &decision)));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(0, pass(&shop).count);
@@ -660,20 +676,9 @@ static void test_parked_messages(void **state)
     shop_open(&shop, 1);
     struct cluster_world *world = &shop.world;
     char text[MESSAGE_MAX];
-    struct queue_message message;
-    size_t count = 0;
-    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
-    model_relay(world);
-    struct decision decision = {.segment = world->model.messages[0].segment,
-                                .epoch = world->model.messages[0].epoch,
-                                .command = world->model.messages[0].command};
-    world->model.messages_count = 0;
-    assert_int_equal(0, queue_publish(shop.publisher, 1, message_write(text, &decision)));
-    assert_int_equal(0, queue_publish(shop.publisher, 2, span_of("what is this?")));
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(0, queue_take(shop.consumer, &message, 1, 0, &count));
-        assert_int_equal(0, queue_park(shop.consumer, &message));
-    }
+    struct decision decision = lose_message(world);
+    park(&shop, 1, message_write(text, &decision));
+    park(&shop, 2, span_of("what is this?"));
     struct reconcile_result result = counted(&shop, DIFFERENCE_PARKED);
     assert_int_equal(2, result.count);
     assert_true(order_id_equal(decision.command.id, result.differences[0].id) ||
@@ -693,19 +698,9 @@ static void test_parked_rubbish_hides_nothing(void **state)
     struct shop shop;
     shop_open(&shop, 1);
     struct cluster_world *world = &shop.world;
-    struct queue_message message;
-    size_t count = 0;
-    for (uint64_t i = 1; i <= 2; i++) {
-        assert_int_equal(0, queue_publish(shop.publisher, i, span_of("what is this?")));
-        assert_int_equal(0, queue_take(shop.consumer, &message, 1, 0, &count));
-        assert_int_equal(0, queue_park(shop.consumer, &message));
-    }
-    assert_true(model_buy_untold(world, 50, CLUSTER_FREE, 1));
-    model_relay(world);
-    struct decision decision = {.segment = world->model.messages[0].segment,
-                                .epoch = world->model.messages[0].epoch,
-                                .command = world->model.messages[0].command};
-    world->model.messages_count = 0; /* lost on its way */
+    park(&shop, 1, span_of("what is this?"));
+    park(&shop, 2, span_of("what is this?"));
+    struct decision decision = lose_message(world);
     struct reconcile_result result = counted(&shop, DIFFERENCE_GATE_STUCK);
     size_t parked = 0;
     for (size_t i = 0; i < result.count; i++) {
@@ -715,9 +710,7 @@ static void test_parked_rubbish_hides_nothing(void **state)
     assert_int_equal(0, result.unsure);
     /* But one that may be about those units keeps them in doubt. */
     char text[MESSAGE_MAX];
-    assert_int_equal(0, queue_publish(shop.publisher, 3, message_write(text, &decision)));
-    assert_int_equal(0, queue_take(shop.consumer, &message, 1, 0, &count));
-    assert_int_equal(0, queue_park(shop.consumer, &message));
+    park(&shop, 3, message_write(text, &decision));
     result = pass(&shop);
     assert_null(find(&result, DIFFERENCE_GATE_STUCK));
     assert_true(result.unsure > 0);
