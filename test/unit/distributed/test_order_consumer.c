@@ -8,75 +8,39 @@
 
 #include <cmocka.h>
 
-#include "base/err.h"
-#include "base/prng.h"
-#include "cluster_world.h"
+#include "consumer_fixture.h"
 #include "distributed/message.h"
 #include "distributed/order_consumer.h"
-#include "sim_queue.h"
 
-static struct cluster_world world;
-static struct sim_broker *broker;
-static struct queue *publisher;
-static struct queue *consumers[CLUSTER_PROCESSES];
-static struct order_consumer *porters[CLUSTER_PROCESSES];
-static uint64_t number;
+static struct order_consumer *order_consumers[CLUSTER_PROCESSES];
 
 static void start(uint32_t at)
 {
     struct cluster_process *process = &world.processes[at];
     consumers[at] = sim_queue_open(broker, false, 0, 2 * BOOKING_CHANNEL_MAX);
     assert_int_equal(order_consumer_new(consumers[at], &process->booking_channel, &process->time,
-                                        metrics_slot(&process->metrics, 1), &porters[at]),
+                                        metrics_slot(&process->metrics, 1), &order_consumers[at]),
                      0);
 }
 
 static void stop(uint32_t at)
 {
-    order_consumer_free(porters[at]);
+    order_consumer_free(order_consumers[at]);
     sim_queue_close(consumers[at]);
-    porters[at] = NULL;
+    order_consumers[at] = NULL;
     consumers[at] = NULL;
 }
 
 static int set_up(void **state)
 {
-    static const uint32_t retry_s[] = {1, 10};
     (void)state;
-    cluster_init(&world, (struct cluster_options){.segments = 2, .open = true});
-    broker = sim_broker_new(1, retry_s, 2);
-    publisher = sim_queue_open(broker, true, 2 * BOOKING_CHANNEL_MAX, 0);
-    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
-        cluster_up(&world, i);
-        start(i);
-    }
-    cluster_open_sale(&world.processes[0]);
-    cluster_settle(&world.processes[1]);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
-        stop(i);
-    }
-    sim_queue_close(publisher);
-    cluster_done(&world);
-    sim_broker_free(broker);
-    return 0;
-}
-
-static void pass_ms(int64_t ms)
-{
-    cluster_pass_ms(&world, ms);
-    sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
+    return set_up_consumers(10, 2 * BOOKING_CHANNEL_MAX);
 }
 
 static void turn(uint32_t at)
 {
     cluster_let(&world.processes[at]);
-    order_consumer_iterate(porters[at], 0);
+    order_consumer_iterate(order_consumers[at], 0);
     cluster_halt(&world.processes[at]);
 }
 
@@ -110,18 +74,6 @@ static void send_poison(void)
         .command = {.kind = GATE_RESERVE, .now_ms = CLUSTER_NOW, .user = 5, .item = 999, .qty = 1}};
     decision.command.id = cluster_id(&world, 999, 0);
     send(&decision);
-}
-
-static struct queue_depths depths(void)
-{
-    struct queue_depths found;
-    assert_int_equal(queue_depths(publisher, &found), 0);
-    return found;
-}
-
-static uint64_t metric(uint32_t at, enum metric which)
-{
-    return metrics_sum(&world.processes[at].metrics, which);
 }
 
 /* ---- the happy path ---- */
@@ -383,32 +335,6 @@ static void what_a_dead_order_consumer_held_is_booked_once(void **state)
     assert_int_equal(world.ledger.orders_count, 6);
     assert_int_equal(memory_ledger_item(&world.ledger, CLUSTER_FREE)->locked, 6);
     start(0);
-}
-
-static void stir(struct prng *prng)
-{
-    switch (prng_below(prng, 8)) {
-    case 0:
-        sim_broker_cut(broker);
-        break;
-    case 1:
-        sim_broker_down(broker, clock_boot_us(&world.clock.port) / 1000 + 100);
-        break;
-    case 2:
-        world.ledger.fail_next = ERR_IO;
-        break;
-    case 3:
-        world.ledger.lose_next = ERR_IO;
-        break;
-    case 4: {
-        uint32_t at = (uint32_t)prng_below(prng, CLUSTER_PROCESSES);
-        stop(at);
-        start(at);
-        break;
-    }
-    default:
-        break;
-    }
 }
 
 static void run_seed(uint64_t seed)

@@ -12,11 +12,8 @@
 
 #include <cmocka.h>
 
-#include "base/err.h"
-#include "base/prng.h"
-#include "cluster_world.h"
+#include "consumer_fixture.h"
 #include "distributed/payment_consumer.h"
-#include "sim_queue.h"
 
 #define MAILBOX 1
 
@@ -26,13 +23,8 @@ struct locked_gate {
     struct cluster_process *process;
 };
 
-static struct cluster_world world;
-static struct sim_broker *broker;
-static struct queue *publisher;
-static struct queue *consumers[CLUSTER_PROCESSES];
-static struct payment_consumer *tellers[CLUSTER_PROCESSES];
+static struct payment_consumer *payment_consumers[CLUSTER_PROCESSES];
 static struct locked_gate gates[CLUSTER_PROCESSES];
-static uint64_t number;
 
 /* ---- the gate, locked ---- */
 
@@ -100,56 +92,27 @@ static void start(uint32_t at)
                                            .catalog = process->catalog,
                                            .time = &process->time,
                                            .metrics = metrics_slot(&process->metrics, 1)};
-    assert_int_equal(payment_consumer_new(&parts, &tellers[at]), 0);
+    assert_int_equal(payment_consumer_new(&parts, &payment_consumers[at]), 0);
 }
 
 static void stop(uint32_t at)
 {
-    payment_consumer_free(tellers[at]);
+    payment_consumer_free(payment_consumers[at]);
     sim_queue_close(consumers[at]);
-    tellers[at] = NULL;
+    payment_consumers[at] = NULL;
     consumers[at] = NULL;
 }
 
 static int set_up(void **state)
 {
-    static const uint32_t retry_s[] = {1, 5};
     (void)state;
-    cluster_init(&world, (struct cluster_options){.segments = 2, .open = true});
-    broker = sim_broker_new(1, retry_s, 2);
-    publisher = sim_queue_open(broker, true, 0, 0);
-    sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
-    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
-        cluster_up(&world, i);
-        start(i);
-    }
-    cluster_open_sale(&world.processes[0]);
-    cluster_settle(&world.processes[1]);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < CLUSTER_PROCESSES; i++) {
-        stop(i);
-    }
-    sim_queue_close(publisher);
-    cluster_done(&world);
-    sim_broker_free(broker);
-    return 0;
-}
-
-static void pass_ms(int64_t ms)
-{
-    cluster_pass_ms(&world, ms);
-    sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
+    return set_up_consumers(5, 0);
 }
 
 static void turn(uint32_t at)
 {
     cluster_let(&world.processes[at]);
-    payment_consumer_iterate(tellers[at], 0);
+    payment_consumer_iterate(payment_consumers[at], 0);
     cluster_halt(&world.processes[at]);
     sim_broker_time(broker, clock_boot_us(&world.clock.port) / 1000);
 }
@@ -189,18 +152,6 @@ static void send(const char *payment, struct order_id id, int64_t cents)
                    "{\"payment_id\":\"%s\",\"order_id\":\"%.*s\",\"amount_cents\":%lld}", payment,
                    ORDER_ID_TEXT, order, (long long)cents);
     send_text(text);
-}
-
-static struct queue_depths depths(void)
-{
-    struct queue_depths found;
-    assert_int_equal(queue_depths(publisher, &found), 0);
-    return found;
-}
-
-static uint64_t metric(uint32_t at, enum metric which)
-{
-    return metrics_sum(&world.processes[at].metrics, which);
 }
 
 static enum order_state state_of(struct order_id id)
@@ -417,32 +368,6 @@ static void an_order_that_nobody_has_is_refused_at_the_third_look(void **state)
 }
 
 /* ---- anything ---- */
-
-static void stir(struct prng *prng)
-{
-    switch (prng_below(prng, 8)) {
-    case 0:
-        sim_broker_cut(broker);
-        break;
-    case 1:
-        sim_broker_down(broker, clock_boot_us(&world.clock.port) / 1000 + 100);
-        break;
-    case 2:
-        world.ledger.fail_next = ERR_IO;
-        break;
-    case 3:
-        world.ledger.lose_next = ERR_IO;
-        break;
-    case 4: {
-        uint32_t at = (uint32_t)prng_below(prng, CLUSTER_PROCESSES);
-        stop(at);
-        start(at);
-        break;
-    }
-    default:
-        break;
-    }
-}
 
 static void each_is_paid_once(void **state)
 {

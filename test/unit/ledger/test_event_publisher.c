@@ -41,8 +41,8 @@ struct world {
     uint64_t user;
 };
 
-/* A process: what it has dies with it. */
-struct payment_consumer {
+/* A process that publishes events. All it has dies with it. */
+struct publisher {
     struct world *world;
     struct fake_clock *clock;
     struct fake_clock own; /* while it is paused */
@@ -176,47 +176,47 @@ static void pass_ms(struct world *world, int64_t ms)
     sim_broker_time(world->broker, clock_wall_ms(&world->clock.port));
 }
 
-static void payment_consumer_open(struct payment_consumer *payment_consumer, struct world *world,
-                                  const char *name, int64_t save_ms)
+static void publisher_open(struct publisher *publisher, struct world *world, const char *name,
+                           int64_t save_ms)
 {
-    memset(payment_consumer, 0, sizeof(*payment_consumer));
-    payment_consumer->world = world;
-    payment_consumer->clock = &world->clock;
-    payment_consumer->queue = sim_queue_open(world->broker, true, 16, 0);
-    memory_port_init(&payment_consumer->ledger, &world->ledger);
-    memory_holder_init(&payment_consumer->lease, &world->ledger, name);
-    CHECK(metrics_init(&payment_consumer->metrics, 1) == 0);
-    struct event_publisher_ports ports = {.queue = payment_consumer->queue,
-                                          .ledger = &payment_consumer->ledger.ledger,
-                                          .lease = &payment_consumer->lease.port,
-                                          .clock = &payment_consumer->clock->port,
-                                          .metrics = metrics_slot(&payment_consumer->metrics, 0)};
+    memset(publisher, 0, sizeof(*publisher));
+    publisher->world = world;
+    publisher->clock = &world->clock;
+    publisher->queue = sim_queue_open(world->broker, true, 16, 0);
+    memory_port_init(&publisher->ledger, &world->ledger);
+    memory_holder_init(&publisher->lease, &world->ledger, name);
+    CHECK(metrics_init(&publisher->metrics, 1) == 0);
+    struct event_publisher_ports ports = {.queue = publisher->queue,
+                                          .ledger = &publisher->ledger.ledger,
+                                          .lease = &publisher->lease.port,
+                                          .clock = &publisher->clock->port,
+                                          .metrics = metrics_slot(&publisher->metrics, 0)};
     struct event_publisher_options options = {.source = "/sluice",
                                               .window = 10,
                                               .lease_ms = LEASE_MS,
                                               .away_ms = AWAY_MS,
                                               .save_ms = save_ms};
-    CHECK(event_publisher_new(ports, options, &payment_consumer->event_publisher) == 0);
+    CHECK(event_publisher_new(ports, options, &publisher->event_publisher) == 0);
 }
 
 /* As kill -9 does: nothing is finished, the lease stays until it ends. */
-static void payment_consumer_die(struct payment_consumer *payment_consumer)
+static void publisher_die(struct publisher *publisher)
 {
-    event_publisher_free(payment_consumer->event_publisher);
-    sim_queue_close(payment_consumer->queue);
-    memory_port_done(&payment_consumer->ledger);
-    metrics_done(&payment_consumer->metrics);
+    event_publisher_free(publisher->event_publisher);
+    sim_queue_close(publisher->queue);
+    memory_port_done(&publisher->ledger);
+    metrics_done(&publisher->metrics);
 }
 
-static void payment_consumer_close(struct payment_consumer *payment_consumer)
+static void publisher_close(struct publisher *publisher)
 {
-    event_publisher_finish(payment_consumer->event_publisher);
-    payment_consumer_die(payment_consumer);
+    event_publisher_finish(publisher->event_publisher);
+    publisher_die(publisher);
 }
 
-static uint64_t metric(const struct payment_consumer *payment_consumer, enum metric which)
+static uint64_t metric(const struct publisher *publisher, enum metric which)
 {
-    return atomic_load(&metrics_slot(&payment_consumer->metrics, 0)->values[which]);
+    return atomic_load(&metrics_slot(&publisher->metrics, 0)->values[which]);
 }
 
 static uint64_t cursor(const struct world *world)
@@ -224,8 +224,7 @@ static uint64_t cursor(const struct world *world)
     return world->ledger.cursors_count == 0 ? 0 : world->ledger.cursors[0].number;
 }
 
-static void run(struct world *world, struct payment_consumer *a, struct payment_consumer *b,
-                int64_t ms)
+static void run(struct world *world, struct publisher *a, struct publisher *b, int64_t ms)
 {
     for (int64_t at = 0; at < ms; at += STEP_MS) {
         event_publisher_iterate(a->event_publisher, 0);
@@ -309,10 +308,10 @@ static size_t assert_told(const struct world *world, bool in_order)
 static void test_all_is_told_once_in_order(void **state)
 {
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     (void)state;
     world_open(&world, 1);
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
+    publisher_open(&a, &world, "a", SAVE_MS);
     buy_some(&world, 10);
     run(&world, &a, NULL, 1000);
     size_t first = assert_told(&world, true);
@@ -331,24 +330,24 @@ static void test_all_is_told_once_in_order(void **state)
     end_op(&world, LEDGER_EXPIRE, 3);
     run(&world, &a, NULL, 200);
     (void)assert_told(&world, true);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     /* Nothing comes again after an orderly end, not even to another. */
-    payment_consumer_open(&a, &world, "b", SAVE_MS);
+    publisher_open(&a, &world, "b", SAVE_MS);
     buy(&world);
     run(&world, &a, NULL, 1000);
     (void)assert_told(&world, true);
     assert_int_equal(count_doubles(&world), 0);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
 static void test_a_crash_before_the_cursor_tells_again(void **state)
 {
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     (void)state;
     world_open(&world, 2);
-    payment_consumer_open(&a, &world, "a", 1000000);
+    publisher_open(&a, &world, "a", 1000000);
     buy_some(&world, 5);
     run(&world, &a, NULL, 100); /* the first move of the cursor is at once */
     uint64_t saved = cursor(&world);
@@ -358,27 +357,27 @@ static void test_a_crash_before_the_cursor_tells_again(void **state)
     (void)assert_told(&world, true);
     assert_int_equal(cursor(&world), saved);
     assert_int_equal(count_doubles(&world), 0);
-    payment_consumer_die(&a);
-    payment_consumer_open(&a, &world, "b", SAVE_MS);
+    publisher_die(&a);
+    publisher_open(&a, &world, "b", SAVE_MS);
     run(&world, &a, NULL, LEASE_MS - 2000);
     assert_int_equal(count_doubles(&world), 0); /* it is still the other's */
     run(&world, &a, NULL, 5000);
     assert_true(count_doubles(&world) > 0);
     (void)assert_told(&world, true);
     assert_int_equal(cursor(&world), world.ledger.events_count);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
 static void test_an_exchange_that_is_away(void **state)
 {
     struct world world;
-    struct payment_consumer a;
-    struct payment_consumer b;
+    struct publisher a;
+    struct publisher b;
     (void)state;
     world_open(&world, 3);
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
-    payment_consumer_open(&b, &world, "b", SAVE_MS);
+    publisher_open(&a, &world, "a", SAVE_MS);
+    publisher_open(&b, &world, "b", SAVE_MS);
     buy_some(&world, 10);
     run(&world, &a, &b, 1000);
     assert_int_equal(metric(&b, METRIC_EVENTS_PUBLISHED_TOTAL), 0);
@@ -396,8 +395,8 @@ static void test_an_exchange_that_is_away(void **state)
     run(&world, &a, &b, 5 * AWAY_MS);
     (void)assert_told(&world, true);
     assert_int_equal(cursor(&world), world.ledger.events_count);
-    payment_consumer_close(&a);
-    payment_consumer_close(&b);
+    publisher_close(&a);
+    publisher_close(&b);
     world_close(&world);
 }
 
@@ -406,14 +405,14 @@ static void test_an_exchange_that_is_away(void **state)
 static void test_a_holder_that_was_paused(void **state)
 {
     struct world world;
-    struct payment_consumer a;
-    struct payment_consumer b;
+    struct publisher a;
+    struct publisher b;
     (void)state;
     world_open(&world, 4);
-    payment_consumer_open(&b, &world, "b", SAVE_MS);
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
-    payment_consumer_die(&a); /* as it was; this one has a clock of its own */
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
+    publisher_open(&b, &world, "b", SAVE_MS);
+    publisher_open(&a, &world, "a", SAVE_MS);
+    publisher_die(&a); /* as it was; this one has a clock of its own */
+    publisher_open(&a, &world, "a", SAVE_MS);
     event_publisher_free(a.event_publisher);
     fake_clock_init(&a.own, T0);
     struct event_publisher_ports ports = {.queue = a.queue,
@@ -454,18 +453,18 @@ static void test_a_holder_that_was_paused(void **state)
     run(&world, &b, NULL, 1000);
     assert_int_equal(count_doubles(&world), doubles);
     (void)assert_told(&world, true);
-    payment_consumer_close(&b);
-    payment_consumer_close(&a);
+    publisher_close(&b);
+    publisher_close(&a);
     world_close(&world);
 }
 
 static void test_confirms_that_are_lost(void **state)
 {
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     (void)state;
     world_open(&world, 5);
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
+    publisher_open(&a, &world, "a", SAVE_MS);
     struct sim_queue_faults faults = {.lose_confirm = 50, .outcome_ms = 100};
     sim_broker_faults(world.broker, &faults);
     for (int i = 0; i < 20; i++) {
@@ -478,7 +477,7 @@ static void test_confirms_that_are_lost(void **state)
     assert_true(count_doubles(&world) > 0);
     assert_true(metric(&a, METRIC_EVENTS_AGAIN_TOTAL) > 0);
     assert_int_equal(cursor(&world), world.ledger.events_count);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
@@ -486,10 +485,10 @@ static void test_confirms_that_are_lost(void **state)
 static void test_what_is_refused_comes_again(void **state)
 {
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     (void)state;
     world_open(&world, 6);
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
+    publisher_open(&a, &world, "a", SAVE_MS);
     sim_broker_faults(world.broker, &(struct sim_queue_faults){.lose_message = 1000});
     buy_some(&world, 30);
     run(&world, &a, NULL, 5000);
@@ -502,7 +501,7 @@ static void test_what_is_refused_comes_again(void **state)
     run(&world, &a, NULL, 300000);
     (void)assert_told(&world, false);
     assert_int_equal(cursor(&world), world.ledger.events_count);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
@@ -551,7 +550,7 @@ static void test_answers_that_come_late(void **state)
     static const struct queue_ops ops = {.announce = told_announce, .outcomes = told_outcomes};
     enum { EVENTS = 4 };
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     struct told_exchange exchange = {.queue = {&ops}};
     (void)state;
     world_open(&world, 10);
@@ -560,7 +559,7 @@ static void test_answers_that_come_late(void **state)
         struct ledger_op op = book_op(user, 0);
         write_op(&world, &op);
     }
-    payment_consumer_open(&a, &world, "a", 0);
+    publisher_open(&a, &world, "a", 0);
     event_publisher_free(a.event_publisher);
     struct event_publisher_ports ports = {.queue = &exchange.queue,
                                           .ledger = &a.ledger.ledger,
@@ -594,7 +593,7 @@ static void test_answers_that_come_late(void **state)
     tell(&exchange, EVENTS + 3, QUEUE_CONFIRMED);
     run(&world, &a, NULL, 500);
     assert_int_equal(cursor(&world), world.ledger.events_count);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
@@ -602,10 +601,10 @@ static void test_answers_that_come_late(void **state)
 static void test_half_an_event(void **state)
 {
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     (void)state;
     world_open(&world, 9);
-    payment_consumer_open(&a, &world, "a", 0);
+    publisher_open(&a, &world, "a", 0);
     sim_queue_close(a.queue);
     event_publisher_free(a.event_publisher);
     a.queue = sim_queue_open(world.broker, true, 1, 0); /* one at a time */
@@ -629,23 +628,23 @@ static void test_half_an_event(void **state)
         event_publisher_iterate(a.event_publisher, 0);
     }
     assert_int_equal(find_told(&world, "-sold_out\""), SIZE_MAX);
-    payment_consumer_die(&a);
+    publisher_die(&a);
     pass_ms(&world, LEASE_MS);
-    payment_consumer_open(&a, &world, "b", SAVE_MS);
+    publisher_open(&a, &world, "b", SAVE_MS);
     run(&world, &a, NULL, 1000);
     (void)assert_told(&world, true);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
 static void test_a_ledger_that_is_away(void **state)
 {
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     (void)state;
     world_open(&world, 7);
     world.ledger.fail_read = ERR_IO;
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
+    publisher_open(&a, &world, "a", SAVE_MS);
     buy_some(&world, 5);
     run(&world, &a, NULL, 3000);
     assert_null(sim_broker_event(world.broker, 0));
@@ -664,7 +663,7 @@ static void test_a_ledger_that_is_away(void **state)
     run(&world, &a, NULL, 1000);
     (void)assert_told(&world, true);
     assert_int_equal(count_doubles(&world), 0);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
@@ -683,10 +682,10 @@ static int save_for(void *context, uint64_t number)
 static void test_alone(void **state)
 {
     struct world world;
-    struct payment_consumer a;
+    struct publisher a;
     (void)state;
     world_open(&world, 8);
-    payment_consumer_open(&a, &world, "a", SAVE_MS);
+    publisher_open(&a, &world, "a", SAVE_MS);
     event_publisher_free(a.event_publisher);
     struct event_publisher_ports ports = {.queue = a.queue,
                                           .ledger = &a.ledger.ledger,
@@ -709,7 +708,7 @@ static void test_alone(void **state)
     (void)assert_told(&world, true);
     assert_int_equal(cursor(&world), world.ledger.events_count);
     assert_int_equal(count_doubles(&world), 0);
-    payment_consumer_close(&a);
+    publisher_close(&a);
     world_close(&world);
 }
 
@@ -717,18 +716,18 @@ static void test_alone(void **state)
 static void storm(uint64_t seed)
 {
     struct world world;
-    struct payment_consumer tellers[2];
+    struct publisher publishers[2];
     char name[16];
     int names = 0;
     world_open(&world, seed);
     for (int i = 0; i < 2; i++) {
         (void)snprintf(name, sizeof(name), "t%d", names++);
-        payment_consumer_open(&tellers[i], &world, name, SAVE_MS);
+        publisher_open(&publishers[i], &world, name, SAVE_MS);
     }
     struct sim_queue_faults faults = {.lose_confirm = 5, .outcome_ms = 60};
     sim_broker_faults(world.broker, &faults);
     for (int round = 0; round < 60; round++) {
-        struct payment_consumer *one = &tellers[prng_below(&world.prng, 2)];
+        struct publisher *one = &publishers[prng_below(&world.prng, 2)];
         buy_some(&world, (int)prng_below(&world.prng, 4));
         switch (prng_below(&world.prng, 10)) {
         case 0:
@@ -739,9 +738,9 @@ static void storm(uint64_t seed)
                                               (int64_t)prng_below(&world.prng, 3000));
             break;
         case 2:
-            payment_consumer_die(one);
+            publisher_die(one);
             (void)snprintf(name, sizeof(name), "t%d", names++);
-            payment_consumer_open(one, &world, name, SAVE_MS);
+            publisher_open(one, &world, name, SAVE_MS);
             break;
         case 3:
             run(&world, one, NULL, LEASE_MS + 1000); /* the other one is paused */
@@ -755,15 +754,15 @@ static void storm(uint64_t seed)
         default:
             break;
         }
-        run(&world, &tellers[0], &tellers[1], 20 * (int64_t)prng_below(&world.prng, 20));
+        run(&world, &publishers[0], &publishers[1], 20 * (int64_t)prng_below(&world.prng, 20));
         world.ledger.fail_next = world.ledger.lose_next = 0;
     }
     sim_broker_faults(world.broker, &(struct sim_queue_faults){0});
-    run(&world, &tellers[0], &tellers[1], 60000);
+    run(&world, &publishers[0], &publishers[1], 60000);
     (void)assert_told(&world, true);
     assert_int_equal(cursor(&world), world.ledger.events_count);
-    payment_consumer_close(&tellers[0]);
-    payment_consumer_close(&tellers[1]);
+    publisher_close(&publishers[0]);
+    publisher_close(&publishers[1]);
     world_close(&world);
 }
 

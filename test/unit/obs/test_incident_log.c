@@ -103,7 +103,7 @@ static void test_a_damaged_file_is_no_trouble(void **state)
     assert_int_equal(list(1), 1);
     assert_int_equal(entries[0].at_ms, 1794823200123LL);
     incident_log_close();
-    assert_int_equal(incident_log_open("/nowhere/chronicle.log"), ERR_IO);
+    assert_int_equal(incident_log_open("/nowhere/incidents.log"), ERR_IO);
     log_event(LOG_WARN, "server.away", LOG_STR("server", "in memory"));
     assert_int_equal(list(1), 1);
 }
