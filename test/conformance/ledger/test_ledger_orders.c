@@ -362,10 +362,12 @@ static void test_answers_by_state(void **state)
         struct ledger_query q = {.kind = QUERY_ORDER, .id = id, .orders = &stored};
         (void)ledger_read(f->ledger, &q);
         size_t events = c->refusal == REFUSAL_NONE && !c->repeated;
+        bool shown = c->refusal != REFUSAL_NOT_FOUND && c->refusal != REFUSAL_DIFFERENT_REQUEST;
         if (op.refusal != c->refusal || op.repeated != c->repeated || q.error != 0 ||
-            stored.state != c->then || f->events_count != events) {
-            fail_msg("%s: refusal %d, repeated %d, state %d, %d events", c->name, op.refusal,
-                     op.repeated, stored.state, (int)f->events_count);
+            stored.state != c->then || f->events_count != events ||
+            (shown ? op.order.state != c->then : op.order.user != 0)) {
+            fail_msg("%s: refusal %d, repeated %d, state %d, answered as %d, %d events", c->name,
+                     op.refusal, op.repeated, stored.state, op.order.state, (int)f->events_count);
         }
     }
 }
