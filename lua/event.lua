@@ -1,4 +1,4 @@
--- The beginning of every script for ledger events; scripts.c inserts it after their first line.
+-- The beginning of every script for ledger events; scripts.c inserts it after news.lua.
 -- KEYS[1]: meta.
 -- ARGV: place (epoch and run id), fence (0: none), event, the event before it, now, kind.
 -- While a segment is being rebuilt, only the token of the rebuild may apply events: the segment is
@@ -41,7 +41,4 @@ local function write_meta(number)
         end
     end
     call('HSET', KEYS[1], 'high', high, 'event', number, 'fence', fence)
-end
-local function tell(news)
-    call('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'news', news)
 end

@@ -80,7 +80,7 @@ end
 for i = 5, #ARGV do
     if ARGV[i] == 'open' then
         call('HSET', KEYS[1], 'place', ARGV[1])
-        call('PUBLISH', string.sub(KEYS[1], 1, -5) .. 'news', 'e ' .. match(ARGV[1], '^%d+'))
+        tell('e ' .. match(ARGV[1], '^%d+'))
     elseif not fill[string.sub(ARGV[i], 1, 1)](string.sub(ARGV[i], 3)) then
         return redis.error_reply('BROKEN row ' .. ARGV[i] .. ' has no sale')
     end

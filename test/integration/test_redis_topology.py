@@ -8,9 +8,11 @@ data of the servers. For the orders of one epoch, always:
   - each order is in the outbox once, and the counts of units, orders and outbox entries agree.
 If no server lost its memory, every buyer who won has an order.
 """
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 
 import pytest
@@ -62,6 +64,15 @@ class Probe:
             self.process.kill()
             self.process.wait()
 
+    @contextlib.contextmanager
+    def asleep(self):
+        """It notices nothing of what happens meanwhile."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def ready(self):
         assert self.ask("ready")["ready"], "the links are not ready"
 
@@ -92,6 +103,33 @@ class Probe:
     def buy(self, count):
         self.ask("buy", count)
         return self.told()
+
+    # ------------------------------------------------------------ news
+
+    def hear(self, ms=20):
+        return self.ask("hear", ms)
+
+    def hear_of_loss(self):
+        """Listens until something may have been missed, and on until it is quiet."""
+        eventually(lambda: self.hear()["lost"], "news to be lost", every_s=0)
+        eventually(lambda: not any(self.hear(100).values()), "quiet", every_s=0)
+
+    def confirm(self, *segments):
+        """All orders there. -> how many"""
+        return sum(self.ask("confirm", segment, STOCK)["done"] for segment in segments)
+
+    def hear_orders(self, count):
+        """Listens until so many were heard. -> [[segment, user]], sorted"""
+        heard = []
+
+        def enough():
+            heard.extend(self.hear()["orders"])
+            return len(heard) >= count
+        eventually(enough, f"news of {count} orders", every_s=0)
+        return sorted(heard + self.hear(100)["orders"])
+
+    def channel(self, segment):
+        return f"{self.prefix}{{{self.where(segment)['tag']}}}:news"
 
     # ------------------------------------------------------------ what the servers have
 
@@ -497,3 +535,188 @@ def test_more_segments_than_masters(cluster, make_probe):
     assert fates(told) == {"won": 700}
     for segment, port in enumerate(ports(probe)):
         assert probe.check(server_at(cluster, port), segment, 1, told)
+
+
+# ---------------------------------------------------------------- news
+
+def won(told, *segments):
+    """What is heard of these buyers when they are confirmed."""
+    return sorted([one.segment, one.user] for one in told
+                  if one.fate == "won" and one.segment in segments)
+
+
+def listening(probe):
+    probe.open()
+    probe.hear_of_loss()
+    return probe
+
+
+def still_heard(probe, *segments):
+    """Buyers buy, and news of each order arrive once."""
+    probe.ready()
+    told = probe.buy(60 * probe.segments)
+    mine = won(told, *segments)
+    assert len(mine) > 0 and probe.confirm(*segments) == len(mine)
+    assert probe.hear_orders(len(mine)) == mine
+
+
+def over_the_bus(server):
+    """Messages of PUBLISH and of SPUBLISH that other nodes have sent to this one."""
+    facts = dict(line.split(":") for line in server.ask("CLUSTER", "INFO").split())
+    return [int(facts.get(f"cluster_stats_messages_{kind}_received", 0))
+            for kind in ("publish", "publishshard")]
+
+
+@pytest.mark.asan
+def test_news_stay_with_the_servers_of_their_segment(cluster, make_probe):
+    """Only the replica of the segment's own master gets them; the other nodes get nothing."""
+    probe = listening(make_probe(cluster.url))
+    masters = [server_at(cluster, port) for port in ports(probe)]
+    told = probe.buy(300)
+    for segment in range(probe.segments):
+        mine = won(told, segment)
+        before = {server: over_the_bus(server) for server in cluster.servers}
+        assert probe.confirm(segment) == len(mine) > 0
+        assert probe.hear_orders(len(mine)) == mine
+        expected = {server: [0, 0] for server in cluster.servers}
+        expected[cluster.replica_of(masters[segment])] = [0, len(mine)]
+        eventually(lambda: expected == {
+            server: [now - then for now, then in zip(over_the_bus(server), before[server])]
+            for server in cluster.servers}, "the messages over the bus")
+
+
+def test_news_of_an_older_version_are_heard(cluster, make_probe):
+    """Its scripts use PUBLISH."""
+    probe = listening(make_probe(cluster.url))
+    for segment, port in enumerate(ports(probe)):
+        server_at(cluster, port).ask("PUBLISH", probe.channel(segment), f"i {100 + segment}")
+    heard = []
+    eventually(lambda: heard.extend(probe.hear()["items"]) or len(heard) >= 3, "the news",
+               every_s=0)
+    heard += probe.hear(100)["items"]
+    assert sorted(heard) == [[0, 100], [1, 101], [2, 102]]
+
+
+def test_news_are_heard_by_an_older_version(cluster, make_probe):
+    """It uses SUBSCRIBE, at the segment's master. While it does, news are published both ways."""
+    probe = listening(make_probe(cluster.url))
+    channel = probe.channel(1)
+    mine = won(probe.buy(100), 1)
+    older = redislib.Connection(probe.port(1))
+    assert older.ask("SUBSCRIBE", channel) == ["subscribe", channel, 1]
+    assert probe.confirm(1) == len(mine) > 0
+    texts = [older.answer() for _ in mine]
+    assert [kind for kind, _, _ in texts] == ["message"] * len(mine)
+    assert sorted(int(text.split()[2]) for _, _, text in texts) == [user for _, user in mine]
+    assert probe.hear_orders(2 * len(mine)) == sorted(mine + mine)
+    older.close()
+    still_heard(probe, 1)
+
+
+def subscribed(probe, server, segment):
+    """Whether the server has exactly one sharded subscription of the probe."""
+    probe.hear()
+    channel = probe.channel(segment)
+    return server.ask("PUBSUB", "SHARDNUMSUB", channel) == [channel, 1]
+
+
+def test_news_after_a_cut_connection(cluster, make_probe):
+    probe = listening(make_probe(cluster.url))
+    masters = [server_at(cluster, port) for port in ports(probe)]
+    for server in masters:
+        assert server.ask("CLIENT", "KILL", "TYPE", "PUBSUB") == 1
+    probe.hear_of_loss()
+    eventually(lambda: all(subscribed(probe, server, segment)
+                           for segment, server in enumerate(masters)), "the subscriptions")
+    still_heard(probe, 0, 1, 2)
+
+
+@pytest.mark.asan
+def test_news_follow_a_slot_that_moved(cluster, make_probe):
+    probe = listening(make_probe(cluster.url))
+    before = ports(probe)
+    source, target = server_at(cluster, before[1]), server_at(cluster, before[0])
+    cluster.reshard(probe.slot(1), target)
+    probe.hear_of_loss()
+    assert subscribed(probe, target, 1) and probe.port(1) == target.port
+    probe.rebuild(1)
+    still_heard(probe, 0, 1, 2)
+    cluster.reshard(probe.slot(1), source)
+    cluster.wait()
+
+
+def test_news_of_a_slot_that_came_back_are_heard(cluster, make_probe):
+    """Nobody looked while it was away: only the server's own word tells that it ended the
+    subscription."""
+    probe = listening(make_probe(cluster.url))
+    before = ports(probe)
+    source, target = server_at(cluster, before[1]), server_at(cluster, before[0])
+    slot = probe.slot(1)
+    with probe.asleep():
+        cluster.reshard(slot, target)
+        cluster.reshard(slot, source)
+    probe.hear_of_loss()
+    assert ports(probe) == before
+    still_heard(probe, 0, 1, 2)
+    cluster.wait()
+
+
+def test_refused_news_are_asked_for_again(make_probe):
+    """The master has given the slot up, and the only node that is asked does not know it."""
+    with redislib.Cluster(masters=2) as pair:
+        where = make_probe(pair.url)
+        owner = server_at(pair, where.port(0))
+        other = next(server for server in pair.first if server is not owner)
+        probe = listening(make_probe(f"cluster://127.0.0.1:{other.port}"))
+        slot = probe.slot(0)
+        owner.ask("CLUSTER", "DELSLOTS", slot)
+        assert probe.hear(1000)["lost"] == 0
+        assert probe.port(0) == owner.port
+        assert not subscribed(probe, owner, 0)
+        owner.ask("CLUSTER", "ADDSLOTS", slot)
+        probe.hear_of_loss()
+        still_heard(probe, 0, 1)
+
+
+@pytest.mark.asan
+def test_news_after_a_failover(cluster, make_probe):
+    probe = listening(make_probe(cluster.url))
+    old = server_at(cluster, probe.port(1))
+    old.kill()
+    new = cluster.failed_over(probe.slot(1), old)
+    eventually(lambda: subscribed(probe, new, 1), "the subscription at the new master")
+    probe.ready()
+    probe.rebuild(1)
+    eventually(lambda: not any(probe.hear(100).values()), "quiet", every_s=0)
+    still_heard(probe, 0, 1, 2)
+    old.start()
+    cluster.wait()
+
+
+def test_news_after_a_planned_failover(cluster, make_probe):
+    """The old master lives on as a replica."""
+    probe = listening(make_probe(cluster.url))
+    new = cluster.replica_of(server_at(cluster, probe.port(0)))
+    cluster.hand_over(new)
+    probe.hear_of_loss()
+    eventually(lambda: probe.port(0) == new.port and subscribed(probe, new, 0),
+               "the subscription at the new master")
+    probe.ready()
+    probe.rebuild(0)
+    still_heard(probe, 0, 1, 2)
+    cluster.wait()
+
+
+@pytest.mark.parametrize("lacks", [["spublish"], ["ssubscribe"], ["spublish", "ssubscribe"]])
+@pytest.mark.parametrize("how", ["unknown", "forbidden"])
+def test_news_without_sharded_commands(make_probe, lacks, how):
+    """Plain ones are heard instead. In a Cluster of one node."""
+    renamed = [word for verb in lacks for word in ("--rename-command", verb, "")]
+    with redislib.Redis(["--cluster-enabled", "yes", "--cluster-port", sluicelib.private_port(),
+                         *(renamed if how == "unknown" else [])]) as node:
+        if how == "forbidden":
+            node.ask("ACL", "SETUSER", "default", *(f"-{verb}" for verb in lacks))
+        node.ask("CLUSTER", "ADDSLOTSRANGE", 0, redislib.SLOTS - 1)
+        eventually(lambda: "cluster_state:ok" in node.ask("CLUSTER", "INFO"), "the Cluster")
+        probe = listening(make_probe(f"cluster://127.0.0.1:{node.port}"))
+        still_heard(probe, 0)

@@ -16,6 +16,9 @@
  *   start, stop          the same in the background, some thousand a second
  *   again ROUNDS         all whose outcome is not known ask again, so often at most (0: until all
  *                        have an answer)
+ *   confirm SEGMENT COUNT  the event that confirms an order, for so many at most that were won there
+ *   hear MS              news of so long: the confirmed orders ([segment, user]), the items
+ *                        ([segment, item]), and how often news were lost
  *   told                 the answers of all buyers since the last `told`, by segment and epoch
  *   numbers              of links and topology
  *
@@ -41,6 +44,8 @@
 #define GUARD_S 60
 /* In the background: so many new ones each millisecond, at most. */
 #define EACH_MS 2
+/* Of one kind, in one command. */
+#define HEARD_MAX 100000
 
 enum fate { NOBODY, ASKED, WON, REFUSED, UNKNOWN };
 static const char *const fates[] = {"nobody", "asked", "won", "refused", "unknown"};
@@ -48,6 +53,7 @@ static const char *const fates[] = {"nobody", "asked", "won", "refused", "unknow
 struct buyer {
     struct gate_request request;
     enum fate fate;
+    bool confirmed;
     uint64_t epoch; /* when asked */
 };
 
@@ -57,6 +63,7 @@ struct probe {
     struct segments *segments;
     uint32_t count; /* of segments */
     uint64_t epochs[SEGMENTS_MAX];
+    uint64_t events[SEGMENTS_MAX]; /* the last one applied */
     struct buyer *buyers;
     uint32_t bought; /* buyers so far */
     uint32_t told;
@@ -229,6 +236,7 @@ static void rebuild(struct probe *probe, uint32_t segment, uint64_t epoch)
     }
     if (outcome == SEGMENT_DONE) {
         probe->epochs[segment] = epoch;
+        probe->events[segment] = 0;
         gate_place(redis_gate_port(probe->gate), segment, epoch);
     }
     (void)printf("{\"outcome\": \"%s\", \"tries\": %u, \"trouble\": \"%s\"}\n",
@@ -252,6 +260,90 @@ static void where(struct probe *probe, uint32_t segment)
     (void)topology_address(probe->topology, segment, host, &port, &generation);
     (void)printf("{\"host\": \"%s\", \"port\": %u, \"tag\": \"%s\", \"slot\": %u}\n", host, port,
                  slot_tag(segment), slot_of(span_of(slot_tag(segment))));
+}
+
+/* ---- events and news ---- */
+
+/* The next buyer with an order at the segment that is not confirmed. NULL: none. */
+static struct buyer *next_order(struct probe *probe, uint32_t segment)
+{
+    for (uint32_t i = 0; i < probe->bought; i++) {
+        struct buyer *buyer = &probe->buyers[i];
+        if (buyer->fate == WON && !buyer->confirmed && buyer->request.segment == segment &&
+            buyer->epoch == probe->epochs[segment]) {
+            return buyer;
+        }
+    }
+    return NULL;
+}
+
+static void confirm(struct probe *probe, uint32_t segment, uint64_t most)
+{
+    uint64_t done = 0;
+    for (uint64_t count = 0; count < most; count++) {
+        struct buyer *buyer = next_order(probe, segment);
+        if (buyer == NULL) {
+            break;
+        }
+        struct segment_call call = {.segment = segment,
+                                    .epoch = buyer->epoch,
+                                    .after = probe->events[segment],
+                                    .command = {.kind = GATE_CONFIRM,
+                                                .event = probe->events[segment] + 1,
+                                                .id = buyer->request.id,
+                                                .item = ITEM,
+                                                .now_ms = buyer->request.now_ms,
+                                                .time_ms = TIME_MAX_MS}};
+        segments_apply(probe->segments, &call, 1);
+        if (call.outcome != SEGMENT_DONE || call.verdict != VERDICT_DONE) {
+            break;
+        }
+        buyer->confirmed = true;
+        probe->events[segment]++;
+        done++;
+    }
+    (void)printf("{\"done\": %llu}\n", (unsigned long long)done);
+}
+
+static void tell_pairs(const char *name, uint64_t pairs[][2], size_t count)
+{
+    (void)printf("\"%s\": [", name);
+    for (size_t i = 0; i < count; i++) {
+        (void)printf("%s[%llu, %llu]", i > 0 ? ", " : "", (unsigned long long)pairs[i][0],
+                     (unsigned long long)pairs[i][1]);
+    }
+    (void)printf("]");
+}
+
+static void hear(struct probe *probe, int64_t ms)
+{
+    static uint64_t orders[HEARD_MAX][2];
+    static uint64_t items[HEARD_MAX][2];
+    int64_t until_us = now_us() + ms * 1000;
+    size_t order_count = 0;
+    size_t item_count = 0;
+    uint32_t lost = 0;
+    for (int64_t left_us = ms * 1000; left_us > 0; left_us = until_us - now_us()) {
+        struct segment_news news;
+        size_t count = 0;
+        if (segments_news(probe->segments, &news, 1, (left_us + 999) / 1000, &count) != 0) {
+            continue;
+        }
+        CHECK(order_count < HEARD_MAX && item_count < HEARD_MAX);
+        if (news.kind == NEWS_ORDER) {
+            orders[order_count][0] = news.segment;
+            orders[order_count++][1] = news.order.user;
+        } else if (news.kind == NEWS_ITEM) {
+            items[item_count][0] = news.segment;
+            items[item_count++][1] = news.item;
+        }
+        lost += news.kind == NEWS_LOST;
+    }
+    (void)printf("{\"lost\": %u, ", lost);
+    tell_pairs("orders", orders, order_count);
+    (void)printf(", ");
+    tell_pairs("items", items, item_count);
+    (void)printf("}\n");
 }
 
 /* ---- telling ---- */
@@ -311,6 +403,10 @@ static bool obey(struct probe *probe, const char *line, bool *running)
         ready(probe);
     } else if (strcmp(word, "again") == 0) {
         again(probe, number);
+    } else if (strcmp(word, "confirm") == 0) {
+        confirm(probe, (uint32_t)number, second);
+    } else if (strcmp(word, "hear") == 0) {
+        hear(probe, (int64_t)number);
     } else if (strcmp(word, "told") == 0) {
         tell(probe);
     } else if (strcmp(word, "numbers") == 0) {

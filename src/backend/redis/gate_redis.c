@@ -274,7 +274,7 @@ int redis_gate_new(const struct redis_gate_config *config, struct redis_gate **r
     gate->port.ops = &gate_ops;
     gate->config = *config;
     gate->connection_sets = connection_sets;
-    int error = scripts_new(&gate->scripts);
+    int error = scripts_new(topology_is_cluster(config->topology), &gate->scripts);
     for (uint32_t i = 0; error == 0 && i < config->loops; i++) {
         error = connection_set_open(gate, &connection_sets[i], config->seed + ((uint64_t)i << 32));
     }

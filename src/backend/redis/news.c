@@ -5,6 +5,12 @@
  * whose server is gone, so it publishes on PREFIX:news of any server that accepts it. Each server
  * is subscribed to for its own segments and for PREFIX:news.
  *
+ * In a Cluster the scripts publish with SPUBLISH, so a segment's channel is subscribed to with
+ * SSUBSCRIBE; and with SUBSCRIBE, too, for the scripts of an older version and for servers that
+ * refuse SPUBLISH (lua/news.lua). A server that no longer has the slot ends the subscription
+ * (sunsubscribe) or refuses it (MOVED). Then the topology is told, and the segment is subscribed to
+ * where it is now. SUNSUBSCRIBE is never sent: the server does that itself.
+ *
  * Messages published while a server is not subscribed to are lost. So NEWS_LOST follows whenever
  * all its channels are confirmed, also the first time. A silent connection is pinged.
  */
@@ -18,8 +24,10 @@
 #include "base/err.h"
 
 #define SILENCE_MS 5000L
-/* Longest sleep of an ear that is not connected. */
+/* Longest sleep of an ear that is not connected, or not subscribed to all its segments. */
 #define TEND_MS 20
+/* After a refused subscription. */
+#define RETRY_MS 100L
 
 /* ---- ears ---- */
 
@@ -60,6 +68,7 @@ static void place_ears(struct segments_redis *s)
     }
 }
 
+/* One command for each segment: an error answers one of them. */
 static int put_channels(struct segments_redis *s, struct ear *ear, const char *verb, uint64_t mask)
 {
     int error = 0;
@@ -68,9 +77,39 @@ static int put_channels(struct segments_redis *s, struct ear *ear, const char *v
         if ((mask >> i & 1) != 0) {
             segments_key(s, i, "news", channel);
             error = wire_format(&ear->wire, "%s %s", verb, channel);
-            ear->awaited++;
         }
     }
+    return error;
+}
+
+/* Whether nothing is to be subscribed or unsubscribed. */
+static bool is_subscribed(const struct ear *ear, uint64_t mask)
+{
+    return ear->plain == mask && (mask & ~ear->sharded) == 0;
+}
+
+static bool is_answered(const struct ear *ear)
+{
+    return ear->awaited == 0 && ear->asked == 0;
+}
+
+/* All earlier subscriptions are answered: errors name no channel, so answers are matched by their
+ * order. */
+static int subscribe(struct segments_redis *s, struct ear *ear, uint64_t mask)
+{
+    uint64_t left = ear->plain & ~mask;
+    uint64_t more = mask & ~ear->plain;
+    int error = put_channels(s, ear, "UNSUBSCRIBE", left);
+    error = error != 0 ? error : put_channels(s, ear, "SUBSCRIBE", more);
+    ear->awaited += (uint32_t)(__builtin_popcountll(left) + __builtin_popcountll(more));
+    ear->plain = mask;
+    if (topology_is_cluster(s->options.topology)) {
+        ear->asked = mask & ~ear->sharded;
+        error = error != 0 ? error : put_channels(s, ear, "SSUBSCRIBE", ear->asked);
+    } else {
+        ear->missed = true;
+    }
+    ear->sharded |= mask;
     return error;
 }
 
@@ -91,17 +130,18 @@ static void tend(struct segments_redis *s, struct ear *ear)
     int error = 0;
     if (ear->connection != ear->wire.number) {
         ear->connection = ear->wire.number;
-        ear->mask = 0;
-        ear->awaited = 1;
+        ear->plain = 0;
+        ear->sharded = 0;
+        ear->missed = true;
         ear->pinged = false;
+        ear->retry_us = now;
         ear->heard_us = now;
         error = wire_format(&ear->wire, "SUBSCRIBE %s:news", s->options.prefix);
-    }
-    if (error == 0 && mask != ear->mask) {
-        error = put_channels(s, ear, "UNSUBSCRIBE", ear->mask & ~mask);
-        error = error != 0 ? error : put_channels(s, ear, "SUBSCRIBE", mask & ~ear->mask);
-        ear->mask = mask;
-        ear->missed = true;
+        ear->awaited = 1;
+        ear->asked = 0;
+        error = error != 0 ? error : subscribe(s, ear, mask);
+    } else if (!is_subscribed(ear, mask) && is_answered(ear) && now >= ear->retry_us) {
+        error = subscribe(s, ear, mask);
     }
     if (error == 0 && !ear->pinged && now - ear->heard_us > SILENCE_MS * 1000) {
         error = wire_format(&ear->wire, "PING");
@@ -143,28 +183,63 @@ static bool channel_segment(const struct segments_redis *s, struct span channel,
     return span_is(channel, name);
 }
 
+/*
+ * An error answers the oldest subscription that is not answered. A refused SUBSCRIBE ends the
+ * connection. A refused SSUBSCRIBE: the segment is on another server, or cannot be served now; or
+ * this server never accepts it, and the segment's SUBSCRIBE is all there is.
+ */
+static void refused(struct segments_redis *s, struct ear *ear, const redisReply *reply)
+{
+    uint64_t bit = ear->asked & (~ear->asked + 1); /* the lowest */
+    bool later = wire_error(&ear->wire, reply) == REDIS_NOT_ASKED && !wire_says(reply, "NOPERM ");
+    if (ear->awaited > 0 || bit == 0) {
+        wire_close(&ear->wire, "the server refuses to be heard");
+        return;
+    }
+    ear->asked &= ~bit;
+    if (later) {
+        ear->sharded &= ~bit;
+        ear->retry_us = segments_now_us(s) + RETRY_MS * 1000;
+        if (!wire_says(reply, "MOVED ")) { /* wire_error has told the topology where to */
+            topology_suspect(s->options.topology, (uint32_t)__builtin_ctzll(bit));
+        }
+    } else {
+        ear->missed = true;
+    }
+}
+
+static void confirmed(struct segments_redis *s, struct ear *ear, struct span what,
+                      struct span channel)
+{
+    uint32_t segment = 0;
+    if ((span_is(what, "subscribe") || span_is(what, "unsubscribe")) && ear->awaited > 0) {
+        ear->awaited--;
+    } else if (span_is(what, "ssubscribe") && ear->asked != 0) {
+        ear->asked &= ear->asked - 1;
+        ear->missed = true;
+    } else if (span_is(what, "sunsubscribe") && channel_segment(s, channel, &segment)) {
+        ear->sharded &= ~(1ULL << segment); /* the slot has left this server */
+        topology_suspect(s->options.topology, segment);
+    }
+}
+
 /* True: *ret_news was filled. */
 static bool heard(struct segments_redis *s, struct ear *ear, const redisReply *reply,
                   struct segment_news *ret_news)
 {
     uint32_t segment = 0;
     if (reply->type == REDIS_REPLY_ERROR) {
-        (void)wire_error(&ear->wire, reply);
-        wire_close(&ear->wire, "the server refuses to be heard");
-        return false;
+        refused(s, ear, reply);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2) {
+        struct span what = reply_text(reply->element[0]);
+        struct span channel = reply_text(reply->element[1]);
+        if ((span_is(what, "message") || span_is(what, "smessage")) && reply->elements == 3) {
+            return channel_segment(s, channel, &segment) &&
+                   note_news(reply_text(reply->element[2]), segment, ret_news) == 0;
+        }
+        confirmed(s, ear, what, channel);
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2) {
-        return false;
-    }
-    struct span what = reply_text(reply->element[0]);
-    if (span_is(what, "message") && reply->elements == 3) {
-        return channel_segment(s, reply_text(reply->element[1]), &segment) &&
-               note_news(reply_text(reply->element[2]), segment, ret_news) == 0;
-    }
-    if ((span_is(what, "subscribe") || span_is(what, "unsubscribe")) && ear->awaited > 0) {
-        ear->awaited--;
-    }
-    if (ear->awaited == 0 && ear->missed) {
+    if (ear->wire.context != NULL && is_answered(ear) && ear->missed) {
         ear->missed = false;
         *ret_news = (struct segment_news){.kind = NEWS_LOST};
         return true;
@@ -199,9 +274,12 @@ static bool wait_for_news(struct segments_redis *s, int64_t until_us)
     int64_t wait_ms = left_us <= 0 ? 0 : (left_us + 999) / 1000;
     for (uint32_t i = 0; i < TOPOLOGY_NODES_MAX; i++) {
         const struct wire *wire = &s->ears[i].wire;
+        bool tended = wire->node.host[0] == '\0';
         if (wire->context != NULL) {
             fds[count++] = (struct pollfd){.fd = wire->context->fd, .events = POLLIN};
-        } else if (wire->node.host[0] != '\0' && wait_ms > TEND_MS) {
+            tended = is_subscribed(&s->ears[i], mask_of(s, &wire->node));
+        }
+        if (!tended && wait_ms > TEND_MS) {
             wait_ms = TEND_MS;
         }
     }

@@ -48,10 +48,14 @@ static bool is_ours(struct span word)
     return underscore;
 }
 
-static int resolve_word(struct span word, struct out *text)
+static int resolve_word(struct span word, bool cluster, struct out *text)
 {
     if (!is_ours(word)) {
         out_put(text, word);
+        return 0;
+    }
+    if (span_is(word, "NEWS_SHARDED")) {
+        out_u64(text, cluster);
         return 0;
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -63,7 +67,7 @@ static int resolve_word(struct span word, struct out *text)
     return ERR_INVALID;
 }
 
-int scripts_resolve(struct span text, struct out *ret_text)
+int scripts_resolve(struct span text, bool cluster, struct out *ret_text)
 {
     size_t i = 0;
     while (i < text.len) {
@@ -84,7 +88,7 @@ int scripts_resolve(struct span text, struct out *ret_text)
             while (n < left && is_name(at[n])) {
                 n++;
             }
-            int error = resolve_word((struct span){at, n}, ret_text);
+            int error = resolve_word((struct span){at, n}, cluster, ret_text);
             if (error != 0) {
                 return error;
             }
@@ -106,31 +110,44 @@ static struct span file_text(const char *path)
     return (struct span){lua_files[i].data, lua_files[i].len};
 }
 
+#define HEADS 2
+struct source {
+    const char *path;
+    const char *heads[HEADS]; /* inserted after its first line; NULL: none */
+};
+
 /* The first line names the language and stays first. */
-static int prepare(const char *path, const char *head_path, struct span *ret_text)
+static int prepare(const struct source *source, bool cluster, struct span *ret_text)
 {
-    struct span file = file_text(path);
-    struct span head = head_path != NULL ? file_text(head_path) : (struct span){"", 0};
+    struct span file = file_text(source->path);
+    struct span heads[HEADS];
+    size_t len = file.len;
+    for (size_t i = 0; i < HEADS; i++) {
+        heads[i] = source->heads[i] != NULL ? file_text(source->heads[i]) : (struct span){"", 0};
+        len += heads[i].len;
+    }
     const char *end = memchr(file.at, '\n', file.len);
     CHECK(end != NULL);
     size_t first = (size_t)(end - file.at) + 1;
-    size_t cap = (file.len + head.len) * 2;
+    size_t cap = len * 2;
     char *memory = malloc(cap);
     if (memory == NULL) {
         return ERR_NOMEM;
     }
     struct out text = out_over(memory, cap);
     out_bytes(&text, file.at, first);
-    CHECK(scripts_resolve(head, &text) == 0);
-    CHECK(scripts_resolve((struct span){file.at + first, file.len - first}, &text) == 0);
+    for (size_t i = 0; i < HEADS; i++) {
+        CHECK(scripts_resolve(heads[i], cluster, &text) == 0);
+    }
+    CHECK(scripts_resolve((struct span){file.at + first, file.len - first}, cluster, &text) == 0);
     *ret_text = out_span(&text);
     return 0;
 }
 
-int scripts_new(struct redis_scripts **ret_scripts)
+int scripts_new(bool cluster, struct redis_scripts **ret_scripts)
 {
-    static const char *const files[][2] = {
-#define X(name, file, head) {file, head},
+    static const struct source sources[] = {
+#define X(name, file, first, second) {file, {first, second}},
         REDIS_SCRIPTS(X)
 #undef X
     };
@@ -139,7 +156,7 @@ int scripts_new(struct redis_scripts **ret_scripts)
         return ERR_NOMEM;
     }
     for (size_t i = 0; i < SCRIPT_COUNT; i++) {
-        if (prepare(files[i][0], files[i][1], &scripts->texts[i]) != 0) {
+        if (prepare(&sources[i], cluster, &scripts->texts[i]) != 0) {
             scripts_free(scripts);
             return ERR_NOMEM;
         }

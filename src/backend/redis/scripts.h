@@ -3,8 +3,10 @@
  *
  * They use the names of verdicts, refusals, states and limits of the C code. The names are replaced
  * by their numbers here, so each fact has one list. An unknown name stops the program at the first
- * use of the scripts, in any test. Scripts of ledger events share event.lua, which is inserted
- * after their first line.
+ * use of the scripts, in any test. Scripts share files: news.lua publishes, event.lua begins every
+ * ledger event.
+ *
+ * The scripts for a Cluster publish news with SPUBLISH, the others with PUBLISH (news.lua).
  */
 #ifndef SLUICE_BACKEND_REDIS_SCRIPTS_H
 #define SLUICE_BACKEND_REDIS_SCRIPTS_H
@@ -16,20 +18,21 @@
  * Part of the keys: a change needs a new epoch. */
 #define REDIS_BUCKETS 16
 
+/* Name, file, and the files that are inserted after its first line. */
 #define REDIS_SCRIPTS(X)                                                                           \
-    X(SCRIPT_CLAIM, "claim.lua", NULL)                                                             \
-    X(SCRIPT_RESTORE, "restore.lua", NULL)                                                         \
-    X(SCRIPT_STATE, "state.lua", NULL)                                                             \
-    X(SCRIPT_RESERVE, "reserve.lua", NULL)                                                         \
-    X(SCRIPT_MOVE, "move.lua", "event.lua")                                                        \
-    X(SCRIPT_STOCK, "stock.lua", "event.lua")                                                      \
-    X(SCRIPT_SALE, "sale.lua", "event.lua")                                                        \
-    X(SCRIPT_FORGET, "forget.lua", "event.lua")                                                    \
-    X(SCRIPT_BROKEN, "broken.lua", NULL)                                                           \
-    X(SCRIPT_LOOK, "look.lua", NULL)
+    X(SCRIPT_CLAIM, "claim.lua", NULL, NULL)                                                       \
+    X(SCRIPT_RESTORE, "restore.lua", "news.lua", NULL)                                             \
+    X(SCRIPT_STATE, "state.lua", NULL, NULL)                                                       \
+    X(SCRIPT_RESERVE, "reserve.lua", NULL, NULL)                                                   \
+    X(SCRIPT_MOVE, "move.lua", "news.lua", "event.lua")                                            \
+    X(SCRIPT_STOCK, "stock.lua", "news.lua", "event.lua")                                          \
+    X(SCRIPT_SALE, "sale.lua", "news.lua", "event.lua")                                            \
+    X(SCRIPT_FORGET, "forget.lua", "news.lua", "event.lua")                                        \
+    X(SCRIPT_BROKEN, "broken.lua", NULL, NULL)                                                     \
+    X(SCRIPT_LOOK, "look.lua", NULL, NULL)
 
 enum redis_script {
-#define X(name, file, head) name,
+#define X(name, file, first, second) name,
     REDIS_SCRIPTS(X)
 #undef X
         SCRIPT_COUNT
@@ -39,11 +42,11 @@ struct redis_scripts {
     struct span texts[SCRIPT_COUNT];
 };
 
-/* ERR_NOMEM. Free with scripts_free. */
-int scripts_new(struct redis_scripts **ret_scripts);
+/* cluster: for the servers of a Cluster. ERR_NOMEM. Free with scripts_free. */
+int scripts_new(bool cluster, struct redis_scripts **ret_scripts);
 void scripts_free(struct redis_scripts *scripts);
 /* Replaces names by numbers; comments and strings stay. ERR_INVALID: unknown name; ERR_FULL:
  * ret_text is too small. */
-int scripts_resolve(struct span text, struct out *ret_text);
+int scripts_resolve(struct span text, bool cluster, struct out *ret_text);
 
 #endif

@@ -28,10 +28,13 @@ struct outbox_connection_set {
 struct ear {
     struct wire wire;
     uint64_t connection; /* the one it subscribed on */
-    uint64_t mask;       /* segments it is subscribed to */
-    uint32_t awaited;    /* subscriptions not yet confirmed */
+    uint64_t plain;      /* segments it has sent SUBSCRIBE for */
+    uint64_t sharded;    /* segments it need not send SSUBSCRIBE for */
+    uint32_t awaited;    /* plain subscriptions not yet answered */
+    uint64_t asked;      /* sharded ones not yet answered; answers come in this order */
     bool missed;         /* report NEWS_LOST once they are */
     bool pinged;
+    int64_t retry_us;  /* a subscription was refused: none before this */
     int64_t heard_us;  /* last message received ... */
     int64_t pinged_us; /* ... and last ping sent */
 };

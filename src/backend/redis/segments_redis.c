@@ -455,7 +455,9 @@ int segments_redis_open(const struct segments_redis_options *options,
         s->connection_sets[i].own = true;
     }
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int error = s->wake_fd < 0 ? ERR_IO : scripts_new(&s->wire_config.scripts);
+    int error = s->wake_fd < 0
+                    ? ERR_IO
+                    : scripts_new(topology_is_cluster(options->topology), &s->wire_config.scripts);
     if (error != 0) {
         segments_redis_close(&s->port);
         return error;

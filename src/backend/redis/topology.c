@@ -289,6 +289,11 @@ uint32_t topology_segments(struct redis_topology *topology)
     return masters;
 }
 
+bool topology_is_cluster(const struct redis_topology *topology)
+{
+    return topology->address.kind == REDIS_CLUSTER;
+}
+
 const char *topology_user(const struct redis_topology *topology)
 {
     return topology->address.user[0] != '\0' ? topology->address.user : NULL;

@@ -54,6 +54,8 @@ void topology_close(struct redis_topology *topology); /* NULL is fine */
 
 /* The natural number of segments: one per master. 0: not known yet. */
 uint32_t topology_segments(struct redis_topology *topology);
+/* Whether the URL names a Cluster. */
+bool topology_is_cluster(const struct redis_topology *topology);
 /* Credentials for the servers with the data. NULL: the default user; none. */
 const char *topology_user(const struct redis_topology *topology);
 const char *topology_password(const struct redis_topology *topology);

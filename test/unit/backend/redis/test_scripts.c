@@ -11,13 +11,19 @@
 #include "base/err.h"
 #include "port/gate.h"
 
-static void resolved(const char *text, const char *expected)
+static void resolved_for(bool cluster, const char *text, const char *expected)
 {
     char memory[256];
     struct out out = out_over(memory, sizeof(memory));
-    assert_int_equal(0, scripts_resolve(span_of(text), &out));
+    assert_int_equal(0, scripts_resolve(span_of(text), cluster, &out));
     assert_int_equal(strlen(expected), out.len);
     assert_memory_equal(expected, memory, out.len);
+}
+
+static void resolved(const char *text, const char *expected)
+{
+    resolved_for(false, text, expected);
+    resolved_for(true, text, expected);
 }
 
 static void names_become_numbers(void **state)
@@ -33,21 +39,28 @@ static void names_become_numbers(void **state)
     resolved("'open", "'open");
 }
 
+static void news_are_sharded_in_a_cluster(void **state)
+{
+    (void)state;
+    resolved_for(false, "if NEWS_SHARDED == 1 then", "if 0 == 1 then");
+    resolved_for(true, "if NEWS_SHARDED == 1 then", "if 1 == 1 then");
+}
+
 static void a_name_of_no_list_is_found(void **state)
 {
     (void)state;
     char memory[64];
     struct out out = out_over(memory, sizeof(memory));
-    assert_int_equal(ERR_INVALID, scripts_resolve(span_of("return REFUSAL_BOREDOM"), &out));
+    assert_int_equal(ERR_INVALID, scripts_resolve(span_of("return REFUSAL_BOREDOM"), false, &out));
     out = out_over(memory, 4);
-    assert_int_equal(ERR_FULL, scripts_resolve(span_of("return 1"), &out));
+    assert_int_equal(ERR_FULL, scripts_resolve(span_of("return 1"), false, &out));
 }
 
 static void every_script_is_in_the_binary(void **state)
 {
     (void)state;
     struct redis_scripts *scripts = NULL;
-    assert_int_equal(0, scripts_new(&scripts));
+    assert_int_equal(0, scripts_new(false, &scripts));
     for (int i = 0; i < SCRIPT_COUNT; i++) {
         assert_true(scripts->texts[i].len > 100);
         assert_memory_equal("#!lua", scripts->texts[i].at, 5);
@@ -60,6 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_become_numbers),
+        cmocka_unit_test(news_are_sharded_in_a_cluster),
         cmocka_unit_test(a_name_of_no_list_is_found),
         cmocka_unit_test(every_script_is_in_the_binary),
     };

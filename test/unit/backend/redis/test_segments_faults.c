@@ -253,7 +253,7 @@ static void forgotten_scripts_are_loaded_again(void **state)
     }
     /* The second's script is there, the first's is not: it comes too early, and is sent again. */
     struct redis_scripts *scripts = NULL;
-    assert_int_equal(0, scripts_new(&scripts));
+    assert_int_equal(0, scripts_new(false, &scripts));
     world_do(world, "SCRIPT FLUSH");
     redisReply *loaded =
         redisCommand(world->admin, "SCRIPT LOAD %b", scripts->texts[SCRIPT_SALE].at,
@@ -632,6 +632,21 @@ static void what_is_no_news_is_not_heard(void **state)
     world_free(world);
 }
 
+static void news_that_may_not_be_published_stop_no_event(void **state)
+{
+    (void)state;
+    struct world *world = filled();
+    struct segment_call call = event(world, GATE_RESTOCK, 1);
+    assert_int_equal(NEWS_LOST, next_news(world->segments).kind);
+    world_do(world, "ACL SETUSER default -publish");
+    segments_apply(world->segments, &call, 1);
+    world_do(world, "ACL SETUSER default +@all");
+    assert_int_equal(SEGMENT_DONE, call.outcome);
+    assert_int_equal(VERDICT_DONE, call.verdict);
+    assert_int_equal(UNITS + 1, view(world).available);
+    world_free(world);
+}
+
 /* A connection that is silent because nobody is there any more. */
 static void a_silent_server_is_asked_for_a_sign_of_life(void **state)
 {
@@ -742,6 +757,7 @@ int main(void)
         cmocka_unit_test(looking_goes_on_sweeping),
         cmocka_unit_test(who_was_cut_off_hears_that_news_was_lost),
         cmocka_unit_test(what_is_no_news_is_not_heard),
+        cmocka_unit_test(news_that_may_not_be_published_stop_no_event),
         cmocka_unit_test_teardown(a_silent_server_is_asked_for_a_sign_of_life, thaw_after),
         cmocka_unit_test(a_password_is_asked_for_and_given),
         cmocka_unit_test(what_cannot_be_configured_is_refused),
