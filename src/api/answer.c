@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api_private.h"
+#include "api/request_limits.h"
 #include "base/check.h"
 #include "base/err.h"
 
@@ -24,14 +25,17 @@ void api_cors(const struct api_worker *worker, struct http_exchange exchange, st
     }
     out_lit(headers, "Access-Control-Allow-Origin: ");
     out_bytes(headers, state->origin, state->origin_len);
-    out_lit(headers, "\r\nAccess-Control-Expose-Headers: location, retry-after\r\n");
+    out_lit(headers, "\r\nAccess-Control-Expose-Headers: location, retry-after, ratelimit, "
+                     "ratelimit-policy\r\n");
 }
 
+/* Of an answer with a status of 2xx. */
 static void json_headers(struct api_worker *worker, struct http_exchange exchange,
                          const char *headers, const char *cache, char ret_text[HEADERS_BYTES])
 {
     struct out lines = out_over(ret_text, HEADERS_BYTES - 1);
     out_text(&lines, headers);
+    request_limits_headers(worker, exchange, &lines);
     out_lit(&lines, "Cache-Control: ");
     out_text(&lines, cache != NULL ? cache : "no-store");
     out_lit(&lines, "\r\n");
@@ -118,8 +122,8 @@ enum http_outcome api_refuse(struct api_worker *worker, struct http_exchange exc
     if (refused->refusal == REFUSAL_UNAUTHENTICATED) { /* a webhook's signature is no scheme */
         out_lit(&lines, "WWW-Authenticate: Bearer\r\n");
     }
-    if (refused->refusal == REFUSAL_RATE_LIMITED) {
-        out_lit(&lines, "RateLimit: limit=0, remaining=0, reset=");
+    if (refused->refusal == REFUSAL_RATE_LIMITED && refused->headers == NULL) {
+        out_lit(&lines, "RateLimit: \"new-tokens\";r=0;t="); /* api/check_budget.h */
         out_i64(&lines, (after_ms + 999) / 1000);
         out_lit(&lines, "\r\n");
     }

@@ -16,6 +16,7 @@
 #ifndef SLUICE_API_API_H
 #define SLUICE_API_API_H
 
+#include "admission/limits.h"
 #include "api/answer_cache.h"
 #include "api/token.h"
 #include "base/prng.h"
@@ -54,6 +55,7 @@ struct api_settings {
     char cors_origins[1024]; /* separated by spaces or commas; "*" allows any */
     char login_url[URL_MAX_BYTES + 1];
     struct http_options http;
+    struct limits *limits; /* freed with the settings */
 };
 
 struct page_cache;
@@ -119,6 +121,9 @@ struct api_request {
     struct token_grant token;           /* the same buyer's; not in a later iteration */
     struct span part[2];                /* the {…} parts of the route */
     int64_t now_ms;
+    const struct route *route;  /* not in a later iteration */
+    struct limit_outcome limit; /* so far */
+    bool limited;               /* all rate limits have let the request through */
 };
 
 struct route {
@@ -128,6 +133,7 @@ struct route {
     enum route_scope scope;
     enum http_outcome (*handle)(struct api_request *req);
     const char *summary;
+    enum call_family call; /* what rate limits call it */
 };
 extern const struct route routes[];
 extern const size_t routes_count;

@@ -13,9 +13,13 @@
 
 /* What is known of a connection's newest exchange. One for each connection, indexed by its number. */
 struct connection_state {
-    uint32_t generation; /* of the exchange */
-    bool finished;       /* the client will send no more */
-    uint8_t origin_len;  /* 0: no Origin, or one that the settings do not allow */
+    uint32_t generation;     /* of the exchange */
+    bool finished;           /* the client will send no more */
+    uint8_t limit_rule;      /* the strictest rate limit's number; 0: none */
+    uint32_t limit_settings; /* the number of the settings that have the rule */
+    uint32_t limit_remaining;
+    uint32_t limit_reset_s;
+    uint8_t origin_len; /* 0: no Origin, or one that the settings do not allow */
     char origin[95];
 };
 
@@ -206,6 +210,10 @@ void api_tally_refusal(struct api_worker *worker, uint64_t item, enum refusal re
  * because this process stood still. */
 bool api_is_stale(const struct api_worker *worker);
 
+/* ---- request_limits.h ---- */
+
+struct held_requests;
+
 /* ---- the worker ---- */
 
 struct api_worker {
@@ -227,6 +235,7 @@ struct api_worker {
     struct operation_pool operations;
     struct durable_waits durable_waits;
     struct watchers watch;
+    struct held_requests *held;
     struct connection_state *connections;
     uint32_t connections_count;
     struct tally_known tally_known[TALLY_KNOWN];

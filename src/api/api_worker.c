@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "api/api_private.h"
+#include "api/request_limits.h"
 #include "api/watch.h"
 #include "base/check.h"
 #include "base/err.h"
@@ -41,6 +42,7 @@ struct connection_state *api_connection(struct api_worker *worker, struct http_e
     if (state->generation != exchange.generation) {
         state->generation = exchange.generation;
         state->finished = false;
+        state->limit_rule = 0;
         state->origin_len = 0;
     }
     return state;
@@ -106,9 +108,16 @@ static int64_t timers(struct api_worker *worker)
     http_server_timers(worker->server, worker->now_ms, &http_next);
     http_server_flush(worker->server);
     int64_t next = http_next < watch_next ? http_next : watch_next;
-    return next <= worker->now_ms ? 0
-           : next == INT64_MAX    ? INT64_MAX
-                                  : (next - worker->now_ms) * 1000;
+    int64_t sleep_us = next <= worker->now_ms ? 0
+                       : next == INT64_MAX    ? INT64_MAX
+                                              : (next - worker->now_ms) * 1000;
+    int64_t turn_us = held_requests_tick(worker);
+    if (turn_us == INT64_MAX) {
+        return sleep_us;
+    }
+    turn_us -= clock_boot_us(worker->shared->time->clock);
+    turn_us = turn_us > 0 ? turn_us : 0;
+    return turn_us < sleep_us ? turn_us : sleep_us;
 }
 
 /* Sends the requests to the gate. Returns how long to sleep at most, so that answers are collected
@@ -240,6 +249,7 @@ static int api_worker_start(struct api_worker *worker)
     int error = watch_start(worker);
     error = error != 0 ? error : operations_start(worker);
     error = error != 0 ? error : durable_waits_start(worker);
+    error = error != 0 ? error : held_requests_start(worker);
     return error != 0
                ? error
                : http_server_new(worker->net, &worker->settings->http, &app, &worker->server);
@@ -284,6 +294,7 @@ void api_worker_free(struct api_worker *worker)
     watch_end(worker);
     operations_end(worker);
     durable_waits_end(worker);
+    held_requests_end(worker);
     token_cache_free(worker->tokens);
     free(worker->scratch);
     api_unmap(worker->connections,

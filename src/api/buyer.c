@@ -9,6 +9,7 @@
 
 #include "api/api_private.h"
 #include "api/handlers.h"
+#include "api/request_limits.h"
 #include "api/watch.h"
 #include "base/check.h"
 #include "base/err.h"
@@ -488,6 +489,10 @@ enum http_outcome handle_ticket(struct api_request *req)
     if (part_id(req->part[0], &item) != 0) {
         return no_such_item(req);
     }
+    enum limits_verdict limits = request_limits_end(req, item);
+    if (limits != LIMITS_PASSED) {
+        return limits == LIMITS_HELD ? HTTP_PENDING : HTTP_ANSWERED;
+    }
     api_tally_request(worker, item, req->user);
     struct api_operation *operation =
         api_gate_operation(req, GATE_REQUEST_TICKET, ticket_looked_up);
@@ -582,6 +587,10 @@ enum http_outcome handle_buy(struct api_request *req)
         return api_refuse_simply(worker, req->exchange, REFUSAL_BAD_TICKET,
                                  "this ticket is not valid for this buyer; take a new one: "
                                  "POST /v1/items/{item}/ticket");
+    }
+    enum limits_verdict limits = request_limits_end(req, ticket.item);
+    if (limits != LIMITS_PASSED) {
+        return limits == LIMITS_HELD ? HTTP_PENDING : HTTP_ANSWERED;
     }
     enum refusal media = body_is_json(req->request, true);
     if (media != REFUSAL_NONE) {

@@ -14,6 +14,7 @@
 
 #include "api/api_private.h"
 #include "api/handlers.h"
+#include "api/request_limits.h"
 #include "pages/static.h"
 
 /* Matches path against a pattern. The values of the parts in braces go to ret_parts. */
@@ -131,7 +132,8 @@ static enum http_outcome answer_options(struct api_request *req)
         out_put(&headers, origin);
         out_lit(&headers,
                 "\r\nAccess-Control-Allow-Methods: GET, POST, PUT, DELETE\r\n"
-                "Access-Control-Allow-Headers: authorization, content-type, last-event-id\r\n"
+                "Access-Control-Allow-Headers: authorization, content-type, last-event-id, "
+                "sluice-device\r\n"
                 "Access-Control-Max-Age: 7200\r\n");
     }
     text[headers.overflow ? 0 : headers.len] = '\0';
@@ -174,6 +176,33 @@ static bool body_allowed(struct api_request *req, const struct route *route, siz
     return false;
 }
 
+/* Whether the item of a call is known only to its handler, which then asks the last rate limits. */
+static bool handler_limits(const struct route *route)
+{
+    return (call_families_with_item() & 1U << route->call) != 0;
+}
+
+static enum http_outcome handle_route(struct api_request *req, const struct route *route)
+{
+    req->route = route;
+    if (!request_limits_pass(req, LIMIT_AT_ADDRESS) || !authenticate(req, route->need) ||
+        !body_allowed(req, route, req->request->body.len) ||
+        !request_limits_pass(req, LIMIT_AT_USER)) {
+        return HTTP_ANSWERED;
+    }
+    if (!handler_limits(route)) {
+        switch (request_limits_end(req, 0)) {
+        case LIMITS_REFUSED:
+            return HTTP_ANSWERED;
+        case LIMITS_HELD:
+            return HTTP_PENDING;
+        case LIMITS_PASSED:
+            break;
+        }
+    }
+    return route->handle(req);
+}
+
 enum http_outcome router_handle(void *context, struct http_exchange exchange,
                                 const struct http_request *request)
 {
@@ -188,10 +217,7 @@ enum http_outcome router_handle(void *context, struct http_exchange exchange,
     bool path_known = false;
     const struct route *route = find_route(&req, &path_known);
     if (route != NULL) {
-        if (!authenticate(&req, route->need) || !body_allowed(&req, route, request->body.len)) {
-            return HTTP_ANSWERED;
-        }
-        return route->handle(&req);
+        return handle_route(&req, route);
     }
     if (path_known) {
         return refuse_method(&req);

@@ -1,6 +1,7 @@
 /* The server itself: metrics, health, the OpenAPI contract, the page's settings, the live feed. */
 #include <stdio.h>
 
+#include "admission/layers.h"
 #include "api/api.h"
 #include "api/handlers.h"
 #include "api/live.h"
@@ -24,6 +25,7 @@ static void render_metrics(const struct metrics *metrics, struct out *body)
 {
     metrics_render(metrics, refusal_name, body);
     metrics_render_bounds(metrics, bound_name, body);
+    metrics_render_layers(metrics, admission_layer_text, body);
     metrics_render_pools(metrics, body);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/live.h"
+#include "api/request_limits.h"
 #include "base/check.h"
 #include "base/err.h"
 
@@ -177,6 +178,7 @@ static bool begin_stream(struct api_worker *worker, struct http_exchange exchang
     struct out headers = out_over(text, sizeof(text) - 1);
     /* X-Accel-Buffering: otherwise nginx holds events back until it has a buffer full of them. */
     out_lit(&headers, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n");
+    request_limits_headers(worker, exchange, &headers);
     api_cors(worker, exchange, &headers);
     text[headers.len] = '\0';
     return http_stream_begin(worker->server, exchange, text);

@@ -34,6 +34,9 @@
 #define CHANGE_SHOWN 200
 /* libconfuse's name for what is outside all sections, and its message for an unknown name. */
 #define ROOT_NAME "root"
+#define LIMIT_NAME "limit"
+#define LIMIT_FIELDS_TEXT                                                                          \
+    "no such setting; a limit \"NAME\" has key, calls, algorithm, rate, per_s, burst and shared"
 #define UNKNOWN_NAME_FORMAT "no such option '%s'"
 
 enum {
@@ -47,7 +50,8 @@ struct reading {
     const char *file;
     struct config *config;
     bool seen[SETTINGS_COUNT];
-    bool failed; /* error holds the first error */
+    uint32_t limits_seen[LIMIT_RULES_MAX]; /* the fields of each limit, as bits */
+    bool failed;                           /* error holds the first error */
     char *error;
     size_t error_cap;
 };
@@ -101,11 +105,98 @@ static int value_taken(cfg_t *section, cfg_opt_t *option, const char *value, voi
     return 0;
 }
 
+/* ---- sections of rate limits ---- */
+
+/* The limit of a section; NULL: its name is none. */
+static struct config_limit *limit_named(cfg_t *section)
+{
+    char problem[256];
+    struct config_limit *limit = config_limits_named(
+        &reading->config->limits, span_of(cfg_title(section)), problem, sizeof(problem));
+    if (limit == NULL) {
+        fail_at(section->line, "%s", problem);
+        return NULL;
+    }
+    limit->line = section->line;
+    return limit;
+}
+
+static int limit_value_taken(cfg_t *section, cfg_opt_t *option, const char *value, void *result)
+{
+    char problem[512];
+    enum limit_field field = config_limit_field(span_of(option->name));
+    struct config_limit *limit = limit_named(section);
+    if (limit == NULL) {
+        return -1;
+    }
+    size_t index = (size_t)(limit - reading->config->limits.limits);
+    bool again = (reading->limits_seen[index] & 1U << field) != 0;
+    if (again && field != LIMIT_FIELD_calls) {
+        fail_at(section->line, "limit.%s.%s: given twice", limit->rule.name, option->name);
+        return -1;
+    }
+    reading->limits_seen[index] |= 1U << field;
+    int error = again ? config_limit_add_call(limit, value, problem, sizeof(problem))
+                      : config_limit_set(limit, field, value, problem, sizeof(problem));
+    if (error != 0) {
+        fail_at(section->line, "limit.%s.%s: %s", limit->rule.name, option->name, problem);
+        return -1;
+    }
+    *(const char **)result = value;
+    return 0;
+}
+
+/* The options of a section `limit`; the last one is the end mark. */
+static void limit_options_make(cfg_opt_t ret_options[LIMIT_FIELD_COUNT + 1])
+{
+    const cfg_opt_t options[] = {
+#define X(name, kind, help)                                                                        \
+    [LIMIT_FIELD_##name] = CFG_STR_CB(#name, NULL, CFGF_NODEFAULT, limit_value_taken),
+        LIMIT_FIELDS(X)
+#undef X
+            [LIMIT_FIELD_COUNT] = CFG_END()};
+    const cfg_opt_t calls = CFG_STR_LIST_CB("calls", NULL, CFGF_NODEFAULT, limit_value_taken);
+    memcpy(ret_options, options, sizeof(options));
+    ret_options[LIMIT_FIELD_calls] = calls;
+}
+
+/* A section without any value is seen only here. */
+static void limits_seen(cfg_t *parser)
+{
+    for (unsigned i = 0; i < cfg_size(parser, LIMIT_NAME); i++) {
+        (void)limit_named(cfg_getnsec(parser, LIMIT_NAME, i));
+    }
+}
+
+/* Removes what ships and is not wanted; then no limit may contradict itself. */
+static int limits_finish(const char *file, struct config *config, char *ret_error, size_t error_cap)
+{
+    const char *why = NULL;
+    if (!config->admission_defaults || !config->admission_address_limit) {
+        config_limits_without_shipped(&config->limits, !config->admission_defaults);
+    }
+    const struct config_limit *wrong = config_limits_wrong(&config->limits, &why);
+    if (wrong == NULL) {
+        return 0;
+    }
+    char place[32] = "";
+    if (wrong->line > 0) {
+        (void)snprintf(place, sizeof(place), ":%d: ", wrong->line);
+    }
+    (void)snprintf(ret_error, error_cap, "%s%slimit.%s: %s", wrong->line > 0 ? file : "", place,
+                   wrong->rule.name, why);
+    return ERR_INVALID;
+}
+
 /* Handles a name that libconfuse does not know. At the top level it is a section, or a stray
  * setting. */
 static void unknown_told(cfg_t *where, const char *name)
 {
     char text[256];
+    if (where->name != NULL && strcmp(where->name, LIMIT_NAME) == 0) {
+        fail_at(where->line, "limit.%s.%s: " LIMIT_FIELDS_TEXT, cfg_title(where), name);
+        return;
+    }
     if (where->name != NULL && strcmp(where->name, ROOT_NAME) != 0) {
         unknown_text(span_of(where->name), span_of(name), text, sizeof(text));
         fail_at(where->line, "%s", text);
@@ -251,8 +342,9 @@ static int file_read(const char *path, char **ret_text, size_t *ret_len)
 }
 
 /* The table in libconfuse's form: sections, and the options of all sections in one array. */
-static void options_make(cfg_opt_t sections[SETTINGS_COUNT + 1],
-                         cfg_opt_t options[2 * SETTINGS_COUNT])
+static void options_make(cfg_opt_t sections[SETTINGS_COUNT + 2],
+                         cfg_opt_t options[2 * SETTINGS_COUNT],
+                         cfg_opt_t limit_options[LIMIT_FIELD_COUNT + 1])
 {
     const cfg_opt_t end = CFG_END();
     size_t count = 0;
@@ -268,14 +360,19 @@ static void options_make(cfg_opt_t sections[SETTINGS_COUNT + 1],
         options[used++] = option;
         options[used] = end;
     }
+    const cfg_opt_t limits =
+        CFG_SEC(LIMIT_NAME, limit_options, CFGF_MULTI | CFGF_TITLE | CFGF_NO_TITLE_DUPES);
+    limit_options_make(limit_options);
+    sections[count++] = limits;
     sections[count] = end;
 }
 
 static int text_parse(char *text)
 {
-    cfg_opt_t sections[SETTINGS_COUNT + 1];
+    cfg_opt_t sections[SETTINGS_COUNT + 2];
     cfg_opt_t options[2 * SETTINGS_COUNT];
-    options_make(sections, options);
+    cfg_opt_t limit_options[LIMIT_FIELD_COUNT + 1];
+    options_make(sections, options, limit_options);
     cfg_t *parser = cfg_init(sections, CFGF_NONE);
     if (parser == NULL) {
         (void)snprintf(reading->error, reading->error_cap, "%s", err_text(ERR_NOMEM));
@@ -285,6 +382,9 @@ static int text_parse(char *text)
     int parsed = cfg_parse_buf(parser, text);
     if (parsed != CFG_SUCCESS) {
         fail_at(parser->line, "not understood");
+    }
+    if (!reading->failed) {
+        limits_seen(parser);
     }
     (void)cfg_free(parser);
     return reading->failed ? ERR_INVALID : 0;
@@ -321,6 +421,33 @@ static bool key_split(const char *key, size_t len, struct span *ret_section, str
     return true;
 }
 
+/* name: "NAME.field". */
+static int limit_override(const struct config_override *override, struct span name,
+                          const char *value, struct config *config, char *ret_error,
+                          size_t error_cap)
+{
+    char problem[512];
+    size_t dot = name.len;
+    while (dot > 0 && name.at[dot - 1] != '.') {
+        dot--;
+    }
+    struct span field_name = {name.at + dot, name.len - dot};
+    enum limit_field field = dot > 0 ? config_limit_field(field_name) : LIMIT_FIELD_COUNT;
+    if (field == LIMIT_FIELD_COUNT) {
+        (void)snprintf(ret_error, error_cap, "%s limit.%.*s: " LIMIT_FIELDS_TEXT, override->option,
+                       (int)(name.len < 80 ? name.len : 80), name.at);
+        return ERR_NOTFOUND;
+    }
+    struct config_limit *limit = config_limits_named(
+        &config->limits, (struct span){name.at, dot - 1}, problem, sizeof(problem));
+    if (limit == NULL || config_limit_set(limit, field, value, problem, sizeof(problem)) != 0) {
+        (void)snprintf(ret_error, error_cap, "%s limit.%.*s: %s", override->option,
+                       (int)(name.len < 80 ? name.len : 80), name.at, problem);
+        return ERR_INVALID;
+    }
+    return 0;
+}
+
 static int override_apply(const struct config_override *override, struct config *config,
                           char *ret_error, size_t error_cap)
 {
@@ -338,6 +465,9 @@ static int override_apply(const struct config_override *override, struct config 
         value += key_len + 1;
     } else {
         CHECK(key_split(key, key_len, &section, &name));
+    }
+    if (span_is(section, LIMIT_NAME)) {
+        return limit_override(override, name, value, config, ret_error, error_cap);
     }
     char problem[256];
     const struct config_setting *setting = config_find(section, name);
@@ -421,6 +551,7 @@ int config_load(const struct config_options *options, struct config *ret_config,
 {
     struct config config;
     config_defaults(&config);
+    config.admission_defaults = !options->demo;
     int error = 0;
     if (options->file != NULL) {
         error = file_load(options->file, &config, ret_error, error_cap);
@@ -430,6 +561,9 @@ int config_load(const struct config_options *options, struct config *ret_config,
     }
     if (error == 0) {
         error = check_together(&config, ret_error, error_cap);
+    }
+    if (error == 0) {
+        error = limits_finish(options->file, &config, ret_error, error_cap);
     }
     if (error == 0) {
         *ret_config = config;
@@ -467,6 +601,42 @@ int config_reload(const struct config_options *options, const struct config *run
     return 0;
 }
 
+static void limit_text(const struct config_limits *limits, const char *name,
+                       char ret_text[CHANGE_SHOWN])
+{
+    struct out out = out_over(ret_text, CHANGE_SHOWN - 1);
+    for (uint32_t i = 0; i < limits->count; i++) {
+        if (strcmp(limits->limits[i].rule.name, name) == 0) {
+            config_limit_text(&limits->limits[i], &out);
+        }
+    }
+    ret_text[out.len] = '\0';
+}
+
+/* Logs each limit of `named` that is not the same in both. only_new: those that `from` lacks. */
+static void limits_log(const struct config_limits *named, const struct config_limits *from,
+                       const struct config_limits *to, bool only_new)
+{
+    for (uint32_t i = 0; i < named->count; i++) {
+        char name[LIMIT_NAME_MAX + 8];
+        char texts[2][CHANGE_SHOWN];
+        limit_text(from, named->limits[i].rule.name, texts[0]);
+        limit_text(to, named->limits[i].rule.name, texts[1]);
+        if (strcmp(texts[0], texts[1]) == 0 || (only_new && texts[0][0] != '\0')) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "limit.%s", named->limits[i].rule.name);
+        log_event(LOG_INFO, "config.changed", LOG_STR("setting", name), LOG_STR("from", texts[0]),
+                  LOG_STR("to", texts[1]));
+    }
+}
+
+static void limits_log_changes(const struct config_limits *from, const struct config_limits *to)
+{
+    limits_log(from, from, to, false);
+    limits_log(to, from, to, true);
+}
+
 void config_log_changes(const struct config *from, const struct config *to)
 {
     for (size_t i = 0; i < config_settings_count; i++) {
@@ -485,4 +655,5 @@ void config_log_changes(const struct config *from, const struct config *to)
         log_event(LOG_INFO, "config.changed", LOG_STR("setting", name), LOG_STR("from", texts[0]),
                   LOG_STR("to", texts[1]));
     }
+    limits_log_changes(&from->limits, &to->limits);
 }

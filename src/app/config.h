@@ -16,12 +16,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "app/config_limits.h"
 #include "base/limits.h"
 #include "port/regions.h"
 
 /*
- * Kinds. NUMBER: a whole number, min to max. The others are texts of min to max bytes (min 0: may
- * be empty); they differ in their format.
+ * Kinds. NUMBER: a whole number, min to max. FLAG: true or false. The others are texts of min to max
+ * bytes (min 0: may be empty); they differ in their format.
  */
 #define CONFIG_KINDS(X)                                                                            \
     X(NUMBER, "a whole number")                                                                    \
@@ -38,7 +39,8 @@
     X(HOOK, "http://HOST[:PORT][/PATH]; TLS is for a proxy of yours (docs/PAGES.md)")              \
     X(NAME, "letters, digits and - _ . :")                                                         \
     X(REGIONS, "NAME FIRST-LAST SEGMENTS [WEIGHT]; ... (docs/DISTRIBUTED.md)")                     \
-    X(LEVEL, "debug, info, warn or error")
+    X(LEVEL, "debug, info, warn or error")                                                         \
+    X(FLAG, "true or false")
 
 enum config_kind {
 #define X(name, text) CONFIG_##name,
@@ -188,6 +190,12 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(clock, confirm_s, NUMBER, 0, 86400, 60, "s", RESTART,                                        \
       "Believe a doubted clock that NTP does not confirm after it has run this long without a "    \
       "jump. 0: at once. The demonstration does not wait.")                                        \
+    X(admission, defaults, FLAG, 0, 1, true, "", RELOAD,                                           \
+      "Have the rate limits that ship with the program, except those that the configuration "      \
+      "changes. false in the demonstration unless set.")                                           \
+    X(admission, address_limit, FLAG, 0, 1, false, "", RELOAD,                                     \
+      "Have the one that counts by address, too: 2 tickets and buys of an item in 10 s. A whole "  \
+      "office or mobile network may share an address.")                                            \
     X(keeper, tick_ms, NUMBER, 1, 60000, 50, "ms", RESTART,                                        \
       "How often deadlines, starts and ends are checked.")                                         \
     X(reconcile, every_s, NUMBER, 0, 86400, 60, "s", RESTART,                                      \
@@ -261,10 +269,12 @@ struct config {
 #define CONFIG_MEMBER_HOOK CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_REGIONS CONFIG_MEMBER_PATH
 #define CONFIG_MEMBER_LEVEL CONFIG_MEMBER_PATH
+#define CONFIG_MEMBER_FLAG(member, max) bool member;
 #define X(section, name, kind, min, max, standard, unit, when, help)                               \
     CONFIG_MEMBER_##kind(section##_##name, max)
     CONFIG(X)
 #undef X
+    struct config_limits limits;
 };
 
 /* server.roles as bits. 0: invalid list. */

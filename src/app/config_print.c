@@ -43,7 +43,7 @@ static void setting_print(FILE *out, const struct config *config, const struct c
                        setting->max, setting->unit);
     } else {
         (void)snprintf(range, sizeof(range), "%s%s", config_kind_text(setting->kind),
-                       setting->min == 0 ? ", or empty" : "");
+                       setting->min == 0 && setting->kind != CONFIG_FLAG ? ", or empty" : "");
     }
     char facts[sizeof(range) + sizeof(memory) + 64];
     (void)snprintf(facts, sizeof(facts), "%s; default %s%s", range, memory,
@@ -54,6 +54,46 @@ static void setting_print(FILE *out, const struct config *config, const struct c
     out_char(&value, '\0');
     CHECK(!value.overflow);
     (void)fprintf(out, "    %s = %s\n", setting->name, memory);
+}
+
+/* ---- rate limits ---- */
+
+#define CALLS_TEXT_MAX 256
+
+static void limit_fields_print(FILE *out)
+{
+    static const char *const fields[][3] = {
+#define X(name, kind, help) {#name, kind, help},
+        LIMIT_FIELDS(X)
+#undef X
+    };
+    comment_print(
+        out, "# ",
+        "Rate limits: any number of sections `limit \"NAME\" { ... }`, up to 32, taken over on "
+        "SIGHUP.");
+    for (int i = 0; i < LIMIT_FIELD_COUNT; i++) {
+        char text[768];
+        (void)snprintf(text, sizeof(text), "%s: %s. %s", fields[i][0], fields[i][1], fields[i][2]);
+        comment_print(out, "#   ", text);
+    }
+}
+
+static void limit_print(FILE *out, const struct config_limit *limit)
+{
+    const struct rate_rule *rate = &limit->rule.rate;
+    char text[CALLS_TEXT_MAX];
+    struct out calls = out_over(text, sizeof(text) - 1);
+    config_limit_calls(limit->rule.calls, "\"", ", ", &calls);
+    CHECK(!calls.overflow);
+    text[calls.len] = '\0';
+    (void)fprintf(out, "\nlimit \"%s\" {\n    key = \"%s\"\n    calls = {%s}\n", limit->rule.name,
+                  limit_key_text(limit->rule.key), text);
+    (void)fprintf(out, "    algorithm = %s\n    rate = %" PRIu32 "\n    per_s = %" PRIu32 "\n",
+                  rate_algorithm_text(rate->algorithm), rate->rate, rate->per_s);
+    if (limit->has_burst) {
+        (void)fprintf(out, "    burst = %" PRIu32 "\n", rate->burst);
+    }
+    (void)fprintf(out, "    shared = %s\n}\n", limit->rule.shared ? "true" : "false");
 }
 
 void config_print(const struct config *config, FILE *out)
@@ -76,4 +116,9 @@ void config_print(const struct config *config, FILE *out)
         setting_print(out, config, &standard, setting);
     }
     (void)fputs("}\n", out);
+    (void)fputc('\n', out);
+    limit_fields_print(out);
+    for (uint32_t i = 0; i < config->limits.count; i++) {
+        limit_print(out, &config->limits.limits[i]);
+    }
 }

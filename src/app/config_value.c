@@ -36,6 +36,7 @@
 #define DEFAULT_NAME DEFAULT_PATH
 #define DEFAULT_REGIONS DEFAULT_PATH
 #define DEFAULT_LEVEL DEFAULT_PATH
+#define DEFAULT_FLAG DEFAULT_NUMBER
 
 const struct config_setting config_settings[] = {
 #define X(section_, name_, kind_, min_, max_, standard_, unit_, when_, help_)                      \
@@ -147,9 +148,15 @@ static int64_t *number_at(struct config *config, const struct config_setting *se
     return (int64_t *)(void *)((char *)config + setting->offset);
 }
 
+static bool *flag_at(struct config *config, const struct config_setting *setting)
+{
+    CHECK(setting->kind == CONFIG_FLAG);
+    return (bool *)(void *)((char *)config + setting->offset);
+}
+
 static char *text_at(struct config *config, const struct config_setting *setting)
 {
-    CHECK(setting->kind != CONFIG_NUMBER);
+    CHECK(setting->kind != CONFIG_NUMBER && setting->kind != CONFIG_FLAG);
     return (char *)config + setting->offset;
 }
 
@@ -160,11 +167,14 @@ void config_defaults(struct config *ret_config)
         const struct config_setting *setting = &config_settings[i];
         if (setting->kind == CONFIG_NUMBER) {
             *number_at(ret_config, setting) = (int64_t)setting->number;
+        } else if (setting->kind == CONFIG_FLAG) {
+            *flag_at(ret_config, setting) = setting->number != 0;
         } else {
             CHECK(strlen(setting->text) <= setting->max);
             memcpy(text_at(ret_config, setting), setting->text, strlen(setting->text) + 1);
         }
     }
+    config_limits_shipped(&ret_config->limits);
 }
 
 /* 127.0.0.1:8080 or [::1]:8080. */
@@ -299,6 +309,8 @@ static bool text_is_right(const struct config_setting *setting, const char *valu
         return len == 0 || queue_amqp_check_url(value, NULL, 0) == 0;
     case CONFIG_LEVEL:
         return log_level_parse(value, &level) == 0;
+    case CONFIG_FLAG:
+        return strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
     case CONFIG_PATH:
     case CONFIG_NUMBER:
         break;
@@ -320,7 +332,11 @@ int config_set(struct config *config, const struct config_setting *setting, cons
         *number_at(config, setting) = (int64_t)number;
         return 0;
     }
-    if (strlen(value) > setting->max) {
+    if (setting->kind == CONFIG_FLAG && text_is_right(setting, value)) {
+        *flag_at(config, setting) = value[0] == 't';
+        return 0;
+    }
+    if (setting->kind != CONFIG_FLAG && strlen(value) > setting->max) {
         (void)snprintf(ret_error, error_cap, "must have %" PRIu64 " bytes at most", setting->max);
         return ERR_INVALID;
     }
@@ -339,13 +355,19 @@ int config_set(struct config *config, const struct config_setting *setting, cons
         return ERR_INVALID;
     }
     if (!text_is_right(setting, value)) {
-        (void)snprintf(ret_error, error_cap, "must be %s%s, not \"%.64s\"",
-                       config_kind_text(setting->kind), setting->min == 0 ? ", or empty" : "",
-                       value);
+        (void)snprintf(
+            ret_error, error_cap, "must be %s%s, not \"%.64s\"", config_kind_text(setting->kind),
+            setting->min == 0 && setting->kind != CONFIG_FLAG ? ", or empty" : "", value);
         return ERR_INVALID;
     }
     memcpy(text_at(config, setting), value, strlen(value) + 1);
     return 0;
+}
+
+/* Of a value that is no text. 0: it is one. */
+static size_t bytes_of(enum config_kind kind)
+{
+    return kind == CONFIG_NUMBER ? sizeof(int64_t) : kind == CONFIG_FLAG ? sizeof(bool) : 0;
 }
 
 bool config_same(const struct config *a, const struct config *b,
@@ -353,13 +375,14 @@ bool config_same(const struct config *a, const struct config *b,
 {
     const char *left = (const char *)a + setting->offset;
     const char *right = (const char *)b + setting->offset;
-    return setting->kind == CONFIG_NUMBER ? memcmp(left, right, sizeof(int64_t)) == 0
-                                          : strcmp(left, right) == 0;
+    size_t bytes = bytes_of(setting->kind);
+    return bytes > 0 ? memcmp(left, right, bytes) == 0 : strcmp(left, right) == 0;
 }
 
 void config_copy(struct config *to, const struct config *from, const struct config_setting *setting)
 {
-    size_t size = setting->kind == CONFIG_NUMBER ? sizeof(int64_t) : setting->max + 1;
+    size_t bytes = bytes_of(setting->kind);
+    size_t size = bytes > 0 ? bytes : setting->max + 1;
     memmove((char *)to + setting->offset, (const char *)from + setting->offset, size);
 }
 
@@ -371,6 +394,10 @@ void config_value_text(const struct config *config, const struct config_setting 
         int64_t number = 0;
         memcpy(&number, member, sizeof(number));
         out_i64(out, number);
+        return;
+    }
+    if (setting->kind == CONFIG_FLAG) {
+        out_text(out, member[0] != 0 ? "true" : "false");
         return;
     }
     /* In quotes, libconfuse interprets backslashes and ${...}: escape them. */

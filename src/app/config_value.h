@@ -15,7 +15,7 @@ struct config_setting {
     uint64_t min;
     uint64_t max;
     size_t offset;    /* of the member in struct config */
-    uint64_t number;  /* the default of a NUMBER */
+    uint64_t number;  /* the default of a NUMBER, or of a FLAG (0 or 1) */
     const char *text; /* the default of anything else */
     const char *unit;
     enum config_when when;

@@ -31,6 +31,8 @@
 #include "app/folder_watch.h"
 #include "app/journal_thread.h"
 #include "app/ledger_backends.h"
+#include "app/limit_files.h"
+#include "app/memory_bounds.h"
 #include "app/page_builder_thread.h"
 #include "app/reconciler_thread.h"
 #include "app/secrets.h"
@@ -80,6 +82,7 @@ struct server {
     struct event_publisher_thread *event_publisher_thread; /* embedded engine only */
     struct page_builder_thread *page_builder_thread;       /* NULL: not a front */
     struct tally_thread *tally_thread;
+    struct limit_files limit_files;
     struct api_settings *settings; /* the newest; older ones are linked behind it until no loop uses
                                     * them */
     uint32_t connections;          /* of each loop */
@@ -262,32 +265,14 @@ static int reserve_descriptors(struct server *server)
     return 0;
 }
 
-/* Logs the version and the memory of all limits: reserved address space, used as needed. */
 static void log_start(const struct server *server)
 {
-    const struct http_options *http = &server->settings->http;
-    size_t gate = gate_bytes(server->sizes);
-    size_t pages = (size_t)server->config.pages_memory_mib << 20;
-    size_t workers = (http_server_bytes(http) + API_SCRATCH_BYTES) * server->loops_count;
-    /* Tallies, incident log, cluster status, parked messages on display. */
-    size_t watching = tally_book_bytes(server->loops_count) +
-                      INCIDENT_LOG_MAX * sizeof(struct incident_log_entry) +
-                      sizeof(struct cluster_status) +
-                      (PARKED_MESSAGES_BATCH + server->loops_count * PARKED_MESSAGES_CALLS_MAX *
-                                                   PARKED_MESSAGES_SHOWN_MAX) *
-                          sizeof(struct queue_message);
-    size_t total = 2 * gate + 2UL * JOURNAL_BUFFER_BYTES + workers + pages + watching;
     log_event(LOG_INFO, "server.starting", LOG_STR("version", SLUICE_VERSION),
               LOG_U64("pid", (uint64_t)getpid()), LOG_STR("roles", server->config.server_roles),
               LOG_STR("listen", server->config.server_listen));
-    log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
-              LOG_U64("snapshot_gate_mib", gate >> 20),
-              LOG_U64("journal_mib", 2UL * JOURNAL_BUFFER_BYTES >> 20),
-              LOG_U64("fronts_mib", workers >> 20), LOG_U64("pages_mib", pages >> 20),
-              LOG_U64("watching_mib", watching >> 20), LOG_U64("total_mib", total >> 20),
-              LOG_U64("orders", server->sizes.orders), LOG_U64("buyers", server->sizes.buyers),
-              LOG_U64("items", server->sizes.items),
-              LOG_U64("connections", (uint64_t)server->connections * server->loops_count));
+    memory_bounds_log(&server->config, server->sizes, &server->settings->http, server->loops_count,
+                      server->connections);
+    limits_warn(&server->config);
 }
 
 static const char *ledger_words(void *ledger_backends)
@@ -549,8 +534,12 @@ static int make_server(struct server *server)
         error = load_secrets(server);
     }
     if (error == 0) {
-        error = settings_publish(&server->parts.shared, &server->settings, &server->config,
-                                 &server->secrets, server->connections);
+        error = limit_files_open(&server->limit_files, server->config.data_dir);
+    }
+    if (error == 0) {
+        error =
+            settings_publish(&server->parts.shared, &server->settings, &server->config,
+                             &server->secrets, &server->limit_files.memory, server->connections);
     }
     if (error == 0) {
         log_start(server);
@@ -683,7 +672,7 @@ static void reload(struct server *server)
         return;
     }
     error = settings_publish(&server->parts.shared, &server->settings, &config, &secrets,
-                             server->connections);
+                             &server->limit_files.memory, server->connections);
     if (error != 0) {
         log_event(LOG_ERROR, "config.reload_refused", LOG_ERR("why", error));
         return;
@@ -691,6 +680,7 @@ static void reload(struct server *server)
     config_log_changes(&server->config, &config);
     server->config = config;
     server->secrets = secrets;
+    limits_warn(&config);
     if (server->distributed != NULL) {
         distributed_reload(server->distributed, &config);
     }

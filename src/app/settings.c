@@ -4,9 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/check.h"
 #include "base/err.h"
+
+/* The wall clock: the program's own time is not known before the journal is open. */
+static int64_t wall_us(void)
+{
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
 
 static struct api_settings *settings_new(const struct config *config, const struct secrets *secrets,
                                          uint32_t connections)
@@ -63,11 +72,19 @@ static void free_old(const struct api_shared *shared, struct api_settings *newes
 
 int settings_publish(struct api_shared *shared, struct api_settings **newest,
                      const struct config *config, const struct secrets *secrets,
-                     uint32_t connections)
+                     const struct limit_memory *limit_memory, uint32_t connections)
 {
     struct api_settings *settings = settings_new(config, secrets, connections);
     if (settings == NULL) {
         return ERR_NOMEM;
+    }
+    struct limit_rule rules[LIMIT_RULES_MAX];
+    uint32_t count = config_limits_rules(&config->limits, rules);
+    int error = limits_new(rules, count, *newest != NULL ? (*newest)->limits : NULL, limit_memory,
+                           wall_us(), &settings->limits);
+    if (error != 0) {
+        free(settings);
+        return error;
     }
     settings->older = *newest;
     settings->number = *newest != NULL ? (*newest)->number + 1 : 0;
@@ -81,6 +98,7 @@ void settings_free(struct api_settings *newest)
 {
     while (newest != NULL) {
         struct api_settings *older = newest->older;
+        limits_free(newest->limits);
         free(newest);
         newest = older;
     }

@@ -13,10 +13,11 @@
 #include "app/secrets.h"
 #include "distributed/runtime_limits.h"
 
-/* ERR_NOMEM: nothing changed. connections: for each loop, as the file limit allows. */
+/* ERR_NOMEM: nothing changed. connections: for each loop, as the file limit allows.
+ * limit_memory: for the tables of rate limits; it outlives the settings. */
 int settings_publish(struct api_shared *shared, struct api_settings **newest,
                      const struct config *config, const struct secrets *secrets,
-                     uint32_t connections);
+                     const struct limit_memory *limit_memory, uint32_t connections);
 /* Frees all of them; NULL is fine. No loop runs any more. */
 void settings_free(struct api_settings *newest);
 

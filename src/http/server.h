@@ -42,6 +42,7 @@ enum http_method {
     X(host, "host")                                                                                \
     X(origin, "origin")                                                                            \
     X(expect, "expect")                                                                            \
+    X(sluice_device, "sluice-device")                                                              \
     X(last_event_id, "last-event-id")                                                              \
     X(if_none_match, "if-none-match")                                                              \
     X(webhook_id, "webhook-id")                                                                    \

@@ -169,6 +169,32 @@ void metrics_render_bounds(const struct metrics *metrics, metrics_refusal_name *
     }
 }
 
+uint64_t metrics_layer_sum(const struct metrics *metrics, unsigned layer,
+                           enum metrics_outcome outcome)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < metrics->count; i++) {
+        sum +=
+            atomic_load_explicit(&metrics->slots[i].layers[layer][outcome], memory_order_relaxed);
+    }
+    return sum;
+}
+
+void metrics_render_layers(const struct metrics *metrics, metrics_refusal_name *name,
+                           struct out *out)
+{
+    static const char *const outcomes[METRICS_OUTCOMES] = {"passed", "refused"};
+    put_head(out, "sluice_admission_total", "counter",
+             "requests that a layer of admission let through or refused");
+    for (unsigned layer = 0; layer < METRICS_LAYERS_MAX && name(layer) != NULL; layer++) {
+        for (int outcome = 0; outcome < METRICS_OUTCOMES; outcome++) {
+            out_format(out, "sluice_admission_total{layer=\"%s\",outcome=\"%s\"} %llu\n",
+                       name(layer), outcomes[outcome],
+                       (unsigned long long)metrics_layer_sum(metrics, layer, outcome));
+        }
+    }
+}
+
 const char *metrics_pool_text(enum metrics_pool pool)
 {
     static const char *const texts[] = {

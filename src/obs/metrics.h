@@ -191,11 +191,16 @@ struct metrics_level {
  * label bound. */
 #define METRICS_BOUNDS_MAX 16
 
+/* The layers of admission are counted by number, and shown with the labels layer and outcome. */
+#define METRICS_LAYERS_MAX 16
+enum metrics_outcome { METRICS_PASSED, METRICS_TURNED_AWAY, METRICS_OUTCOMES };
+
 /* The numbers of one thread. All zero at the start. */
 struct metrics_slot {
     _Alignas(64) _Atomic uint64_t values[METRIC_COUNT];
     _Atomic uint64_t refused[METRICS_REFUSALS_MAX];
     _Atomic uint64_t full[METRICS_BOUNDS_MAX];
+    _Atomic uint64_t layers[METRICS_LAYERS_MAX][METRICS_OUTCOMES];
     _Atomic uint64_t pool_used[POOL_COUNT];
     _Atomic uint64_t pool_size[POOL_COUNT];
     struct hist hists[HIST_COUNT];
@@ -250,6 +255,12 @@ static inline void metrics_full(struct metrics_slot *slot, unsigned bound)
     CHECK(bound < METRICS_BOUNDS_MAX);
     metrics_bump(&slot->full[bound], 1);
 }
+static inline void metrics_layer(struct metrics_slot *slot, unsigned layer,
+                                 enum metrics_outcome outcome)
+{
+    CHECK(layer < METRICS_LAYERS_MAX);
+    metrics_bump(&slot->layers[layer][outcome], 1);
+}
 static inline void metrics_pool(struct metrics_slot *slot, enum metrics_pool pool, uint64_t used,
                                 uint64_t size)
 {
@@ -285,5 +296,10 @@ void metrics_render_pools(const struct metrics *metrics, struct out *out);
 /* Appends what was full how often. Number 0 is no bound. */
 void metrics_render_bounds(const struct metrics *metrics, metrics_refusal_name *name,
                            struct out *out);
+/* Appends sluice_admission_total: what each layer let through and turned away. */
+void metrics_render_layers(const struct metrics *metrics, metrics_refusal_name *name,
+                           struct out *out);
+uint64_t metrics_layer_sum(const struct metrics *metrics, unsigned layer,
+                           enum metrics_outcome outcome);
 
 #endif

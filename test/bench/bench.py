@@ -159,6 +159,13 @@ def answers(url):
         return False
 
 
+def without_limits(program):
+    """Options: without the rate limits that ship. An older program has none."""
+    told = subprocess.run([program, "serve", "--print-config"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    return ["--set", "admission.defaults=false"] if "\nadmission {" in told.stdout else []
+
+
 class Sluice:
     """One server on a fresh data folder."""
 
@@ -169,7 +176,7 @@ class Sluice:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 on_core(core, [program, "serve", "--listen", self.url[len("http://"):],
-                               "--data", folder, "--set", "server.threads=1"]),
+                               "--data", folder, "--set", "server.threads=1", *without_limits(program)]),
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
             wait_until(lambda: answers(self.url + "/readyz"), self.process, "sluice serve")

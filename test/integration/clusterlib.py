@@ -67,7 +67,7 @@ class Sluice(proclib.Member):
                  "--data", self.data]
         words += ["--config", self.config] if self.config else []
         words += ["--roles", self.roles] if self.roles else []
-        words += ["--demo"] if self.demo else []
+        words += ["--demo"] if self.demo else sluicelib.without_limits()
         for setting in self.sets:
             words += ["--set", setting]
         return words

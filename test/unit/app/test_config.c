@@ -116,7 +116,10 @@ static void every_default_is_a_value_its_own_row_accepts(void **state)
         const struct config_setting *setting = &config_settings[i];
         char number[32];
         (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)setting->number);
-        const char *value = setting->kind == CONFIG_NUMBER ? number : setting->text;
+        const char *value = setting->kind == CONFIG_NUMBER ? number
+                            : setting->kind == CONFIG_FLAG
+                                ? (setting->number != 0 ? "true" : "false")
+                                : setting->text;
         assert_int_equal(config_set(&config, setting, value, error, sizeof(error)), 0);
         assert_true(strlen(setting->help) > 10);
         assert_ptr_equal(config_find(span_of(setting->section), span_of(setting->name)), setting);
@@ -452,6 +455,120 @@ static void a_pipe_is_read_at_the_start_and_not_again(void **state)
     assert_int_equal(close(ends[0]), 0);
 }
 
+/* ---- rate limits ---- */
+
+static const struct config_limit *limit_of(const struct config *config, const char *name)
+{
+    for (uint32_t i = 0; i < config->limits.count; i++) {
+        if (strcmp(config->limits.limits[i].rule.name, name) == 0) {
+            return &config->limits.limits[i];
+        }
+    }
+    return NULL;
+}
+
+static void limits_are_named_sections(void **state)
+{
+    (void)state;
+    struct config config =
+        loaded("limit \"a\" {\n key = \"user+item\"\n calls = {\"ticket\", \"buy\"}\n rate = 10 "
+               "per_s = 60 "
+               "burst = 5\n shared = true }\nlimit \"b\" { key = all\n rate = 7\n algorithm = "
+               "sliding_window\n}\n");
+    const struct config_limit *a = limit_of(&config, "a");
+    assert_non_null(a);
+    assert_int_equal(a->rule.key, LIMIT_BY_USER_ITEM);
+    assert_int_equal(a->rule.calls, 1U << CALL_TICKET | 1U << CALL_BUY);
+    assert_int_equal(a->rule.rate.rate, 10);
+    assert_int_equal(a->rule.rate.per_s, 60);
+    assert_int_equal(a->rule.rate.burst, 5);
+    assert_true(a->rule.shared);
+    const struct config_limit *b = limit_of(&config, "b");
+    assert_non_null(b);
+    assert_int_equal(b->rule.calls, 0);
+    assert_int_equal(b->rule.rate.per_s, 1);
+    assert_int_equal(b->rule.rate.burst, 7);
+    assert_int_equal(b->rule.rate.algorithm, RATE_SLIDING_WINDOW);
+}
+
+static void wrong_limits_are_refused_with_their_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *place;
+    } cases[] = {
+        {"limit \"a\" {\n key = user\n}\n", ":3: limit.a: rate is missing"},
+        {"limit \"a\" {\n rate = 5\n}\n", ":3: limit.a: key is missing"},
+        {"limit \"a\" {\n}\n", ":2: limit.a: key is missing"},
+        {"limit \"a\" {\n key = users\n}\n", ":2: limit.a.key: must be address, user"},
+        {"limit \"a\" {\n rate = 0\n}\n", ":2: limit.a.rate: must be a whole number from 1"},
+        {"limit \"a\" {\n rate = 1\n rate = 2\n}\n", ":3: limit.a.rate: given twice"},
+        {"limit \"a\" {\n calls = {buy, sell}\n}\n", ":2: limit.a.calls: must be some of time"},
+        {"limit \"a\" {\n speed = 3\n}\n", ":2: limit.a.speed: no such setting; a limit"},
+        {"limit \"a b\" {\n rate = 3\n}\n", ":2: a limit's name has"},
+        {"limit \"a\" {\n key = user\n rate = 3\n burst = 0\n}\n",
+         ":5: limit.a: a token bucket with"},
+        {"limit \"a\" {\n key = user\n rate = 3\n calls = {time}\n}\n",
+         ":5: limit.a: the rule can never"},
+        {"limit \"a\" {\n key = \"user+item\"\n rate = 3\n calls = {orders}\n}\n",
+         ":5: limit.a: the rule can never"},
+        {"limit \"a\" { key = all\n rate = 3 }\nlimit \"a\" { key = all\n rate = 3 }\n", ":3: "},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        refused(cases[i].text, cases[i].place);
+    }
+}
+
+static void the_command_line_sets_limits(void **state)
+{
+    (void)state;
+    struct config_override overrides[] = {
+        {.option = "--set", .value = "limit.mine.key=user"},
+        {.option = "--set", .value = "limit.mine.rate=3"},
+        {.option = "--set", .value = "limit.mine.calls=ticket,buy"},
+        {.option = "--set", .value = "limit.user-and-item.rate=20"},
+    };
+    const struct config_options options = {.overrides = overrides, .overrides_count = 4};
+    struct config config;
+    char error[CONFIG_ERROR_MAX];
+    assert_int_equal(config_load(&options, &config, error, sizeof(error)), 0);
+    assert_int_equal(limit_of(&config, "mine")->rule.calls, 1U << CALL_TICKET | 1U << CALL_BUY);
+    assert_int_equal(limit_of(&config, "user-and-item")->rule.rate.rate, 20);
+    assert_int_equal(limit_of(&config, "user-and-item")->rule.rate.burst, 20);
+    assert_int_equal(set_one("limit.mine.speed=3", &config, error), ERR_NOTFOUND);
+    assert_int_equal(set_one("limit.mine=3", &config, error), ERR_NOTFOUND);
+    assert_int_equal(set_one("limit.mine.rate=many", &config, error), ERR_INVALID);
+}
+
+static void limits_ship_outside_the_demonstration(void **state)
+{
+    (void)state;
+    static const struct {
+        bool demo;
+        const char *set;
+        bool user, address; /* which rules there are */
+    } cases[] = {
+        {false, NULL, true, false},
+        {false, "admission.defaults=false", false, false},
+        {false, "admission.address_limit=true", true, true},
+        {true, NULL, false, false},
+        {true, "admission.defaults=true", true, false},
+        {true, "limit.user-and-item.rate=5", true, false},
+        {false, "limit.address-and-item.rate=5", true, true},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config_override override = {.option = "--set", .value = cases[i].set};
+        const struct config_options options = {
+            .demo = cases[i].demo, .overrides = &override, .overrides_count = cases[i].set != NULL};
+        struct config config;
+        char error[CONFIG_ERROR_MAX];
+        assert_int_equal(config_load(&options, &config, error, sizeof(error)), 0);
+        assert_int_equal(limit_of(&config, "user-and-item") != NULL, cases[i].user);
+        assert_int_equal(limit_of(&config, "address-and-item") != NULL, cases[i].address);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +585,10 @@ int main(void)
         cmocka_unit_test(a_booking_may_take_longer_than_a_place_in_line),
         cmocka_unit_test(what_is_printed_is_read_back_as_the_same),
         cmocka_unit_test(reload_takes_over_what_may_change_and_names_the_rest),
+        cmocka_unit_test(limits_are_named_sections),
+        cmocka_unit_test(wrong_limits_are_refused_with_their_line),
+        cmocka_unit_test(the_command_line_sets_limits),
+        cmocka_unit_test(limits_ship_outside_the_demonstration),
         cmocka_unit_test(a_pipe_is_read_at_the_start_and_not_again),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -18,8 +18,9 @@
 
 /* Read from the configuration itself, which reload() in serve.c replaces. */
 static const char *const read_in_serve[] = {
-    "server.drain_ms", /* stop_loops() */
-    "log.level",       /* reload() */
+    "server.drain_ms",                               /* stop_loops() */
+    "log.level",                                     /* reload() */
+    "admission.defaults", "admission.address_limit", /* config_load(): which limits there are */
 };
 
 /* What a reload makes of a configuration. */
@@ -27,6 +28,23 @@ struct outcome {
     struct api_settings api;
     int64_t limits[6];
 };
+
+static void *limit_memory_open(void *context, const char *name, size_t bytes)
+{
+    (void)context;
+    (void)name;
+    return calloc(1, bytes);
+}
+
+static void limit_memory_close(void *context, void *memory, size_t bytes)
+{
+    (void)context;
+    (void)bytes;
+    free(memory);
+}
+
+static const struct limit_memory limit_memory = {.open = limit_memory_open,
+                                                 .close = limit_memory_close};
 
 static struct outcome outcome_of(const struct config *config)
 {
@@ -36,9 +54,10 @@ static struct outcome outcome_of(const struct config *config)
     struct runtime_limits limits = {0};
     struct outcome outcome;
     memset(&outcome, 0, sizeof(outcome));
-    assert_int_equal(settings_publish(&shared, &newest, config, &secrets, 16), 0);
+    assert_int_equal(settings_publish(&shared, &newest, config, &secrets, &limit_memory, 16), 0);
     settings_runtime_limits(&limits, config);
     memcpy(&outcome.api, newest, sizeof(outcome.api));
+    outcome.api.limits = NULL; /* another address each time */
     settings_free(newest);
     _Static_assert(sizeof(limits) == sizeof(outcome.limits), "every limit is compared");
     memcpy(outcome.limits, &limits, sizeof(outcome.limits));
@@ -64,6 +83,9 @@ static void set_another_value(struct config *config, const struct config_setting
         break;
     case CONFIG_LEVEL:
         value = "error";
+        break;
+    case CONFIG_FLAG:
+        value = setting->number != 0 ? "false" : "true";
         break;
     default:
         fail_msg("%s.%s: give this test a value of its kind", setting->section, setting->name);
