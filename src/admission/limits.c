@@ -134,7 +134,7 @@ struct table {
 
 struct limits {
     uint32_t count;
-    uint32_t calls[LIMIT_STAGES]; /* of the rules of each stage, as bits */
+    struct limit_calls calls;
     struct limit_rule rules[LIMIT_RULES_MAX];
     struct table *tables[LIMIT_RULES_MAX];
 };
@@ -247,6 +247,16 @@ static struct table *table_of(const struct limits *before, const struct limit_ru
     return NULL;
 }
 
+static void note_calls(struct limit_calls *calls, const struct limit_rule *rule)
+{
+    enum limit_stage stage = stage_of(rule->key);
+    uint32_t bits = rule->calls != 0 ? rule->calls : ~(1U << CALL_NONE);
+    calls->any[stage] |= bits;
+    if (rule->key == LIMIT_BY_ADDRESS || rule->key == LIMIT_BY_ADDRESS_ITEM) {
+        calls->by_address[stage] |= bits;
+    }
+}
+
 int limits_new(const struct limit_rule *rules, uint32_t count, const struct limits *before,
                const struct limit_memory *memory, int64_t now_us, struct limits **ret_limits)
 {
@@ -266,8 +276,8 @@ int limits_new(const struct limit_rule *rules, uint32_t count, const struct limi
             limits_free(limits);
             return ERR_NOMEM;
         }
-        limits->calls[stage_of(rules[i].key)] |= rules[i].calls != 0 ? rules[i].calls : UINT32_MAX;
         limits->count++;
+        note_calls(&limits->calls, &rules[i]);
     }
     *ret_limits = limits;
     return 0;
@@ -290,9 +300,9 @@ const struct limit_rule *limits_rule(const struct limits *limits, uint32_t numbe
     return &limits->rules[number - 1];
 }
 
-bool limits_asked(const struct limits *limits, enum limit_stage stage, enum call_family call)
+struct limit_calls limits_calls(const struct limits *limits)
 {
-    return limits != NULL && call != CALL_NONE && (limits->calls[stage] & 1U << call) != 0;
+    return limits->calls;
 }
 
 /* ---- requests ---- */
@@ -416,7 +426,7 @@ bool limits_take(struct limits *limits, enum limit_stage stage, const struct lim
 {
     struct taken taken[LIMIT_RULES_MAX];
     uint32_t count = 0;
-    if (!limits_asked(limits, stage, request->call)) {
+    if ((limits->calls.any[stage] & 1U << request->call) == 0) {
         return true;
     }
     for (uint32_t i = 0; i < limits->count; i++) {

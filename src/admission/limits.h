@@ -124,8 +124,13 @@ int limits_new(const struct limit_rule *rules, uint32_t count, const struct limi
 void limits_free(struct limits *limits);
 /* Rules have the numbers from 1 on. */
 const struct limit_rule *limits_rule(const struct limits *limits, uint32_t number);
-/* Whether a rule of this stage may apply to the call. */
-bool limits_asked(const struct limits *limits, enum limit_stage stage, enum call_family call);
+/* The calls that rules of each stage may apply to, as bits; and those of rules by address among them. A
+ * caller need not ask about others. Copied, because it is looked at for each request. */
+struct limit_calls {
+    uint32_t any[LIMIT_STAGES];
+    uint32_t by_address[LIMIT_STAGES];
+};
+struct limit_calls limits_calls(const struct limits *limits);
 
 /* Asks the rules of one stage. False: refused, and the outcome has the rule. */
 bool limits_take(struct limits *limits, enum limit_stage stage, const struct limit_request *request,

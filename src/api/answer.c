@@ -190,6 +190,38 @@ bool api_answer_sold_out(struct api_worker *worker, struct http_exchange exchang
     return true;
 }
 
+bool api_answer_limited(struct api_worker *worker, struct http_exchange exchange,
+                        struct span headers, struct span detail, int64_t retry_ms)
+{
+    const struct connection_state *state = &worker->connections[exchange.connection];
+    if (state->origin_len != 0 || worker->settings->cors_origins[0] != '\0') {
+        return false;
+    }
+    char memory[512];
+    char text[1024];
+    struct out body = out_over(memory, sizeof(memory));
+    struct out all = out_over(text, sizeof(text));
+    out_lit(&body, "{\"type\":\"about:blank\",\"title\":\"Too many requests\",\"status\":429,"
+                   "\"code\":\"rate_limited\",\"detail\":\"");
+    out_put(&body, detail); /* names of rules need no escapes */
+    out_lit(&body, "\",\"retry\":\"later\",\"retry_after_ms\":");
+    out_i64(&body, retry_ms);
+    out_char(&body, '}');
+    out_lit(&all, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\n"
+                  "Content-Length: ");
+    out_u64(&all, body.len);
+    out_lit(&all, "\r\n");
+    out_put(&all, headers);
+    out_lit(&all, "Retry-After: ");
+    out_i64(&all, (retry_ms + 999) / 1000);
+    out_lit(&all, "\r\nCache-Control: no-store\r\n\r\n");
+    out_put(&all, out_span(&body));
+    CHECK(!body.overflow && !all.overflow);
+    metrics_refuse(worker->metrics, REFUSAL_RATE_LIMITED);
+    (void)http_answer_ready(worker->server, exchange, out_span(&all));
+    return true;
+}
+
 enum http_outcome api_refuse_simply(struct api_worker *worker, struct http_exchange exchange,
                                     enum refusal refusal, const char *detail)
 {

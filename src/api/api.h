@@ -55,7 +55,8 @@ struct api_settings {
     char cors_origins[1024]; /* separated by spaces or commas; "*" allows any */
     char login_url[URL_MAX_BYTES + 1];
     struct http_options http;
-    struct limits *limits; /* freed with the settings */
+    struct limits *limits;          /* freed with the settings; NULL: there are no rate limits */
+    struct limit_calls limit_calls; /* theirs */
 };
 
 struct page_cache;

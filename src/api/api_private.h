@@ -190,6 +190,11 @@ void api_prebuild_sold_out(struct api_worker *worker);
  * CORS headers, and nothing was sent. */
 bool api_answer_sold_out(struct api_worker *worker, struct http_exchange exchange, bool later);
 
+/* Refuses with RATE_LIMITED. headers: complete lines. Much cheaper than api_refuse(): whoever is above a
+ * limit may ask often. False: the answer needs CORS headers, and nothing was sent. */
+bool api_answer_limited(struct api_worker *worker, struct http_exchange exchange,
+                        struct span headers, struct span detail, int64_t retry_ms);
+
 /* ---- sale_tally.c ---- */
 
 /* Where the requests for an item are counted: a cache. */

@@ -1,9 +1,6 @@
 /* See request_limits.h. */
 #include "api/request_limits.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "admission/layers.h"
 #include "api/api_private.h"
 #include "base/check.h"
@@ -13,27 +10,29 @@
  * refused together do not come back together. */
 #define RETRY_JITTER_PART 4
 
-/* ---- what a request counts as ---- */
-
-static struct limit_request limit_request(const struct api_request *req, enum limit_stage stage,
-                                          uint64_t item)
-{
-    struct limit_request request = {.call = req->route->call,
-                                    .device = req->request->sluice_device,
-                                    .user = req->user,
-                                    .item = item,
-                                    .now_us = inside_time_us(req->worker->shared->time)};
-    if (stage == LIMIT_AT_ADDRESS || stage == LIMIT_AT_ITEM) {
-        request.address = api_client_address(req);
-    }
-    return request;
-}
-
 /* ---- refusals ---- */
 
 static uint32_t seconds_up(int64_t us)
 {
     return (uint32_t)((us + 999999) / 1000000);
+}
+
+/* The headers of a refusal by a rule, but for Retry-After. */
+static void put_headers(struct out *out, const struct limit_rule *rule,
+                        const struct rate_outcome *rate)
+{
+    struct span name = span_of(rule->name);
+    out_lit(out, "RateLimit-Policy: \"");
+    out_put(out, name);
+    out_lit(out, "\";q=");
+    out_u64(out, rule->rate.rate);
+    out_lit(out, ";w=");
+    out_u64(out, rule->rate.per_s);
+    out_lit(out, "\r\nRateLimit: \"");
+    out_put(out, name);
+    out_lit(out, "\";r=0;t=");
+    out_u64(out, seconds_up(rate->retry_us));
+    out_lit(out, "\r\n");
 }
 
 static void refuse(struct api_request *req, const struct limit_rule *rule,
@@ -42,35 +41,55 @@ static void refuse(struct api_request *req, const struct limit_rule *rule,
     struct api_worker *worker = req->worker;
     char headers[256];
     char detail[160];
-    (void)snprintf(headers, sizeof(headers),
-                   "RateLimit-Policy: \"%s\";q=%" PRIu32 ";w=%" PRIu32 "\r\n"
-                   "RateLimit: \"%s\";r=0;t=%" PRIu32 "\r\n",
-                   rule->name, rule->rate.rate, rule->rate.per_s, rule->name,
-                   seconds_up(rate->retry_us));
-    (void)snprintf(detail, sizeof(detail), "the rule %s allows %" PRIu32 " in %" PRIu32 " s",
-                   rule->name, rule->rate.rate, rule->rate.per_s);
+    struct out lines = out_over(headers, sizeof(headers) - 1);
+    struct out why = out_over(detail, sizeof(detail) - 1);
+    put_headers(&lines, rule, rate);
+    headers[lines.len] = '\0';
+    out_lit(&why, "the rule ");
+    out_text(&why, rule->name);
+    out_lit(&why, " allows ");
+    out_u64(&why, rule->rate.rate);
+    out_lit(&why, " in ");
+    out_u64(&why, rule->rate.per_s);
+    out_lit(&why, " s");
+    detail[why.len] = '\0';
     int64_t retry_ms = (rate->retry_us + 999) / 1000;
     retry_ms += (int64_t)prng_below(&worker->prng, (uint32_t)(retry_ms / RETRY_JITTER_PART) + 1);
     metrics_layer(worker->metrics, LAYER_LIMIT, METRICS_TURNED_AWAY);
-    (void)api_refuse(worker, req->exchange,
-                     &(struct refused){.refusal = REFUSAL_RATE_LIMITED,
-                                       .headers = headers,
-                                       .detail = detail,
-                                       .retry_after_ms = retry_ms});
+    if (!api_answer_limited(worker, req->exchange, out_span(&lines), out_span(&why), retry_ms)) {
+        (void)api_refuse(worker, req->exchange,
+                         &(struct refused){.refusal = REFUSAL_RATE_LIMITED,
+                                           .headers = headers,
+                                           .detail = detail,
+                                           .retry_after_ms = retry_ms});
+    }
 }
 
-static bool ask(struct api_request *req, enum limit_stage stage, uint64_t item)
+/* ---- asking ---- */
+
+static bool ask_now(struct api_request *req, enum limit_stage stage, uint64_t item)
 {
-    struct limits *limits = req->worker->settings->limits;
-    if (!limits_asked(limits, stage, req->route->call)) {
+    const struct api_settings *settings = req->worker->settings;
+    enum call_family call = req->route->call;
+    struct limit_request request = {.call = call,
+                                    .device = req->request->sluice_device,
+                                    .user = req->user,
+                                    .item = item,
+                                    .now_us = inside_time_us(req->worker->shared->time)};
+    if ((settings->limit_calls.by_address[stage] & 1U << call) != 0) {
+        request.address = api_client_address(req);
+    }
+    if (limits_take(settings->limits, stage, &request, &req->limit)) {
         return true;
     }
-    struct limit_request request = limit_request(req, stage, item);
-    if (limits_take(limits, stage, &request, &req->limit)) {
-        return true;
-    }
-    refuse(req, limits_rule(limits, req->limit.rule), &req->limit.rate);
+    refuse(req, limits_rule(settings->limits, req->limit.rule), &req->limit.rate);
     return false;
+}
+
+static inline bool ask(struct api_request *req, enum limit_stage stage, uint64_t item)
+{
+    uint32_t calls = req->worker->settings->limit_calls.any[stage];
+    return (calls & 1U << req->route->call) == 0 || ask_now(req, stage, item);
 }
 
 static bool device_fits(struct api_request *req)
@@ -108,9 +127,13 @@ void request_limits_headers(struct api_worker *worker, struct http_exchange exch
         state->limit_settings != (uint32_t)worker->settings->number) {
         return;
     }
-    out_format(headers, "RateLimit: \"%s\";r=%" PRIu32 ";t=%" PRIu32 "\r\n",
-               limits_rule(worker->settings->limits, state->limit_rule)->name,
-               state->limit_remaining, state->limit_reset_s);
+    out_lit(headers, "RateLimit: \"");
+    out_text(headers, limits_rule(worker->settings->limits, state->limit_rule)->name);
+    out_lit(headers, "\";r=");
+    out_u64(headers, state->limit_remaining);
+    out_lit(headers, ";t=");
+    out_u64(headers, state->limit_reset_s);
+    out_lit(headers, "\r\n");
 }
 
 /* ---- held requests ---- */

@@ -86,6 +86,7 @@ int settings_publish(struct api_shared *shared, struct api_settings **newest,
         free(settings);
         return error;
     }
+    settings->limit_calls = limits_calls(settings->limits);
     settings->older = *newest;
     settings->number = *newest != NULL ? (*newest)->number + 1 : 0;
     *newest = settings;

@@ -144,7 +144,7 @@ def test_a_sliding_window_never_lets_more_through(make_server):
 
 def test_a_leaky_bucket_answers_one_after_the_other(make_server):
     server = make_server(sets=["server.threads=1", *rule("slow", key="all", calls="time", burst=2,
-                                                         algorithm="leaky_bucket", rate=2, per_s=1)])
+                                                         algorithm="leaky_bucket", rate=1, per_s=2)])
     conns = [server.conn() for _ in range(4)]
     for conn in conns:
         conn.send(b"GET /v1/time HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -153,12 +153,12 @@ def test_a_leaky_bucket_answers_one_after_the_other(make_server):
         conn.close()
     passed = sorted(answer.json()["now_ms"] for answer in answers if answer.status == 200)
     assert len(passed) == 3 and sorted(answer.status for answer in answers)[-1] == 429
-    assert passed[1] - passed[0] >= 400 and passed[2] - passed[0] >= 900, passed
+    assert passed[1] - passed[0] >= 1900 and passed[2] - passed[1] >= 1900, passed
 
 
 def test_a_held_buy_is_decided_once_and_one_whose_client_left_is_not(make_server):
     server = make_server(sets=rule("slow", key="all", calls="buy", burst=5, algorithm="leaky_bucket",
-                                   rate=2, per_s=1))
+                                   rate=1, per_s=2))
     shop = Shop(server)
     lot = shop.lot(total=10, limit=0)
     users = [shop.user() for _ in range(3)]
@@ -171,8 +171,7 @@ def test_a_held_buy_is_decided_once_and_one_whose_client_left_is_not(make_server
     for conn in conns[:2]:
         assert conn.read_response("POST").status == 202
         conn.close()
-    shop.wait_counters(lot.item, 6, 4, 0)
-    # The order of the client that left may be made or not; asked again it is made once.
+    # The order of the client that left is not made, unless its turn came first; asked again it is made once.
     assert shop.buy(users[2], tickets[2], qty=2).status in (200, 202)
     shop.wait_counters(lot.item, 4, 6, 0)
 
