@@ -75,6 +75,22 @@ class Attacker:
         return self.told
 
 
+class Attackers(Attacker):
+    """Several processes of one kind, each with arguments of its own; their counters are added."""
+
+    def __init__(self, kind, port, each):
+        self.attackers = [Attacker(kind, port, *arguments) for arguments in each]
+
+    def counters(self):
+        self.told = sum((collections.Counter(one.counters()) for one in self.attackers),
+                        collections.Counter())
+        return self.told
+
+    def end(self):
+        return sum((collections.Counter(one.end()) for one in self.attackers),
+                   collections.Counter())
+
+
 class Attack:
     """One entry of the list. begin(trial) starts the attack, waits until it is in force and returns
     a function that ends it and returns the proof, a sentence. honest(trial, run) asks as honest
@@ -82,9 +98,14 @@ class Attack:
 
     away = False
 
-    def __init__(self, name, stage, about, begin, honest, short=False):
+    def __init__(self, name, stage, about, begin, honest, short=False, long_stage=None):
+        """long_stage: the server of the long form, if it is another."""
         self.name, self.stage, self.about = name, stage, about
         self.begin, self.honest, self.short = begin, honest, short
+        self.long_stage = long_stage or stage
+
+    def stage_of(self, size):
+        return self.stage if size.short else self.long_stage
 
     def fault_s(self, size):
         """A trial of any length needs room in the gate for this many seconds of buyers."""

@@ -11,9 +11,12 @@ import clusterlib
 import crashlib
 import signlib
 import sluicelib
-from attacklib import Attack, Attacker, Measured, p99_ms
+from attacklib import Attack, Attacker, Attackers, Measured, p99_ms
 
 CONNECTIONS = 1000
+# The silent connections of the long form: so many, and more than the server has places, which is as it
+# is installed. Several processes hold them, because one may open no more than 20,000 files here and there.
+CROWD, CROWD_PROCESSES = 20_000, 5
 ORDERS = 20_000
 PAY_S, LATE_S, ROUNDS = 4, 2, 4  # of the hoarder
 
@@ -25,6 +28,7 @@ def stage(*sets):
 STAGES = {
     "attack-account": stage(f"gate.orders={ORDERS}", f"gate.buyers={ORDERS}"),
     "attack-silent": stage(f"server.connections={CONNECTIONS}"),
+    "attack-silent-long": stage(),
     "attack-bodies": stage("http.large_buffers=8"),
     "attack-readers": stage("server.connections=4000"),
     "attack-sales": stage(),
@@ -39,7 +43,10 @@ def buyers(trial, run):
 
 def attacked(trial, kind, *arguments, until, what, proof, port=None):
     """Starts an attacker; it is in force when until(counters) holds."""
-    attacker = Attacker(kind, port or trial.front.port, *arguments)
+    return in_force(Attacker(kind, port or trial.front.port, *arguments), until, what, proof)
+
+
+def in_force(attacker, until, what, proof):
     try:
         attacker.wait(until, what)
     except BaseException:
@@ -75,11 +82,26 @@ def one_account(trial):
 # ---------------------------------------------------------------- connections
 
 def silent(trial):
+    if not trial.size.short:
+        return crowd(trial)
     return attacked(trial, "silent", 2 * CONNECTIONS,
                     until=lambda told: told.get("acts", 0) >= CONNECTIONS,
                     what=f"{CONNECTIONS} silent connections",
                     proof=lambda told: f"{told['acts']:,} silent connections to a server for "
                                        f"{CONNECTIONS:,}")
+
+
+def crowd(trial):
+    """Whenever the server closes one, another comes."""
+    pools = trial.door.get("/metrics").body.decode()
+    places = int(re.search(r'^sluice_pool_size\{pool="server.connections"\} (\d+)', pools, re.M)[1])
+    count = -(-max(CROWD, places * 9 // 8) // CROWD_PROCESSES)
+    attackers = Attackers("silent", trial.front.port, [(count, f"127.0.{1 + number}")
+                                                      for number in range(CROWD_PROCESSES)])
+    return in_force(attackers, until=lambda told: told.get("acts", 0) >= CROWD_PROCESSES * count,
+                    what=f"{CROWD_PROCESSES * count:,} silent connections",
+                    proof=lambda told: f"{told['acts']:,} silent connections, {told['open']:,} of them "
+                                       f"open at the end, to a server for {places:,}")
 
 
 def visitors(trial, run):
@@ -270,7 +292,8 @@ def waiting_buyers(trial, run):
 ATTACKS = [
     Attack("attack-one-account", "attack-account", "one account orders without end", one_account,
            buyers),
-    Attack("attack-silent", "attack-silent", "connections that never speak", silent, visitors),
+    Attack("attack-silent", "attack-silent", "connections that never speak", silent, visitors,
+           long_stage="attack-silent-long"),
     Attack("attack-slow-bodies", "attack-bodies", "payments whose bodies never end", slow_bodies,
            operators),
     Attack("attack-slow-readers", "attack-readers", "large answers that nobody reads", slow_readers,
