@@ -5,8 +5,8 @@
 Attacks the server on 127.0.0.1:PORT until SIGTERM. Prints a line of JSON with its counters several
 times a second: `acts` (what it has done), `open` (connections it holds now), and what it was told.
 
-  silent PORT COUNT [NETWORK]   COUNT connections that never send a byte; each one that is closed is
-                                opened again. NETWORK: they come from 200 addresses of it (127.0.1)
+  silent PORT COUNT NETWORK     COUNT connections from 200 addresses of NETWORK (127.0.1) that never
+                                send a byte; each one that is closed is opened again
   slow-bodies PORT COUNT        COUNT requests to /v1/payments whose bodies never end
   slow-readers PORT COUNT PATH  COUNT connections that ask for PATH and read nothing
   forged PORT COUNT FILE        COUNT connections that ask for /v1/me/orders with the tokens of FILE,
@@ -112,15 +112,14 @@ class Attacker:
 
 
 class Silent(Attacker):
-    def __init__(self, port, count, network=None):
+    def __init__(self, port, count, network):
         super().__init__(port, count)
         self.network, self.made = network, 0
 
     def prepare(self, sock):
-        if self.network:
-            self.made += 1
-            sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
-            sock.bind((f"{self.network}.{1 + self.made % 200}", 0))
+        self.made += 1
+        sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+        sock.bind((f"{self.network}.{1 + self.made % 200}", 0))
 
 
 class SlowBodies(Attacker):

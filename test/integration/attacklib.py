@@ -204,14 +204,14 @@ class Trial:
         assert audit and audit["ok"], f"the audit of the honest buyers: {report['stderr'][-600:]}"
         return Measured(users, report["orders"], report["p99_us"] / 1000)
 
-    def each(self, count, ask, source=lambda number: None):
+    def each(self, count, ask, source=lambda number: None, patience_s=PATIENCE_S):
         """One after the other, each on a connection of its own: ask(conn, number) -> success. Stops
         asking when the verdict is certain. source(number): the address to come from."""
         got, times = 0, []
         for number in range(count):
             began = time.monotonic()
             try:
-                with sluicelib.Conn(self.door.address, timeout_s=PATIENCE_S,
+                with sluicelib.Conn(self.door.address, timeout_s=patience_s,
                                     source=source(number)) as conn:
                     got += bool(ask(conn, number))
             except (OSError, sluicelib.ProtocolError):
