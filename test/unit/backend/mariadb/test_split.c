@@ -293,9 +293,6 @@ static void test_a_step_reaches_the_orders_of_every_database(void **state)
     if (databases > 1) {
         assert_int_equal(sql_number(f, "SELECT count(note) FROM all_orders"), 0);
     }
-    struct ledger_op op = book_once(ITEM, 1, 0);
-    write_op(f, T0, &op);
-    assert_int_equal(op.order.state, ORDER_LOCKED);
 }
 
 /* ---- making the databases ---- */
