@@ -305,7 +305,7 @@ static void a_cooling_time_that_the_row_does_not_have(void **state)
     (void)state;
     struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
     world_book(&w, id);
-    cancel_cooling(id, 5000, 0, 0);
+    cancel_cooling(id, 5000, 0, world_now_ms(&w) + 5000);
     caught(5);
 }
 
@@ -316,6 +316,7 @@ static void a_cooling_time_that_the_event_does_not_have(void **state)
     world_book(&w, id);
     cancel_cooling(id, 5000, world_now_ms(&w) + 5000, 0);
     caught(5);
+    assert_non_null(strstr(world_what, "; event ")); /* before the gate was misled */
 }
 
 static void a_cooling_time_that_the_gate_forgets(void **state)
