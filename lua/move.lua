@@ -1,16 +1,16 @@
 #!lua
--- Ledger events of one order: confirm, refuse, pay, cancel, cancel_late, expire. Publishes the order, and the
--- item if units came back.
+-- Ledger events of one order: confirm, refuse, pay, cancel, cancel_late, cancel_cooling, expire,
+-- expire_cooling. Publishes the order, and the item if units came back.
 -- KEYS: meta, item, the order's bucket.
--- ARGV: those of event.lua, then order id, state before, state after, pay_by, reason, item, key
---       prefix of buyers' buckets, user and quantity (0: not known).
+-- ARGV: those of event.lua, then order id, state before, state after, time (pay_by, or the end of the
+--       cooling time), reason, item, key prefix of buyers' buckets, user and quantity (0: not known).
 local order = call('HGET', KEYS[3], ARGV[7])
 if not order and kind == GATE_FAIL_ORDER and ARGV[14] ~= '0' and call('EXISTS', KEYS[2]) == 1 then
     -- The order failed without a decision here (it was undecided, or the decision was lost). Store
     -- it, so that the buyer sees it and it counts as an attempt.
     local key = ARGV[13] .. tonumber(ARGV[14]) % REDIS_BUCKETS
     local buyer = call('HGET', key, ARGV[14])
-    local held, ended, barred = match(buyer or '0 0 0', '^(%d+) (%d+) (%d)$')
+    local held, ended, barred = match(buyer or '0 0 0', '^(%d+) (%d+) (%d+)$')
     local left = call('HMGET', KEYS[1], 'orders_left', 'buyers_left')
     call('HSET', key, ARGV[14], held .. ' ' .. text('%d', ended + 1) .. ' ' .. barred)
     order = ARGV[14] .. ' ' .. ARGV[15] .. ' ' .. ARGV[9] .. ' ' .. ARGV[11] .. ' 2 ' .. ARGV[5] .. ' 0'
@@ -41,7 +41,7 @@ local returns = to ~= ORDER_LOCKED and to ~= ORDER_PAID
 local buyers_key, held, ended, barred
 if returns then
     buyers_key = ARGV[13] .. tonumber(user) % REDIS_BUCKETS
-    held, ended, barred = match(call('HGET', buyers_key, user) or '', '^(%d+) (%d+) (%d)$')
+    held, ended, barred = match(call('HGET', buyers_key, user) or '', '^(%d+) (%d+) (%d+)$')
 end
 -- Impossible in an intact segment: change nothing, it needs recovery.
 if not item[1] or tonumber(item[2]) < qty or returns and (not held or tonumber(held) < qty) then
@@ -75,6 +75,11 @@ else
         barred = '1'
     else
         ended = text('%d', ended + 1)
+        -- A later cooling time never ends an earlier one sooner, nor a bar.
+        if (kind == GATE_CANCEL_COOLING or kind == GATE_EXPIRE_COOLING) and barred ~= '1'
+            and tonumber(ARGV[10]) > tonumber(barred) then
+            barred = ARGV[10]
+        end
     end
     call('HSET', buyers_key, user, text('%d', held - qty) .. ' ' .. ended .. ' ' .. barred)
 end

@@ -29,7 +29,7 @@ local limit, state, starts, ends = match(item[4], '^(%d+) (%d+) (%-?%d+) (%-?%d+
 local held, ended, barred = '0', '0', '0'
 local buyer = call('HGET', KEYS[3], ARGV[3])
 if buyer then
-    held, ended, barred = match(buyer, '^(%d+) (%d+) (%d)$')
+    held, ended, barred = match(buyer, '^(%d+) (%d+) (%d+)$')
 end
 local function refuse(refusal)
     return "VERDICT_REFUSED " .. refusal .. ' ' .. held .. ' ' .. limit .. ' ' .. item[1] .. ' '
@@ -69,8 +69,8 @@ elseif now < starts + 0 then
     return refuse(REFUSAL_TOO_EARLY)
 elseif item[1] == '0' then
     return refuse(REFUSAL_SOLD_OUT)
-elseif barred ~= '0' then
-    return refuse(REFUSAL_BARRED)
+elseif barred ~= '0' and (barred == '1' or not again and now < barred + 0) then
+    return refuse(REFUSAL_BARRED) .. ' w ' .. barred
 end
 local left, qty, holds = item[1] - ARGV[5], ARGV[5] + 0, held + ARGV[5]
 if ended ~= '0' and ended + 0 >= BUYER_FAILED_ATTEMPTS_MAX or limit ~= '0' and holds > limit + 0 then
@@ -90,7 +90,7 @@ call('XADD', KEYS[5], '*', 'reserve', ARGV[4] .. now_text)
 left, held = text('%d', left), text('%d', holds)
 local taken = text('%d', item[2] + qty)
 call('HSET', KEYS[2], 'available', left, 'locked', taken, 'version', text('%d', item[3] + 1))
-call('HSET', KEYS[3], ARGV[3], held .. ' ' .. ended .. ' 0')
+call('HSET', KEYS[3], ARGV[3], held .. ' ' .. ended .. ' ' .. barred)
 call('HSET', KEYS[4], ARGV[2], order)
 orders_left, buyers_left = text('%d', orders_left), buyer and meta[4] or text('%d', buyers_left)
 if now > high then

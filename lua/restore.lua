@@ -61,7 +61,7 @@ function fill.i(row)
     return true
 end
 function fill.b(row)
-    local bucket, item, user, rest = match(row, '^(%d+) (%d+) (%d+) (%d+ %d+ %d)$')
+    local bucket, item, user, rest = match(row, '^(%d+) (%d+) (%d+) (%d+ %d+ %d+)$')
     if changed(item) then
         return true
     end

@@ -179,6 +179,7 @@ static void draw_runtime_limits(struct world *world)
     static const int64_t ledger_ahead_us[] = {0, 0, 3000000, -3000000, 30000000};
     world->plan.ledger_ahead_us = ledger_ahead_us[prng_below(&prng, 5)];
     world->plan.late_cancel_ms = (int64_t)prng_below(&prng, 3) * 3000;
+    world->plan.cooling_ms = prng_below(&prng, 3) == 0 ? 500 + (int64_t)prng_below(&prng, 9000) : 0;
 }
 
 static int64_t ask_delay_us(void *context)

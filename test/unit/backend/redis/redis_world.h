@@ -34,6 +34,7 @@ struct world_answer {
     enum refusal refusal;
     uint32_t held, limit;       /* of a buy */
     uint64_t available, locked; /* of a buy */
+    int64_t cooling_until_ms;   /* of a buy */
     bool has_order;
     struct order_view order;
 };
