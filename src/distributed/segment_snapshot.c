@@ -375,12 +375,14 @@ static int count_buyers(struct segment_snapshot *snapshot)
         const struct segment_snapshot_sale *sale =
             find_sale(snapshot, find_item(snapshot, order->item)->sale);
         bool alive = order_state_alive((enum order_state)order->state);
+        bool live = !order_state_final((enum order_state)order->state);
         bool late = order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
         bool bars = late || (order->state == ORDER_EXPIRED && sale->bar_unpaid);
         snapshot->buyers[i] = (struct segment_snapshot_buyer){.item = order->item,
                                                               .user = order->user,
                                                               .held = alive ? order->qty : 0,
                                                               .failed_attempts = !alive && !bars,
+                                                              .live = live,
                                                               .barred = bars};
     }
     qsort(snapshot->buyers, snapshot->orders_count, sizeof(*snapshot->buyers), compare_buyers);
@@ -393,9 +395,16 @@ static int count_buyers(struct segment_snapshot *snapshot)
         }
         snapshot->buyers[last].held += next->held;
         snapshot->buyers[last].failed_attempts += next->failed_attempts;
+        snapshot->buyers[last].live += next->live;
         snapshot->buyers[last].barred |= next->barred;
     }
     snapshot->buyers_count = last + 1;
+    for (size_t i = 0; i < snapshot->buyers_count; i++) {
+        const struct segment_snapshot_buyer *buyer = &snapshot->buyers[i];
+        struct segment_snapshot_item *item = find_item(snapshot, buyer->item);
+        item->buyers++;
+        item->live += buyer->live;
+    }
     return 0;
 }
 

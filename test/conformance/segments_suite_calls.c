@@ -41,7 +41,7 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
         suite_begin(EVENT),
         suite_sale(SALE_OPEN),
         {.kind = STEP_BUYER, .item = 11, .user = 7, .held = 1},
-        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .failed_attempts = 2},
+        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .failed_attempts = 2, .live = 1},
         {.kind = STEP_BUYER, .item = 12, .user = 8, .barred = true, .failed_attempts = 1},
         {.kind = STEP_ORDER,
          .item = 11,
@@ -69,8 +69,16 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
          .total = 10,
          .available = 9,
          .sold = 1,
-         .limit = 1},
-        {.kind = STEP_ITEM, .sale = 1, .item = 12, .total = 10, .available = 7, .locked = 3},
+         .limit = 1,
+         .buyers = 1},
+        {.kind = STEP_ITEM,
+         .sale = 1,
+         .item = 12,
+         .total = 10,
+         .available = 7,
+         .locked = 3,
+         .buyers = 2,
+         .live = 1},
     };
     suite.epoch = 3;
     suite.after = EVENT;
