@@ -6,7 +6,7 @@
 local meta = redis.call('HMGET', KEYS[1], 'place', 'event', 'fence', 'broken', 'sizes', 'room',
     'items_left', 'sales_left')
 local pools = '0 0 0 0 0 0 0 0'
-if meta[6] then
+if meta[5] and meta[6] then
     local orders, buyers = struct.unpack('<dd', meta[6])
     pools = string.format('%s %d %d %s %s', meta[5], orders, buyers, meta[7], meta[8])
 end

@@ -44,7 +44,7 @@ struct segment_snapshot_item {
     uint32_t limit;
     uint32_t buyers; /* computed from the orders */
     uint32_t live;   /* orders that are not final */
-    bool unsure; /* an order moved meanwhile: the counters may be of another moment */
+    bool unsure;     /* an order moved meanwhile: the counters may be of another moment */
 };
 
 struct segment_snapshot_buyer {

@@ -71,13 +71,13 @@ struct segment_state {
                                    * empty (then epoch is 0), or filled by an older version */
     bool older;                   /* STALE: filled by an older version */
     uint64_t epoch;
-    bool open;          /* false: being rebuilt; requests of fronts are stale */
-    uint64_t event;     /* last one applied */
-    uint64_t fence;     /* the highest token seen */
-    int64_t server_ms;  /* the server's wall clock */
-    uint64_t outbox;    /* entries that are not marked done */
-    uint64_t oldest_ms; /* when the oldest of them was decided; 0: none */
-    bool broken;        /* reported as broken (NEWS_BROKEN) and not rebuilt since */
+    bool open;               /* false: being rebuilt; requests of fronts are stale */
+    uint64_t event;          /* last one applied */
+    uint64_t fence;          /* the highest token seen */
+    int64_t server_ms;       /* the server's wall clock */
+    uint64_t outbox;         /* entries that are not marked done */
+    uint64_t oldest_ms;      /* when the oldest of them was decided; 0: none */
+    bool broken;             /* reported as broken (NEWS_BROKEN) and not rebuilt since */
     struct gate_sizes sizes; /* of its pools; 0: not known */
     struct gate_sizes used;  /* more than the size if the ledger had more when it was filled */
 };

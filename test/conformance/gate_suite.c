@@ -29,7 +29,7 @@ enum what {
     DECIDED, /* as BUY: it was accepted before, and is decided again; `held` is not looked at */
     BAR,     /* history setting: the sale bars unpaid buyers */
     FULL,    /* history setting: room for qty orders and as many buyers */
-    SHARES,  /* history setting: live orders of a buyer of an item (user), of an item (item) and of a
+    SHARES, /* history setting: live orders of a buyer of an item (user), of an item (item) and of a
               * sale (key), buyers of a sale (qty); 0: no such share */
 };
 

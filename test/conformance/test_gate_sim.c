@@ -22,8 +22,7 @@ static void reset(void *context, struct gate_sizes sizes, struct gate_shares sha
                                    .now_ms = SERVER_MS,
                                    .epoch = server->epoch + 1,
                                    .fence = FENCE,
-                                   .step = {
-                                       .kind = STEP_BEGIN, .sizes = sizes, .shares = shares}};
+                                   .step = {.kind = STEP_BEGIN, .sizes = sizes, .shares = shares}};
     struct server_answer answer;
     server_run(server, &script, &answer);
     assert_int_equal(SEGMENT_DONE, answer.outcome);

@@ -44,7 +44,7 @@ def filled(server, pool):
 
 def metas(stage):
     redis = stage.engine.redis
-    return {key: redis.ask("HGET", key, "place").decode()
+    return {key: redis.ask("HGET", key, "place")
             for key in redis.ask("KEYS", f"{stage.prefix}{{*:meta")}
 
 
@@ -88,7 +88,8 @@ def one_account(stage):
     assert len(before) == 2
     for key, place in before.items():
         stage.engine.redis.ask("HSET", key, "place", " ".join(place.split()[:2]))
-        stage.engine.redis.ask("HDEL", key, "shares", "sizes", str(lot.sale))
+        stage.engine.redis.ask("HDEL", key, "shares", "sizes", "room", str(lot.sale))
+        stage.engine.redis.ask("HSET", key, "orders_left", "1", "buyers_left", "1")
 
     def renewed():
         now = metas(stage)

@@ -193,9 +193,9 @@ static void look(struct segments *segments, uint32_t segment, struct segment_sta
     ret_state->outbox = live->outbox_count;
     if (live->epoch != 0) {
         ret_state->sizes = live->gate.sizes;
-        ret_state->used = (struct gate_sizes){live->gate.order_pool.used,
-                                              live->gate.buyer_pool.used,
-                                              live->gate.item_pool.used, live->gate.sales_used};
+        ret_state->used =
+            (struct gate_sizes){live->gate.order_pool.used, live->gate.buyer_pool.used,
+                                live->gate.item_pool.used, live->gate.sales_used};
     }
     for (size_t i = 0; i < live->outbox_count; i++) {
         uint64_t at_ms = (uint64_t)live->outbox[i].at_ms;

@@ -324,10 +324,9 @@ static uint32_t share_or_none(uint32_t share)
 
 static struct gate_shares shares_or_none(struct gate_shares shares)
 {
-    return (struct gate_shares){share_or_none(shares.buyer_orders),
-                                share_or_none(shares.item_orders),
-                                share_or_none(shares.sale_orders),
-                                share_or_none(shares.sale_buyers)};
+    return (struct gate_shares){
+        share_or_none(shares.buyer_orders), share_or_none(shares.item_orders),
+        share_or_none(shares.sale_orders), share_or_none(shares.sale_buyers)};
 }
 
 static void begin(struct server_state *state, const struct server_script *script,

@@ -28,7 +28,8 @@ static const struct {
 #undef X
                          NAME(GATE_REQUEST_BUY) NAME(GATE_REQUEST_TICKET) NAME(GATE_REQUEST_ORDER)
                              NAME(GATE_REQUEST_ITEM) NAME(STOCK_MAX) NAME(BUYER_FAILED_ATTEMPTS_MAX)
-                                 NAME(UINT32_MAX) NAME(REDIS_BUCKETS) NAME(REDIS_LAYOUT) NAME(SEGMENT_CLOCK_OFF_MS)};
+                                 NAME(UINT32_MAX) NAME(REDIS_BUCKETS) NAME(REDIS_LAYOUT)
+                                     NAME(SEGMENT_CLOCK_OFF_MS)};
 
 static bool is_name(char c)
 {

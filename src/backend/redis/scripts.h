@@ -22,7 +22,7 @@
  * What the keys of a segment contain, and how. It is a part of `place`, so a call of another version
  * changes nothing, and a segment that an older version has filled is rebuilt. Change it whenever
  * scripts of two versions must not run on the same keys.
- *   2: live orders of buyers, items and sales are counted
+ *   2: shares of buyers, items and sales; packed numbers
  */
 #define REDIS_LAYOUT 2
 

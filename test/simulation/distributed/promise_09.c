@@ -102,16 +102,16 @@ void promise_09_decided(struct world *world, const struct gate_request *buy)
                      (unsigned long long)buy->item, used.now.item_orders, used.now.sale_orders,
                      used.now.sale_buyers);
     }
-    bool full = buy->bound == GATE_BOUND_BUYER_SHARE
-                    ? used.now.buyer_orders >= shares->buyer_orders && shares->buyer_orders != 0
-                : buy->bound == GATE_BOUND_ITEM_SHARE
-                    ? used.now.item_orders >= shares->item_orders && shares->item_orders != 0
-                : buy->bound == GATE_BOUND_SALE_SHARE
-                    ? used.now.sale_orders >= shares->sale_orders && shares->sale_orders != 0
-                : buy->bound == GATE_BOUND_SALE_BUYERS
-                    ? used.now.sale_buyers >= shares->sale_buyers && shares->sale_buyers != 0 &&
-                          !used.known
-                    : true;
+    bool full =
+        buy->bound == GATE_BOUND_BUYER_SHARE
+            ? used.now.buyer_orders >= shares->buyer_orders && shares->buyer_orders != 0
+        : buy->bound == GATE_BOUND_ITEM_SHARE
+            ? used.now.item_orders >= shares->item_orders && shares->item_orders != 0
+        : buy->bound == GATE_BOUND_SALE_SHARE
+            ? used.now.sale_orders >= shares->sale_orders && shares->sale_orders != 0
+        : buy->bound == GATE_BOUND_SALE_BUYERS
+            ? used.now.sale_buyers >= shares->sale_buyers && shares->sale_buyers != 0 && !used.known
+            : true;
     if (!accepted && !full) {
         world_broken(world, 9, "segment %u refused user %llu for %s, which is not used up",
                      buy->segment, (unsigned long long)buy->user, gate_bound_text(buy->bound));
@@ -133,8 +133,8 @@ void promise_09_shares(struct world *world)
             }
             struct used used = count_used(gate, &none);
             const struct gate_sale *sale = &gate->sales[gate->items[i].sale_slot];
-            if (used.now.item_orders != gate->items[i].live ||
-                used.now.sale_orders != sale->live || used.now.sale_buyers != sale->buyers) {
+            if (used.now.item_orders != gate->items[i].live || used.now.sale_orders != sale->live ||
+                used.now.sale_buyers != sale->buyers) {
                 world_broken(world, 9,
                              "segment %u: item %llu has %u live orders, its sale %u and %u buyers, "
                              "it counts %u, %u, %u",

@@ -134,11 +134,11 @@ static enum gate_bound model_bound(const struct model_item *item, const struct m
     for (size_t i = 0; i < model.buyers_count; i++) {
         buyers += item_of(model.buyers[i].item)->sale == item->sale;
     }
-    return model.orders_count == model.sizes.orders                     ? GATE_BOUND_ORDERS
-           : buyer == NULL && model.buyers_count == model.sizes.buyers  ? GATE_BOUND_BUYERS
-           : model_used_up(of_buyer, model.shares.buyer_orders)         ? GATE_BOUND_BUYER_SHARE
-           : model_used_up(of_item, model.shares.item_orders)           ? GATE_BOUND_ITEM_SHARE
-           : model_used_up(of_sale, model.shares.sale_orders)           ? GATE_BOUND_SALE_SHARE
+    return model.orders_count == model.sizes.orders                    ? GATE_BOUND_ORDERS
+           : buyer == NULL && model.buyers_count == model.sizes.buyers ? GATE_BOUND_BUYERS
+           : model_used_up(of_buyer, model.shares.buyer_orders)        ? GATE_BOUND_BUYER_SHARE
+           : model_used_up(of_item, model.shares.item_orders)          ? GATE_BOUND_ITEM_SHARE
+           : model_used_up(of_sale, model.shares.sale_orders)          ? GATE_BOUND_SALE_SHARE
            : buyer == NULL && model_used_up(buyers, model.shares.sale_buyers)
                ? GATE_BOUND_SALE_BUYERS
                : GATE_BOUND_NONE;

@@ -90,10 +90,9 @@ static void pair_open(struct gate_sizes sizes, struct gate_shares shares)
     gate_open(&pair.second, sizes, prng_next(&draw_prng), &pair.second_memory);
     model_clear(sizes);
     model.shares = shares;
-    pair.gate.shares = (struct gate_shares){share_or_none(shares.buyer_orders),
-                                            share_or_none(shares.item_orders),
-                                            share_or_none(shares.sale_orders),
-                                            share_or_none(shares.sale_buyers)};
+    pair.gate.shares =
+        (struct gate_shares){share_or_none(shares.buyer_orders), share_or_none(shares.item_orders),
+                             share_or_none(shares.sale_orders), share_or_none(shares.sale_buyers)};
     draw_begin(1, 1000);
     pair_lsn = 0;
 }

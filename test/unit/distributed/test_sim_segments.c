@@ -308,8 +308,7 @@ static void test_orders_may_come_before_their_item(void **state)
     (void)state;
     struct world world;
     world_new(&world, false);
-    struct segment_step buyer = {
-        .kind = STEP_BUYER, .item = ITEM, .user = 9, .held = 2, .live = 1};
+    struct segment_step buyer = {.kind = STEP_BUYER, .item = ITEM, .user = 9, .held = 2, .live = 1};
     struct segment_step order = {.kind = STEP_ORDER,
                                  .item = ITEM,
                                  .order = {.id = order_id_fresh(ITEM, NOW, 64),
