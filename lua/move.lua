@@ -1,9 +1,10 @@
 #!lua
--- Ledger events of one order: confirm, refuse, pay, cancel, cancel_late, expire. Publishes the order, and the
--- item if units came back. A final order leaves the shares of its buyer, its item and its sale.
+-- Ledger events of one order: confirm, refuse, pay, cancel, cancel_late, cancel_cooling, expire,
+-- expire_cooling. Publishes the order, and the item if units came back. A final order leaves the
+-- shares of its buyer, its item and its sale.
 -- KEYS: meta, item, the order's bucket.
--- ARGV: those of event.lua, then order id, state before, state after, pay_by, reason, item, key
---       prefix of buyers' buckets, user and quantity (0: not known).
+-- ARGV: those of event.lua, then order id, state before, state after, time (pay_by, or the end of the
+--       cooling time), reason, item, key prefix of buyers' buckets, user and quantity (0: not known).
 local order = call('HGET', KEYS[3], ARGV[7])
 local sale = call('HGET', KEYS[2], 'sale')
 -- What is left of the sale's shares, with more orders and buyers.
@@ -89,6 +90,11 @@ else
         barred = '1'
     else
         ended = text('%d', ended + 1)
+        -- A later cooling time never ends an earlier one sooner, nor a bar.
+        if (kind == GATE_CANCEL_COOLING or kind == GATE_EXPIRE_COOLING) and barred ~= '1'
+            and tonumber(ARGV[10]) > tonumber(barred) then
+            barred = ARGV[10]
+        end
     end
     call('HSET', buyers_key, user,
         text('%d', held - qty) .. ' ' .. ended .. ' ' .. barred .. ' ' .. live)

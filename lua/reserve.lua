@@ -73,8 +73,9 @@ elseif now < starts + 0 then
     refusal = "REFUSAL_TOO_EARLY "
 elseif item[1] == '0' then
     refusal = "REFUSAL_SOLD_OUT "
-elseif barred ~= '0' then
-    refusal = "REFUSAL_BARRED "
+elseif barred ~= '0' and (barred == '1' or not again and now < barred + 0) then
+    return "VERDICT_REFUSED REFUSAL_BARRED " .. held .. ' ' .. limit .. ' ' .. item[1] .. ' '
+        .. item[2] .. ' w ' .. barred
 end
 if refusal then
     return "VERDICT_REFUSED " .. refusal .. held .. ' ' .. limit .. ' ' .. item[1] .. ' ' .. item[2]
@@ -132,7 +133,7 @@ left, held = text('%d', left), text('%d', holds)
 local taken = text('%d', item[2] + qty)
 call('HSET', KEYS[2], 'available', left, 'locked', taken, 'version', text('%d', item[3] + 1),
     'share', struct.pack('<ds', item_orders, sale))
-call('HSET', KEYS[3], ARGV[3], held .. ' ' .. ended .. ' 0 ' .. text('%d', live))
+call('HSET', KEYS[3], ARGV[3], held .. ' ' .. ended .. ' ' .. barred .. ' ' .. text('%d', live))
 call('HSET', KEYS[4], ARGV[2], order)
 local room = struct.pack('<ddd', orders, buyers, check)
 local shares = struct.pack('<ddd', sale_orders, sale_buyers, of_buyer)

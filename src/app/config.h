@@ -213,6 +213,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(order, late_cancel_s, NUMBER, 0, 31536000, 0, "s", RELOAD,                                   \
       "A buyer's cancellation this long before the payment deadline, or later, counts as an "      \
       "unpaid order: a sale with bar_unpaid then bars the buyer. 0: none does.")                   \
+    X(order, cooling_s, NUMBER, 0, 31536000, 0, "s", RELOAD,                                       \
+      "After a buyer's cancellation, or an order that expired, the buyer waits this long for a new "  \
+      "order of the item. 0: may try again at once.")                                              \
     X(auth, leeway_s, NUMBER, 0, 3600, 0, "s", RELOAD,                                             \
       "Accept a buyer's token this long after its exp, for clocks that differ.")                   \
     X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                \

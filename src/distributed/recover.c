@@ -370,7 +370,8 @@ static void fill_gate(struct recover *recover, struct job *job,
                                        .held = buyer->held,
                                        .failed_attempts = buyer->failed_attempts,
                                        .live = buyer->live,
-                                       .barred = buyer->barred});
+                                       .barred = buyer->barred,
+                                       .cooling_until_ms = buyer->cooling_until_ms});
     }
     for (size_t i = 0; i < snapshot->orders_count && !job->failed; i++) {
         add_step(recover, job, order_step(&snapshot->orders[i]));

@@ -54,6 +54,7 @@ struct segment_snapshot_buyer {
     uint32_t failed_attempts;
     uint32_t live; /* orders that are not final */
     bool barred;
+    int64_t cooling_until_ms; /* 0 if barred */
 };
 
 struct segment_snapshot_order {
@@ -62,6 +63,7 @@ struct segment_snapshot_order {
     uint64_t item;
     int64_t created_at_ms;
     int64_t pay_by_ms;
+    int64_t cooling_until_ms;
     uint32_t qty;
     uint8_t state;
     uint8_t reason;

@@ -41,7 +41,8 @@ enum segment_outcome {
  * below the cursor: VERDICT_ALREADY_APPLIED). While the segment is being rebuilt, an event needs
  * the token of the rebuild, else STALE. A RESERVE repeats a decision (an order from a front's
  * journal after recovery, a message of an older epoch). It uses command.now_ms instead of the
- * present and ignores the ticket's expiry and the shares. It is accepted during a rebuild, too. A FAIL_ORDER of an
+ * present and ignores the ticket's expiry, the buyer's cooling time and the shares. It is accepted
+ * during a rebuild, too. A FAIL_ORDER of an
  * order that the segment does not know, with its user and qty, is stored: the order is FAILED from
  * then on and counts as an attempt of its buyer. TRANSFER_OUT takes at most `amount` and returns in
  * `taken` how many. command.id is the transfer's own id; the same call again takes nothing and
@@ -112,6 +113,7 @@ struct segment_step {
     uint64_t user;                  /* BUYER */
     uint32_t held, failed_attempts; /* BUYER */
     bool barred;                    /* BUYER */
+    int64_t cooling_until_ms;       /* BUYER; 0 if barred */
     struct order_view order;        /* ORDER */
 };
 

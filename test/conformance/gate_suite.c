@@ -16,9 +16,11 @@ enum what {
     PAY,
     CANCEL,
     LATE, /* a cancellation that counts as unpaid */
+    COOL, /* a cancellation that gives its buyer a cooling time, which ends 1000 ms later */
     EXPIRE,
-    RESTOCK, /* item, qty */
-    OPEN,    /* start in at */
+    EXPIRE_COOL, /* the same of an order that expires */
+    RESTOCK,     /* item, qty */
+    OPEN,        /* start in at */
     PAUSE,
     CLOSE,
     RETIME, /* end in at */
@@ -47,13 +49,16 @@ struct row {
     uint32_t held;
     int64_t available, locked, sold; /* -1: not looked at */
     enum gate_bound bound;           /* with OVERLOADED */
+    int64_t cooling_until;
 };
 
 #define NOT_LOOKED -1, -1, -1
-#define OK_(...) VERDICT_DONE, REFUSAL_NONE, __VA_ARGS__, GATE_BOUND_NONE
-#define SAME_(...) VERDICT_ALREADY_APPLIED, REFUSAL_NONE, __VA_ARGS__, GATE_BOUND_NONE
-#define NO_(...) VERDICT_REFUSED, __VA_ARGS__, GATE_BOUND_NONE
-#define FULL_(bound, ...) VERDICT_REFUSED, REFUSAL_OVERLOADED, __VA_ARGS__, bound
+#define OK_(...) VERDICT_DONE, REFUSAL_NONE, __VA_ARGS__, GATE_BOUND_NONE, 0
+#define SAME_(...) VERDICT_ALREADY_APPLIED, REFUSAL_NONE, __VA_ARGS__, GATE_BOUND_NONE, 0
+#define NO_(...) VERDICT_REFUSED, __VA_ARGS__, GATE_BOUND_NONE, 0
+#define FULL_(bound, ...) VERDICT_REFUSED, REFUSAL_OVERLOADED, __VA_ARGS__, bound, 0
+/* Refused until then. */
+#define WAITS_(until, ...) VERDICT_REFUSED, REFUSAL_BARRED, __VA_ARGS__, GATE_BOUND_NONE, until
 
 struct history {
     const char *name;
@@ -167,6 +172,67 @@ static const struct history histories[] = {
       {BUY, 7, 12, 1, 1, 2009, SAME_(0, 10, 0, 0)},
       {BUY, 7, 13, 4, 1, 2010, OK_(1, 9, 1, 0)},
       {BUY, 8, 12, 5, 1, 2011, OK_(1, 9, 1, 0)}}},
+    {"a buyer who cancels waits for the end of his cooling time, others and other items do not",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2001, OK_(0, 9, 1, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 10, 0, 0)},
+      {AGAIN, 0, 0, 0, 0, 2101, SAME_(0, NOT_LOOKED)},
+      {BUY, 7, 12, 2, 1, 2101, WAITS_(3100, 0, 10, 0, 0)},
+      {BUY, 7, 12, 1, 1, 2102, SAME_(0, 10, 0, 0)},
+      {BUY, 7, 13, 3, 1, 2103, OK_(1, 9, 1, 0)},
+      {BUY, 8, 12, 4, 1, 2104, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 3099, WAITS_(3100, 0, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 3100, OK_(1, 8, 2, 0)}}},
+    {"so does a buyer whose order expires, and his next attempt is a new order",
+     {{BUY, 7, 11, 0, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 11, 0, 0, 2001, OK_(0, 9, 1, 0)},
+      {EXPIRE_COOL, 7, 11, 0, 0, 3001, OK_(0, 10, 0, 0)},
+      {BUY, 7, 11, 0, 1, 3002, SAME_(0, 10, 0, 0)},
+      {BUY, 7, 11, 1, 1, 3002, WAITS_(4001, 0, 10, 0, 0)},
+      {BUY, 7, 11, 1, 1, 4001, OK_(1, 9, 1, 0)}}},
+    {"the later of two cooling times counts, in whatever order they come",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2001, OK_(2, 8, 2, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2002, OK_(0, 8, 2, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2003, OK_(0, 8, 2, 0)},
+      {COOL, 7, 12, 1, 0, 2500, OK_(0, 9, 1, 0)},
+      {COOL, 7, 12, 2, 0, 2100, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 3, 1, 3499, WAITS_(3500, 0, 10, 0, 0)},
+      {BUY, 7, 12, 3, 1, 3500, OK_(1, 9, 1, 0)}}},
+    {"neither a later buy nor an ordinary cancellation ends a cooling time",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2001, OK_(2, 8, 2, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2002, OK_(0, 8, 2, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2003, OK_(0, 8, 2, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 9, 1, 0)},
+      {BUY, 7, 12, 3, 1, 2101, WAITS_(3100, 1, 9, 1, 0)},
+      {CANCEL, 7, 12, 2, 0, 2102, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 3, 1, 3099, WAITS_(3100, 0, 10, 0, 0)}}},
+    {"who is barred for good is not let in by a cooling time, whichever comes first",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2001, OK_(2, 8, 2, 0)},
+      {BUY, 7, 12, 3, 1, 2001, OK_(3, 7, 3, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2002, OK_(0, 7, 3, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2003, OK_(0, 7, 3, 0)},
+      {CONFIRM, 7, 12, 3, 0, 2003, OK_(0, 7, 3, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 8, 2, 0)},
+      {LATE, 7, 12, 2, 0, 2101, OK_(0, 9, 1, 0)},
+      {BUY, 7, 12, 4, 1, 2102, NO_(REFUSAL_BARRED, 1, 9, 1, 0)},
+      {COOL, 7, 12, 3, 0, 2103, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 4, 1, 9000 - 1, NO_(REFUSAL_BARRED, 0, 10, 0, 0)}}},
+    {"an order that expires in a sale that bars is barred for good, cooling time or not",
+     {{BAR, 0, 0, 0, 0, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2001, OK_(0, 9, 1, 0)},
+      {EXPIRE_COOL, 7, 12, 1, 0, 2100, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 2, 1, 8000, NO_(REFUSAL_BARRED, 0, 10, 0, 0)}}},
+    {"sold out comes before the cooling time, and the cooling time before the limit",
+     {{BUY, 7, 12, 1, 3, 2000, OK_(3, 7, 3, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2001, OK_(0, 7, 3, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 2, 4, 2101, WAITS_(3100, 0, 10, 0, 0)},
+      {OUT, 0, 12, 0, 10, 2102, OK_(0, 0, 0, 0)},
+      {BUY, 7, 12, 2, 1, 2103, NO_(REFUSAL_SOLD_OUT, 0, 0, 0, 0)}}},
     {"a paid order cannot be cancelled late, nor one that waits to be booked",
      {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
       {LATE, 7, 12, 1, 0, 2001, NO_(REFUSAL_BAD_STATE, 0, NOT_LOOKED)},
@@ -327,7 +393,7 @@ static const struct history histories[] = {
       {BUY, 8, 11, 0, 1, 2000, OK_(1, 8, 2, 0)},
       {FORGET, 0, 0, 0, 1, 2001, NO_(REFUSAL_BAD_STATE, 0, NOT_LOOKED)},
       {CLOSE, 0, 0, 0, 0, 2002, OK_(0, NOT_LOOKED)},
-      {FORGET, 0, 0, 0, 1, 2003, VERDICT_MORE, REFUSAL_NONE, 0, NOT_LOOKED, GATE_BOUND_NONE},
+      {FORGET, 0, 0, 0, 1, 2003, VERDICT_MORE, REFUSAL_NONE, 0, NOT_LOOKED, GATE_BOUND_NONE, 0},
       {FORGET, 0, 0, 0, 9, 2004, OK_(0, NOT_LOOKED)},
       {BUY, 7, 11, 0, 1, 2005, NO_(REFUSAL_NO_SUCH_ITEM, 0, NOT_LOOKED)}}},
 };
@@ -353,12 +419,15 @@ static struct order_id key_id(const struct row *row)
 static enum gate_kind kind_of(enum what what)
 {
     static const enum gate_kind kinds[] = {
-        [BUY] = GATE_RESERVE,      [CONFIRM] = GATE_CONFIRM,  [REFUSE] = GATE_FAIL_ORDER,
-        [PAY] = GATE_PAY,          [CANCEL] = GATE_CANCEL,    [EXPIRE] = GATE_EXPIRE,
-        [LATE] = GATE_CANCEL_LATE, [RESTOCK] = GATE_RESTOCK,  [OPEN] = GATE_OPEN,
-        [PAUSE] = GATE_PAUSE,      [CLOSE] = GATE_CLOSE,      [RETIME] = GATE_RETIME,
-        [FORGET] = GATE_FORGET,    [OUT] = GATE_TRANSFER_OUT, [IN] = GATE_TRANSFER_IN,
-        [DECIDED] = GATE_RESERVE,
+        [BUY] = GATE_RESERVE,         [CONFIRM] = GATE_CONFIRM,
+        [REFUSE] = GATE_FAIL_ORDER,   [PAY] = GATE_PAY,
+        [CANCEL] = GATE_CANCEL,       [EXPIRE] = GATE_EXPIRE,
+        [COOL] = GATE_CANCEL_COOLING, [EXPIRE_COOL] = GATE_EXPIRE_COOLING,
+        [LATE] = GATE_CANCEL_LATE,    [RESTOCK] = GATE_RESTOCK,
+        [OPEN] = GATE_OPEN,           [PAUSE] = GATE_PAUSE,
+        [CLOSE] = GATE_CLOSE,         [RETIME] = GATE_RETIME,
+        [FORGET] = GATE_FORGET,       [OUT] = GATE_TRANSFER_OUT,
+        [IN] = GATE_TRANSFER_IN,      [DECIDED] = GATE_RESERVE,
     };
     return kinds[what];
 }
@@ -437,6 +506,10 @@ static int compare(const struct run *run, const struct history *history, int ind
     }
     if (row->what == BUY && effects->held != row->held) {
         return differs(history, index, "held", row->held, effects->held);
+    }
+    if (row->what == BUY && effects->cooling_until_ms != row->cooling_until) {
+        return differs(history, index, "the end of the cooling time", row->cooling_until,
+                       effects->cooling_until_ms);
     }
     if (row->available < 0) {
         return 0;

@@ -43,6 +43,8 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
         {.kind = STEP_BUYER, .item = 11, .user = 7, .held = 1},
         {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .failed_attempts = 2, .live = 1},
         {.kind = STEP_BUYER, .item = 12, .user = 8, .barred = true, .failed_attempts = 1},
+        {.kind = STEP_BUYER, .item = 12, .user = 10, .cooling_until_ms = 2001},
+        {.kind = STEP_BUYER, .item = 12, .user = 11, .cooling_until_ms = 2000},
         {.kind = STEP_ORDER,
          .item = 11,
          .order = {.id = paid,
@@ -111,8 +113,13 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
     assert_true(kind.held == 3 && kind.attempt == 2);
     kind = suite_buy(8, suite_fresh(12, 3), 1);
     assert_int_equal(REFUSAL_BARRED, suite_ask(&kind));
+    assert_int_equal(0, kind.cooling_until_ms);
+    kind = suite_buy(10, suite_fresh(12, 4), 1);
+    assert_int_equal(REFUSAL_BARRED, suite_ask(&kind));
+    assert_int_equal(2001, kind.cooling_until_ms);
     suite_apply_done(suite_event(GATE_EXPIRE, locked)); /* what was filled moves on */
     suite_assert_item(12, 10, 0, 0);
+    (void)suite_bought(11, suite_fresh(12, 5), 1); /* his time is over */
 }
 
 /* Answers are lost; the caller that rebuilds sends the steps without an answer again. */
@@ -528,6 +535,27 @@ void suite_a_decision_again_is_still_a_decision(void **state)
 }
 
 /* ---- transfers ---- */
+
+/* It was made before the cooling time began, or its buyer was let in while nobody could say. */
+void suite_a_decision_again_is_not_asked_for_a_cooling_time(void **state)
+{
+    (void)state;
+    suite_rebuild_all(0);
+    struct order_id id = suite_bought(7, suite_fresh(12, 1), 1);
+    suite_apply_done(suite_event(GATE_CONFIRM, id));
+    suite_apply_done(suite_event(GATE_CANCEL_COOLING, id)); /* until 7000 */
+    struct segment_call call = suite_again(7, suite_fresh(12, 2), 1, 1900);
+    assert_int_equal(SEGMENT_DONE, suite_apply(&call));
+    assert_int_equal(VERDICT_DONE, call.verdict);
+    suite_assert_item(12, UNITS - 1, 1, 0);
+    /* It goes on for everything new. */
+    struct gate_request kind = suite_buy(7, suite_fresh(12, 3), 1);
+    assert_int_equal(REFUSAL_BARRED, suite_ask(&kind));
+    assert_int_equal(7000, kind.cooling_until_ms);
+    kind = (struct gate_request){.kind = GATE_REQUEST_TICKET, .user = 7, .item = 12};
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.cooling_until_ms == 7000 && !kind.barred && kind.held == 1);
+}
 
 void suite_a_transfer_takes_what_there_is_once(void **state)
 {

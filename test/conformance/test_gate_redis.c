@@ -33,7 +33,8 @@ static enum verdict step(void *context, const struct gate_command *command,
                                          .held = answer.held,
                                          .limit = answer.limit,
                                          .available = answer.available,
-                                         .locked = answer.locked};
+                                         .locked = answer.locked,
+                                         .cooling_until_ms = answer.cooling_until_ms};
     return verdict;
 }
 

@@ -18,6 +18,7 @@ static void answer_buy(struct gate_request *gate_request, const struct server_an
     if (answer->verdict == VERDICT_REFUSED) {
         gate_request->refusal = answer->effects.refusal;
         gate_request->bound = answer->effects.bound;
+        gate_request->cooling_until_ms = answer->effects.cooling_until_ms;
         return;
     }
     gate_request->existed = answer->verdict == VERDICT_ALREADY_APPLIED;
@@ -41,6 +42,7 @@ static void answer_item(const struct gate *gate, struct gate_request *gate_reque
         gate_request->held = buyer->held;
         gate_request->attempt = buyer->failed_attempts;
         gate_request->barred = buyer->barred != 0;
+        gate_request->cooling_until_ms = buyer->cooling_until_ms;
     }
     if (gate->items[slot].limit == 1 && gate_request->attempt <= ORDER_ATTEMPT_MAX) {
         struct order_id id =

@@ -106,7 +106,9 @@ static void publish_change(const struct sim_segments *sim, uint32_t segment,
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         news.kind = NEWS_ORDER;
         news.order = answer->order;
         publish(sim, &news);

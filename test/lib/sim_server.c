@@ -148,6 +148,7 @@ static void reserve(struct server_state *state, const struct server_script *scri
         answer->verdict = gate_step(&state->gate, &command, &answer->effects);
     } else {
         command.ticket_expires_ms = UINT64_MAX >> 1;
+        command.accepted = true; /* it is not asked for a cooling time that began since */
         answer->verdict = step_again(&state->gate, &command, &answer->effects);
     }
     if (answer->verdict == VERDICT_DONE) {
@@ -205,7 +206,8 @@ static bool is_broken(const struct gate *gate, const struct gate_command *comman
 static bool moves_order(enum gate_kind kind)
 {
     return kind == GATE_CONFIRM || kind == GATE_FAIL_ORDER || kind == GATE_PAY ||
-           kind == GATE_CANCEL || kind == GATE_CANCEL_LATE || kind == GATE_EXPIRE;
+           kind == GATE_CANCEL || kind == GATE_CANCEL_LATE || kind == GATE_CANCEL_COOLING ||
+           kind == GATE_EXPIRE || kind == GATE_EXPIRE_COOLING;
 }
 
 static struct gate_buyer *buyer_at(struct gate *gate, uint32_t item, uint64_t user)
@@ -378,6 +380,7 @@ static void fill_buyer(struct gate *gate, uint32_t item, const struct segment_st
     buyer->held = step->held;
     buyer->failed_attempts = step->failed_attempts;
     buyer->barred = step->barred;
+    buyer->cooling_until_ms = step->cooling_until_ms;
 }
 
 /* An order may come before its buyer, and again with another state. */

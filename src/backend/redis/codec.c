@@ -6,6 +6,9 @@
 #include "backend/redis/slot.h"
 #include "base/check.h"
 
+/* In the text of a buyer, where the end of a cooling time may be. */
+#define BARRED_FOR_GOOD 1U
+
 /* Characters of an order id that are not its attempt. */
 #define ID_WITHOUT_ATTEMPT (ORDER_ID_TEXT - 4)
 
@@ -185,7 +188,9 @@ enum redis_script codec_script(enum gate_kind kind)
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         return SCRIPT_MOVE;
     case GATE_RESTOCK:
     case GATE_TRANSFER_OUT:
@@ -209,9 +214,10 @@ static enum order_move move_of(enum gate_kind kind)
         return MOVE_PAY;
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
         return MOVE_CANCEL;
     default:
-        CHECK(kind == GATE_EXPIRE);
+        CHECK(kind == GATE_EXPIRE || kind == GATE_EXPIRE_COOLING);
         return MOVE_EXPIRE;
     }
 }
@@ -418,6 +424,12 @@ static void row_order(struct out *out, const struct order_view *order)
     write_order(out, order);
 }
 
+/* The third number of a buyer: 0, BARRED_FOR_GOOD, or the end of his cooling time. */
+static uint64_t put_barred(const struct segment_step *step)
+{
+    return step->barred ? BARRED_FOR_GOOD : (uint64_t)step->cooling_until_ms;
+}
+
 void codec_row(struct redis_words *words, const struct segment_step *step)
 {
     char text[256];
@@ -443,7 +455,7 @@ void codec_row(struct redis_words *words, const struct segment_step *step)
         out_char(&out, 'b');
         row_numbers(&out,
                     (uint64_t[]){step->user % REDIS_BUCKETS, step->item, step->user, step->held,
-                                 step->failed_attempts, step->barred, step->live},
+                                 step->failed_attempts, put_barred(step), step->live},
                     7);
         break;
     case STEP_ORDER:
@@ -489,11 +501,18 @@ static void read_item(struct reader *reader, struct item_view *ret_view)
     ret_view->version = reader_u64(reader, UINT64_MAX);
 }
 
+static void read_barred(struct reader *reader, struct codec_answer *answer)
+{
+    uint64_t barred = reader_u64(reader, INT64_MAX);
+    answer->barred = barred == BARRED_FOR_GOOD;
+    answer->cooling_until_ms = answer->barred ? 0 : (int64_t)barred;
+}
+
 static void read_buyer(struct reader *reader, struct codec_answer *answer)
 {
     answer->held = (uint32_t)reader_u64(reader, UINT32_MAX);
     answer->attempt = (uint32_t)reader_u64(reader, UINT32_MAX);
-    answer->barred = reader_u64(reader, 1) != 0;
+    read_barred(reader, answer);
     (void)reader_u64(reader, UINT32_MAX); /* his live orders */
     answer->has_order = reader_u64(reader, 1) != 0;
 }
@@ -510,6 +529,8 @@ static void read_parts(struct reader *reader, struct codec_answer *answer)
             read_item(reader, &answer->view);
         } else if (span_is(part, "b")) {
             read_buyer(reader, answer);
+        } else if (span_is(part, "w")) {
+            read_barred(reader, answer);
         } else if (span_is(part, "t")) {
             answer->taken = reader_u64(reader, UINT64_MAX);
         } else if (span_is(part, "f")) {

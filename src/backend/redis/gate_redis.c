@@ -81,6 +81,7 @@ static void answer_ask(struct gate_request *request, const struct codec_answer *
     request->available = answer->effects.available;
     request->locked = answer->effects.locked;
     request->has_order = answer->has_order;
+    request->cooling_until_ms = answer->cooling_until_ms;
     if (request->kind == GATE_REQUEST_TICKET) {
         request->held = answer->held;
         request->attempt = answer->attempt;

@@ -211,6 +211,9 @@
     "  FROM (SELECT i.sale_id, max(0, o.locked_at_ms - o.created_at_ms) AS d FROM orders o"        \
     "    JOIN items i ON i.id = o.item_id WHERE o.locked_at_ms IS NOT NULL) GROUP BY sale_id, ms;"
 
+/* The end of the cooling time that the order's end gave its buyer. */
+#define SCHEMA_5_COOLING "ALTER TABLE orders ADD COLUMN cooling_until_ms INTEGER;"
+
 /* One step of the way; tests bring steps of their own. */
 struct schema_step {
     const char *sql;
@@ -221,6 +224,7 @@ static const struct schema_step schema_steps[] = {
     {SCHEMA_2_CURSORS},
     {SCHEMA_3_SALE_CHANGES},
     {SCHEMA_4_SUMS},
+    {SCHEMA_5_COOLING},
 };
 #define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
 

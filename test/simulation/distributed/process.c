@@ -186,6 +186,7 @@ static void open_parts(struct process *process)
         .sizes = sizes,
         .journal = {.file_bytes = 64ULL * JOURNAL_SECTOR, .buffer_bytes = 32U * JOURNAL_SECTOR},
         .ledger_writer = {.batch_max = 256,
+                          .cooling_ms = process->world->plan.cooling_ms,
                           .tick_ms = 50,
                           .board_keep_ms = 86400000,
                           .mailboxes = MAILBOX_COUNT},

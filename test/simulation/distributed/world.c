@@ -179,6 +179,7 @@ static void draw_runtime_limits(struct world *world)
     static const int64_t ledger_ahead_us[] = {0, 0, 3000000, -3000000, 30000000};
     world->plan.ledger_ahead_us = ledger_ahead_us[prng_below(&prng, 5)];
     world->plan.late_cancel_ms = (int64_t)prng_below(&prng, 3) * 3000;
+    world->plan.cooling_ms = prng_below(&prng, 3) == 0 ? 500 + (int64_t)prng_below(&prng, 9000) : 0;
     if (prng_below(&prng, 3) == 0) { /* what is full is refused */
         world->plan.shares = (struct gate_shares){.buyer_orders = (uint32_t)prng_below(&prng, 3),
                                                   .item_orders = (uint32_t)prng_below(&prng, 12),

@@ -160,7 +160,7 @@ static enum refusal model_reserve_refusal(const struct gate_command *c,
     if (item->available == 0) {
         return REFUSAL_SOLD_OUT;
     }
-    if (buyer != NULL && buyer->barred) {
+    if (buyer != NULL && (buyer->barred || c->now_ms < buyer->cooling)) {
         return REFUSAL_BARRED;
     }
     bool too_often = buyer != NULL && buyer->failed_attempts >= BUYER_FAILED_ATTEMPTS_MAX;
@@ -265,6 +265,11 @@ static struct answer model_move(const struct gate_command *c, enum order_state f
     } else {
         buyer->failed_attempts++;
     }
+    bool cools = c->kind == GATE_CANCEL_COOLING || c->kind == GATE_EXPIRE_COOLING;
+    if (cools && (int64_t)c->time_ms > buyer->cooling) {
+        buyer->cooling = (int64_t)c->time_ms;
+    }
+    buyer->cooling = buyer->barred ? 0 : buyer->cooling;
     return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, order};
 }
 
@@ -468,8 +473,10 @@ static struct answer model_dispatch(const struct gate_command *c)
         return model_move(c, ORDER_LOCKED, ORDER_PAID);
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
         return model_move(c, ORDER_LOCKED, ORDER_CANCELLED);
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         return model_move(c, ORDER_LOCKED, ORDER_EXPIRED);
     case GATE_RESTOCK:
     case GATE_TRANSFER_OUT:
@@ -569,6 +576,7 @@ void model_compare(const struct gate *gate)
         CHECK(found != NULL && found->held == buyer->held &&
               found->failed_attempts == buyer->failed_attempts);
         CHECK((found->barred != 0) == buyer->barred);
+        CHECK(found->cooling_until_ms == buyer->cooling);
     }
     for (size_t i = 0; i < model.orders_count; i++) {
         compare_order(gate, &model.orders[i]);
@@ -593,4 +601,6 @@ void model_compare_effects(const struct gate *gate, const struct gate_command *c
         CHECK(effects->available == item->available && effects->locked == item->locked);
         CHECK(effects->limit == item->limit);
     }
+    const struct model_buyer *buyer = buyer_of(c->item, c->user);
+    CHECK(effects->cooling_until_ms == (want->refusal == REFUSAL_BARRED ? buyer->cooling : 0));
 }

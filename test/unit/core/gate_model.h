@@ -37,6 +37,7 @@ struct model_buyer {
     uint64_t held;
     uint64_t failed_attempts;
     bool barred;
+    int64_t cooling; /* no new order before; 0: none, or barred */
 };
 
 struct model_order {

@@ -239,6 +239,7 @@ static void step_buy(struct world *world, const struct gate_command *command,
         .limit = request.limit,
         .available = request.available,
         .locked = request.locked,
+        .cooling_until_ms = request.cooling_until_ms,
         .has_order = request.has_order,
         .order = request.order,
     };

@@ -35,6 +35,7 @@ struct world_answer {
     enum gate_bound bound;      /* of a buy */
     uint32_t held, limit;       /* of a buy */
     uint64_t available, locked; /* of a buy */
+    int64_t cooling_until_ms;   /* of a buy */
     bool has_order;
     struct order_view order;
 };

@@ -107,11 +107,12 @@ static void mirror_buyers(struct gate *gate, uint64_t item, const redisReply *ha
     for (size_t i = 0; i + 1 < hash->elements; i += 2) {
         struct gate_buyer buyer = {.user = strtoull(hash->element[i]->str, NULL, 10),
                                    .item_slot = gate_find_item(gate, item)};
-        unsigned barred = 0;
+        long long barred = 0;
         unsigned live = 0;
-        CHECK(sscanf(hash->element[i + 1]->str, "%u %u %u %u", &buyer.held, &buyer.failed_attempts,
-                     &barred, &live) == 4);
-        buyer.barred = barred != 0;
+        CHECK(sscanf(hash->element[i + 1]->str, "%u %u %lld %u", &buyer.held,
+                     &buyer.failed_attempts, &barred, &live) == 4);
+        buyer.barred = barred == 1;
+        buyer.cooling_until_ms = barred == 1 ? 0 : barred;
         (void)gate_add_buyer(gate, &buyer);
     }
 }
@@ -254,6 +255,8 @@ static void compare_answer(const struct gate_command *c, const struct answer *wa
     }
     CHECK(c->kind != GATE_RESERVE || got->bound == model.bound);
     CHECK(got->held == want->held);
+    const struct model_buyer *buyer = buyer_of(c->item, c->user);
+    CHECK(got->cooling_until_ms == (want->refusal == REFUSAL_BARRED ? buyer->cooling : 0));
     CHECK(got->has_order == (want->order != NULL));
     if (want->order != NULL) {
         compare_order(want->order, &got->order);
@@ -276,6 +279,7 @@ static void compare_views(struct world *world)
         world_ask(world, &request);
         CHECK(gate_request_done(&request) && request.held == buyer->held);
         CHECK(request.attempt == buyer->failed_attempts && request.barred == buyer->barred);
+        CHECK(request.cooling_until_ms == buyer->cooling);
         CHECK(request.view.item == item->id && request.view.sale == item->sale);
         CHECK(request.view.available == item->available && request.view.total == item->total);
         CHECK(request.view.version == item->version);
@@ -371,10 +375,10 @@ static void the_gate_does_what_the_model_does(void **state)
                   (unsigned long long)numbers.links.reloads,
                   (unsigned long long)numbers.links.losses);
     /* A run that never met one of these would prove little. */
-    static const enum refusal met[] = {REFUSAL_NO_SUCH_ITEM,  REFUSAL_BAD_TICKET, REFUSAL_ENDED,
-                                       REFUSAL_TOO_EARLY,     REFUSAL_NOT_OPEN,   REFUSAL_SOLD_OUT,
-                                       REFUSAL_LIMIT_REACHED, REFUSAL_OVERLOADED, REFUSAL_NOT_FOUND,
-                                       REFUSAL_BAD_STATE,     REFUSAL_BAD_REQUEST};
+    static const enum refusal met[] = {
+        REFUSAL_NO_SUCH_ITEM, REFUSAL_BAD_TICKET, REFUSAL_ENDED,         REFUSAL_TOO_EARLY,
+        REFUSAL_NOT_OPEN,     REFUSAL_SOLD_OUT,   REFUSAL_LIMIT_REACHED, REFUSAL_OVERLOADED,
+        REFUSAL_NOT_FOUND,    REFUSAL_BAD_STATE,  REFUSAL_BAD_REQUEST,   REFUSAL_BARRED};
     for (size_t i = 0; i < sizeof(met) / sizeof(met[0]); i++) {
         if (refused[met[i]] == 0) {
             fail_msg("never refused: %s", refusal_text(met[i])->code);
