@@ -7,14 +7,15 @@
 -- KEYS: meta, item, the buyer's bucket, the order's bucket, outbox.
 -- ARGV: place (epoch, run id and layout), order id, user, the outbox entry without its time, qty, now,
 --       the ticket's expiry, the id's attempt (-1: a fresh id, -2: another buyer's); again: 1, fence.
--- This script is hot. It reads each number once (`+ 0` costs half of tonumber), has the names of our
+-- This script is hot. It reads each number and each global once (`+ 0` costs half of tonumber), has the names of our
 -- lists in double quotes, where they become part of a text, and makes no function. What is counted
 -- down with each buy is packed: a text costs some 3,000 instructions for each number.
-local call, match, text = redis.call, string.match, string.format
+local KEYS, ARGV, call, match, text = KEYS, ARGV, redis.call, string.match, string.format
+local pack, unpack = struct.pack, struct.unpack
 local item = call('HMGET', KEYS[2], 'available', 'locked', 'version', 'rule', 'share')
 local item_orders, sale = 0, '-'
 if item[5] then
-    item_orders, sale = struct.unpack('<ds', item[5])
+    item_orders, sale = unpack('<ds', item[5])
 end
 local meta = call('HMGET', KEYS[1], 'place', 'high', 'room', sale)
 local again = ARGV[9] == '1'
@@ -93,8 +94,8 @@ end
 
 -- Pools, then shares: of the buyer, the item, the sale, and the sale's buyers. `check` is explained at
 -- claim.lua.
-local orders, buyers, check = struct.unpack('<ddd', meta[3])
-local sale_orders, sale_buyers, of_buyer = struct.unpack('<ddd', meta[4])
+local orders, buyers, check = unpack('<ddd', meta[3])
+local sale_orders, sale_buyers, of_buyer = unpack('<ddd', meta[4])
 orders, item_orders, sale_orders, live = orders - 1, item_orders - 1, sale_orders - 1, live + 1
 if not buyer then
     buyers, sale_buyers = buyers - 1, sale_buyers - 1
@@ -132,11 +133,11 @@ call('XADD', KEYS[5], '*', 'reserve', ARGV[4] .. now_text)
 left, held = text('%d', left), text('%d', holds)
 local taken = text('%d', item[2] + qty)
 call('HSET', KEYS[2], 'available', left, 'locked', taken, 'version', text('%d', item[3] + 1),
-    'share', struct.pack('<ds', item_orders, sale))
+    'share', pack('<ds', item_orders, sale))
 call('HSET', KEYS[3], ARGV[3], held .. ' ' .. ended .. ' ' .. barred .. ' ' .. text('%d', live))
 call('HSET', KEYS[4], ARGV[2], order)
-local room = struct.pack('<ddd', orders, buyers, check)
-local shares = struct.pack('<ddd', sale_orders, sale_buyers, of_buyer)
+local room = pack('<ddd', orders, buyers, check)
+local shares = pack('<ddd', sale_orders, sale_buyers, of_buyer)
 if now > high then
     call('HSET', KEYS[1], 'room', room, sale, shares, 'high', now_text)
 else
