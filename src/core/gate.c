@@ -109,17 +109,22 @@ static uint32_t share_of(uint32_t capacity, uint32_t percent, uint32_t least)
     return percent >= 100 ? UINT32_MAX : share < least ? least : (uint32_t)share;
 }
 
-void gate_limit(struct gate *gate, struct gate_percents percents)
+struct gate_shares gate_shares_of(struct gate_sizes sizes, struct gate_percents percents)
 {
     /* A limit per buyer is seldom above this; a small gate is not for one buyer all the same. */
-    uint32_t least = gate->sizes.orders / 10 < GATE_BUYER_SHARE_LEAST ? gate->sizes.orders / 10
-                                                                      : GATE_BUYER_SHARE_LEAST;
-    gate->shares = (struct gate_shares){
-        .buyer_orders = share_of(gate->sizes.orders, percents.buyer, least),
-        .item_orders = share_of(gate->sizes.orders, percents.item, 1),
-        .sale_orders = share_of(gate->sizes.orders, percents.sale, 1),
-        .sale_buyers = share_of(gate->sizes.buyers, percents.sale, 1),
+    uint32_t least =
+        sizes.orders / 10 < GATE_BUYER_SHARE_LEAST ? sizes.orders / 10 : GATE_BUYER_SHARE_LEAST;
+    return (struct gate_shares){
+        .buyer_orders = share_of(sizes.orders, percents.buyer, least),
+        .item_orders = share_of(sizes.orders, percents.item, 1),
+        .sale_orders = share_of(sizes.orders, percents.sale, 1),
+        .sale_buyers = share_of(sizes.buyers, percents.sale, 1),
     };
+}
+
+void gate_limit(struct gate *gate, struct gate_percents percents)
+{
+    gate->shares = gate_shares_of(gate->sizes, percents);
 }
 
 /* ---- look-ups ---- */

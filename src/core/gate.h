@@ -124,7 +124,9 @@ struct gate_command {
     X(GATE_BOUND_SALE_SHARE, "gate.sale_share")                                                    \
     X(GATE_BOUND_SALE_BUYERS, "gate.sale_share of gate.buyers")                                    \
     X(GATE_BOUND_UNITS, "units of a buyer")                                                        \
-    X(GATE_BOUND_JOURNAL, "journal buffer")
+    X(GATE_BOUND_JOURNAL, "journal buffer")                                                        \
+    X(GATE_BOUND_OUTBOX, "redis.outbox")                                                           \
+    X(GATE_BOUND_CALLS, "redis.in_flight")
 
 enum gate_bound {
 #define X(name, text) name,
@@ -284,8 +286,10 @@ size_t gate_bytes(struct gate_sizes sizes);
  */
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key);
 
-/* From now on new orders are refused above these shares. gate_init sets none. Every share is at least
- * one entry. A buyer's is at least GATE_BUYER_SHARE_LEAST orders, or a tenth of a small gate. */
+/* Every share is at least one entry. A buyer's is at least GATE_BUYER_SHARE_LEAST orders, or a tenth
+ * of a small gate. */
+struct gate_shares gate_shares_of(struct gate_sizes sizes, struct gate_percents percents);
+/* From now on new orders are refused above these shares. gate_init sets none. */
 void gate_limit(struct gate *gate, struct gate_percents percents);
 
 /* Whether an order that is not in the gate may have been evicted. If not, it never existed. */

@@ -380,6 +380,7 @@ static int count_buyers(struct segment_snapshot *snapshot)
         const struct segment_snapshot_sale *sale =
             find_sale(snapshot, find_item(snapshot, order->item)->sale);
         bool alive = order_state_alive((enum order_state)order->state);
+        bool live = !order_state_final((enum order_state)order->state);
         bool late = order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
         bool bars = late || (order->state == ORDER_EXPIRED && sale->bar_unpaid);
         snapshot->buyers[i] =
@@ -387,6 +388,7 @@ static int count_buyers(struct segment_snapshot *snapshot)
                                             .user = order->user,
                                             .held = alive ? order->qty : 0,
                                             .failed_attempts = !alive && !bars,
+                                            .live = live,
                                             .barred = bars,
                                             .cooling_until_ms = order->cooling_until_ms};
     }
@@ -400,6 +402,7 @@ static int count_buyers(struct segment_snapshot *snapshot)
         }
         snapshot->buyers[last].held += next->held;
         snapshot->buyers[last].failed_attempts += next->failed_attempts;
+        snapshot->buyers[last].live += next->live;
         snapshot->buyers[last].barred |= next->barred;
         if (next->cooling_until_ms > snapshot->buyers[last].cooling_until_ms) {
             snapshot->buyers[last].cooling_until_ms = next->cooling_until_ms;
@@ -407,8 +410,12 @@ static int count_buyers(struct segment_snapshot *snapshot)
     }
     snapshot->buyers_count = last + 1;
     for (size_t i = 0; i < snapshot->buyers_count; i++) {
-        if (snapshot->buyers[i].barred) {
-            snapshot->buyers[i].cooling_until_ms = 0;
+        struct segment_snapshot_buyer *buyer = &snapshot->buyers[i];
+        struct segment_snapshot_item *item = find_item(snapshot, buyer->item);
+        item->buyers++;
+        item->live += buyer->live;
+        if (buyer->barred) {
+            buyer->cooling_until_ms = 0;
         }
     }
     return 0;

@@ -42,7 +42,9 @@ struct segment_snapshot_item {
     uint64_t noted_locked; /* the ledger's own counters */
     uint64_t noted_sold;
     uint32_t limit;
-    bool unsure; /* an order moved meanwhile: the counters may be of another moment */
+    uint32_t buyers; /* computed from the orders */
+    uint32_t live;   /* orders that are not final */
+    bool unsure;     /* an order moved meanwhile: the counters may be of another moment */
 };
 
 struct segment_snapshot_buyer {
@@ -50,6 +52,7 @@ struct segment_snapshot_buyer {
     uint64_t user;
     uint32_t held;
     uint32_t failed_attempts;
+    uint32_t live; /* orders that are not final */
     bool barred;
     int64_t cooling_until_ms; /* 0 if barred */
 };

@@ -41,7 +41,7 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
         suite_begin(EVENT),
         suite_sale(SALE_OPEN),
         {.kind = STEP_BUYER, .item = 11, .user = 7, .held = 1},
-        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .failed_attempts = 2},
+        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .failed_attempts = 2, .live = 1},
         {.kind = STEP_BUYER, .item = 12, .user = 8, .barred = true, .failed_attempts = 1},
         {.kind = STEP_BUYER, .item = 12, .user = 10, .cooling_until_ms = 2001},
         {.kind = STEP_BUYER, .item = 12, .user = 11, .cooling_until_ms = 2000},
@@ -71,8 +71,16 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
          .total = 10,
          .available = 9,
          .sold = 1,
-         .limit = 1},
-        {.kind = STEP_ITEM, .sale = 1, .item = 12, .total = 10, .available = 7, .locked = 3},
+         .limit = 1,
+         .buyers = 1},
+        {.kind = STEP_ITEM,
+         .sale = 1,
+         .item = 12,
+         .total = 10,
+         .available = 7,
+         .locked = 3,
+         .buyers = 2,
+         .live = 1},
     };
     suite.epoch = 3;
     suite.after = EVENT;
@@ -595,4 +603,75 @@ void suite_a_transfer_takes_what_there_is_once(void **state)
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     assert_int_equal(REFUSAL_NO_SUCH_ITEM, call.refusal);
     suite_assert_item(12, 3, 0, 0);
+}
+
+/* ---- shares ---- */
+
+static void assert_full(uint64_t user, struct order_id id, enum gate_bound bound)
+{
+    struct gate_request kind = suite_buy(user, id, 1);
+    assert_int_equal(REFUSAL_OVERLOADED, suite_ask(&kind));
+    assert_int_equal(bound, kind.bound);
+}
+
+/* What the ledger knows counts, and is in nobody's share any more when it ends. */
+void suite_a_rebuilt_segment_keeps_its_shares(void **state)
+{
+    (void)state;
+    struct order_id locked = suite_fresh(12, 1);
+    struct segment_step steps[] = {
+        suite_begin(EVENT),
+        suite_sale(SALE_OPEN),
+        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .live = 1},
+        {.kind = STEP_ORDER,
+         .item = 12,
+         .order = {.id = locked,
+                   .user = 7,
+                   .item = 12,
+                   .qty = 3,
+                   .state = ORDER_LOCKED,
+                   .version = 2,
+                   .created_at_ms = 1600,
+                   .pay_by_ms = 6000}},
+        suite_item(11, 1),
+        suite_item(12, 0),
+        {.kind = STEP_OPEN}};
+    steps[0].shares = (struct gate_shares){
+        .buyer_orders = 2, .item_orders = 3, .sale_orders = 4, .sale_buyers = 3};
+    steps[5].available = UNITS - 3;
+    steps[5].locked = 3;
+    steps[5].buyers = 1;
+    steps[5].live = 1;
+    suite.epoch = 3;
+    suite.after = EVENT;
+    assert_int_equal(SEGMENT_DONE, suite_rebuild_at(0, 4, steps, sizeof(steps) / sizeof(steps[0])));
+    suite.ut->place(suite.ut->context, 0, suite.epoch);
+    (void)suite_bought(7, suite_fresh(12, 2), 1);
+    assert_full(7, suite_fresh(12, 3), GATE_BOUND_BUYER_SHARE);
+    (void)suite_bought(8, suite_fresh(12, 4), 1);
+    assert_full(9, suite_fresh(12, 5), GATE_BOUND_ITEM_SHARE);
+    (void)suite_bought(9, order_id_once(11, 9, 0), 1);
+    assert_full(10, order_id_once(11, 10, 0), GATE_BOUND_SALE_SHARE);
+    suite_apply_done(suite_event(GATE_EXPIRE, locked));
+    assert_full(10, order_id_once(11, 10, 0), GATE_BOUND_SALE_BUYERS);
+    (void)suite_bought(7, suite_fresh(12, 3), 1);
+}
+
+void suite_who_failed_elsewhere_is_one_of_the_sales_buyers(void **state)
+{
+    (void)state;
+    struct segment_step steps[] = {
+        suite_begin(EVENT), suite_sale(SALE_OPEN), suite_item(11, 1), {.kind = STEP_OPEN}};
+    steps[0].shares.sale_buyers = 1;
+    suite.epoch = 1;
+    suite.after = EVENT;
+    assert_int_equal(SEGMENT_DONE, suite_rebuild_at(0, 0, steps, sizeof(steps) / sizeof(steps[0])));
+    suite.ut->place(suite.ut->context, 0, suite.epoch);
+    struct segment_call call = suite_event(GATE_FAIL_ORDER, order_id_once(11, 7, 0));
+    call.command.reason = REFUSAL_NO_STOCK;
+    call.command.user = 7;
+    call.command.qty = 1;
+    suite_apply_done(call);
+    assert_full(8, order_id_once(11, 8, 0), GATE_BOUND_SALE_BUYERS);
+    (void)suite_bought(7, order_id_once(11, 7, 1), 1);
 }

@@ -30,6 +30,9 @@ def stage(*sets):
 
 STAGES = {
     "attack-account": stage(f"gate.orders={ORDERS}", f"gate.buyers={ORDERS}"),
+    "attack-account-distributed": functools.partial(
+        clusterlib.Distributed, amqp=False, counts={"front": 1, "relay": 1, "booker": 0, "keeper": 1},
+        sets=[f"gate.orders={ORDERS}", f"gate.buyers={ORDERS}"]),
     "attack-silent": stage(f"server.connections={CONNECTIONS}",
                            f"http.header_timeout_ms={SILENT_MS}"),
     "attack-silent-long": stage(f"http.header_timeout_ms={SILENT_MS}"),
@@ -287,6 +290,8 @@ def waiting_buyers(trial, run):
 ATTACKS = [
     Attack("attack-one-account", "attack-account", "one account orders without end", one_account,
            buyers),
+    Attack("attack-one-account-distributed", "attack-account-distributed",
+           "one account orders without end, on one segment", one_account, buyers),
     Attack("attack-silent", "attack-silent", "connections that never speak", silent, visitors,
            long_stage="attack-silent-long"),
     Attack("attack-slow-bodies", "attack-bodies", "payments whose bodies never end", slow_bodies,

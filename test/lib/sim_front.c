@@ -17,6 +17,7 @@ static void answer_buy(struct gate_request *gate_request, const struct server_an
     gate_request->locked = answer->effects.locked;
     if (answer->verdict == VERDICT_REFUSED) {
         gate_request->refusal = answer->effects.refusal;
+        gate_request->bound = answer->effects.bound;
         gate_request->cooling_until_ms = answer->effects.cooling_until_ms;
         return;
     }
@@ -91,6 +92,9 @@ static void run_ask(const struct sim_segments *sim, struct gate_request *gate_re
             gate_request->outcome = GATE_OUTCOME_UNKNOWN;
         } else {
             answer_buy(gate_request, &answer);
+            if (sim->options.decided != NULL) {
+                sim->options.decided(sim->options.context, gate_request);
+            }
         }
     } else if (live->epoch == 0 || live->epoch != epoch || live->run != server->run ||
                !live->open) {

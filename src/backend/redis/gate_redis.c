@@ -75,6 +75,7 @@ static void encode(void *context, const struct redis_link *link, struct redis_op
 static void answer_ask(struct gate_request *request, const struct codec_answer *answer)
 {
     request->refusal = answer->effects.refusal;
+    request->bound = answer->effects.bound;
     request->held = answer->effects.held;
     request->limit = answer->effects.limit;
     request->available = answer->effects.available;

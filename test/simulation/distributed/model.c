@@ -152,6 +152,7 @@ void model_told(struct world *world, uint32_t process, const struct gate_request
     struct model *model = &world->model;
     world->result->answers++;
     world->result->decisions += request->kind == GATE_REQUEST_BUY;
+    world->result->full += request->bound != GATE_BOUND_NONE;
     if (request->kind != GATE_REQUEST_BUY && request->kind != GATE_REQUEST_ORDER) {
         return;
     }
@@ -340,6 +341,7 @@ void model_forgets(struct world *world, uint32_t segment)
 void model_look(struct world *world)
 {
     promise_01_look(world);
+    promise_09_shares(world);
 }
 
 bool model_is_settled(struct world *world)

@@ -164,6 +164,9 @@ void promise_08_end(struct world *world);
 void promise_09_look(struct world *world, const struct model_order *order);
 void promise_09_told(struct world *world, const struct model_order *order,
                      struct model_requests *requests, enum refusal refusal);
+/* A segment has just decided a buy. */
+void promise_09_decided(struct world *world, const struct gate_request *buy);
+void promise_09_shares(struct world *world);
 void promise_10_event(struct world *world, const struct ledger_event *event);
 void promise_11_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void promise_11_rebuilt(struct world *world, uint32_t segment, uint64_t fence);

@@ -163,6 +163,7 @@ static void open_engine(struct process *process)
                                      .requests = PROMISES_MAX,
                                      .promises = PROMISES_MAX,
                                      .sizes = sizes,
+                                     .shares = world->plan.shares,
                                      .relay_window = 64,
                                      .recover_lease_ms = RECOVER_LEASE_MS,
                                      .reconcile_bound_ms = world->plan.reconcile_bound_ms,

@@ -111,6 +111,39 @@ static bool model_was_evicted(const struct gate_command *c)
     return false;
 }
 
+static bool model_used_up(size_t used, uint32_t share)
+{
+    return share != 0 && used >= share;
+}
+
+/* What is full for one more order. */
+static enum gate_bound model_bound(const struct model_item *item, const struct model_buyer *buyer)
+{
+    size_t of_buyer = 0;
+    size_t of_item = 0;
+    size_t of_sale = 0;
+    size_t buyers = 0;
+    for (size_t i = 0; i < model.orders_count; i++) {
+        const struct model_order *order = &model.orders[i];
+        if (order->state == ORDER_QUEUED || order->state == ORDER_LOCKED) {
+            of_sale += item_of(order->item)->sale == item->sale;
+            of_item += order->item == item->id;
+            of_buyer += order->item == item->id && buyer != NULL && order->user == buyer->user;
+        }
+    }
+    for (size_t i = 0; i < model.buyers_count; i++) {
+        buyers += item_of(model.buyers[i].item)->sale == item->sale;
+    }
+    return model.orders_count == model.sizes.orders                    ? GATE_BOUND_ORDERS
+           : buyer == NULL && model.buyers_count == model.sizes.buyers ? GATE_BOUND_BUYERS
+           : model_used_up(of_buyer, model.shares.buyer_orders)        ? GATE_BOUND_BUYER_SHARE
+           : model_used_up(of_item, model.shares.item_orders)          ? GATE_BOUND_ITEM_SHARE
+           : model_used_up(of_sale, model.shares.sale_orders)          ? GATE_BOUND_SALE_SHARE
+           : buyer == NULL && model_used_up(buyers, model.shares.sale_buyers)
+               ? GATE_BOUND_SALE_BUYERS
+               : GATE_BOUND_NONE;
+}
+
 /* The refusal of a new order, in the order of the public contract. */
 static enum refusal model_reserve_refusal(const struct gate_command *c,
                                           const struct model_item *item,
@@ -137,15 +170,12 @@ static enum refusal model_reserve_refusal(const struct gate_command *c,
     if (c->qty > item->available) {
         return REFUSAL_SOLD_OUT;
     }
-    if (model.orders_count == model.sizes.orders ||
-        (buyer == NULL && model.buyers_count == model.sizes.buyers)) {
-        return REFUSAL_OVERLOADED;
-    }
-    return REFUSAL_NONE;
+    return model_bound(item, buyer) != GATE_BOUND_NONE ? REFUSAL_OVERLOADED : REFUSAL_NONE;
 }
 
 static struct answer model_reserve(const struct gate_command *c)
 {
+    model.bound = GATE_BOUND_NONE;
     struct model_item *item = item_of(c->item);
     if (item == NULL || order_id_item(c->id) != c->item) {
         return no(REFUSAL_NO_SUCH_ITEM, 0);
@@ -170,6 +200,7 @@ static struct answer model_reserve(const struct gate_command *c)
     }
     enum refusal refusal = model_reserve_refusal(c, item, buyer);
     if (refusal != REFUSAL_NONE) {
+        model.bound = refusal == REFUSAL_OVERLOADED ? model_bound(item, buyer) : GATE_BOUND_NONE;
         return no(refusal, held);
     }
     if (buyer == NULL) {
@@ -558,6 +589,7 @@ void model_compare_effects(const struct gate *gate, const struct gate_command *c
 {
     CHECK(verdict == want->verdict);
     CHECK(effects->refusal == want->refusal);
+    CHECK(c->kind != GATE_RESERVE || effects->bound == model.bound);
     CHECK(effects->held == want->held);
     if (want->order != NULL) {
         CHECK(effects->slot == gate_find_order(gate, want->order->id));
