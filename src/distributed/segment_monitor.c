@@ -109,9 +109,10 @@ static void place(struct segment_monitor *monitor, uint32_t s, uint64_t epoch, b
     } else if (before != epoch) {
         log_event(LOG_INFO, "segment.epoch", LOG_U64("segment", s), LOG_U64("epoch", epoch));
     }
-    if (before != epoch && segment->had_epoch) {
-        unsettle(monitor,
-                 s); /* rebuilt without what a front that stood still could not bring back */
+    /* Rebuilt without what a front that stood still could not bring back. It brings it back once the
+     * segment is open, so the time counts from there. */
+    if ((before != epoch || (open && !segment->open)) && segment->had_epoch) {
+        unsettle(monitor, s);
     }
     segment->had_epoch = segment->had_epoch || epoch != 0;
     if (monitor->parts.gate != NULL) {

@@ -323,9 +323,18 @@ void model_lease(struct world *world, const char *name, uint64_t token)
     lease->token = token;
 }
 
-void model_rebuilt(struct world *world, uint32_t segment, uint64_t fence,
+void model_rebuilt(struct world *world, uint32_t segment, uint64_t epoch, uint64_t fence,
                    enum segment_outcome outcome)
 {
+    struct model *model = &world->model;
+    /* A segment that contradicts itself goes on deciding until somebody notices. What it decided
+     * meanwhile and is not in the ledger is forgotten when it is rebuilt. */
+    if (model->broken_epoch[segment] != 0 && epoch > model->rebuilt_epoch[segment]) {
+        model_forgets(world, segment);
+    }
+    if (epoch > model->rebuilt_epoch[segment]) {
+        model->rebuilt_epoch[segment] = epoch;
+    }
     if (outcome == SEGMENT_DONE) {
         promise_11_rebuilt(world, segment, fence);
     }

@@ -76,8 +76,9 @@ struct model {
     struct model_item items[MODEL_ITEMS];
     size_t items_count;
     int64_t starts_ms, ends_ms;
-    uint64_t forgot[SEGMENTS_MAX];       /* how often a segment has forgotten something */
-    uint64_t broken_epoch[SEGMENTS_MAX]; /* the segment contradicts itself in this life */
+    uint64_t forgot[SEGMENTS_MAX];        /* how often a segment has forgotten something */
+    uint64_t broken_epoch[SEGMENTS_MAX];  /* the segment contradicts itself in this life */
+    uint64_t rebuilt_epoch[SEGMENTS_MAX]; /* the highest that a rebuild was asked for */
     struct model_lease leases[MODEL_LEASES];
     size_t leases_count;
     uint64_t fences[SEGMENTS_MAX]; /* the highest token it was rebuilt under */
@@ -120,7 +121,7 @@ void model_wrote(struct world *world, uint32_t process, const struct ledger_op *
 /* A batch has come to the ledger; whether it was committed the ledger's events tell. */
 void model_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void model_lease(struct world *world, const char *name, uint64_t token);
-void model_rebuilt(struct world *world, uint32_t segment, uint64_t fence,
+void model_rebuilt(struct world *world, uint32_t segment, uint64_t epoch, uint64_t fence,
                    enum segment_outcome outcome);
 /* A segment forgets something now. */
 void model_forgets(struct world *world, uint32_t segment);

@@ -150,6 +150,34 @@ static void one_that_was_found_wrong_decides_nothing(void **state)
     assert_int_equal(number(METRIC_SEGMENTS_CLOSED), 1);
 }
 
+static bool settled(uint32_t segment)
+{
+    return segment_table_settled(&process->segment_table, segment,
+                                 clock_boot_us(&world.clock.port) / 1000);
+}
+
+/* A front that stood still brings back what it has promised once the segment is open again. */
+static void a_rebuilt_one_is_settled_some_time_after_it_opens(void **state)
+{
+    (void)state;
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = cluster_sizes};
+    const struct segment_step open = {.kind = STEP_OPEN};
+    turn();
+    pass_and_turn(SEGMENT_TABLE_SETTLE_MS);
+    assert_true(settled(0));
+    uint64_t epoch = cluster_raise_epoch(&world, 0);
+    assert_int_equal(segments_rebuild(world.hands, 0, epoch, 1, &begin, 1), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_false(settled(0));
+    pass_and_turn(SEGMENT_TABLE_SETTLE_MS); /* the rebuild takes long */
+    assert_int_equal(segments_rebuild(world.hands, 0, epoch, 1, &open, 1), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_int_equal(request(0).refusal, REFUSAL_NO_SUCH_ITEM); /* it answers for itself */
+    assert_false(settled(0));
+    pass_and_turn(SEGMENT_TABLE_SETTLE_MS);
+    assert_true(settled(0));
+}
+
 static void one_that_is_away_stays_what_it_was(void **state)
 {
     (void)state;
@@ -586,6 +614,7 @@ int main(void)
         TEST(it_is_ready_when_every_segment_is_open),
         TEST(where_they_do_not_agree_nothing_is_decided),
         TEST(one_that_was_found_wrong_decides_nothing),
+        TEST(a_rebuilt_one_is_settled_some_time_after_it_opens),
         TEST(one_that_is_away_stays_what_it_was),
         TEST(a_doubt_is_looked_at_at_once),
         TEST(a_segments_status_is_what_its_last_check_found),
