@@ -81,9 +81,14 @@ def told(server, users):
     return answers
 
 
+def sure(done):
+    return None if "not sure" in done[1] else done
+
+
 def test_a_sound_ledger(make_server):
     server, _ = sold_out(make_server)
-    code, out, err = command(server, "--integrity")
+    # On a busy machine a comparison may be unsure; then the command says so and is run again.
+    code, out, err = eventually(lambda: sure(command(server, "--integrity")), "a sure comparison")
     assert code == 0 and "No damage in the ledger" in out, (out, err)
     code, out, err = command(server, "--integrity", "--json")
     answer = json.loads(out)
@@ -136,7 +141,9 @@ def test_a_bit_that_flips_while_the_server_runs(make_server):
     server, _ = sold_out(make_server)
     server.restart()  # all of it is in the file, not in the WAL
     path = f"{server.data}/ledger.db"
-    flip(path, os.path.getsize(path) - PAGE // 2, 3)
+    # In many pages: the server may write one of them again, which ends its damage.
+    for page in range(4, os.path.getsize(path) // PAGE):
+        flip(path, page * PAGE + PAGE // 2, 3)
     eventually(lambda: server.get("/readyz").status == 503, "the timer to find it")
     says_damage(server)
     code, out, err = command(server)
