@@ -293,7 +293,7 @@ void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uin
  * of a small gate. */
 struct gate_shares gate_shares_of(struct gate_sizes sizes, struct gate_percents percents);
 /* From now on new orders are refused above these shares. gate_init sets none. */
-void gate_limit(struct gate *gate, struct gate_percents percents);
+void gate_set_shares(struct gate *gate, struct gate_percents percents);
 
 /* Whether an order that is not in the gate may have been evicted. If not, it never existed. */
 bool gate_maybe_evicted(const struct gate *gate, uint32_t item_slot, struct order_id id);
