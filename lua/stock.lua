@@ -1,6 +1,7 @@
 #!lua
--- Ledger events of an item's units: restock, transfer_out, transfer_in. Also, without an event,
--- takes units for a transfer: as many as are available, up to the amount, once per transfer id.
+-- Ledger events of an item's units: restock, transfer_in (and transfer_out, which no ledger writes; the
+-- conformance suite sends it, because the gate's command has it). Also, without an event, takes units
+-- for a transfer: as many as are available, up to the amount, once per transfer id.
 -- KEYS: meta, item, units taken by transfers.
 -- ARGV: those of event.lua, then amount, item, the transfer's id.
 if asked then

@@ -147,8 +147,8 @@ struct durable_waits {
 int durable_waits_start(struct api_worker *worker);
 void durable_waits_end(struct api_worker *worker);
 bool api_durable(const struct api_worker *worker, uint64_t lsn);
-/* The only way to wait for an LSN. Once it is durable, or will never be because the journal has
- * failed, finishes the operation or shows the watcher of the exchange its order. False, only for
+/* The only way to wait for an LSN. Once it is durable, or the journal has failed or waits for space on
+ * the disk, finishes the operation or shows the watcher of the exchange its order. False, only for
  * watchers: no room. */
 bool api_after_durable(struct api_worker *worker, uint64_t lsn, struct http_exchange exchange,
                        struct api_operation *operation);
@@ -213,7 +213,7 @@ void api_tally_refusal(struct api_worker *worker, uint64_t item, enum refusal re
 
 /* True if a request that is handled now may have waited for longer than BUY_AGE_MAX_US in its socket,
  * because this process stood still. */
-bool api_is_stale(const struct api_worker *worker);
+bool api_input_may_be_old(const struct api_worker *worker);
 
 /* ---- request_limits.h ---- */
 

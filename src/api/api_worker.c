@@ -189,7 +189,7 @@ static void note_poll(struct api_worker *worker, size_t events, bool at_once)
     worker->polled_us = now_us;
 }
 
-bool api_is_stale(const struct api_worker *worker)
+bool api_input_may_be_old(const struct api_worker *worker)
 {
     int64_t now_us = clock_boot_us(worker->shared->time->clock);
     return now_us < worker->stale_until_us || now_us - worker->polled_us > BUY_AGE_MAX_US;

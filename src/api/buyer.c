@@ -620,7 +620,7 @@ enum http_outcome handle_buy(struct api_request *req)
         return api_refuse_field(worker, req->exchange, fault.field, fault.why);
     }
     api_tally_request(worker, ticket.item, req->user);
-    if (api_is_stale(worker)) {
+    if (api_input_may_be_old(worker)) {
         api_tally_refusal(worker, ticket.item, REFUSAL_UNKNOWN_OUTCOME);
         return api_refuse_simply(worker, req->exchange, REFUSAL_UNKNOWN_OUTCOME,
                                  "this server stood still while the request waited, and did not "

@@ -2,9 +2,10 @@
  * Durable waits: answers that wait until an LSN is durable. No answer shows a change that is not
  * durable, and api_after_durable() is the only way to wait for it.
  *
- * The waits are a ring in the order of their LSNs. Every operation has room in it, because it waits
- * at most once and the ring has a place for each that can wait. Watchers have a limit: a watcher that
- * finds no room looks its order up later.
+ * The waits are a ring in the order of their LSNs. The ring has a place for every operation that may
+ * wait: an answer of the gate needs room in BUDGET_DURABLE first (hold_until_durable() refuses the rest),
+ * and others are within the budget that they were taken from. Watchers have a limit: a watcher that finds
+ * no room looks its order up later.
  *
  * A failed journal, and one that waits for space, ends every wait: the answer then says that the
  * outcome is unknown.

@@ -303,7 +303,7 @@ static void withdraw_answer(struct gate_request *request, enum refusal refusal)
 
 /* Every answer of the gate passes here before `done` sees it. True: it shows what is not durable yet,
  * and the operation waits for that. */
-static bool answer_waits(struct api_worker *worker, struct api_operation *operation)
+static bool hold_until_durable(struct api_worker *worker, struct api_operation *operation)
 {
     struct gate_request *request = &operation->gate;
     if (request->refusal != REFUSAL_NONE || api_durable(worker, request->lsn)) {
@@ -368,7 +368,7 @@ static enum http_outcome ledger_told(struct api_request *req, struct api_operati
 
 /* True: the gate has to know from the ledger whether the order exists, and the ledger was asked. The
  * query takes over the operation's use: they are freed together. */
-static bool asks_ledger(struct api_worker *worker, struct api_operation *operation)
+static bool ask_ledger_first(struct api_worker *worker, struct api_operation *operation)
 {
     if (operation->target != TARGET_GATE || !operation->gate.ask_ledger ||
         operation->ledger_asks == LEDGER_ASKS_MAX) {
@@ -417,7 +417,7 @@ enum http_outcome api_submit(struct api_request *req, struct api_operation *oper
     switch (operation->target) {
     case TARGET_GATE:
         if (gate_submit(worker->gate, &operation->gate) == GATE_ANSWERED &&
-            !asks_ledger(worker, operation) && !answer_waits(worker, operation)) {
+            !ask_ledger_first(worker, operation) && !hold_until_durable(worker, operation)) {
             enum http_outcome outcome = operation->done(req, operation);
             release(worker, operation);
             return outcome;
@@ -451,7 +451,7 @@ static struct api_operation *of_request(void *request, size_t offset)
 static void request_returned(struct api_worker *worker, struct api_operation *operation)
 {
     if (operation->target == TARGET_GATE &&
-        (asks_ledger(worker, operation) || answer_waits(worker, operation))) {
+        (ask_ledger_first(worker, operation) || hold_until_durable(worker, operation))) {
         return;
     }
     if (operation->target == TARGET_LEDGER_WRITER) {

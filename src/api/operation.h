@@ -23,9 +23,9 @@
  * What can go wrong:
  * - The budget is used up. There is no operation, and the handler answers OVERLOADED.
  * - The client has gone. `done` is not called. What was decided or committed stays so.
- * - The ledger could not commit a write, or the journal failed before its record was durable. The
- *   client gets api_refuse_error(), and `done` is not called.
- * - The journal failed before a gate's answer was durable. The answer becomes the refusal
+ * - The ledger could not commit a write, or the journal failed, or found no space, before its record
+ *   was durable. The client gets api_refuse_error(), and `done` is not called.
+ * - The journal failed, or found no space, before a gate's answer was durable. The answer becomes the refusal
  *   UNKNOWN_OUTCOME, without an order, and `error` is set.
  * - Too many answers wait for an LSN. A buy has an UNKNOWN_OUTCOME, other answers become OVERLOADED.
  * - The server stops. operations_must_return() says whether the worker has to wait.
@@ -127,10 +127,11 @@ struct api_operation {
     struct http_exchange exchange;
     uint64_t user; /* the request's buyer; 0: none */
     api_done *done;
-    /* ERR_JOURNAL_FAILED: the LSN that the operation waited for will never be durable. For a write
-     * also the ledger's error. `done` sees this only in answers of the gate. */
+    /* ERR_JOURNAL_FAILED: the operation does not wait for its LSN any longer, because the journal has
+     * failed or waits for space on the disk; the LSN may become durable in the second case. For a
+     * write also the ledger's error. `done` sees this only in answers of the gate. */
     int error;
-    uint32_t ledger_asks; /* of a gate's operation: see asks_ledger() */
+    uint32_t ledger_asks; /* of a gate's operation: see ask_ledger_first() */
     uint32_t uses;        /* the operation is freed when this drops to 0 */
     /* An operation for `done` to submit. Freed with this one unless `done` took it and set NULL. */
     struct api_operation *prepared;

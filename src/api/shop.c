@@ -5,6 +5,7 @@
  * The ledger decides which of pay, expire and cancel wins, in one transaction with the idempotency
  * record of the payment.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -91,9 +92,11 @@ static enum http_outcome read_payment(struct api_request *req)
 
 static enum http_outcome refuse_signature(struct api_request *req)
 {
-    return api_refuse_simply(req->worker, req->exchange, REFUSAL_BAD_SIGNATURE,
-                             "sign id.timestamp.body with the webhook secret, and send it "
-                             "within five minutes");
+    char detail[128];
+    (void)snprintf(detail, sizeof(detail),
+                   "sign id.timestamp.body with the webhook secret, and send it within %lld s",
+                   (long long)api_settings(req->worker)->webhook_window_s);
+    return api_refuse_simply(req->worker, req->exchange, REFUSAL_BAD_SIGNATURE, detail);
 }
 
 bool payment_plausible(struct api_request *req)

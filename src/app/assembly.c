@@ -103,7 +103,7 @@ static void wake_nobody(void *context)
 static int make_embedded(struct assembly *assembly)
 {
     /* The journal has been replayed: the shares count for new decisions only. */
-    gate_limit(&assembly->gate, assembly->options.shares);
+    gate_set_shares(&assembly->gate, assembly->options.shares);
     int error = embedded_gate_new(&assembly->gate, assembly->journal, assembly->wakers,
                                   assembly->options.loops, &assembly->embedded_gate);
     if (error != 0) {

@@ -48,7 +48,8 @@
 
 /* A buy older than this is not decided: its client has probably given up, and asks again with the
  * same ticket if not. Several times the longest sleep of a loop (1 s), so only a process that stood
- * still exceeds it. After that, all that arrived meanwhile has been read within the second time. */
+ * still exceeds it. After it wakes, buys count as too old until a poll finds nothing, for BUY_STALE_US
+ * at most. */
 #define BUY_AGE_MAX_US 5000000
 #define BUY_STALE_US 1000000
 

@@ -122,7 +122,7 @@ struct gate_shares gate_shares_of(struct gate_sizes sizes, struct gate_percents 
     };
 }
 
-void gate_limit(struct gate *gate, struct gate_percents percents)
+void gate_set_shares(struct gate *gate, struct gate_percents percents)
 {
     gate->shares = gate_shares_of(gate->sizes, percents);
 }

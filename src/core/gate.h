@@ -13,9 +13,12 @@
  * knows whether an id may be that of an evicted order (gate_maybe_evicted), and never decides such
  * an id before the ledger has said that it has no such order.
  *
- * Commands come from three sources. GATE_RESERVE comes from a buyer and is decided here first.
- * GATE_EVICT comes from the gate's owner. All other commands follow from what the ledger has committed. They carry the ledger's event number
- * and are applied in that order; applying one twice changes nothing (VERDICT_ALREADY_APPLIED).
+ * Commands come from three sources. GATE_RESERVE comes from a buyer and is decided here first. All
+ * other commands, except for the following three, follow from what the ledger has committed. They
+ * carry the ledger's event number and are applied in that order; applying one twice changes nothing
+ * (VERDICT_ALREADY_APPLIED). The third source is the gate's owner: GATE_EVICT for lack of room,
+ * GATE_SET_TIME for an operator who accepts a clock, and in the distributed engine the
+ * GATE_TRANSFER_OUT that takes units out of a segment. These follow from no event.
  *
  * Not thread-safe: the owner holds a lock around each call.
  */
@@ -82,14 +85,14 @@ const char *gate_kind_text(enum gate_kind kind);
  * decided that. CANCEL_COOLING, EXPIRE_COOLING: the buyer gets no new order of the item before
  * time_ms; the ledger has decided that, too. SKIP: a ledger event that the gate could not apply (it
  * was logged). Only the cursor moves. SET_TIME: an operator has accepted a clock that is behind. The
- * gate's highest time becomes now_ms, and nothing else changes. It follows from no event.
+ * gate's highest time becomes now_ms, and nothing else changes.
  */
 
 /* One command. Only the fields listed for its kind are used; the others are 0. */
 struct gate_command {
     enum gate_kind kind;
     int64_t now_ms; /* inside time when it was decided */
-    uint64_t event; /* the ledger's event number; 0 for RESERVE and EVICT */
+    uint64_t event; /* the ledger's event number; 0: it follows from none */
     struct order_id id;
     uint64_t user;
     uint64_t item;
@@ -290,7 +293,7 @@ void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uin
  * of a small gate. */
 struct gate_shares gate_shares_of(struct gate_sizes sizes, struct gate_percents percents);
 /* From now on new orders are refused above these shares. gate_init sets none. */
-void gate_limit(struct gate *gate, struct gate_percents percents);
+void gate_set_shares(struct gate *gate, struct gate_percents percents);
 
 /* Whether an order that is not in the gate may have been evicted. If not, it never existed. */
 bool gate_maybe_evicted(const struct gate *gate, uint32_t item_slot, struct order_id id);

@@ -9,13 +9,13 @@
 #include "obs/log.h"
 
 #define LEASE "balance"
-#define OPEN_MAX 256            /* open transfers read in one round; more wait for the next */
-#define REFILL_REQUESTS_MAX 256 /* 32 bytes each */
-#define MOVES_MAX 1024          /* moves remembered; the oldest is dropped. Only bounds the rate. */
+#define OPEN_MAX 256             /* open transfers read in one round; more wait for the next */
+#define BALANCE_REQUESTS_MAX 256 /* 32 bytes each */
+#define MOVES_MAX 1024 /* moves remembered; the oldest is dropped. Only bounds the rate. */
 #define CHANGES_PAGE 64
 #define IDLE_MS 2000 /* between two rounds while no sale sells and nobody asks for units */
 
-struct refill {
+struct balance_request {
     uint64_t item;
     uint64_t units; /* 0: none */
     uint64_t least; /* the smallest quantity that a buyer wants */
@@ -51,8 +51,8 @@ struct balance {
     struct balance_ports ports;
     struct balance_options options;
     pthread_mutex_t lock; /* guards refill_requests */
-    struct refill refill_requests[REFILL_REQUESTS_MAX];
-    struct refill seen[REFILL_REQUESTS_MAX]; /* this round's copy */
+    struct balance_request refill_requests[BALANCE_REQUESTS_MAX];
+    struct balance_request seen[BALANCE_REQUESTS_MAX]; /* this round's copy */
     struct move moves[MOVES_MAX];
     uint32_t moves_next;
     struct transfer_row open[OPEN_MAX];
@@ -318,11 +318,11 @@ static int gather(struct balance *balance, struct item_spread *spread, uint32_t 
 void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint64_t units,
                  uint64_t least)
 {
-    struct refill *place = NULL;
+    struct balance_request *place = NULL;
     CHECK(segment < SEGMENTS_MAX);
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
-    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX; i++) {
-        struct refill *refill = &balance->refill_requests[i];
+    for (uint32_t i = 0; i < BALANCE_REQUESTS_MAX; i++) {
+        struct balance_request *refill = &balance->refill_requests[i];
         if (refill->units != 0 && refill->item == item && refill->segment == segment) {
             place = refill;
             break;
@@ -330,7 +330,8 @@ void balance_ask(struct balance *balance, uint32_t segment, uint64_t item, uint6
         place = place == NULL && refill->units == 0 ? refill : place;
     }
     if (place != NULL) {
-        *place = (struct refill){.item = item, .segment = segment, .units = units, .least = least};
+        *place = (struct balance_request){
+            .item = item, .segment = segment, .units = units, .least = least};
     }
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
@@ -340,12 +341,12 @@ static void see_refill_requests(struct balance *balance)
 {
     int64_t now_ms = blocking_now(&balance->ports.blocking);
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
-    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX; i++) {
-        struct refill *refill = &balance->refill_requests[i];
+    for (uint32_t i = 0; i < BALANCE_REQUESTS_MAX; i++) {
+        struct balance_request *refill = &balance->refill_requests[i];
         if (refill->units != 0 && refill->at_ms == 0) {
             refill->at_ms = now_ms;
         } else if (refill->units != 0 && now_ms - refill->at_ms > balance->options.refill_ms) {
-            *refill = (struct refill){0};
+            *refill = (struct balance_request){0};
         }
         balance->seen[i] = *refill;
     }
@@ -354,12 +355,12 @@ static void see_refill_requests(struct balance *balance)
 
 static void forget_refill(struct balance *balance, uint32_t at)
 {
-    const struct refill *seen = &balance->seen[at];
+    const struct balance_request *seen = &balance->seen[at];
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
-    struct refill *refill = &balance->refill_requests[at];
+    struct balance_request *refill = &balance->refill_requests[at];
     if (refill->item == seen->item && refill->segment == seen->segment &&
         refill->units == seen->units) {
-        *refill = (struct refill){0};
+        *refill = (struct balance_request){0};
     }
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);
 }
@@ -367,7 +368,7 @@ static void forget_refill(struct balance *balance, uint32_t at)
 static int serve_refill(struct balance *balance, struct item_spread *spread, uint32_t at,
                         struct balance_round *round)
 {
-    const struct refill *refill = &balance->seen[at];
+    const struct balance_request *refill = &balance->seen[at];
     uint32_t to = refill->segment;
     uint64_t has = spread->available[to];
     if (to >= balance->options.segments || (spread->known >> to & 1) == 0) {
@@ -437,10 +438,10 @@ static int balance_item(struct balance *balance, uint64_t item, uint32_t homes,
     struct item_spread spread = {.item = item, .homes = homes, .regions = regions};
     int error = 0;
     look_at(balance, &spread);
-    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX; i++) {
+    for (uint32_t i = 0; i < BALANCE_REQUESTS_MAX; i++) {
         spread.wanted += balance->seen[i].item == item ? balance->seen[i].units : 0;
     }
-    for (uint32_t i = 0; error == 0 && i < REFILL_REQUESTS_MAX; i++) {
+    for (uint32_t i = 0; error == 0 && i < BALANCE_REQUESTS_MAX; i++) {
         if (balance->seen[i].units != 0 && balance->seen[i].item == item) {
             error = serve_refill(balance, &spread, i, round);
         }
@@ -580,7 +581,7 @@ static bool is_asked(struct balance *balance)
 {
     bool asked = false;
     CHECK(pthread_mutex_lock(&balance->lock) == 0);
-    for (uint32_t i = 0; i < REFILL_REQUESTS_MAX && !asked; i++) {
+    for (uint32_t i = 0; i < BALANCE_REQUESTS_MAX && !asked; i++) {
         asked = balance->refill_requests[i].units != 0;
     }
     CHECK(pthread_mutex_unlock(&balance->lock) == 0);

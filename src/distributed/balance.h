@@ -14,8 +14,9 @@
  *   belong to the source again. Gate and ledger both refuse any later step of a void transfer.
  * - The source or the destination is rebuilt after this round read their stock and before the
  *   transfer is noted. The ledger refuses the note, and the next round reads the stock again.
- * So a transfer needs no fence at the gate. Its id, its epoch and the lease on its two ledger
- * writes are enough.
+ * So a transfer needs no fence at the gate: its id and its epoch are enough. The two ledger writes
+ * here are made under the lease. A front whose buyers lack units writes the first one without a lease
+ * (booking_channel_transfer()): a note moves nothing, and the holder of the lease finishes it.
  *
  * Which segment gets units: the fair share of a home follows the sale's regions, and units come
  * from the same region first. A home with less than a quarter of its fair share is filled up to

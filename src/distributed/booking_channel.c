@@ -151,8 +151,9 @@ static bool is_of_forgotten_sale(struct booking_channel *booking_channel,
                                 decision->command.now_ms);
 }
 
-static void again(struct booking_channel *booking_channel, struct decision *decision,
-                  const struct segment_call *call)
+/* What became of a decision that the gate was asked to make again. */
+static void again_outcome(struct booking_channel *booking_channel, struct decision *decision,
+                          const struct segment_call *call)
 {
     if (call->outcome == SEGMENT_STALE || call->outcome == SEGMENT_BROKEN) {
         segment_table_doubt(booking_channel->segment_table, decision->segment);
@@ -197,7 +198,7 @@ void booking_channel_again(struct booking_channel *booking_channel, struct decis
     asked = 0;
     for (size_t i = 0; i < count; i++) {
         if (decisions[i].segment < booking_channel->segment_table->count) {
-            again(booking_channel, &decisions[i], &booking_channel->calls[asked++]);
+            again_outcome(booking_channel, &decisions[i], &booking_channel->calls[asked++]);
         }
     }
     fail_marked(booking_channel, decisions, count);

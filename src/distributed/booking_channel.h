@@ -76,7 +76,8 @@ void booking_channel_again(struct booking_channel *booking_channel, struct decis
 void booking_channel_fail(struct booking_channel *booking_channel, struct decision *decisions,
                           size_t count);
 
-/* Notes a transfer in the ledger. The process that balances finishes it. Best effort. */
+/* Notes a transfer in the ledger, without a lease: a note moves nothing. The process that balances
+ * finishes it (distributed/balance.h). Best effort. */
 void booking_channel_transfer(struct booking_channel *booking_channel, uint64_t item, uint32_t from,
                               uint32_t to, uint64_t units);
 

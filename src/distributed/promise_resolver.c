@@ -237,8 +237,8 @@ static void serve_line(struct promise_resolver *promise_resolver)
 static void keep_promises(struct promise_resolver *promise_resolver, int64_t now_ms)
 {
     for (int page = 0; page < PAGES_A_TURN; page++) {
-        size_t count = spool_stale(promise_resolver->parts.spool, now_ms - PROMISE_EVERY_MS, now_ms,
-                                   promise_resolver->entries, PAGE);
+        size_t count = spool_due(promise_resolver->parts.spool, now_ms - PROMISE_EVERY_MS, now_ms,
+                                 promise_resolver->entries, PAGE);
         size_t taken = count;
         if (count == 0 || drop_known(promise_resolver, &count) != 0) {
             break;

@@ -211,19 +211,7 @@ static void tell(struct recover *recover, const struct job *job, uint64_t epoch)
         &(struct segment_news){.kind = NEWS_EPOCH, .segment = job->segment, .epoch = epoch});
 }
 
-static bool is_drained(const struct recover *recover)
-{
-    const struct recover_options *options = &recover->options;
-    bool drained = true;
-    for (uint32_t i = 0; drained && i < recover->jobs_count; i++) {
-        const struct job *job = &recover->jobs[i];
-        drained =
-            job->first || job->failed ||
-            (options->pending != NULL && options->pending(options->context, job->segment) == 0);
-    }
-    return drained;
-}
-
+/* True if there is nothing to wait for: all segments are made for the first time, or have failed. */
 static bool is_all_first(const struct recover *recover)
 {
     bool all = true;
@@ -233,12 +221,11 @@ static bool is_all_first(const struct recover *recover)
     return all;
 }
 
-/* Waits until `ends` returns true, at most for_ms, and keeps the leases meanwhile. */
-static void wait(struct recover *recover, int64_t for_ms, bool (*ends)(const struct recover *),
-                 const char *step)
+/* Waits for_ms, unless there is nothing to wait for, and keeps the leases meanwhile. */
+static void wait(struct recover *recover, int64_t for_ms, const char *step)
 {
     int64_t poll_ms = recover->options.poll_ms;
-    for (int64_t left_ms = for_ms; left_ms > 0 && !ends(recover); left_ms -= poll_ms) {
+    for (int64_t left_ms = for_ms; left_ms > 0 && !is_all_first(recover); left_ms -= poll_ms) {
         blocking_sleep(&recover->ports.blocking, left_ms < poll_ms ? left_ms : poll_ms);
         keep_leases(recover, step);
     }
@@ -471,9 +458,9 @@ int recover_round(struct recover *recover, struct recover_round *ret_round)
         return error;
     }
     for_each(recover, tell_lost);
-    wait(recover, recover->options.drain_ms, is_drained, "drain");
+    wait(recover, recover->options.drain_ms, "drain");
     for_each(recover, make_anew);
-    wait(recover, recover->options.replay_ms, is_all_first, "replay");
+    wait(recover, recover->options.replay_ms, "replay");
     for_each(recover, open_gate);
     for (uint32_t i = 0; i < recover->jobs_count; i++) {
         ret_round->failed += recover->jobs[i].failed;

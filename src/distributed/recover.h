@@ -6,12 +6,12 @@
  *
  * Happy path of a round: check every segment. For each one in need, under its lease:
  * - Tell the fronts that the segment is lost.
- * - Wait, for a bounded time, for decisions in flight to reach the ledger.
+ * - Wait drain_ms. Decisions in flight may reach the ledger; nobody asks whether all of them have.
  * - Raise the epoch in the ledger. From then on nothing decided earlier is booked.
- * - Read the ledger (distributed/segment_snapshot.h) and fill the gate.
- * - Tell the fronts the new epoch. For a bounded time they replay the decisions of their journals
+ * - Read the ledger (distributed/segment_snapshot.h) and fill the gate, which stays closed.
+ * - Tell the fronts the new epoch, and wait replay_ms. They replay the decisions of their journals
  *   that the ledger lacks.
- * - Open the segment.
+ * - Open the segment. What was not replayed by then competes with new buyers.
  * Several segments share the two waits.
  *
  * What can go wrong: anything, at any step. A round that stops leaves a segment that is stale, of
@@ -42,11 +42,8 @@ struct recover_options {
     struct gate_shares shares;
     int64_t lease_ms;  /* how long a lease is taken for; more than three times poll_ms */
     int64_t poll_ms;   /* between two checks while waiting */
-    int64_t drain_ms;  /* longest wait for decisions in flight to the ledger */
+    int64_t drain_ms;  /* wait for decisions in flight to reach the ledger */
     int64_t replay_ms; /* wait for the fronts to replay their journals */
-    /* Decisions of the segment that are still in flight. NULL: unknown, wait for drain_ms. */
-    uint64_t (*pending)(void *context, uint32_t segment);
-    void *context;
 };
 
 struct recover_ports {

@@ -12,14 +12,14 @@
 #include "obs/log.h"
 
 #define TAKE_MAX BOOKING_CHANNEL_MAX
-#define DONE_MAX 128
+#define REMOVE_MAX 128
 /* How long the queue may confirm nothing before the outboxes are
  * checked, and how often they are then. */
 #define CROWD_AFTER_MS 1000
 /* The most that a rate may save up, as a part of a second. */
 #define BURST_MS 100
 
-enum slot_state { SLOT_FREE, SLOT_WAITING, SLOT_SENT, SLOT_SAFE };
+enum slot_state { SLOT_FREE, SLOT_WAITING, SLOT_SENT, SLOT_STORED };
 
 struct slot {
     struct outbox_entry entry;
@@ -38,7 +38,7 @@ struct relay {
     struct slot *slots;
     uint32_t used;    /* slots that are not free */
     uint32_t waiting; /* to be sent, for the first time or again */
-    uint32_t safe;    /* confirmed or booked, and not yet marked done */
+    uint32_t stored;  /* confirmed or booked, and not yet removed from the outbox */
     struct outbox_entry *taken;
     struct decision *decisions;
     int64_t confirmed_ms; /* when the queue last confirmed something */
@@ -57,11 +57,11 @@ static void set_state(struct relay *relay, struct slot *slot, enum slot_state st
     slot->use += state == SLOT_FREE;
     relay->used -= slot->state != SLOT_FREE;
     relay->waiting -= slot->state == SLOT_WAITING;
-    relay->safe -= slot->state == SLOT_SAFE;
+    relay->stored -= slot->state == SLOT_STORED;
     slot->state = state;
     relay->used += state != SLOT_FREE;
     relay->waiting += state == SLOT_WAITING;
-    relay->safe += state == SLOT_SAFE;
+    relay->stored += state == SLOT_STORED;
 }
 
 static uint64_t number_of(const struct relay *relay, const struct slot *slot)
@@ -145,7 +145,7 @@ static void hear(struct relay *relay, int64_t wait_ms)
         CHECK((uint32_t)number < relay->options.window);
         struct slot *slot = &relay->slots[(uint32_t)number];
         if (slot->state == SLOT_SENT && number_of(relay, slot) == number) {
-            set_state(relay, slot, confirmed ? SLOT_SAFE : SLOT_WAITING);
+            set_state(relay, slot, confirmed ? SLOT_STORED : SLOT_WAITING);
         } /* else it was booked meanwhile */
         relay->probing = relay->probing && number != relay->probe;
         relay->confirmed_ms = confirmed ? inside_time_ms(relay->time) : relay->confirmed_ms;
@@ -160,7 +160,7 @@ static void booked(struct relay *relay, struct slot *slot, const struct decision
 {
     static struct log_limit limit;
     if (decision->booking == BOOKING_SETTLED) {
-        set_state(relay, slot, SLOT_SAFE);
+        set_state(relay, slot, SLOT_STORED);
         return;
     }
     backoff_failed(&slot->backoff, inside_time_ms(relay->time));
@@ -231,12 +231,13 @@ static void book(struct relay *relay)
 
 /* ---- out of the slots ---- */
 
-/* Marks entries done. Returns a bit for each segment that failed; it is
- * told again in the next iteration. */
-static uint64_t tell_done(struct relay *relay, const struct outbox_entry *entries, size_t count)
+/* Removes entries from their outboxes. Returns a bit for each segment that failed; it is asked again
+ * in the next iteration. */
+static uint64_t remove_entries(struct relay *relay, const struct outbox_entry *entries,
+                               size_t count)
 {
-    struct outbox_entry own[DONE_MAX];
-    uint64_t told = 0;
+    struct outbox_entry own[REMOVE_MAX];
+    uint64_t asked = 0;
     uint64_t failed = 0;
     if (segments_done(relay->segments, entries, count) == 0) {
         return 0;
@@ -244,32 +245,32 @@ static uint64_t tell_done(struct relay *relay, const struct outbox_entry *entrie
     for (size_t i = 0; i < count; i++) { /* one that is away holds up no other */
         uint64_t bit = 1ULL << entries[i].segment;
         size_t n = 0;
-        for (size_t k = i; (told & bit) == 0 && k < count; k++) {
+        for (size_t k = i; (asked & bit) == 0 && k < count; k++) {
             if (entries[k].segment == entries[i].segment) {
                 own[n++] = entries[k];
             }
         }
-        told |= bit;
+        asked |= bit;
         failed |= n > 0 && segments_done(relay->segments, own, n) != 0 ? bit : 0;
     }
     return failed;
 }
 
-static void mark_done(struct relay *relay)
+static void remove_stored(struct relay *relay)
 {
-    struct outbox_entry entries[DONE_MAX];
-    uint32_t at[DONE_MAX];
+    struct outbox_entry entries[REMOVE_MAX];
+    uint32_t at[REMOVE_MAX];
     uint64_t failed = 0;
-    for (uint32_t i = 0; i < relay->options.window && relay->safe > 0;) {
+    for (uint32_t i = 0; i < relay->options.window && relay->stored > 0;) {
         size_t count = 0;
-        for (; i < relay->options.window && count < DONE_MAX; i++) {
+        for (; i < relay->options.window && count < REMOVE_MAX; i++) {
             const struct slot *slot = &relay->slots[i];
-            if (slot->state == SLOT_SAFE && (failed >> slot->entry.segment & 1) == 0) {
+            if (slot->state == SLOT_STORED && (failed >> slot->entry.segment & 1) == 0) {
                 entries[count] = slot->entry;
                 at[count++] = i;
             }
         }
-        failed |= count > 0 ? tell_done(relay, entries, count) : 0;
+        failed |= count > 0 ? remove_entries(relay, entries, count) : 0;
         for (size_t k = 0; k < count; k++) {
             if ((failed >> entries[k].segment & 1) == 0) {
                 set_state(relay, &relay->slots[at[k]], SLOT_FREE);
@@ -308,7 +309,7 @@ static void choose_way(struct relay *relay, int64_t now_ms)
         relay->direct = true;
         return;
     }
-    if (relay->used == relay->safe && !relay->direct) {
+    if (relay->used == relay->stored && !relay->direct) {
         relay->confirmed_ms = now_ms; /* nothing was there to be confirmed */
     }
     look_at_outboxes(relay, now_ms);
@@ -327,7 +328,7 @@ static void choose_way(struct relay *relay, int64_t now_ms)
 static int64_t pause_ms(struct relay *relay, int64_t now_ms, int64_t wait_ms)
 {
     int64_t credit_ms = 0; /* until there is some */
-    if (relay->used > relay->safe && !relay->direct) {
+    if (relay->used > relay->stored && !relay->direct) {
         return 0; /* it waits for the queue instead */
     }
     if (has_rate(relay) && may_book(relay, now_ms) == 0) {
@@ -335,7 +336,7 @@ static int64_t pause_ms(struct relay *relay, int64_t now_ms, int64_t wait_ms)
         credit_ms = rate > 0 ? (1000 - relay->credit + rate - 1) / rate : 0;
         credit_ms = credit_ms < wait_ms ? credit_ms : wait_ms;
     }
-    for (uint32_t i = 0; relay->used > relay->safe && i < relay->options.window; i++) {
+    for (uint32_t i = 0; relay->used > relay->stored && i < relay->options.window; i++) {
         const struct slot *slot = &relay->slots[i];
         int64_t left_ms = slot->backoff.next_ms - now_ms;
         if ((slot->state == SLOT_WAITING || slot->state == SLOT_SENT) && left_ms < wait_ms) {
@@ -358,13 +359,13 @@ void relay_iterate(struct relay *relay, int64_t wait_ms)
     }
     if (relay->queue != NULL) {
         publish(relay, !relay->direct ? UINT32_MAX : relay->probing ? 0 : 1);
-        hear(relay, relay->used > relay->safe && !relay->direct ? wait_ms : 0);
+        hear(relay, relay->used > relay->stored && !relay->direct ? wait_ms : 0);
     }
     if (relay->direct) {
         book(relay);
     }
-    if (relay->safe > 0) {
-        mark_done(relay);
+    if (relay->stored > 0) {
+        remove_stored(relay);
     }
     metrics_set(relay->metrics, METRIC_RELAY_UNDER_WAY, relay->used);
 }

@@ -1,6 +1,6 @@
 /*
  * The relay moves decisions from the segments' outboxes to the queue, at least once: take, publish,
- * wait for the confirm, and only then mark done. Several relays may run, in several processes. Each
+ * wait for the confirm, and only then remove from the outbox. Several relays may run, in several processes. Each
  * owns what it has taken; another relay claims what a dead one held.
  *
  * What can go wrong: the queue is away, and the outboxes grow. After a while, or when an outbox is
@@ -8,7 +8,7 @@
  * the same way. The rate is limited, because the ledger has other work. Without a queue the relay
  * always works like this, at full speed.
  *
- * What stays true: a decision is never marked done before it is confirmed or booked.
+ * What stays true: no decision is removed from its outbox before it is confirmed or booked.
  *
  * One thread.
  */
@@ -23,7 +23,7 @@
 struct relay;
 
 struct relay_options {
-    /* The most decisions that are taken and not yet marked done. */
+    /* The most decisions that are taken and not yet removed. */
     uint32_t window;
     const struct runtime_limits *runtime_limits; /* direct_*; owned by the caller */
     /* Returns what the outboxes' server says is wrong, for the log. NULL: unknown. */

@@ -60,7 +60,8 @@ struct segment_monitor_parts {
     struct inside_time *time;
     struct metrics_slot *metrics;
     /* Passes a refill request to the balancer if it runs in this process. If this is NULL or
-     * returns false, it does not, and the request is noted in the ledger. */
+     * returns false, it does not, and transfers are noted in the ledger, without a lease
+     * (booking_channel_transfer()). */
     bool (*refill)(void *context, const struct refill *refill);
     void *context;
 };

@@ -337,7 +337,7 @@ static const struct segment_snapshot_sale *find_sale(const struct segment_snapsh
                                                                           : NULL;
 }
 
-/* Drops shares of sales that are off the board, and orders of items that have no share. */
+/* Drops shares of sales that are not in the gate, and orders of items that have no share. */
 static void drop_gone(struct segment_snapshot *snapshot)
 {
     size_t kept = 0;

@@ -43,7 +43,7 @@ struct spool {
     uint32_t most;          /* entries accepted */
     struct index_list by_lsn;
     struct index_list by_look;
-    int64_t look_ms; /* the last time spool_stale was called */
+    int64_t look_ms; /* the last time spool_due was called */
     uint32_t undecided;
     bool overflowed; /* no memory while the journal was read */
     int64_t highest_ms;
@@ -423,8 +423,8 @@ bool spool_is_known(struct spool *spool, struct order_id id)
 
 /* ---- outcomes ---- */
 
-size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms,
-                   struct spool_entry *ret_entries, size_t max)
+size_t spool_due(struct spool *spool, int64_t before_ms, int64_t now_ms,
+                 struct spool_entry *ret_entries, size_t max)
 {
     size_t count = 0;
     lock(spool);

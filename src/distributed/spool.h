@@ -81,8 +81,8 @@ bool spool_is_known(struct spool *spool, struct order_id id);
  * last call of this function; an entry from the journal, as never. Entries that are skipped cost
  * nothing.
  */
-size_t spool_stale(struct spool *spool, int64_t before_ms, int64_t now_ms,
-                   struct spool_entry *ret_entries, size_t max);
+size_t spool_due(struct spool *spool, int64_t before_ms, int64_t now_ms,
+                 struct spool_entry *ret_entries, size_t max);
 /* Returns up to max decided entries made before before_ms, oldest first,
  * starting at index `at`. Marks nothing. */
 size_t spool_list(struct spool *spool, int64_t before_ms, size_t at,

@@ -37,7 +37,7 @@ int stock_cache_put(struct stock_cache *stock_cache, const struct stock_cache_it
 /* Units of the item (0: of any item) have come back somewhere. Buyers who met "sold out" may ask
  * again, even if the units are gone before the next refresh. */
 void stock_cache_refilled(struct stock_cache *stock_cache, uint64_t item);
-/* Removes the items with another mark: they have left the board. */
+/* Removes the items with another mark: their sale was forgotten. */
 void stock_cache_sweep(struct stock_cache *stock_cache, uint32_t mark);
 
 #endif

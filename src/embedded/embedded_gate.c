@@ -15,7 +15,7 @@
 /* Watched orders that may change between two iterations of a loop before it has to look up all it
  * watches: 4096 * 16 bytes. */
 #define NOTICES_MAX 4096
-/* Orders looked up in one hold of the engine's lock: about a microsecond. */
+/* Orders looked up in one hold of the gate's lock: about a microsecond. */
 #define NOTICES_A_LOCK 16
 
 struct notices {
@@ -297,7 +297,7 @@ static const struct gate_ops embedded_gate_ops = {embedded_gate_submit, embedded
 
 /* ---- ledger events ---- */
 
-/* Leaves a notice for every loop that watches the order. The caller holds the engine's lock. */
+/* Leaves a notice for every loop that watches the order. The caller holds the gate's lock. */
 static uint64_t notify(struct embedded_gate *engine, struct gate_order *order)
 {
     uint64_t watching = order->watch;
@@ -394,7 +394,7 @@ bool embedded_gate_sale_idle(struct embedded_gate *engine, uint64_t sale)
 
 /* ---- evicting ---- */
 
-/* Some holds of the engine's lock in one call, each for some microseconds. */
+/* Some holds of the gate's lock in one call, each for some microseconds. */
 #define EVICT_HOLDS 32
 #define EVICT_LOOKS 64
 /* All orders have been looked at: a gate full of orders that cannot leave is not searched all the
@@ -451,7 +451,7 @@ int64_t embedded_gate_evict(struct embedded_gate *engine, int64_t now_ms)
     return engine->evicted > before ? 0 : FRUITLESS_PAUSE_MS;
 }
 
-/* Takes out up to max ids. Does not need the engine's lock. */
+/* Takes out up to max ids. Does not need the gate's lock. */
 static size_t take_notices(struct notices *notices, struct order_id *ret_ids, size_t max, bool *all)
 {
     lock(&notices->lock);
@@ -483,13 +483,13 @@ static size_t embedded_gate_take(struct order_notices *notices, uint32_t loop,
         size_t room = max - count < NOTICES_A_LOCK ? max - count : NOTICES_A_LOCK;
         n = take_notices(&engine->notices[loop], ids, room, ret_all);
         if (n == 0) {
-            break; /* as nearly always: the engine's lock was not touched */
+            break; /* as nearly always: the gate's lock was not touched */
         }
         lock(&engine->lock);
         for (size_t i = 0; i < n; i++) {
             uint32_t slot = gate_find_order(engine->gate, ids[i]);
             if (slot == GATE_NONE) {
-                continue; /* it has left the board since */
+                continue; /* it has left the gate since */
             }
             struct gate_order *order = &engine->gate->orders[slot];
             /* Later changes are not in this view, so they must cause a notice again. */

@@ -3,7 +3,8 @@
  *
  * Happy path of a buy, on the loop that read it: take the lock, run gate_step, append the command
  * to the journal's open buffer (so log order is decision order), note the LSN, unlock. There is no
- * syscall, allocation or formatting under the lock. The answer is sent once the LSN is durable. The
+ * I/O, allocation or formatting under the lock; the append wakes the journal thread if that sleeps
+ * (once per sleep, not once per record). The answer is sent once the LSN is durable. The
  * ledger writer applies committed ledger events the same way, through embedded_gate_apply().
  *
  * What can go wrong: the journal fails. Then nothing new is decided. Durable orders are still
@@ -29,8 +30,9 @@ struct order_notices *embedded_gate_notices(struct embedded_gate *engine);
 /*
  * Ledger writer only: applies one committed ledger event. Returns 0 and its LSN; 0 and LSN 0 if it
  * was applied before; ERR_JOURNAL_FAILED; ERR_AGAIN if it was applied in part and must be sent
- * again; ERR_INVALID if the gate refuses it (the caller logs and skips the event). Waits while the
- * journal's buffer is full.
+ * again; ERR_INVALID if the gate refuses it (the caller logs and skips the event). While the journal's
+ * buffer is full, waits for the journal thread; ERR_NOSPACE if that waits for space on the disk:
+ * nothing was applied, and the caller sends the event again later.
  */
 int embedded_gate_apply(struct embedded_gate *engine, const struct gate_command *command,
                         uint64_t *ret_lsn, enum refusal *ret_refusal);

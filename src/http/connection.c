@@ -7,11 +7,9 @@
  * to expire take constant time. So does finding the connection whose place or buffer others need
  * most (enum connection_list).
  *
- * A new connection closes an idle one if few places are left. A request that has arrived there but
- * is not reported yet is answered first. If none is idle, a connection that lingers is closed; if
- * none lingers, the oldest request that has been incomplete for HTTP_PATIENCE_MS gets 408; if there
- * is none, the client that has had an unread answer for HTTP_PATIENCE_MS longest is closed. A client
- * that has read all its answers keeps a complete request and a stream.
+ * A new connection closes another one if few places are left (enum connection_list has the order). A
+ * request that has arrived at an idle one but is not reported yet is answered first. A client that has
+ * read all its answers keeps a complete request and a stream.
  */
 #include "http/connection.h"
 

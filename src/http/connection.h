@@ -50,6 +50,32 @@ enum timer_kind { TIMER_IDLE, TIMER_HEADER, TIMER_WRITE, TIMER_LINGER, TIMER_COU
 /*
  * Connections that can be closed, or lose their buffer, when others need it: at most one list each,
  * those that came to it longest ago first.
+ *
+ * Who gives way, in this order. In brackets: what is counted (struct http_counts). "For long" is
+ * HTTP_PATIENCE_MS or longer.
+ *
+ * For a place, when few are left (connection_make_room()):
+ *   1. the connection that has been idle longest: it is closed [displaced]. While no place at all is
+ *      left, so that nobody new can ask for one, only if it has been idle for long
+ *   2. one that lingers: it is closed [displaced]
+ *   3. the oldest request that has been incomplete for long: 408 [displaced]
+ *   4. the client that has left an answer unread longest, and for long: its connection is closed
+ *      [slow]
+ * For a buffer for input (input_borrow()):
+ *   1. the client that has left an answer unread longest, and for long; for a large buffer only one
+ *      that holds such a buffer, for a small one those without a large one first: its connection is
+ *      closed [slow]
+ *   2. for a large buffer: requests that have waited for long behind a pending answer: they are
+ *      dropped, and the connection closes after that answer [evicted]
+ *   3. the oldest incomplete request in a buffer of the pool: 408 [evicted]
+ *   4. the newcomer: an incomplete request gets 503 [evicted]; requests behind an answer are dropped,
+ *      and the connection closes after that answer
+ * For an answer that could not be kept otherwise, if its body is longer than HTTP_WRITE_MAX
+ * (output_fits()):
+ *   1., 2. as for input; for unsent bytes (unsent_max) and small buffers only 1.
+ *   3. for a large buffer: the oldest incomplete request in one for anyone: 408 [evicted]
+ *   4. the answer itself: 503 instead, and the connection stays open [unkept]
+ * For the rest of a smaller answer: 1.; then its own connection is closed.
  */
 enum connection_list {
     LIST_READING,                          /* + enum http_pool_kind: incomplete requests */

@@ -6,11 +6,9 @@
  * or to a large one if it is known not to fit. Later reads append to that buffer. Before a body has
  * a large one, the application sees the head, and may answer from it (struct http_app, admit).
  *
- * If no buffer of the needed pool is free, a connection that has taken long to read its answer gives
- * up its buffers, and is closed; so does one with requests behind an answer that is long pending, which
- * closes after that. If there is none, the oldest incomplete request that holds a buffer of
- * the pool is refused with 408, and that is reused. If there is none, because new unsent answers and
- * pipelined requests hold all buffers, the incomplete request that needs one is refused with 503.
+ * If no buffer of the needed pool is free, others give way in a fixed order (enum connection_list in
+ * http/connection.h). If nobody can, because new unsent answers and pipelined requests hold all
+ * buffers, the incomplete request that needs one is refused with 503.
  *
  * Pipelined requests: at most REQUESTS_AT_ONCE are handled before other connections are served. The
  * rest waits in a small buffer, or in the buffer it was read into. If the rest does not fit a small
@@ -52,8 +50,7 @@ static struct http_buffer *borrow_free(struct http_server *s, enum http_pool_kin
                : buffer;
 }
 
-/* A buffer of the pool. If none is free, takes that of a client that does not read, or of the oldest
- * incomplete request. NULL: none. */
+/* A buffer of the pool. If none is free, others give way (enum connection_list). NULL: nobody could. */
 static struct http_buffer *input_borrow(struct http_server *s, enum http_pool_kind pool)
 {
     bool small = pool == HTTP_POOL_SMALL;

@@ -169,8 +169,23 @@ static int64_t timer_duration_ms(const struct http_server *s, int kind)
     }
 }
 
+/* Reads first: the bytes may have arrived in time while the process stood still. True: the timer has
+ * ended, or begun anew. */
+static bool read_in_time(struct http_server *s, struct connection *c)
+{
+    uint8_t timer = c->timer;
+    int64_t since_ms = c->since_ms;
+    if (timer == TIMER_IDLE || timer == TIMER_HEADER) {
+        input_readable(s, c);
+    }
+    return c->timer != timer || c->since_ms != since_ms;
+}
+
 static void expire(struct http_server *s, struct connection *c)
 {
+    if (read_in_time(s, c)) {
+        return;
+    }
     if (c->timer != TIMER_HEADER) {
         connection_lose(s, c);
         return;

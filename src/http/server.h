@@ -111,10 +111,10 @@ struct http_app {
 struct http_options {
     uint32_t connections_max; /* per loop */
     uint32_t address_max;     /* connections of one client address; 0: any number */
-    /* Buffers of HTTP_SMALL_BUFFER and HTTP_LARGE_BUFFER bytes. If an incomplete request needs one
-     * and none is free, the oldest incomplete request that holds one of that pool gets 408; if there
-     * is none, the request itself gets 503. A large answer that could not be kept if the socket did
-     * not take it is a 503 instead. */
+    /* Buffers of HTTP_SMALL_BUFFER and HTTP_LARGE_BUFFER bytes. If none is free, clients that do not
+     * read give way, then incomplete requests (enum connection_list in http/connection.h has the
+     * order). If nobody can, the request that needs one gets 503; so does a large answer that could
+     * not be kept if the socket did not take it. */
     uint32_t small_buffers;
     uint32_t large_buffers;
     uint32_t reserved_buffers; /* large ones of each class but HTTP_CLASS_ANYONE */
@@ -139,16 +139,19 @@ void http_server_retime(struct http_server *server, const struct http_options *o
 /* Handles these events: reads, parses, calls the application, writes. Then flushes. */
 void http_server_events(struct http_server *server, const struct net_event *events, size_t count,
                         int64_t now_ms);
-/* Flushes, and handles the timers that have expired. *ret_next_ms: when to call again at the latest
- * (INT64_MAX: never). Takes time in proportion to the expired timers. */
+/* Flushes, and handles the timers that have expired. Before a connection is given up, it is read: a
+ * process that stood still answers what arrived meanwhile. *ret_next_ms: when to call again at the
+ * latest (INT64_MAX: never). Takes time in proportion to the expired timers. */
 void http_server_timers(struct http_server *server, int64_t now_ms, int64_t *ret_next_ms);
 /* Stops accepting, closes idle connections, and closes the others after their answer. */
 void http_server_drain(struct http_server *server);
-/* Requests that the server itself refused, by cause. Each refusal closed a connection. */
+/* Connections that the server itself closed or refused a request of, by cause. The connection closes,
+ * except for unkept. */
 struct http_counts {
     uint64_t malformed; /* malformed, not supported, or above a limit */
     uint64_t timeouts;  /* not complete in time */
-    uint64_t evicted;   /* incomplete or behind another, and no buffer was free */
+    uint64_t
+        evicted; /* no buffer was free: incomplete (408; the newcomer 503), or behind another */
     uint64_t displaced; /* idle, or not complete for a while: closed for a new connection */
     uint64_t crowded;   /* closed at the start: too many connections of that address */
     uint64_t slow;      /* held an answer for long when its buffers, bytes or place were needed */

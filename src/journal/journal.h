@@ -149,7 +149,7 @@ const char *journal_failed_why(const struct journal *journal);
  * is under way can be finished: there is room in the last file, and the reserve's.
  * NONE: a batch waits for a file. Nobody was told of it, and nothing of it is on the disk. Its bytes
  * stay in memory and are written when there is space.
- * The background thread makes file and reserve again; then it is OK by itself.
+ * The janitor makes file and reserve again; then it is OK by itself.
  */
 enum journal_space { JOURNAL_SPACE_OK, JOURNAL_SPACE_LOW, JOURNAL_SPACE_NONE };
 enum journal_space journal_space(const struct journal *journal); /* any thread */
@@ -157,8 +157,8 @@ enum journal_space journal_space(const struct journal *journal); /* any thread *
 void journal_current_name(struct journal *journal, char *ret_name, size_t cap);
 
 /*
- * Background thread, the same one for all four. journal_prepare_file makes the next file file
- * and the reserve ahead of need. journal_snapshot_due: at least one closed file lies past the last snapshot.
+ * The janitor's thread (journal/janitor.h), for all four. journal_prepare_file makes the next file and
+ * the reserve ahead of need. journal_snapshot_due: at least one closed file lies past the last snapshot.
  * journal_snapshot replays closed files into `second` (an empty state of the same size, lent by
  * the caller for this call) and writes a snapshot. journal_trim removes files that are below
  * both booked_lsn and the snapshot before the newest, and snapshots older than that one. If the

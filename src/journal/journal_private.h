@@ -2,10 +2,10 @@
  * Shared by the journal's own files: the running journal, the list of its files, and the steps
  * of recovery and snapshots. No other file includes this.
  *
- * Locks. `lock` guards the buffers and is held for at most one encoded record. `files_lock`
- * guards the list of files; no I/O happens under it. `next_lock` guards the prepared file and is
- * held while one is made, but not while the reserve is; only the background thread and the journal thread take it. Order:
- * next_lock before files_lock; under lock no other lock is taken. Callers of journal_append hold
+ * Locks. `lock`, the buffer lock, guards the buffers and is held for at most one encoded record.
+ * `files_lock` guards the list of files; no I/O happens under it. `next_lock` guards the prepared file
+ * and is held while one is made, but not while the reserve is; only the janitor (journal/janitor.h) and
+ * the journal thread take it. Order: next_lock before files_lock; under lock no other lock is taken. Callers of journal_append hold
  * their own lock outside of it. Waking a loop takes no lock: it is an atomic flag and an eventfd.
  */
 #ifndef SLUICE_JOURNAL_JOURNAL_PRIVATE_H

@@ -19,7 +19,7 @@ struct fifo {
     size_t capacity; /* a power of two, or 0 */
     size_t head;
     size_t count;
-    int64_t last_pay_by_ms; /* latest ever added: the sale stays on the board until then */
+    int64_t last_pay_by_ms; /* latest ever added: the sale is not forgotten before */
     bool unsorted;
 };
 

@@ -1,7 +1,7 @@
 /*
- * The deadline scheduler is the keeper's clock: it knows which unpaid orders are due, and which
- * sales have to open, close or leave the board. It decides nothing. It gives ops to the ledger
- * writer, and the ledger decides. Ledger writer's thread only.
+ * The deadline scheduler knows for the ledger writer, in both engines, which unpaid orders are due and
+ * which sales have to open, close or be forgotten (leave the gate). It decides nothing. It gives ops to
+ * the ledger writer, and the ledger decides. Ledger writer's thread only.
  *
  * Deadlines are kept in one FIFO per sale. All orders of a sale have the same time to pay, so they
  * fall due in booking order, and a million pending orders cost nothing per tick.
@@ -30,7 +30,7 @@ void deadline_scheduler_return(struct deadline_scheduler *scheduler, uint64_t sa
 /* Sale moves that are due: SALE_MOVE to OPEN or CLOSED, SALE_FORGET. */
 size_t deadline_scheduler_moves(struct deadline_scheduler *scheduler, struct catalog *catalog,
                                 int64_t now_ms, struct ledger_op *ret_ops, size_t max);
-/* The sale is off the board: drops everything kept about it. */
+/* The sale was forgotten: drops everything kept about it. */
 void deadline_scheduler_forget(struct deadline_scheduler *scheduler, uint64_t sale);
 /* When the next deadline or move is due; INT64_MAX: none known. */
 int64_t deadline_scheduler_next_ms(struct deadline_scheduler *scheduler, struct catalog *catalog);

@@ -53,7 +53,7 @@ struct ledger_writer_options {
     uint32_t batch_max; /* most bookings in one transaction */
     uint32_t tick_ms;   /* check deadlines at most this often */
     int64_t cooling_ms; /* of orders that expire; ledger_writer_cool() changes it */
-    /* Orders stay on the board this long after the sale's end and its last deadline. */
+    /* Orders stay in the gate this long after the sale's end and its last deadline (board.keep_s). */
     int64_t board_keep_ms;
     struct event_sink *event_sink;
     /* NULL: shared, one of several ledger writers of a ledger; bookings are posted to it. */

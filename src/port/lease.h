@@ -1,8 +1,10 @@
 /*
  * Leases: the right to do a job that only one process may do at a time. A lease has a name, a
- * holder, an end, and a token that grows with every new holder. The ledger issues the token. Every
- * write made under the lease carries it. The ledger and the gate refuse a token lower than one they
- * have seen, so a holder that was paused past the end of its lease changes nothing (promise 11).
+ * holder, an end, and a token that grows with every new holder. The ledger issues the token. Writes
+ * to the ledger under the lease and the rebuild of a segment carry it. The ledger and the gate refuse
+ * a token lower than one they have seen, so a holder that was paused past the end of its lease changes
+ * nothing (promise 11). What changes nothing when it is repeated or comes late, by its id or number and its
+ * epoch, needs no token: ledger events, and units that a transfer takes (distributed/balance.h).
  *
  * An instance belongs to one thread. Every call may block, up to its timeout.
  */

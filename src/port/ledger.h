@@ -37,7 +37,7 @@
     X(EVENT_SALE_PAUSED, "sale.paused")                                                            \
     X(EVENT_SALE_CLOSED, "sale.closed")                                                            \
     X(EVENT_SALE_CHANGED, "sale.changed")         /* a: ends; name may have changed too */         \
-    X(EVENT_SALE_FORGOTTEN, "sale.forgotten")     /* off the board; orders stay in the ledger */   \
+    X(EVENT_SALE_FORGOTTEN, "sale.forgotten")     /* it leaves the gate; orders stay here */       \
     X(EVENT_ITEM_TRANSFERRED, "item.transferred") /* a: units that come to this segment */
 
 enum ledger_event_kind {

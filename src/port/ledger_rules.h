@@ -52,7 +52,8 @@ struct book_state {
     int64_t room;      /* left in the segment's allotment; equal to available if the gate has one
                         * segment */
 };
-/* Checks the limit first, then stock, as the gate does. */
+/* Checks the limit first, then stock. (The gate refuses an item without any unit before it looks at
+ * the buyer.) */
 enum refusal ledger_book_reason(const struct book_state *state);
 struct ledger_event ledger_order_event(enum ledger_event_kind kind, const struct order_row *order);
 /* The event of a new row. `available` is the item's, after the booking. */

@@ -76,7 +76,7 @@ struct segment_state {
     uint64_t event;          /* last one applied */
     uint64_t fence;          /* the highest token seen */
     int64_t server_ms;       /* the server's wall clock */
-    uint64_t outbox;         /* entries that are not marked done */
+    uint64_t outbox;         /* entries that are not removed yet */
     uint64_t oldest_ms;      /* when the oldest of them was decided; 0: none */
     bool broken;             /* reported as broken (NEWS_BROKEN) and not rebuilt since */
     struct gate_sizes sizes; /* of its pools; 0: not known */

@@ -436,7 +436,9 @@ def mariadb_killed_at_commit(trial):
 # The front has asked for a unit (the outbox is among the keys of that script alone), Redis has
 # answered, and the front dies before the answer reaches it, so before its journal has it.
 front_between_yes_and_journal = at_the_moment("front", "redis", b":out\r\n", proxylib.DOWN)
-# The relay takes entries off the outbox only after RabbitMQ's confirm; they never reach Redis.
+# The relay takes entries off the outbox only after RabbitMQ's confirm; the removal never reaches Redis.
+# This springs at the removal whenever it is sent: that it is not sent too early is for
+# test/unit/distributed/test_relay.c and planted bug 77.
 relay_between_confirm_and_trim = at_the_moment("relay", "redis", b"XDEL", proxylib.UP)
 # The booker acks only after the ledger's commit; the ack never reaches RabbitMQ.
 booker_between_commit_and_ack = at_the_moment("booker", "rabbitmq", BASIC_ACK, proxylib.UP)

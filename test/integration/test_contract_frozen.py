@@ -53,3 +53,32 @@ def test_a_buy_that_waited_while_the_server_stood_still_is_not_decided(make_serv
     for user, ticket in zip(buyers, tickets):  # nothing was decided; the same tickets are, soon
         eventually(lambda: shop.buy(user, ticket["ticket"]).status in (200, 202), "an order")
     assert shop.counters(lot.item) == (2, 3, 0)
+
+
+def test_a_connection_is_read_before_its_time_is_judged(make_server):
+    """The time for a request runs out while the server stands still, and the request arrives meanwhile."""
+    header_timeout_s = 3
+    server = make_server(sets=["server.threads=1", f"http.header_timeout_ms={header_timeout_s}000"])
+    shop = sluicelib.Shop(server)
+    lot = shop.lot(total=5, limit=1)
+    user = shop.user()
+    buy = sluicelib.request_bytes(
+        "POST", shop.ticket(user, lot.item)["buy_url"],
+        {"Authorization": f"Bearer {server.token(user)}", "Content-Type": "application/json"}, b"{}")
+    silent, half, last = (sluicelib.Conn(("127.0.0.1", server.port)) for _ in range(3))
+    half.send(buy[:20])
+    last.send(sluicelib.request_bytes("GET", "/v1/time", {}, None))
+    assert last.read_response("GET").status == 200  # so the others are accepted, too
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: stands_still(server.process.pid), "the server to stand still")
+        silent.send(buy)
+        half.send(buy[20:])
+        time.sleep(2 * header_timeout_s)
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    for conn in (silent, half):
+        problem(conn.read_response("POST"), 503, "degraded", "same-ticket")
+        conn.close()
+    last.close()
+    assert shop.counters(lot.item) == (5, 0, 0)

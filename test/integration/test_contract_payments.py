@@ -200,6 +200,7 @@ def test_a_changed_body_is_refused(server, shop, bought):
 def test_outside_the_window_of_five_minutes(shop, bought, away_s):
     response = shop.payment(body_of(shop, bought[2]), timestamp=int(time.time()) + away_s)
     problem(response, 401, "bad_signature")
+    assert "within 300 s" in response.json()["detail"]  # webhook.window_s
     still_locked(shop, bought)
 
 

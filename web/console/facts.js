@@ -3,6 +3,7 @@
  */
 
 // The layers that turn requests away, in the order in which the server asks them; the rest is told by its code.
+// challenge_failed is reserved: the server does not answer it yet.
 const LAYERS = [
     ['l_framing', ['bad_request', 'too_large', 'bad_media_type', 'method_not_allowed', 'not_found', 'no_such_item', 'timeout']],
     ['l_load', ['overloaded', 'degraded', 'draining']],

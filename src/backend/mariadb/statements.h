@@ -37,7 +37,7 @@
     " ifnull((SELECT epoch FROM segments g WHERE g.segment = t.segment), 0)"
 #define TRANSFERS " FROM transfers t"
 
-/* The items that a segment has a share of and whose sale is on the board. */
+/* The items that a segment has a share of and whose sale is in the gate. */
 #define SEGMENT_ITEMS                                                                              \
     " FROM allotments a FORCE INDEX(PRIMARY)"                                                      \
     " STRAIGHT_JOIN items i FORCE INDEX(PRIMARY) ON i.id = a.item_id"                              \

@@ -72,7 +72,7 @@ static int book_as(struct write *w, struct ledger_op *op, struct db_item *item, 
     return write_event(w, ledger_booked_event(&op->order, item->available));
 }
 
-/* Looks first: the limit, then stock, as the gate does. An order that has a row fails neither. */
+/* Looks first, at the limit and at the stock. An order that has a row fails neither. */
 static int book_reason(struct write *w, const struct ledger_op *op, const struct db_item *item,
                        enum refusal *ret_reason)
 {
@@ -83,23 +83,20 @@ static int book_reason(struct write *w, const struct ledger_op *op, const struct
         *ret_reason = REFUSAL_NONE;
         return err;
     }
-    uint64_t held = 0;
+    struct book_state state = {.qty = command->qty,
+                               .limit = item->limit_per_user,
+                               .available = item->available,
+                               .room = item->available};
     struct db_row *row;
     err = db_get(&w->store->base, SQL_HELD, &row, v_int((int64_t)item->id),
                  v_int((int64_t)command->user));
     if (err == 0) {
-        held = db_u64(row, 0);
+        state.held = (int64_t)db_u64(row, 0);
         db_done(row);
     } else if (err != ERR_NOTFOUND) {
         return err;
     }
-    if (item->limit_per_user != 0 && held + command->qty > item->limit_per_user) {
-        *ret_reason = REFUSAL_LIMIT_REACHED;
-    } else if (item->available < (int64_t)command->qty) {
-        *ret_reason = REFUSAL_NO_STOCK;
-    } else {
-        *ret_reason = REFUSAL_NONE;
-    }
+    *ret_reason = ledger_book_reason(&state);
     return 0;
 }
 

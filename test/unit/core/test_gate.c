@@ -223,7 +223,7 @@ static void make_shared_gate(struct gate_percents percents)
     done(load_sale(OTHER));
     done(load_item(OTHER, ONCE, 100, 1));
     done(of_sale(GATE_OPEN, OTHER));
-    gate_limit(&gate, percents);
+    gate_set_shares(&gate, percents);
 }
 
 static uint32_t sequence;
@@ -263,7 +263,7 @@ static void a_buyer_has_a_share(void **state)
     done(one_more(FREE, 1));
     free(memory);
     make_gate((struct gate_sizes){.orders = 100000, .buyers = 8, .items = 4, .sales = 2});
-    gate_limit(&gate, (struct gate_percents){.buyer = 0, .item = 0, .sale = 100});
+    gate_set_shares(&gate, (struct gate_percents){.buyer = 0, .item = 0, .sale = 100});
     assert_int_equal(gate.shares.buyer_orders, GATE_BUYER_SHARE_LEAST);
     assert_int_equal(gate.shares.item_orders, 1);
     assert_int_equal(gate.shares.sale_orders, UINT32_MAX);

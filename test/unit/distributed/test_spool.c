@@ -239,7 +239,7 @@ static void the_same_order_is_one_entry_with_the_higher_epoch(void **state)
 static void assert_stale(int64_t before_ms, int64_t now_ms, const uint64_t *users, size_t count)
 {
     struct spool_entry entries[8];
-    assert_int_equal(spool_stale(spool, before_ms, now_ms, entries, 8), count);
+    assert_int_equal(spool_due(spool, before_ms, now_ms, entries, 8), count);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(entries[i].command.user, users[i]);
         assert_int_equal(entries[i].looked_at_ms, now_ms);
@@ -347,7 +347,7 @@ static void decided_ones_are_listed_page_by_page_and_not_marked(void **state)
     assert_int_equal(spool_list(spool, buy(9).now_ms, 3, entries, 3), 1); /* 9 is too young */
     assert_int_equal(entries[0].command.user, 7);
     assert_int_equal(spool_list(spool, buy(9).now_ms, 4, entries, 3), 0);
-    assert_int_equal(spool_stale(spool, 1, 1, entries, 4), 4);
+    assert_int_equal(spool_due(spool, 1, 1, entries, 4), 4);
 }
 
 /* A setting was lowered, or files hold what had its outcome long ago: no promise is forgotten, and no

@@ -590,6 +590,42 @@ static void test_idle_connections_end_and_used_ones_live(void **state)
     assert_int_equal(http_server_connections(f->server), 0);
 }
 
+/* The loop runs its timers before it polls. After the process stood still, they have expired, and the
+ * bytes that arrived meanwhile are in the sockets. */
+static void test_a_request_that_waited_in_its_socket_is_read_before_its_time_is_judged(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t never_spoke = connect_peer(f);
+    uint32_t half_read = connect_peer(f);
+    uint32_t idle = connect_peer(f);
+    uint32_t still_half = connect_peer(f);
+    uint32_t silent = connect_peer(f);
+    send_text(f, half_read, "GET /none HT");
+    send_text(f, still_half, "GET /none HT");
+    send_text(f, idle, GET("/none"));
+    expect_status(f, idle, 204);
+    memory_net_send(f->net, never_spoke, span_of(GET("/none")));
+    memory_net_send(f->net, half_read, span_of("TP/1.1\r\n" H "\r\n"));
+    memory_net_send(f->net, idle, span_of(GET("/none")));
+    memory_net_send(f->net, still_half, span_of("T"));
+    f->now_ms += f->options.idle_timeout_ms;
+    int64_t next_ms = 0;
+    http_server_timers(f->server, f->now_ms, &next_ms);
+    expect_status(f, never_spoke, 204);
+    expect_status(f, half_read, 204);
+    expect_status(f, idle, 204);
+    expect_status(f, still_half, 408); /* bytes alone are no progress */
+    assert_true(memory_net_closed(f->net, silent));
+    expect_counts(f, (struct http_counts){.timeouts = 2});
+    settle(f);
+    assert_false(memory_net_closed(f->net, never_spoke));
+    assert_false(memory_net_closed(f->net, idle));
+    f->now_ms += f->options.idle_timeout_ms;
+    settle(f);
+    assert_true(memory_net_closed(f->net, never_spoke));
+    expect_nothing_held(f);
+}
+
 static void test_empty_lines_do_not_keep_a_connection(void **state)
 {
     struct fixture *f = *state;
@@ -719,6 +755,7 @@ int main(void)
         T(test_408_after_a_head_has_its_body),
         T(test_each_pipelined_request_has_its_own_time),
         T(test_idle_connections_end_and_used_ones_live),
+        T(test_a_request_that_waited_in_its_socket_is_read_before_its_time_is_judged),
         T(test_empty_lines_do_not_keep_a_connection),
         T(test_a_peer_that_takes_nothing_is_left),
         T(test_the_next_timer_is_told_exactly),
