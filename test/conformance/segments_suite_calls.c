@@ -234,6 +234,33 @@ void suite_an_order_that_failed_elsewhere_is_noted(void **state)
     (void)suite_bought(7, order_id_once(11, 7, 1), 1);
 }
 
+/* Its record, and its buyer's if he had none. */
+void suite_an_order_that_failed_elsewhere_takes_room(void **state)
+{
+    (void)state;
+    for (int full = 0; full < 2; full++) {
+        suite.epoch++;
+        suite.after = EVENT;
+        struct segment_step begin = suite_begin(EVENT);
+        begin.sizes.orders = full == 0 ? 3 : 10;
+        begin.sizes.buyers = full == 0 ? 10 : 2;
+        const struct segment_step steps[] = {
+            begin, suite_sale(SALE_OPEN), suite_item(12, 0), {.kind = STEP_OPEN}};
+        assert_int_equal(SEGMENT_DONE, suite_rebuild_at(0, 0, steps, 4));
+        suite.ut->place(suite.ut->context, 0, suite.epoch);
+        for (uint32_t i = 0; i < 2; i++) { /* the second finds a buyer with a record */
+            struct segment_call call = suite_event(GATE_FAIL_ORDER, suite_fresh(12, i));
+            call.command.reason = REFUSAL_NO_STOCK;
+            call.command.user = 7;
+            call.command.qty = 1;
+            suite_apply_done(call);
+        }
+        (void)suite_bought(8, suite_fresh(12, 2), 1);
+        struct gate_request kind = suite_buy(9, suite_fresh(12, 3), 1);
+        assert_int_equal(REFUSAL_OVERLOADED, suite_ask(&kind));
+    }
+}
+
 void suite_a_lower_token_changes_nothing(void **state)
 {
     (void)state;

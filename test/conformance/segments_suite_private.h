@@ -16,6 +16,7 @@
     X(many_events_go_in_one_call)                                                                  \
     X(behind_a_refused_event_the_others_wait)                                                      \
     X(an_order_that_failed_elsewhere_is_noted)                                                     \
+    X(an_order_that_failed_elsewhere_takes_room)                                                   \
     X(a_sale_is_forgotten_bit_by_bit)                                                              \
     X(the_ledger_backends_clock_opens_no_sale)                                                     \
     X(a_decision_again_is_made_with_its_own_time)                                                  \

@@ -193,6 +193,27 @@ static void an_edition_ends_when_a_sale_starts(void **state)
     http_hold_release(&answer->hold);
 }
 
+/* What is written no longer holds when it is done. */
+static void write_and_change(void *context, int64_t from_ms, int64_t to_ms, struct out *out)
+{
+    write_time(context, from_ms, to_ms, out);
+    CHECK(catalog_put(catalog, new_sale(SALES + 1)) == 0);
+}
+
+static void a_change_while_an_edition_is_made_ends_it(void **state)
+{
+    (void)state;
+    struct answer *answer = NULL;
+    int64_t at_ms = BEGIN_MS;
+    assert_int_equal(
+        answer_cache_sales(cache, catalog, at_ms, 0, INT64_MAX, write_and_change, &at_ms, &answer),
+        0);
+    http_hold_release(&answer->hold);
+    assert_int_equal(take(BEGIN_MS + 1, 0, &answer), 0);
+    assert_int_equal(time_in(answer), BEGIN_MS + 1);
+    http_hold_release(&answer->hold);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -200,6 +221,7 @@ int main(void)
         TEST(loops_take_editions_while_others_replace_them),
         TEST(ranges_are_bounded),
         TEST(an_edition_ends_when_a_sale_starts),
+        TEST(a_change_while_an_edition_is_made_ends_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "journal/journal_private.h"
 #include "ledger_writer_world.h"
 
 #define BUYERS 4
@@ -242,6 +243,88 @@ static void many_loops_buy_and_every_counter_is_exact(void **state)
     ram_disk_done(&shop.ram);
 }
 
+/* ---- decided and journalled as one ---- */
+
+static struct {
+    struct order_id id;
+    uint8_t version;  /* of the order, once it has changed */
+    atomic_bool held; /* nothing can be appended */
+    atomic_uint looks;
+    atomic_bool early; /* the change was seen meanwhile */
+    atomic_bool over;
+} change;
+
+static void *change_thread(void *context)
+{
+    (void)context;
+    if (change.version == 1) {
+        (void)buy(0, change.id, 7, 5);
+    } else {
+        apply((struct gate_command){.kind = GATE_CONFIRM, .id = change.id, .time_ms = 9000});
+    }
+    return NULL;
+}
+
+static void *look_thread(void *context)
+{
+    (void)context;
+    while (!atomic_load(&change.over)) {
+        struct gate_request look = {.kind = GATE_REQUEST_ORDER, .loop = 1, .id = change.id};
+        CHECK(gate_submit(embedded_gate_port(shop.engine), &look) == GATE_ANSWERED);
+        bool changed = look.has_order && look.order.version == change.version;
+        if (changed && atomic_load(&change.held)) {
+            atomic_store(&change.early, true);
+        }
+        (void)atomic_fetch_add(&change.looks, 1);
+    }
+    return NULL;
+}
+
+/* Until the looks stand still: they wait for the engine, which waits for the journal. */
+static void wait_for_the_engine(void)
+{
+    uint32_t looks = atomic_load(&change.looks);
+    for (int still = 0; still < 2000 && !atomic_load(&change.early); still++) {
+        uint32_t now = atomic_load(&change.looks);
+        still = now == looks ? still : 0;
+        looks = now;
+        (void)sched_yield();
+    }
+}
+
+/* While a change is not in the journal, nobody sees it. What is decided next would stand before it
+ * there, and a replay would decide in that order. */
+static void a_change_is_seen_once_it_is_journalled(void **state)
+{
+    (void)state;
+    memset(&shop, 0, sizeof(shop));
+    ram_disk_init(&shop.ram);
+    open_shop();
+    start_sale();
+    change.id = order_id_once(5, 7, 0);
+    for (uint8_t version = 1; version <= 2; version++) {
+        pthread_t changes;
+        pthread_t looks;
+        change.version = version;
+        atomic_store(&change.over, false);
+        atomic_store(&change.held, true);
+        assert_int_equal(pthread_mutex_lock(&shop.journal->lock), 0);
+        assert_int_equal(pthread_create(&looks, NULL, look_thread, NULL), 0);
+        assert_int_equal(pthread_create(&changes, NULL, change_thread, NULL), 0);
+        wait_for_the_engine();
+        atomic_store(&change.held, false);
+        assert_int_equal(pthread_mutex_unlock(&shop.journal->lock), 0);
+        assert_int_equal(pthread_join(changes, NULL), 0);
+        atomic_store(&change.over, true);
+        assert_int_equal(pthread_join(looks, NULL), 0);
+        assert_false(atomic_load(&change.early));
+    }
+    embedded_gate_free(shop.engine);
+    journal_free(shop.journal);
+    gate_box_done(&shop.box);
+    ram_disk_done(&shop.ram);
+}
+
 /* ---- the whole way of an order ---- */
 
 #define ORDERS_PER_LOOP 40
@@ -343,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_loops_buy_and_every_counter_is_exact),
+        cmocka_unit_test(a_change_is_seen_once_it_is_journalled),
         cmocka_unit_test(orders_go_all_the_way_with_the_ledger_writer_on_its_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

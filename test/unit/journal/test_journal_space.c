@@ -310,6 +310,11 @@ static void count_tells(void *context)
     told++;
 }
 
+static void count_wake(void *context)
+{
+    ++*(int *)context;
+}
+
 static void somebody_else_may_end_the_promises(void **state)
 {
     (void)state;
@@ -337,6 +342,40 @@ static int fail_meanwhile(void *context, enum ram_op op)
         journal_fail(context, "the folder is gone");
     }
     return 0;
+}
+
+/* A loop that sleeps with an answer: it would answer a second late without being woken. */
+static void loops_that_wait_are_woken(void **state)
+{
+    (void)state;
+    struct waker loops[2];
+    int woken[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        waker_init(&loops[i], count_wake, &woken[i]);
+    }
+    journal_set_wakers(world.journal, loops, 2);
+    world_trade(&world, 2);
+    waker_sleepy(&loops[0], journal_last_lsn(world.journal));
+    waker_sleepy(&loops[1], journal_last_lsn(world.journal) + 1);
+    assert_int_equal(world_flush(&world), 0);
+    assert_int_equal(woken[0], 1);
+    assert_int_equal(woken[1], 0); /* its record is still to come */
+
+    fill_disk();
+    int error = 0;
+    for (int i = 0; error == 0; i++) {
+        assert_true(i < 1000);
+        world_trade(&world, 25);
+        waker_sleepy(&loops[0], journal_last_lsn(world.journal));
+        error = world_flush(&world);
+        assert_int_equal(woken[0], 2 + i);
+    }
+    assert_int_equal(error, ERR_NOSPACE); /* the last of them does not become durable */
+
+    waker_sleepy(&loops[0], journal_last_lsn(world.journal));
+    woken[0] = 0;
+    journal_fail(world.journal, "the folder is gone");
+    assert_int_equal(woken[0], 1);
 }
 
 static void a_batch_that_was_being_written_then_is_not_acknowledged(void **state)
@@ -374,6 +413,7 @@ int main(void)
         TEST(a_file_that_cannot_be_named_is_made_again),
         TEST(a_full_disk_under_a_file_that_has_its_size_is_final),
         TEST(somebody_else_may_end_the_promises),
+        TEST(loops_that_wait_are_woken),
         TEST(a_batch_that_was_being_written_then_is_not_acknowledged),
         TEST(the_present_file_has_a_name),
     };

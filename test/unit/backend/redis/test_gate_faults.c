@@ -422,6 +422,24 @@ static void a_full_server_changes_nothing(void **state)
     world_free(world);
 }
 
+/* The outbox is written before the units are taken, because its write can fail. */
+static void an_outbox_that_takes_nothing_changes_nothing(void **state)
+{
+    (void)state;
+    struct world *world = world_new(TIMEOUT_MS);
+    struct gate_request request;
+    load(world);
+    world_do(world, "SET %s{0}:out no-stream", world->prefix);
+    buy(&request, 1);
+    world_ask(world, &request);
+    assert_false(gate_request_done(&request));
+    world_do(world, "DEL %s{0}:out", world->prefix);
+    world_reconnect(world);
+    assert_sold(world, 0);
+    assert_int_equal(0, ask_again(world));
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +456,7 @@ int main(void)
         cmocka_unit_test(a_replica_is_let_go),
         cmocka_unit_test(a_server_that_may_evict_is_not_asked),
         cmocka_unit_test(a_full_server_changes_nothing),
+        cmocka_unit_test(an_outbox_that_takes_nothing_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
