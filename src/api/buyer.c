@@ -9,6 +9,7 @@
 
 #include "api/api_private.h"
 #include "api/handlers.h"
+#include "api/request_blocks.h"
 #include "api/request_limits.h"
 #include "api/watch.h"
 #include "base/check.h"
@@ -306,6 +307,9 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
         refused.has_limit = true;
         refused.limit = request->limit;
         break;
+    case REFUSAL_BLOCKED:
+        refused.detail = BLOCKED_DETAIL;
+        break;
     case REFUSAL_BAD_TICKET:
         refused.detail = "take a new ticket: POST /v1/items/{item}/ticket";
         break;
@@ -494,6 +498,9 @@ enum http_outcome handle_ticket(struct api_request *req)
         return limits == LIMITS_HELD ? HTTP_PENDING : HTTP_ANSWERED;
     }
     api_tally_request(worker, item, req->user);
+    if (!request_blocks_pass(req, item)) {
+        return HTTP_ANSWERED;
+    }
     struct api_operation *operation =
         api_gate_operation(req, GATE_REQUEST_TICKET, ticket_looked_up);
     if (operation == NULL) {
@@ -572,6 +579,7 @@ static enum http_outcome promise(struct api_request *req, const struct api_opera
 
 static enum http_outcome buy_decided(struct api_request *req, struct api_operation *operation)
 {
+    request_blocks_count(req->worker, &operation->gate);
     if (operation->gate.refusal != REFUSAL_NONE) {
         return refuse_request(req->worker, req->exchange, &operation->gate);
     }
@@ -622,5 +630,6 @@ enum http_outcome handle_buy(struct api_request *req)
     operation->gate.item = ticket.item;
     operation->gate.qty = qty;
     operation->gate.ticket_expires_ms = ticket.expires_at_ms;
+    operation->gate.if_new = request_is_blocked(req) ? REFUSAL_BLOCKED : REFUSAL_NONE;
     return api_submit(req, operation);
 }

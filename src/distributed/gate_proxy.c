@@ -195,6 +195,11 @@ static void stand_in_line(struct gate_proxy *proxy, struct gate_request *request
             REFUSAL_UNKNOWN_OUTCOME; /* its buyer has seen more than a place in line */
         return;
     }
+    if (request->if_new != REFUSAL_NONE) {
+        /* Without the gate nobody knows that the order is new. */
+        request->refusal = gate_is_there ? request->if_new : REFUSAL_DEGRADED;
+        return;
+    }
     request->refusal = may_stand_in_line(proxy, request, gate_is_there);
     if (request->refusal != REFUSAL_NONE) {
         return;
@@ -223,8 +228,9 @@ static bool is_too_old(struct gate_proxy *proxy, const struct proxy_request *rec
     return true;
 }
 
-/* Others wait in line at this segment. The gate is asked all the same whether the order exists,
- * with an expired ticket: an existing order is answered in any case, and nothing is taken. */
+/* Others wait in line at this segment, or a new order would be refused. The gate is asked all the
+ * same whether the order exists, with an expired ticket: an existing order is answered in any case,
+ * and nothing is taken. */
 static void look_first(struct proxy_request *record)
 {
     record->ticket_expires_ms = record->request->ticket_expires_ms;
@@ -380,6 +386,7 @@ static void doubt_refusal(struct gate_proxy *proxy, struct gate_request *request
     /* More than the limit in one order is accepted nowhere. */
     bool of_unknown_order =
         request->refusal == REFUSAL_SOLD_OUT || request->refusal == REFUSAL_BARRED ||
+        request->refusal == request->if_new ||
         (request->refusal == REFUSAL_LIMIT_REACHED && request->qty <= request->limit);
     if (request->kind == GATE_REQUEST_BUY && of_unknown_order &&
         request->segment < proxy->segment_table->count &&
@@ -586,7 +593,7 @@ static bool buy_is_answered(struct gate_proxy *proxy, struct gate_request *reque
 {
     struct stock_cache_item item;
     if (is_still_refused(proxy, request, &item)) {
-        request->refusal = REFUSAL_SOLD_OUT;
+        request->refusal = request->if_new != REFUSAL_NONE ? request->if_new : REFUSAL_SOLD_OUT;
         request->available = 0;
         request->locked = item.view.locked;
         return true;
@@ -628,7 +635,8 @@ static bool begin(struct gate_proxy *proxy, struct proxy_request *record)
         return true;
     }
     record->give_up_us = 0;
-    if (request->kind == GATE_REQUEST_BUY && spool_before(proxy->spool, request->segment) > 0) {
+    if (request->kind == GATE_REQUEST_BUY &&
+        (request->if_new != REFUSAL_NONE || spool_before(proxy->spool, request->segment) > 0)) {
         look_first(record);
         return ask(proxy, record, PROXY_REQUEST_LOOKING);
     }

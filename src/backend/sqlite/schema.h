@@ -211,6 +211,20 @@
     "  FROM (SELECT i.sale_id, max(0, o.locked_at_ms - o.created_at_ms) AS d FROM orders o"        \
     "    JOIN items i ON i.id = o.item_id WHERE o.locked_at_ms IS NOT NULL) GROUP BY sale_id, ms;"
 
+/* Who may not order (port/block.h). The last change of each, numbered in commit order. */
+#define SCHEMA_5_BLOCKS                                                                            \
+    "CREATE TABLE blocks("                                                                         \
+    "  kind TEXT NOT NULL,"                                                                        \
+    "  value TEXT NOT NULL,"                                                                       \
+    "  reason TEXT NOT NULL,"                                                                      \
+    "  until_ms INTEGER,"                                                                          \
+    "  at_ms INTEGER NOT NULL,"                                                                    \
+    "  number INTEGER NOT NULL CHECK(number > 0),"                                                 \
+    "  PRIMARY KEY(kind, value)"                                                                   \
+    ") WITHOUT ROWID;"                                                                             \
+    "CREATE UNIQUE INDEX blocks_in_order ON blocks(number);"                                       \
+    "CREATE INDEX blocks_by_end ON blocks(until_ms);"
+
 /* One step of the way; tests bring steps of their own. */
 struct schema_step {
     const char *sql;
@@ -221,6 +235,7 @@ static const struct schema_step schema_steps[] = {
     {SCHEMA_2_CURSORS},
     {SCHEMA_3_SALE_CHANGES},
     {SCHEMA_4_SUMS},
+    {SCHEMA_5_BLOCKS},
 };
 #define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
 
