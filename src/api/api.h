@@ -78,7 +78,7 @@ struct api_shared {
     struct cluster_status *cluster_status;   /* NULL: the embedded engine */
     struct parked_messages *parked_messages; /* NULL: the embedded engine */
     struct catalog *catalog;
-    const struct blocks *blocks;
+    const struct blocks *blocks; /* NULL: nobody is blocked */
     struct answer_cache *answer_cache;
     struct inside_time *time;
     struct metrics *metrics;

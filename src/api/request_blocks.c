@@ -8,7 +8,7 @@ bool request_is_blocked(struct api_request *req)
 {
     struct api_worker *worker = req->worker;
     const struct blocks *blocks = worker->shared->blocks;
-    if (blocks_are_none(blocks)) {
+    if (blocks == NULL || blocks_are_none(blocks)) {
         return false;
     }
     struct block_subject subject = {.user = req->user, .device = req->request->sluice_device};

@@ -386,7 +386,7 @@ static void doubt_refusal(struct gate_proxy *proxy, struct gate_request *request
     /* More than the limit in one order is accepted nowhere. */
     bool of_unknown_order =
         request->refusal == REFUSAL_SOLD_OUT || request->refusal == REFUSAL_BARRED ||
-        request->refusal == request->if_new ||
+        (request->refusal == request->if_new && request->if_new != REFUSAL_NONE) ||
         (request->refusal == REFUSAL_LIMIT_REACHED && request->qty <= request->limit);
     if (request->kind == GATE_REQUEST_BUY && of_unknown_order &&
         request->segment < proxy->segment_table->count &&

@@ -50,21 +50,23 @@ int ledger_writer_load_blocks(struct ledger_writer *writer)
     return 0;
 }
 
-/* More lines in a second are an import, which must not push faults out of the incident log. */
-#define BLOCK_LINES_MS 200
+/* More lines in that time are an import, which must not push faults out of the incident log. */
+#define BLOCK_LINES 8
+#define BLOCK_LINES_MS 5000
 
 static void log_block(const struct ledger_op *op)
 {
-    static struct log_limit set;
-    static struct log_limit removed;
+    static struct log_limit limits[BLOCK_LINES];
+    static unsigned next;
+    struct log_limit *limit = &limits[next++ % BLOCK_LINES];
     const struct block_row *block = op->block;
     const char *kind = block_kind_text(block->kind);
     if (op->kind == LEDGER_BLOCK) {
-        log_event_limited(&set, BLOCK_LINES_MS, LOG_INFO, "block.set", LOG_STR("kind", kind),
+        log_event_limited(limit, BLOCK_LINES_MS, LOG_INFO, "block.set", LOG_STR("kind", kind),
                           LOG_STR("value", block->value), LOG_I64("until_ms", block->until_ms),
                           LOG_STR("reason", block->reason));
     } else {
-        log_event_limited(&removed, BLOCK_LINES_MS, LOG_INFO, "block.removed",
+        log_event_limited(limit, BLOCK_LINES_MS, LOG_INFO, "block.removed",
                           LOG_STR("kind", kind), LOG_STR("value", block->value));
     }
 }

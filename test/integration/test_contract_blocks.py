@@ -303,11 +303,14 @@ def test_other_wrong_requests(server, shop):
     for query, field in (("kind=mac", "kind"), ("limit=0", "limit"), ("limit=501", "limit"), ("after=x", "after")):
         problem(server.admin("GET", f"/blocks?{query}"), 400, "bad_request", field=field)
     for method, body in (("PUT", {"reason": "x"}), ("GET", None), ("DELETE", None)):
-        problem(server.call(method, "/v1/admin/blocks/user/7", body, server.token(shop.user())), 401)
-    problem(server.call("GET", "/v1/admin/blocks", None, server.token(shop.user())), 401)
+        problem(server.call(method, "/v1/admin/blocks/user/7", body, server.token(shop.user())), 403, "forbidden")
+        problem(server.call(method, "/v1/admin/blocks/user/7", body), 401, "unauthenticated")
+    problem(server.call("GET", "/v1/admin/blocks"), 401, "unauthenticated")
 
 
-def test_the_operators_acts_are_in_the_sales_report(server, shop):
+def test_the_operators_acts_are_in_the_sales_report(make_server):
+    server = make_server()
+    shop = Shop(server)
     lot, user = shop.lot(), shop.user()
     block(server, "user", user, reason="seventeen accounts")
     unblock(server, "user", user)
