@@ -31,7 +31,8 @@ static const char help[] =
     "A blocked user, address or device gets no ticket and no new order; an order that exists is\n"
     "still answered, paid and cancelled. An address may be a prefix: 10.0.0.0/8, 2001:db8::/32.\n\n"
     "import reads one block a line: KIND VALUE REASON; the reason is the rest of the line. Empty\n"
-    "lines and lines that begin with # are left out; - is the standard input. A line with an error\n"
+    "lines and lines that begin with # are left out; - is the standard input. A line with an "
+    "error\n"
     "is named, and the others are imported all the same. It may be run again.\n\n"
     "  --until MS       when the block ends, in milliseconds since the epoch (never)\n"
     "  --url URL        the server (" CLIENT_URL_DEFAULT ")\n"
@@ -55,7 +56,7 @@ struct block_options {
 };
 
 static const struct print_column columns[] = {
-    {"kind", "kind", PRINT_PLAIN},    {"value", "value", PRINT_PLAIN},
+    {"kind", "kind", PRINT_PLAIN},     {"value", "value", PRINT_PLAIN},
     {"until", "until_ms", PRINT_TIME}, {"since", "at_ms", PRINT_TIME},
     {"reason", "reason", PRINT_PLAIN},
 };
@@ -194,8 +195,7 @@ static int run_remove(const struct block_options *options, const struct client *
         (void)snprintf(problem, PROBLEM_MAX, "the value is empty or too long");
         return ERR_INVALID;
     }
-    int error =
-        client_call(client, "DELETE", path, span_of(""), &answer, problem, PROBLEM_MAX);
+    int error = client_call(client, "DELETE", path, span_of(""), &answer, problem, PROBLEM_MAX);
     json_decref(answer);
     if (error == 0 && options->json) {
         (void)puts("{\"removed\":true}");
@@ -215,8 +215,8 @@ static int run_list(const struct block_options *options, const struct client *cl
         json_t *page = NULL;
         bool all = options->kind == BLOCK_NONE;
         (void)snprintf(path, sizeof(path), "/v1/admin/blocks?limit=%d&after=%" PRId64 "%s%s", PAGE,
-                       (int64_t)after, all ? "" : "&kind=",
-                       all ? "" : block_kind_text(options->kind));
+                       (int64_t)after,
+                       all ? "" : "&kind=", all ? "" : block_kind_text(options->kind));
         error = client_call(client, "GET", path, span_of(""), &page, problem, PROBLEM_MAX);
         if (error == 0) {
             (void)json_array_extend(blocks, json_object_get(page, "blocks"));
@@ -289,8 +289,8 @@ static void import_line(struct import *import, char *text)
         line_wrong(import, why != NULL ? why : "the reason is missing");
         return;
     }
-    int error = block_add(import->client, kind, value, reason, import->options->until_ms, &block,
-                          problem);
+    int error =
+        block_add(import->client, kind, value, reason, import->options->until_ms, &block, problem);
     json_decref(block);
     if (error != 0) {
         line_wrong(import, problem);
@@ -347,8 +347,8 @@ static int run_import(const struct block_options *options, const struct client *
         (void)printf("%" PRIu64 " imported\n", import.done);
     }
     if (unread || import.error != 0 || import.wrong > 0) {
-        (void)snprintf(problem, PROBLEM_MAX, unread ? "%s cannot be read to its end"
-                                                    : "lines of %s were not imported",
+        (void)snprintf(problem, PROBLEM_MAX,
+                       unread ? "%s cannot be read to its end" : "lines of %s were not imported",
                        options->value);
         return ERR_INVALID;
     }

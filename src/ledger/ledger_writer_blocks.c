@@ -66,8 +66,8 @@ static void log_block(const struct ledger_op *op)
                           LOG_STR("value", block->value), LOG_I64("until_ms", block->until_ms),
                           LOG_STR("reason", block->reason));
     } else {
-        log_event_limited(limit, BLOCK_LINES_MS, LOG_INFO, "block.removed",
-                          LOG_STR("kind", kind), LOG_STR("value", block->value));
+        log_event_limited(limit, BLOCK_LINES_MS, LOG_INFO, "block.removed", LOG_STR("kind", kind),
+                          LOG_STR("value", block->value));
     }
 }
 

@@ -80,7 +80,7 @@
     X(SQL_BLOCK, "SELECT " BLOCK_COLUMNS " FROM blocks WHERE kind = ? AND value = ?")                                                             \
     X(SQL_BLOCKS,                                                                                                                                 \
       "SELECT " BLOCK_COLUMNS " FROM blocks WHERE number > ? AND (? IS NULL OR kind = ?) AND (? "                                                 \
-                              "= 0 OR until_ms IS NULL OR until_ms > ?) ORDER BY number LIMIT ?")                                                 \
+      "= 0 OR until_ms IS NULL OR until_ms > ?) ORDER BY number LIMIT ?")                                                                         \
     X(SQL_SALE_ITEMS,                                                                                                                             \
       "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"                                                                       \
       " k.available, k.locked, k.sold, i.name, i.sku, i.image_url FROM items i" SQL_JOIN                                                          \

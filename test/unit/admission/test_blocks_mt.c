@@ -216,7 +216,9 @@ static void random_changes_are_those_of_a_list(void **state)
         uint32_t what = (uint32_t)prng_below(&prng, 8);
         char text[24];
         (void)snprintf(text, sizeof(text), "%u", user + 1);
-        until[user] = what < 2 ? 0 : what < 4 ? INT64_MAX : now_ms + (int64_t)prng_below(&prng, 5000);
+        until[user] = what < 2   ? 0
+                      : what < 4 ? INT64_MAX
+                                 : now_ms + (int64_t)prng_below(&prng, 5000);
         assert_true(put(blocks, BLOCK_USER, text,
                         what < 2   ? BLOCK_REMOVED
                         : what < 4 ? 0
@@ -284,7 +286,8 @@ static void readers_miss_nothing_while_others_come_and_go(void **state)
     for (uint32_t round = 0; round < 20; round++) {
         for (uint32_t i = 1; i <= 1000; i++) {
             (void)snprintf(user, sizeof(user), "%u", STANDING + i);
-            assert_true(put(race.blocks, BLOCK_USER, user, round % 2 == 0 ? 0 : BLOCK_REMOVED, NOW));
+            assert_true(
+                put(race.blocks, BLOCK_USER, user, round % 2 == 0 ? 0 : BLOCK_REMOVED, NOW));
         }
         (void)snprintf(user, sizeof(user), "10.0.%u.0/24", round);
         assert_true(put(race.blocks, BLOCK_ADDRESS, user, round % 2 == 0 ? NOW + 1 : 0, NOW));
