@@ -26,8 +26,8 @@ elseif ARGV[4] ~= meta[3] then
     return 'G ' .. meta[3]
 end
 
--- The last write of an event.
-local function write_meta(number)
+-- The last write of an event. More fields and their values may follow.
+local function write_meta(number, ...)
     -- Only an event carries the ledger's time, which may be wrong. Sales begin and end by this
     -- server's clock, so an event raises the highest time at most SEGMENT_CLOCK_OFF_MS beyond it.
     local high = meta[2]
@@ -40,5 +40,5 @@ local function write_meta(number)
             high = text('%.0f', most)
         end
     end
-    call('HSET', KEYS[1], 'high', high, 'event', number, 'fence', fence)
+    call('HSET', KEYS[1], 'high', high, 'event', number, 'fence', fence, ...)
 end

@@ -1,6 +1,7 @@
 #!lua
 -- Forgets a closed sale in steps: at most a given number of orders and buyers per call, orders
--- first, then an item that has none left, then the sale.
+-- first, then an item that has none left, then the sale. What is left of the shares stays as it is
+-- until then: nobody buys of a closed sale.
 -- KEYS: meta, sale, the sale's items.
 -- ARGV: those of event.lua, then how many, the key prefixes of items, of orders' and of buyers'
 --       buckets, sale.
@@ -13,6 +14,7 @@ elseif tonumber(state) ~= SALE_CLOSED or budget == 0 then
 end
 
 -- Removes entries from the buckets of one item; true if all are empty.
+local freed = {orders = 0, buyers = 0}
 local function empty(prefix, counter)
     local keys = {}
     for bucket = 0, REDIS_BUCKETS - 1 do
@@ -27,7 +29,7 @@ local function empty(prefix, counter)
                 break
             end
             call('HDEL', key, unpack(fields))
-            call('HINCRBY', KEYS[1], counter, #fields)
+            freed[counter] = freed[counter] + #fields
             budget = budget - #fields
             if call('EXISTS', key) == 0 then
                 full = full - 1
@@ -37,11 +39,17 @@ local function empty(prefix, counter)
     return full == 0
 end
 
+-- `room` with what was removed. `check` (claim.lua) moves along: the outbox has not become shorter.
+local function room()
+    local orders, buyers, check = struct.unpack('<ddd', call('HGET', KEYS[1], 'room'))
+    return struct.pack('<ddd', orders + freed.orders, buyers + freed.buyers, check + freed.orders)
+end
+
 call('HSET', KEYS[2], 'forgetting', 1)
 for _, item in ipairs(call('SMEMBERS', KEYS[3])) do
-    if not empty(ARGV[9] .. item .. ':', 'orders_left')
-        or not empty(ARGV[10] .. item .. ':', 'buyers_left') then
-        write_meta(meta[3])
+    if not empty(ARGV[9] .. item .. ':', 'orders')
+        or not empty(ARGV[10] .. item .. ':', 'buyers') then
+        write_meta(meta[3], 'room', room())
         return VERDICT_MORE .. ' 0 0 0 0 0'
     end
     call('DEL', ARGV[8] .. item)
@@ -50,6 +58,7 @@ for _, item in ipairs(call('SMEMBERS', KEYS[3])) do
 end
 call('DEL', KEYS[2], KEYS[3])
 call('HINCRBY', KEYS[1], 'sales_left', 1)
-write_meta(event)
+call('HDEL', KEYS[1], ARGV[11])
+write_meta(event, 'room', room())
 tell('s ' .. ARGV[11])
 return VERDICT_DONE .. ' 0 0 0 0 0'

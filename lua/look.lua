@@ -28,7 +28,7 @@ if question == GATE_REQUEST_ITEM then
     return view
 end
 
-local buyer = redis.call('HGET', KEYS[3], ARGV[4]) or '0 0 0'
+local buyer = redis.call('HGET', KEYS[3], ARGV[4]) or '0 0 0 0'
 local has_order = 0
 if limit == '1' then
     -- The last four characters of an order id are its attempt, 20 bits.

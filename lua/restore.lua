@@ -6,12 +6,12 @@
 -- KEYS: meta.
 -- ARGV: place (epoch and run id), fence, version of items, key prefix of this epoch, then rows:
 --         s SALE STATE STARTS ENDS BAR
---         i ITEM SALE TOTAL AVAILABLE LOCKED SOLD LIMIT
---         b BUCKET ITEM USER HELD ENDED BARRED
+--         i ITEM SALE TOTAL AVAILABLE LOCKED SOLD LIMIT LIVE BUYERS
+--         b BUCKET ITEM USER HELD ENDED BARRED LIVE
 --         o BUCKET ITEM ID USER QTY STATE REASON VERSION CREATED PAY_BY
 --         open (the last)
 local call, match = redis.call, string.match
-local meta = call('HMGET', KEYS[1], 'place', 'fence', 'event', 'base')
+local meta = call('HMGET', KEYS[1], 'place', 'fence', 'event', 'base', 'shares', 'room')
 local open = meta[1] == ARGV[1]
 if not open and meta[1] ~= ARGV[1] .. ' closed' then
     return 'X ' .. (meta[1] or '-')
@@ -21,12 +21,9 @@ elseif open then
     return VERDICT_ALREADY_APPLIED .. ' 0 0 0 0 0'
 end
 local keys = ARGV[4]
--- Lowers a counter of meta by the number of new entries. Below 0: the ledger has more than fits.
-local function count(counter, new)
-    if new > 0 then
-        call('HINCRBY', KEYS[1], counter, -new)
-    end
-end
+local of_buyer, of_item, of_sale, of_sale_buyers = match(meta[5], '^(%d+) (%d+) (%d+) (%d+)$')
+-- What is left of the pools falls with each new entry. Below 0: the ledger has more than fits.
+local orders, buyers, check = struct.unpack('<ddd', meta[6])
 
 local function changed(item)
     local version = call('HGET', keys .. 'i:' .. item, 'version')
@@ -39,33 +36,42 @@ function fill.s(row)
         return true
     end
     local sale, state, starts, ends, bar = match(row, '^(%d+) (%d+) (%-?%d+) (%-?%d+) (%d)$')
-    count('sales_left', 1 - call('EXISTS', keys .. 's:' .. sale))
+    if call('EXISTS', keys .. 's:' .. sale) == 0 then
+        call('HINCRBY', KEYS[1], 'sales_left', -1)
+        call('HSET', KEYS[1], sale, struct.pack('<ddd', of_sale, of_sale_buyers, of_buyer))
+    end
     call('HSET', keys .. 's:' .. sale, 'state', state, 'starts', starts, 'ends', ends, 'bar', bar,
         'forgetting', 0)
     return true
 end
 function fill.i(row)
-    local item, sale, total, available, locked, sold, limit =
-        match(row, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    local item, sale, total, available, locked, sold, limit, live, buyers_of =
+        match(row, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
     local rule = call('HMGET', keys .. 's:' .. sale, 'state', 'starts', 'ends', 'bar')
     if not rule[1] then
         return false
     elseif changed(item) then
         return true
     end
-    count('items_left', 1 - call('EXISTS', keys .. 'i:' .. item))
+    if call('EXISTS', keys .. 'i:' .. item) == 0 then
+        local left, left_buyers = struct.unpack('<dd', call('HGET', KEYS[1], sale))
+        call('HINCRBY', KEYS[1], 'items_left', -1)
+        call('HSET', KEYS[1], sale,
+            struct.pack('<ddd', left - live, left_buyers - buyers_of, of_buyer))
+    end
     call('HSET', keys .. 'i:' .. item, 'available', available, 'locked', locked,
-        'version', ARGV[3], 'rule', limit .. ' ' .. table.concat(rule, ' '), 'sold', sold,
-        'total', total, 'sale', sale)
+        'version', ARGV[3], 'rule', limit .. ' ' .. table.concat(rule, ' '),
+        'share', struct.pack('<ds', of_item - live, sale), 'sold', sold, 'total', total,
+        'sale', sale)
     call('SADD', keys .. 'm:' .. sale, item)
     return true
 end
 function fill.b(row)
-    local bucket, item, user, rest = match(row, '^(%d+) (%d+) (%d+) (%d+ %d+ %d)$')
+    local bucket, item, user, rest = match(row, '^(%d+) (%d+) (%d+) (%d+ %d+ %d+ %d+)$')
     if changed(item) then
         return true
     end
-    count('buyers_left', call('HSET', keys .. 'b:' .. item .. ':' .. bucket, user, rest))
+    buyers = buyers - call('HSET', keys .. 'b:' .. item .. ':' .. bucket, user, rest)
     return true
 end
 function fill.o(row)
@@ -73,7 +79,7 @@ function fill.o(row)
     if changed(item) then
         return true
     end
-    count('orders_left', call('HSET', keys .. 'o:' .. item .. ':' .. bucket, id, rest))
+    orders = orders - call('HSET', keys .. 'o:' .. item .. ':' .. bucket, id, rest)
     return true
 end
 
@@ -85,5 +91,5 @@ for i = 5, #ARGV do
         return redis.error_reply('BROKEN row ' .. ARGV[i] .. ' has no sale')
     end
 end
-call('HSET', KEYS[1], 'fence', ARGV[2])
+call('HSET', KEYS[1], 'fence', ARGV[2], 'room', struct.pack('<ddd', orders, buyers, check))
 return VERDICT_DONE .. ' 0 0 0 0 0'

@@ -7,8 +7,8 @@
 local function refuse(refusal)
     return VERDICT_REFUSED .. ' ' .. refusal .. ' 0 0 0 0'
 end
-local function done(available, news)
-    write_meta(event)
+local function done(available, news, ...)
+    write_meta(event, ...)
     if news then
         tell(news)
     end
@@ -21,7 +21,8 @@ elseif kind ~= GATE_LOAD_SALE and kind ~= GATE_LOAD_ITEM and kind ~= GATE_OPEN
     and kind ~= GATE_PAUSE and kind ~= GATE_CLOSE and kind ~= GATE_RETIME then
     return refuse(REFUSAL_BAD_REQUEST)
 end
-local left = call('HMGET', KEYS[1], 'items_left', 'sales_left')
+local left = call('HMGET', KEYS[1], 'items_left', 'sales_left', 'shares')
+local of_buyer, of_item, of_sale, buyers = match(left[3], '^(%d+) (%d+) (%d+) (%d+)$')
 local sale = call('HMGET', KEYS[2], 'state', 'starts', 'ends', 'bar')
 
 if kind == GATE_LOAD_SALE then
@@ -33,7 +34,8 @@ if kind == GATE_LOAD_SALE then
     call('HSET', KEYS[2], 'state', SALE_WARM, 'starts', ARGV[8], 'ends', ARGV[9], 'bar', ARGV[10],
         'forgetting', 0)
     call('HINCRBY', KEYS[1], 'sales_left', -1)
-    return done(0, 's ' .. ARGV[7])
+    return done(0, 's ' .. ARGV[7], ARGV[7],
+        struct.pack('<ddd', of_sale, buyers, of_buyer))
 end
 
 if not sale[1] then
@@ -48,7 +50,8 @@ if kind == GATE_LOAD_ITEM then
         return refuse(REFUSAL_OVERLOADED)
     end
     call('HSET', KEYS[4], 'available', ARGV[12], 'locked', 0, 'version', 1,
-        'rule', ARGV[13] .. ' ' .. table.concat(sale, ' '), 'sold', 0, 'total', ARGV[12],
+        'rule', ARGV[13] .. ' ' .. table.concat(sale, ' '),
+        'share', struct.pack('<ds', of_item, ARGV[7]), 'sold', 0, 'total', ARGV[12],
         'sale', ARGV[7])
     call('SADD', KEYS[3], ARGV[11])
     call('HINCRBY', KEYS[1], 'items_left', -1)

@@ -4,7 +4,7 @@
   which room of src may include which, and which of them may see a library's header: the table in
   ARCHITECTURE.md is the rule, read from there; src/core stays pure (no clock, no memory, no I/O);
   tests of a room include only what the room may; files stay below LINES_MAX lines; no notes of
-  work left undone; a file or a function that a comment or a document names exists.
+  work left undone; a file, a function or a test that a comment or a document names exists.
 
 Prints one line for each rule broken, `FILE:LINE: what`, and exits 1; or says how many files were
 checked. `--self-test` plants one violation of each kind in a copy of a small tree and fails where
@@ -46,8 +46,12 @@ BANNED_CALLS = {
 }
 
 # Names of our own files and functions in prose; CHANGELOG.md speaks of old ones.
-NAMED_FILE = re.compile(r"(?<![\w/.*<-])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:c|h|lua))(?![\w*])")
+NAMED_FILE = re.compile(r"(?<![\w/.*<-])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:c|h|lua|py|mjs))(?![\w*])")
 NAMED_FUNCTION = re.compile(r"(?<![\w.:>])([a-z][a-z0-9]*_[a-z0-9_]+)\(\)")
+# Tests, in backquotes in any document; where threats name their tests, also those without test_.
+NAMED_TEST = re.compile(r"`(test_[a-z0-9]+_\w+)`")
+THREATS = "docs/SECURITY.md"
+NAMED_BY_THREAT = re.compile(r"`(test_\w+|(?!sluice_)[a-z]+(?:_[a-z0-9]+){2,})`")
 SYSTEM_CALLS = ("epoll_wait", "posix_fallocate", "pthread_create")
 HISTORY = "CHANGELOG.md"
 
@@ -183,10 +187,12 @@ class Names:
     """What comments and documents may name: files, by any end of their path, and words of the code."""
 
     def __init__(self, root):
-        self.files, self.words, self.built = set(), set(SYSTEM_CALLS), ("version.h",)
+        self.files, self.stems, self.words = set(), set(), set(SYSTEM_CALLS)
+        self.built = ("version.h",)
         for path in files_of(root):
             parts = path.relative_to(root).parts
             self.files.update("/".join(parts[at:]) for at in range(len(parts)))
+            self.stems.add(path.stem)
             if path.suffix in (".c", ".h", ".lua", ".py", ".mjs", ".js"):
                 code = path.read_text()
                 if path.suffix in (".c", ".h"):
@@ -211,9 +217,13 @@ def check_comments(path, names):
             yield from names.check(first + at, line)
 
 
-def check_document(path, names):
+def check_document(path, name, names):
+    tests = NAMED_BY_THREAT if name == THREATS else NAMED_TEST
     for number, line in enumerate(path.read_text().splitlines(), 1):
         yield from names.check(number, line)
+        for match in tests.finditer(line):
+            if match[1] not in names.words and match[1] not in names.stems:
+                yield number, f"{match[1]} does not exist"
 
 
 def files_of(root):
@@ -234,7 +244,7 @@ def check_tree(root):
         count += 1
         broken += check_text(path, name)
         named = check_comments(path, names) if path.suffix in (".c", ".h") else \
-            check_document(path, names) if path.suffix == ".md" and name != HISTORY else ()
+            check_document(path, name, names) if path.suffix == ".md" and name != HISTORY else ()
         broken += [f"{name}:{number}: {what}" for number, what in named]
         if path.suffix in (".c", ".h"):
             if name.startswith("src/"):
@@ -272,6 +282,8 @@ PLANTED = {
     "a test that looks up": ("test/unit/core/test_gate.c", '#include "journal/turn.h"\n'),
     "a comment that names no file": ("src/core/gate.c", "/* see core/gone.h */\n"),
     "a comment that names no function": ("src/core/gate.c", "/* gate_gone() does it */\n"),
+    "a test that does not exist": ("docs/TESTING.md", "`test_gate` and `test_gone_by_now`\n"),
+    "a threat without its test": ("docs/SECURITY.md", "`nobody_gets_this_far`\n"),
     "a file too long": ("src/app/main.c", "int x;\n" * (LINES_MAX + 1)),
     "work left undone": ("script/x", "# TO" + "DO: later\n"),
 }

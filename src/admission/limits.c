@@ -23,7 +23,7 @@ const char *call_family_text(enum call_family family)
                                         CALL_FAMILIES(X)
 #undef X
     };
-    CHECK((unsigned)family < CALL_FAMILY_COUNT);
+    CHECK((unsigned)family < FAMILY_COUNT);
     return texts[family];
 }
 
@@ -250,7 +250,7 @@ static struct table *table_of(const struct limits *before, const struct limit_ru
 static void note_calls(struct limit_calls *calls, const struct limit_rule *rule)
 {
     enum limit_stage stage = stage_of(rule->key);
-    uint32_t bits = rule->calls != 0 ? rule->calls : ~(1U << CALL_NONE);
+    uint32_t bits = rule->calls != 0 ? rule->calls : ~(1U << FAMILY_NONE);
     calls->any[stage] |= bits;
     if (rule->key == LIMIT_BY_ADDRESS || rule->key == LIMIT_BY_ADDRESS_ITEM) {
         calls->by_address[stage] |= bits;

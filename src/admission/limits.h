@@ -24,24 +24,24 @@
 /* The families of calls that rules name. A call without a family is never limited. user, item: whether
  * its requests have one. */
 #define CALL_FAMILIES(X)                                                                           \
-    X(CALL_TIME, "time", false, false)                                                             \
-    X(CALL_SALES, "sales", false, false)                                                           \
-    X(CALL_CHALLENGE, "challenge", true, true)                                                     \
-    X(CALL_TICKET, "ticket", true, true)                                                           \
-    X(CALL_BUY, "buy", true, true)                                                                 \
-    X(CALL_ORDERS, "orders", true, false)                                                          \
-    X(CALL_PLACE, "place", true, false)                                                            \
-    X(CALL_REGISTRATION, "registration", true, false)                                              \
-    X(CALL_PAY, "pay", false, false)                                                               \
-    X(CALL_EVENTS, "events", false, false)                                                         \
-    X(CALL_ADMIN, "admin", false, false)
+    X(FAMILY_TIME, "time", false, false)                                                           \
+    X(FAMILY_SALES, "sales", false, false)                                                         \
+    X(FAMILY_CHALLENGE, "challenge", true, true)                                                   \
+    X(FAMILY_TICKET, "ticket", true, true)                                                         \
+    X(FAMILY_BUY, "buy", true, true)                                                               \
+    X(FAMILY_ORDERS, "orders", true, false)                                                        \
+    X(FAMILY_PLACE, "place", true, false)                                                          \
+    X(FAMILY_REGISTRATION, "registration", true, false)                                            \
+    X(FAMILY_PAY, "pay", false, false)                                                             \
+    X(FAMILY_EVENTS, "events", false, false)                                                       \
+    X(FAMILY_ADMIN, "admin", false, false)
 
 enum call_family {
-    CALL_NONE,
+    FAMILY_NONE,
 #define X(name, text, user, item) name,
     CALL_FAMILIES(X)
 #undef X
-        CALL_FAMILY_COUNT
+        FAMILY_COUNT
 };
 const char *call_family_text(enum call_family family);
 /* The families that may have a user (item) as bits, 1 << family. */

@@ -51,6 +51,7 @@ struct api_settings {
     int64_t webhook_window_s;
     int64_t
         late_cancel_ms; /* before pay_by; a buyer's cancellation then counts as unpaid. 0: never */
+    int64_t cooling_ms; /* after a buyer's cancellation, until he may order again; 0: none */
 
     struct proxies trusted_proxies;
     char cors_origins[1024]; /* separated by spaces or commas; "*" allows any */

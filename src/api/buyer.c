@@ -17,6 +17,8 @@
 #include "base/flat_json.h"
 
 #define CACHE_PUBLIC "public, max-age=1"
+/* Those whose orders expired together do not come back together. */
+#define COOLING_JITTER_MS 500
 
 enum http_outcome handle_time(struct api_request *req)
 {
@@ -274,6 +276,17 @@ enum http_outcome handle_item_events(struct api_request *req)
 
 /* ---- refusals of ticket and buy ---- */
 
+/* The same ticket, or a new one, may buy when the rest of the cooling time is over. */
+static void refuse_cooling(struct api_worker *worker, int64_t until_ms, struct refused *refused)
+{
+    int64_t wait_ms = until_ms - inside_time_ms(worker->shared->time);
+    refused->override_retry = true;
+    refused->retry = RETRY_LATER;
+    refused->retry_after_ms =
+        (wait_ms > 0 ? wait_ms : 1) + (int64_t)prng_below(&worker->prng, COOLING_JITTER_MS);
+    refused->detail = "an order of yours for this item ended unpaid a short time ago; wait";
+}
+
 static enum http_outcome refuse_request(struct api_worker *worker, struct http_exchange exchange,
                                         const struct gate_request *request)
 {
@@ -309,6 +322,11 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
         break;
     case REFUSAL_BLOCKED:
         refused.detail = BLOCKED_DETAIL;
+        break;
+    case REFUSAL_BARRED:
+        if (request->cooling_until_ms != 0) {
+            refuse_cooling(worker, request->cooling_until_ms, &refused);
+        }
         break;
     case REFUSAL_BAD_TICKET:
         refused.detail = "take a new ticket: POST /v1/items/{item}/ticket";

@@ -57,18 +57,30 @@ static uint32_t counts_of(struct check_budget *budget, struct net_address client
     return lowest;
 }
 
+static void raise_counts(struct check_count *const counts[CHECK_ROWS], uint32_t raised)
+{
+    for (uint32_t row = 0; row < CHECK_ROWS; row++) {
+        counts[row]->count = counts[row]->count < raised ? raised : counts[row]->count;
+    }
+}
+
 bool check_budget_allows(struct check_budget *budget, struct net_address client, int64_t now_ms)
 {
     struct check_count *counts[CHECK_ROWS];
     int64_t left = left_of_loop(budget, now_ms) / PERMILLE;
-    if (left <= 0) {
-        return false;
-    }
+    left = left > 0 ? left : 0;
     /* The square makes room for many addresses: with a quarter of the budget left, the threshold is a
      * sixteenth. */
     uint64_t threshold = (uint64_t)CHECK_ADDRESS_MAX * CHECK_UNIT * (uint64_t)(left * left) /
                          ((uint64_t)CHECK_LOOP_BURST * CHECK_LOOP_BURST);
-    return counts_of(budget, client, now_ms, counts) < threshold;
+    uint32_t count = counts_of(budget, client, now_ms, counts);
+    if (count < threshold) {
+        return true;
+    }
+    if (count < CHECK_UNIT / CHECK_TURNED_AWAY_MAX) {
+        raise_counts(counts, count + CHECK_UNIT / CHECK_TURNED_AWAY);
+    }
+    return false;
 }
 
 void check_budget_failed(struct check_budget *budget, struct net_address client, int64_t now_ms)
@@ -76,8 +88,5 @@ void check_budget_failed(struct check_budget *budget, struct net_address client,
     struct check_count *counts[CHECK_ROWS];
     (void)left_of_loop(budget, now_ms);
     budget->used += PERMILLE;
-    uint32_t raised = counts_of(budget, client, now_ms, counts) + CHECK_UNIT;
-    for (uint32_t row = 0; row < CHECK_ROWS; row++) {
-        counts[row]->count = counts[row]->count < raised ? raised : counts[row]->count;
-    }
+    raise_counts(counts, counts_of(budget, client, now_ms, counts) + CHECK_UNIT);
 }

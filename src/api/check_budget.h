@@ -9,6 +9,11 @@
  * without failures is checked as long as anything is left. (Dynamic thresholds, as switches use them to
  * share their memory among queues.)
  *
+ * A token that is turned away unchecked counts, too, but little, and no more than half a failure in all.
+ * Otherwise, thousands of attacking addresses would each look like a new client until a signature of
+ * theirs was checked, which takes seconds. So they are known after one round, and a new client comes
+ * before them. The limit keeps a flood from one address from barring it for longer than its failures do.
+ *
  * The counts are in a small table of fixed size, in four rows with different keyed hashes; the lowest
  * of its four counts is an address's. An address is mistaken for others only if all four slots are
  * shared. IPv6 addresses count by /64.
@@ -29,9 +34,12 @@
 /* The count of an address loses an eighth in each of these periods. */
 #define CHECK_DECAY_MS 1024
 #define CHECK_ADDRESS_MAX 2000
+/* A token that is turned away counts a sixteenth of a failure, as long as the count is below a half. */
+#define CHECK_TURNED_AWAY 16
+#define CHECK_TURNED_AWAY_MAX 2
 
 #define CHECK_ROWS 4
-#define CHECK_SLOTS 16384U /* of a row */
+#define CHECK_SLOTS 65536U /* of a row */
 
 struct check_budget {
     uint8_t key[CRYPT_SIP_KEY_BYTES];
@@ -45,7 +53,7 @@ struct check_budget {
 
 /* key: random, for the hashes. */
 void check_budget_init(struct check_budget *budget, const uint8_t key[CRYPT_SIP_KEY_BYTES]);
-/* Whether a signature that this client sent may be checked. Times must not go back. */
+/* Whether a signature that this client sent may be checked; no is counted. Times must not go back. */
 bool check_budget_allows(struct check_budget *budget, struct net_address client, int64_t now_ms);
 /* The check has failed. */
 void check_budget_failed(struct check_budget *budget, struct net_address client, int64_t now_ms);

@@ -182,6 +182,7 @@ static enum http_outcome cancel_looked_up(struct api_request *req, struct api_op
     write->write.op.id = operation->gate.id;
     write->write.op.user = req->user;
     write->write.op.late_ms = req->worker->settings->late_cancel_ms;
+    write->write.op.cooling_ms = req->worker->settings->cooling_ms;
     return api_submit(req, write);
 }
 

@@ -319,7 +319,7 @@ enum limits_verdict request_limits_end(struct api_request *req, uint64_t item)
     if ((item != 0 && !ask(req, LIMIT_AT_ITEM, item)) || !ask(req, LIMIT_AT_END, item)) {
         return LIMITS_REFUSED;
     }
-    if (req->route->call == CALL_NONE || worker->settings->limits == NULL) {
+    if (req->route->call == FAMILY_NONE || worker->settings->limits == NULL) {
         return LIMITS_PASSED;
     }
     if (req->limit.rule != 0) {

@@ -72,6 +72,16 @@ static const char *why_not_ready(const struct api_shared *shared)
                : NULL;
 }
 
+/* Nothing can be sold: every other full pool, or one full segment of several, refuses some requests
+ * only. The pool is that of the fullest segment. KNOWN metrics are stored plus one. */
+static bool is_gate_full(const struct metrics *metrics)
+{
+    struct metrics_level orders = metrics_level(metrics, POOL_GATE_ORDERS);
+    uint64_t segments = metrics_sum(metrics, METRIC_SEGMENTS);
+    return orders.size > 0 && orders.used >= orders.size &&
+           (segments == 0 || metrics_sum(metrics, METRIC_SEGMENTS_FULL) >= segments);
+}
+
 enum http_outcome handle_readyz(struct api_request *req)
 {
     struct api_shared *shared = api_shared(req->worker);
@@ -88,9 +98,7 @@ enum http_outcome handle_readyz(struct api_request *req)
         (void)snprintf(detail, sizeof(detail), "the ledger is damaged: %s; see the log", damage);
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_DEGRADED, detail);
     }
-    /* Nothing can be sold. Every other full pool refuses some requests only. */
-    struct metrics_level orders = metrics_level(shared->metrics, POOL_GATE_ORDERS);
-    if (orders.size > 0 && orders.used >= orders.size) {
+    if (is_gate_full(shared->metrics)) {
         return api_refuse_simply(req->worker, req->exchange, REFUSAL_OVERLOADED,
                                  "gate.orders is full: nothing can be sold");
     }

@@ -23,7 +23,7 @@
 
 struct assembly_options {
     struct gate_sizes sizes;
-    struct gate_percents shares; /* of the embedded gate's pools */
+    struct gate_percents shares; /* of the gate's pools */
     struct journal_options journal;
     struct ledger_writer_options ledger_writer;
     struct start_clock_options clock; /* zeroed: the wall clock is believed */

@@ -78,7 +78,8 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Data folder: secrets, journal, ledger. One server at a time uses it.")                      \
     X(gate, orders, NUMBER, 1, GATE_ORDERS_MAX, GATE_ORDERS_DEFAULT, "orders", RESTART,            \
       "Orders that the gate holds at one time. When it is nearly full, orders that are paid or "   \
-      "have ended leave it; when it is full, buyers are refused. The memory is reserved at start.")                                                              \
+      "have ended leave it; when it is full, buyers are refused. The memory is reserved at "       \
+      "start. Distributed: of each segment, and no order leaves before its sale is forgotten.")    \
     X(gate, buyers, NUMBER, 1, GATE_BUYERS_MAX, GATE_BUYERS_DEFAULT, "buyers", RESTART,            \
       "Pairs of buyer and item with an order. The memory is reserved at start.")                   \
     X(gate, items, NUMBER, 1, GATE_ITEMS_MAX, GATE_ITEMS_DEFAULT, "items", RESTART,                \
@@ -87,13 +88,14 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
       "Warm, open, paused and recently closed sales.")                                             \
     X(gate, buyer_share, NUMBER, 1, 100, GATE_BUYER_SHARE_DEFAULT, "% of gate.orders", RESTART,    \
       "The most unpaid orders of one buyer for one item, at least 200 or a tenth of gate.orders. " \
-      "Beyond it this buyer is refused, nobody else. 100: no such share. Embedded engine only.")   \
+      "Beyond it this buyer is refused, nobody else. 100: no such share. Distributed: of each "    \
+      "segment.")                                                                                  \
     X(gate, item_share, NUMBER, 1, 100, GATE_ITEM_SHARE_DEFAULT, "% of gate.orders", RESTART,      \
-      "The most unpaid orders of one item. 100: no such share. Embedded engine only.")             \
+      "The most unpaid orders of one item. 100: no such share. Distributed: of each segment.")     \
     X(gate, sale_share, NUMBER, 1, 100, GATE_SALE_SHARE_DEFAULT,                                   \
       "% of gate.orders and gate.buyers", RESTART,                                                 \
-      "The most unpaid orders, and the most buyers, of one sale. 100: no such share. Embedded "    \
-      "engine only.")                                                                              \
+      "The most unpaid orders, and the most buyers, of one sale. 100: no such share. Distributed: " \
+      "of each segment.")                                                                              \
     X(journal, segment_mib, NUMBER, 1, 1024, JOURNAL_FILE_DEFAULT_MIB, "MiB", RESTART,          \
       "Size of one journal file. Snapshots and trimming work file by file.")                       \
     X(ledger, batch, NUMBER, 1, 100000, 4000, "orders", RESTART,                                   \
@@ -211,6 +213,9 @@ enum config_when { CONFIG_RESTART, CONFIG_RELOAD };
     X(order, late_cancel_s, NUMBER, 0, 31536000, 0, "s", RELOAD,                                   \
       "A buyer's cancellation this long before the payment deadline, or later, counts as an "      \
       "unpaid order: a sale with bar_unpaid then bars the buyer. 0: none does.")                   \
+    X(order, cooling_s, NUMBER, 0, 31536000, 0, "s", RELOAD,                                       \
+      "After a buyer's cancellation, or an order that expired, the buyer waits this long for a new "  \
+      "order of the item. 0: may try again at once.")                                              \
     X(auth, leeway_s, NUMBER, 0, 3600, 0, "s", RELOAD,                                             \
       "Accept a buyer's token this long after its exp, for clocks that differ.")                   \
     X(auth, tokens, NUMBER, 16, 1 << 24, 262144, "tokens", RESTART,                                \

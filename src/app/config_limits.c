@@ -23,11 +23,11 @@ static const struct {
 static const struct limit_rule shipped[] = {
     {.name = "user-and-item",
      .key = LIMIT_BY_USER_ITEM,
-     .calls = 1U << CALL_TICKET | 1U << CALL_BUY,
+     .calls = 1U << FAMILY_TICKET | 1U << FAMILY_BUY,
      .rate = {.algorithm = RATE_TOKEN_BUCKET, .rate = 10, .per_s = 60, .burst = 10}},
     {.name = BY_ADDRESS,
      .key = LIMIT_BY_ADDRESS_ITEM,
-     .calls = 1U << CALL_TICKET | 1U << CALL_BUY,
+     .calls = 1U << FAMILY_TICKET | 1U << FAMILY_BUY,
      .rate = {.algorithm = RATE_SLIDING_WINDOW, .rate = 2, .per_s = 10, .burst = 2}},
     {.name = "everybody",
      .key = LIMIT_BY_NOTHING,
@@ -144,7 +144,7 @@ static bool read_algorithm(const char *value, struct limit_rule *rule)
 
 static uint32_t call_of(struct span name)
 {
-    for (int family = CALL_NONE + 1; family < CALL_FAMILY_COUNT; family++) {
+    for (int family = FAMILY_NONE + 1; family < FAMILY_COUNT; family++) {
         if (span_is(name, call_family_text((enum call_family)family))) {
             return 1U << family;
         }
@@ -259,7 +259,7 @@ uint32_t config_limits_rules(const struct config_limits *limits, struct limit_ru
 void config_limit_calls(uint32_t calls, const char *quote, const char *between, struct out *out)
 {
     const char *before = "";
-    for (int family = CALL_NONE + 1; family < CALL_FAMILY_COUNT; family++) {
+    for (int family = FAMILY_NONE + 1; family < FAMILY_COUNT; family++) {
         if ((calls & 1U << family) != 0) {
             out_format(out, "%s%s%s%s", before, quote, call_family_text((enum call_family)family),
                        quote);

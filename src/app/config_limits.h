@@ -7,7 +7,6 @@
 #ifndef SLUICE_APP_CONFIG_LIMITS_H
 #define SLUICE_APP_CONFIG_LIMITS_H
 
-
 #include "admission/limits.h"
 
 /* X(field, what it must be, help) */

@@ -131,6 +131,7 @@ int distributed_join(struct distributed *distributed, struct assembly *parts,
     struct engine *engine = &distributed->engine;
     distributed->parts = parts;
     engine->options.sizes = parts->options.sizes;
+    engine->options.shares = gate_shares_of(parts->options.sizes, parts->options.shares);
     struct engine_ports ports = {
         .clock = distributed->clock,
         .gate = engine->ports.gate,

@@ -309,6 +309,7 @@ static int open_journal(struct server *server, const char *folder)
                     .buffer_bytes = JOURNAL_BUFFER_BYTES,
                     .reserve_bytes = (uint64_t)config->journal_segment_mib * RESERVE_FILES << 20},
         .ledger_writer = {.batch_max = (uint32_t)config->ledger_batch,
+                          .cooling_ms = config->order_cooling_s * 1000,
                           .tick_ms = (uint32_t)config->keeper_tick_ms,
                           .board_keep_ms = config->board_keep_s * 1000,
                           .mailboxes = exchange_wanted(config) ? 1 : 0,
@@ -681,6 +682,7 @@ static void reload(struct server *server)
     server->config = config;
     server->secrets = secrets;
     limits_warn(&config);
+    ledger_writer_cool(server->parts.ledger_writer, config.order_cooling_s * 1000);
     if (server->distributed != NULL) {
         distributed_reload(server->distributed, &config);
     }

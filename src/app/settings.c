@@ -34,6 +34,7 @@ static struct api_settings *settings_new(const struct config *config, const stru
     settings->ticket_ttl_ms = config->ticket_ttl_s * 1000;
     settings->ticket_window_ms = config->ticket_window_s * 1000;
     settings->late_cancel_ms = config->order_late_cancel_s * 1000;
+    settings->cooling_ms = config->order_cooling_s * 1000;
     settings->webhook_window_s = config->webhook_window_s;
     CHECK(proxies_parse(config->server_trusted_proxies, &settings->trusted_proxies) == 0);
     (void)snprintf(settings->cors_origins, sizeof(settings->cors_origins), "%s",

@@ -72,7 +72,7 @@ static bool iterate(void *context)
     if (++tally_thread->looks % SAVE_LOOKS == 0) {
         tally_file_save(&tally_thread->file, &tally_thread->book);
     }
-    if (tally_thread->looks % CLOCK_LOOKS == 1) {
+    if (tally_thread->looks % CLOCK_LOOKS == 0) {
         save_clock(tally_thread);
     }
     mailbox_wait(&tally_thread->ends, LOOK_US);
@@ -98,6 +98,9 @@ static int make(struct tally_thread *tally_thread, const char *data_dir)
     tally_thread->data_dir = data_dir;
     (void)snprintf(path, sizeof(path), "%s/tallies", data_dir);
     int error = tally_file_open(&tally_thread->file, path, &tally_thread->book);
+    /* Before anybody is served. If the time was set back, the file is from the wrong clock, and the
+     * next start would be refused once more. */
+    save_clock(tally_thread);
     tally_thread->worker = (struct worker){
         .name = "tally", .iterate = iterate, .wake = wake, .end = end, .context = tally_thread};
     return error != 0 ? error : worker_start(&tally_thread->worker);

@@ -19,7 +19,7 @@
 /* Gate: records have a fixed size (core/gate.h asserts it), so the memory is a product of these. */
 #define GATE_ORDERS_DEFAULT 1000000U /* 80 B each and 4 B of table: 80 MiB, used as orders arrive */
 #define GATE_ORDERS_MAX 100000000U
-#define GATE_BUYERS_DEFAULT 2000000U /* 32 B each and 4 B of table: 69 MiB */
+#define GATE_BUYERS_DEFAULT 2000000U /* 40 B each and 4 B of table: 84 MiB */
 #define GATE_BUYERS_MAX 1000000000U
 #define GATE_ITEMS_DEFAULT 10000U
 #define GATE_ITEMS_MAX 1000000U

@@ -109,17 +109,22 @@ static uint32_t share_of(uint32_t capacity, uint32_t percent, uint32_t least)
     return percent >= 100 ? UINT32_MAX : share < least ? least : (uint32_t)share;
 }
 
-void gate_limit(struct gate *gate, struct gate_percents percents)
+struct gate_shares gate_shares_of(struct gate_sizes sizes, struct gate_percents percents)
 {
     /* A limit per buyer is seldom above this; a small gate is not for one buyer all the same. */
-    uint32_t least = gate->sizes.orders / 10 < GATE_BUYER_SHARE_LEAST ? gate->sizes.orders / 10
-                                                                      : GATE_BUYER_SHARE_LEAST;
-    gate->shares = (struct gate_shares){
-        .buyer_orders = share_of(gate->sizes.orders, percents.buyer, least),
-        .item_orders = share_of(gate->sizes.orders, percents.item, 1),
-        .sale_orders = share_of(gate->sizes.orders, percents.sale, 1),
-        .sale_buyers = share_of(gate->sizes.buyers, percents.sale, 1),
+    uint32_t least =
+        sizes.orders / 10 < GATE_BUYER_SHARE_LEAST ? sizes.orders / 10 : GATE_BUYER_SHARE_LEAST;
+    return (struct gate_shares){
+        .buyer_orders = share_of(sizes.orders, percents.buyer, least),
+        .item_orders = share_of(sizes.orders, percents.item, 1),
+        .sale_orders = share_of(sizes.orders, percents.sale, 1),
+        .sale_buyers = share_of(sizes.buyers, percents.sale, 1),
     };
+}
+
+void gate_limit(struct gate *gate, struct gate_percents percents)
+{
+    gate->shares = gate_shares_of(gate->sizes, percents);
 }
 
 /* ---- look-ups ---- */
@@ -412,6 +417,12 @@ static bool must_ask_ledger(const struct gate *gate, const struct gate_command *
            gate_maybe_evicted(gate, item_slot, command->id);
 }
 
+/* A decision that was made before the cooling time began is not asked for it when it is made again. */
+static bool is_barred(const struct gate_buyer *buyer, const struct gate_command *command)
+{
+    return buyer->barred || (command->now_ms < buyer->cooling_until_ms && !command->accepted);
+}
+
 static enum verdict step_reserve(struct gate *gate, const struct gate_command *command,
                                  struct gate_effects *effects)
 {
@@ -446,7 +457,8 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
     if (item->available == 0) {
         return refuse(effects, REFUSAL_SOLD_OUT);
     }
-    if (buyer != NULL && buyer->barred) {
+    if (buyer != NULL && is_barred(buyer, command)) {
+        effects->cooling_until_ms = buyer->cooling_until_ms;
         return refuse(effects, REFUSAL_BARRED);
     }
     if (buyer != NULL && buyer->failed_attempts >= BUYER_FAILED_ATTEMPTS_MAX) {
@@ -468,8 +480,9 @@ static enum verdict step_reserve(struct gate *gate, const struct gate_command *c
 }
 
 /* Takes the units of an order that ended unsold from the buyer. The next ORDER_ONCE id is a new
- * one, unless the buyer is barred. */
-static void buyer_lets_go(struct gate *gate, const struct gate_order *order, bool bar)
+ * one, unless the buyer is barred. A later cooling time never ends an earlier one sooner. */
+static void buyer_lets_go(struct gate *gate, const struct gate_order *order, bool bar,
+                          int64_t cooling_until_ms)
 {
     uint32_t *bucket = buyer_bucket(gate, order->item_slot, order->user);
     struct gate_buyer *buyer = find_buyer(gate, bucket, order->item_slot, order->user);
@@ -481,6 +494,11 @@ static void buyer_lets_go(struct gate *gate, const struct gate_order *order, boo
         buyer->barred = true;
     } else {
         buyer->failed_attempts++;
+    }
+    if (buyer->barred) {
+        buyer->cooling_until_ms = 0;
+    } else if (cooling_until_ms > buyer->cooling_until_ms) {
+        buyer->cooling_until_ms = cooling_until_ms;
     }
     CHECK(buyer->held == held - order->qty);
 }
@@ -505,9 +523,11 @@ static void move_units(struct gate *gate, const struct gate_order *order, enum o
     } else {
         item->available += order->qty;
     }
+    bool cools = command->kind == GATE_CANCEL_COOLING || command->kind == GATE_EXPIRE_COOLING;
     buyer_lets_go(gate, order,
                   command->kind == GATE_CANCEL_LATE ||
-                      (move == MOVE_EXPIRE && sale->bar_unpaid != 0));
+                      (move == MOVE_EXPIRE && sale->bar_unpaid != 0),
+                  cools ? (int64_t)command->time_ms : 0);
 }
 
 static enum verdict step_order(struct gate *gate, const struct gate_command *command,
@@ -694,8 +714,10 @@ static enum verdict dispatch(struct gate *gate, const struct gate_command *comma
         return step_order(gate, command, MOVE_PAY, effects);
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
         return step_order(gate, command, MOVE_CANCEL, effects);
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         return step_order(gate, command, MOVE_EXPIRE, effects);
     case GATE_RESTOCK:
     case GATE_TRANSFER_OUT:

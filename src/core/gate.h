@@ -4,8 +4,9 @@
  * to the same state, and a simulator, a second gate or a Redis script can be compared with it.
  *
  * State: available, locked and sold of each item; for each buyer of an item who ever got an order,
- * the units held and the number of orders that ended unsold; each order until its sale is
- * forgotten, or until it is final and was evicted. Refused buyers leave no trace.
+ * the units held, the number of orders that ended unsold, and whether or until when he gets no new
+ * one; each order until its sale is forgotten, or until it is final and was evicted. Refused buyers
+ * leave no trace.
  *
  * Evicted: when the pool of orders is nearly full, its owner removes orders that are final
  * (GATE_EVICT). The ledger answers for them. Counters and buyers' records stay, so the gate still
@@ -51,7 +52,9 @@
     X(GATE_SKIP, "skip", )                                                                         \
     X(GATE_CANCEL_LATE, "cancel_late", ID W64(item))                                               \
     X(GATE_EVICT, "evict", ID)                                                                     \
-    X(GATE_SET_TIME, "set_time", )
+    X(GATE_SET_TIME, "set_time", )                                                                 \
+    X(GATE_CANCEL_COOLING, "cancel_cooling", ID W64(item) W64(time_ms))                            \
+    X(GATE_EXPIRE_COOLING, "expire_cooling", ID W64(item) W64(time_ms))
 
 /* Does what W64, W32 and ID mean at this place for every field of the kind; another kind has none. */
 #define GATE_FIELDS(of)                                                                            \
@@ -76,9 +79,10 @@ const char *gate_kind_text(enum gate_kind kind);
 
 /*
  * CANCEL_LATE: a cancellation that counts as an unpaid order and bars its buyer; the ledger has
- * decided that. SKIP: a ledger event that the gate could not apply (it was logged). Only the cursor
- * moves. SET_TIME: an operator has accepted a clock that is behind. The gate's highest time becomes
- * now_ms, and nothing else changes. It follows from no event.
+ * decided that. CANCEL_COOLING, EXPIRE_COOLING: the buyer gets no new order of the item before
+ * time_ms; the ledger has decided that, too. SKIP: a ledger event that the gate could not apply (it
+ * was logged). Only the cursor moves. SET_TIME: an operator has accepted a clock that is behind. The
+ * gate's highest time becomes now_ms, and nothing else changes. It follows from no event.
  */
 
 /* One command. Only the fields listed for its kind are used; the others are 0. */
@@ -92,7 +96,7 @@ struct gate_command {
     uint64_t sale;
     uint32_t qty; /* units; FORGET: the most orders and buyers to free */
     uint64_t ticket_expires_ms;
-    uint64_t time_ms; /* CONFIRM: pay_by */
+    uint64_t time_ms; /* CONFIRM: pay_by; *_COOLING: the end of the cooling time */
     uint32_t
         reason; /* FAIL_ORDER: enum refusal; NO_STOCK writes the units off, others return them */
     uint64_t amount; /* units of RESTOCK, LOAD_ITEM, TRANSFER_* */
@@ -120,7 +124,9 @@ struct gate_command {
     X(GATE_BOUND_SALE_SHARE, "gate.sale_share")                                                    \
     X(GATE_BOUND_SALE_BUYERS, "gate.sale_share of gate.buyers")                                    \
     X(GATE_BOUND_UNITS, "units of a buyer")                                                        \
-    X(GATE_BOUND_JOURNAL, "journal buffer")
+    X(GATE_BOUND_JOURNAL, "journal buffer")                                                        \
+    X(GATE_BOUND_OUTBOX, "redis.outbox")                                                           \
+    X(GATE_BOUND_CALLS, "redis.in_flight")
 
 enum gate_bound {
 #define X(name, text) name,
@@ -139,13 +145,14 @@ enum verdict {
 
 struct gate_effects {
     enum refusal refusal;
-    enum gate_bound bound; /* with OVERLOADED */
-    bool ask_ledger;       /* with UNKNOWN_OUTCOME: the order may have been evicted */
-    uint32_t slot;         /* of the order, or GATE_NONE */
-    uint32_t item_slot;    /* of the changed item, or GATE_NONE */
-    uint32_t held;         /* units the buyer holds after the step */
-    uint32_t limit;        /* with LIMIT_REACHED */
-    uint64_t available;    /* of the item after the step; with SOLD_OUT: units left */
+    enum gate_bound bound;    /* with OVERLOADED */
+    bool ask_ledger;          /* with UNKNOWN_OUTCOME: the order may have been evicted */
+    uint32_t slot;            /* of the order, or GATE_NONE */
+    uint32_t item_slot;       /* of the changed item, or GATE_NONE */
+    uint32_t held;            /* units the buyer holds after the step */
+    uint32_t limit;           /* with LIMIT_REACHED */
+    int64_t cooling_until_ms; /* with BARRED; 0: barred for good */
+    uint64_t available;       /* of the item after the step; with SOLD_OUT: units left */
     uint64_t locked;
 };
 
@@ -202,6 +209,7 @@ _Static_assert(sizeof(struct gate_order) == 80, "limits.h counts with it");
 
 struct gate_buyer {
     uint64_t user;
+    int64_t cooling_until_ms; /* no new order before this time. 0: none, or barred for good */
     uint32_t item_slot;
     uint32_t held;
     uint32_t failed_attempts; /* orders that ended unsold: the attempt number in the next ORDER_ONCE
@@ -211,7 +219,7 @@ struct gate_buyer {
     uint32_t next_hash;
     uint32_t next_item;
 };
-_Static_assert(sizeof(struct gate_buyer) == 32, "limits.h counts with it");
+_Static_assert(sizeof(struct gate_buyer) == 40, "limits.h counts with it");
 
 struct gate_item {
     uint64_t id;
@@ -278,8 +286,10 @@ size_t gate_bytes(struct gate_sizes sizes);
  */
 void gate_init(struct gate *ret_gate, struct gate_sizes sizes, void *memory, uint64_t hash_key);
 
-/* From now on new orders are refused above these shares. gate_init sets none. Every share is at least
- * one entry. A buyer's is at least GATE_BUYER_SHARE_LEAST orders, or a tenth of a small gate. */
+/* Every share is at least one entry. A buyer's is at least GATE_BUYER_SHARE_LEAST orders, or a tenth
+ * of a small gate. */
+struct gate_shares gate_shares_of(struct gate_sizes sizes, struct gate_percents percents);
+/* From now on new orders are refused above these shares. gate_init sets none. */
 void gate_limit(struct gate *gate, struct gate_percents percents);
 
 /* Whether an order that is not in the gate may have been evicted. If not, it never existed. */

@@ -10,7 +10,8 @@
 void gate_restore_start(struct gate_restore *ret_restore, struct gate *empty_gate)
 {
     CHECK(empty_gate->sales_used == 0 && empty_gate->item_pool.used == 0);
-    *ret_restore = (struct gate_restore){.gate = empty_gate, .item_slot = GATE_NONE};
+    *ret_restore =
+        (struct gate_restore){.gate = empty_gate, .item_slot = GATE_NONE, .buyer_slot = GATE_NONE};
 }
 
 static void turn_chain(struct gate_restore *restore)
@@ -45,6 +46,7 @@ int gate_restore_item(struct gate_restore *restore, const struct gate_item *item
     }
     turn_chain(restore);
     restore->item_slot = gate_add_item(gate, &entry);
+    restore->buyer_slot = GATE_NONE;
     return 0;
 }
 
@@ -60,7 +62,17 @@ int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *bu
     if (index_pool_full(&gate->buyer_pool)) {
         return ERR_FULL;
     }
-    (void)gate_add_buyer(gate, &entry);
+    restore->buyer_slot = gate_add_buyer(gate, &entry);
+    return 0;
+}
+
+int gate_restore_cooling(struct gate_restore *restore, int64_t until_ms)
+{
+    if (restore->buyer_slot == GATE_NONE || until_ms <= 0 ||
+        restore->gate->buyers[restore->buyer_slot].barred) {
+        return ERR_CORRUPT;
+    }
+    restore->gate->buyers[restore->buyer_slot].cooling_until_ms = until_ms;
     return 0;
 }
 

@@ -13,7 +13,8 @@
 
 struct gate_restore {
     struct gate *gate;
-    uint32_t item_slot; /* of the item that is being loaded */
+    uint32_t item_slot;  /* of the item that is being loaded */
+    uint32_t buyer_slot; /* of its buyer that was loaded last, or GATE_NONE */
 };
 
 void gate_restore_start(struct gate_restore *ret_restore, struct gate *empty_gate);
@@ -21,6 +22,8 @@ void gate_restore_start(struct gate_restore *ret_restore, struct gate *empty_gat
 int gate_restore_sale(struct gate_restore *restore, const struct gate_sale *sale);
 int gate_restore_item(struct gate_restore *restore, const struct gate_item *item, uint64_t sale);
 int gate_restore_buyer(struct gate_restore *restore, const struct gate_buyer *buyer);
+/* The cooling time of the buyer that was loaded last. */
+int gate_restore_cooling(struct gate_restore *restore, int64_t until_ms);
 /* What the item that is being loaded remembers of evicted orders. */
 int gate_restore_evicted(struct gate_restore *restore, const struct gate_item *item);
 int gate_restore_order(struct gate_restore *restore, const struct gate_order *order);

@@ -265,6 +265,7 @@ static int make_keeper(struct engine *engine)
                                           .blocking = ports->blocking};
     struct recover_options options = {.segments = engine->segment_table.count,
                                       .sizes = engine->options.sizes,
+                                      .shares = engine->options.shares,
                                       .lease_ms = engine->options.recover_lease_ms,
                                       .poll_ms = KEEP_POLL_MS,
                                       .drain_ms = KEEP_DRAIN_MS,

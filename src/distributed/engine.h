@@ -64,9 +64,10 @@ enum engine_connection_set {
 struct engine_options {
     uint32_t segments;
     uint32_t loops;
-    uint32_t requests;       /* gate requests under way on one loop, at most */
-    uint32_t promises;       /* the spool's capacity */
-    struct gate_sizes sizes; /* of a segment; may be set until engine_join */
+    uint32_t requests;         /* gate requests under way on one loop, at most */
+    uint32_t promises;         /* the spool's capacity */
+    struct gate_sizes sizes;   /* of a segment; may be set until engine_join */
+    struct gate_shares shares; /* of a segment's pools; may be set until engine_join */
     uint32_t relay_window;
     int64_t recover_lease_ms; /* longer than reading one segment from the ledger takes */
     int64_t reconcile_bound_ms;

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "distributed/order_segment.h"
 #include "distributed/refused_tickets.h"
+#include "obs/log.h"
 
 /* How long a request waits for a reading of the sales, and how many requests of a loop may wait at
  * once. Clients that make up ids must not use up the loop's requests. */
@@ -397,20 +398,12 @@ static void doubt_refusal(struct gate_proxy *proxy, struct gate_request *request
 }
 
 /* The answer to a client if the gate did not answer. */
-static enum refusal refusal_of(enum gate_outcome outcome)
-{
-    switch (outcome) {
-    case GATE_OUTCOME_AWAY:
-        return REFUSAL_DEGRADED;
-    case GATE_OUTCOME_FULL:
-        return REFUSAL_OVERLOADED;
-    case GATE_OUTCOME_UNKNOWN:
-        return REFUSAL_UNKNOWN_OUTCOME;
-    case GATE_OUTCOME_ANSWERED:
-        break;
-    }
-    return REFUSAL_NONE;
-}
+static const enum refusal refusal_of[] = {
+    [GATE_OUTCOME_ANSWERED] = REFUSAL_NONE,
+    [GATE_OUTCOME_AWAY] = REFUSAL_DEGRADED,
+    [GATE_OUTCOME_FULL] = REFUSAL_OVERLOADED,
+    [GATE_OUTCOME_UNKNOWN] = REFUSAL_UNKNOWN_OUTCOME,
+};
 
 /* Takes the transport's outcome from a request, notes what it says about the segment, and turns it
  * into a refusal. */
@@ -425,7 +418,8 @@ static enum gate_outcome take_outcome(struct gate_proxy *proxy, struct gate_requ
                            clock_boot_us(proxy->options.clock) / 1000);
     }
     if (outcome != GATE_OUTCOME_ANSWERED) {
-        request->refusal = refusal_of(outcome);
+        request->bound = outcome == GATE_OUTCOME_FULL ? GATE_BOUND_CALLS : GATE_BOUND_NONE;
+        request->refusal = refusal_of[outcome];
         request->outcome = GATE_OUTCOME_ANSWERED; /* by the proxy */
     }
     return outcome;
@@ -643,9 +637,22 @@ static bool begin(struct gate_proxy *proxy, struct proxy_request *record)
     return ask(proxy, record, PROXY_REQUEST_ASKED);
 }
 
+/* One line a second for each bound. */
+static void log_full(const struct gate_request *request)
+{
+    static struct log_limit limits[GATE_BOUND_COUNT];
+    log_event_limited(&limits[request->bound], 1000, LOG_WARN, "gate.full",
+                      LOG_STR("bound", gate_bound_text(request->bound)),
+                      LOG_U64("segment", request->segment), LOG_U64("item", request->item),
+                      LOG_U64("user", request->user));
+}
+
 static void finish(struct gate_proxy *proxy, struct proxy_request *record)
 {
     const struct gate_request *request = record->request;
+    if (request->refusal == REFUSAL_OVERLOADED && request->bound != GATE_BOUND_NONE) {
+        log_full(request);
+    }
     if (record->refill_units > 0) {
         refill_requests_leave(proxy->options.refill_requests, request->segment, request->item,
                               record->refill_units, request->refusal == REFUSAL_NONE);
@@ -672,6 +679,7 @@ static enum gate_submitted submit(struct gate_port *port, struct gate_request *r
 static bool is_answered_again(struct gate_proxy *proxy, struct proxy_request *record)
 {
     record->request->refusal = REFUSAL_NONE;
+    record->request->bound = GATE_BOUND_NONE;
     if (is_too_old(proxy, record)) {
         move(proxy, record, PROXY_REQUEST_ASKED); /* only as a state: nobody is asked */
         return true;

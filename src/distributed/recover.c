@@ -47,7 +47,7 @@ static const char *need_of(const struct segment_state *state, uint64_t ledger_ep
         return "new";
     }
     if (state->outcome == SEGMENT_STALE) {
-        return state->epoch == 0 ? "empty" : "another_server";
+        return state->epoch == 0 ? "empty" : state->older ? "older_version" : "another_server";
     }
     if (state->epoch != ledger_epoch) {
         return "another_epoch";
@@ -334,7 +334,9 @@ static struct segment_step item_step(const struct job *job,
                                  .available = total - alive,
                                  .locked = item->locked,
                                  .sold = item->sold,
-                                 .limit = item->limit};
+                                 .limit = item->limit,
+                                 .buyers = item->buyers,
+                                 .live = item->live};
 }
 
 /* Items come last. Until an item is there, a replay that comes too early gets
@@ -347,7 +349,8 @@ static void fill_gate(struct recover *recover, struct job *job,
              (struct segment_step){.kind = STEP_BEGIN,
                                    .event = snapshot->event,
                                    .highest_ms = snapshot->highest_ms,
-                                   .sizes = recover->options.sizes});
+                                   .sizes = recover->options.sizes,
+                                   .shares = recover->options.shares});
     for (size_t i = 0; i < snapshot->sales_count && !job->failed; i++) {
         const struct segment_snapshot_sale *sale = &snapshot->sales[i];
         add_step(recover, job,
@@ -366,7 +369,9 @@ static void fill_gate(struct recover *recover, struct job *job,
                                        .user = buyer->user,
                                        .held = buyer->held,
                                        .failed_attempts = buyer->failed_attempts,
-                                       .barred = buyer->barred});
+                                       .live = buyer->live,
+                                       .barred = buyer->barred,
+                                       .cooling_until_ms = buyer->cooling_until_ms});
     }
     for (size_t i = 0; i < snapshot->orders_count && !job->failed; i++) {
         add_step(recover, job, order_step(&snapshot->orders[i]));

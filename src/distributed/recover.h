@@ -39,10 +39,11 @@
 struct recover_options {
     uint32_t segments;
     struct gate_sizes sizes; /* of each segment */
-    int64_t lease_ms;        /* how long a lease is taken for; more than three times poll_ms */
-    int64_t poll_ms;         /* between two checks while waiting */
-    int64_t drain_ms;        /* longest wait for decisions in flight to the ledger */
-    int64_t replay_ms;       /* wait for the fronts to replay their journals */
+    struct gate_shares shares;
+    int64_t lease_ms;  /* how long a lease is taken for; more than three times poll_ms */
+    int64_t poll_ms;   /* between two checks while waiting */
+    int64_t drain_ms;  /* longest wait for decisions in flight to the ledger */
+    int64_t replay_ms; /* wait for the fronts to replay their journals */
     /* Decisions of the segment that are still in flight. NULL: unknown, wait for drain_ms. */
     uint64_t (*pending)(void *context, uint32_t segment);
     void *context;

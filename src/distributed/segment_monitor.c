@@ -22,6 +22,8 @@ struct segment {
     bool answered;   /* once: the numbers below are known */
     uint64_t outbox; /* entries, and the age of the oldest */
     uint64_t oldest_ms;
+    struct gate_sizes sizes; /* of its pools, and what is used of them */
+    struct gate_sizes used;
 };
 
 struct segment_monitor {
@@ -107,9 +109,10 @@ static void place(struct segment_monitor *monitor, uint32_t s, uint64_t epoch, b
     } else if (before != epoch) {
         log_event(LOG_INFO, "segment.epoch", LOG_U64("segment", s), LOG_U64("epoch", epoch));
     }
-    if (before != epoch && segment->had_epoch) {
-        unsettle(monitor,
-                 s); /* rebuilt without what a front that stood still could not bring back */
+    /* Rebuilt without what a front that stood still could not bring back. It brings it back once the
+     * segment is open, so the time counts from there. */
+    if ((before != epoch || (open && !segment->open)) && segment->had_epoch) {
+        unsettle(monitor, s);
     }
     segment->had_epoch = segment->had_epoch || epoch != 0;
     if (monitor->parts.gate != NULL) {
@@ -133,6 +136,10 @@ static void note_numbers(struct segment *segment, const struct segment_state *st
     segment->answered = true;
     segment->outbox = state->outbox;
     segment->oldest_ms = state->oldest_ms != 0 && oldest_ms > 0 ? (uint64_t)oldest_ms : 0;
+    if (state->outcome == SEGMENT_DONE) { /* else it is empty, or about to be rebuilt */
+        segment->sizes = state->sizes;
+        segment->used = state->used;
+    }
 }
 
 /* ---- checks ---- */
@@ -314,6 +321,42 @@ void segment_monitor_grant_refills(struct segment_monitor *monitor, int64_t now_
 
 /* ---- reports ---- */
 
+static bool is_fuller(struct metrics_level a, struct metrics_level b)
+{
+    return a.size != 0 && (b.size == 0 || a.used * b.size > b.used * a.size);
+}
+
+static bool is_full(const struct segment *segment)
+{
+    return segment->sizes.orders != 0 && segment->used.orders >= segment->sizes.orders;
+}
+
+/* Each pool as the segment has it where it is fullest: whose buyers are refused first. */
+static void tell_pools(struct segment_monitor *monitor)
+{
+    struct metrics_level fullest[4] = {{0, 0}, {0, 0}, {0, 0}, {0, 0}};
+    static const enum metrics_pool pools[4] = {POOL_GATE_ORDERS, POOL_GATE_BUYERS, POOL_GATE_ITEMS,
+                                               POOL_GATE_SALES};
+    uint32_t full = 0;
+    for (uint32_t s = 0; s < monitor->parts.segment_table->count; s++) {
+        const struct segment *segment = &monitor->segments[s];
+        const struct gate_sizes *sizes = &segment->sizes;
+        const struct gate_sizes *used = &segment->used;
+        const struct metrics_level levels[4] = {{used->orders, sizes->orders},
+                                                {used->buyers, sizes->buyers},
+                                                {used->items, sizes->items},
+                                                {used->sales, sizes->sales}};
+        for (int i = 0; i < 4; i++) {
+            fullest[i] = is_fuller(levels[i], fullest[i]) ? levels[i] : fullest[i];
+        }
+        full += is_full(segment);
+    }
+    for (int i = 0; i < 4; i++) {
+        metrics_pool(monitor->parts.metrics, pools[i], fullest[i].used, fullest[i].size);
+    }
+    metrics_know(monitor->parts.metrics, METRIC_SEGMENTS_FULL, full);
+}
+
 static void tell_numbers(struct segment_monitor *monitor)
 {
     struct metrics_slot *metrics = monitor->parts.metrics;
@@ -340,6 +383,7 @@ static void tell_numbers(struct segment_monitor *monitor)
     metrics_know(metrics, METRIC_SEGMENTS_AWAY, of_status[SEGMENT_AWAY]);
     metrics_know(metrics, METRIC_SEGMENTS_CLOSED,
                  of_status[SEGMENT_CLOSED] + of_status[SEGMENT_LOST]);
+    tell_pools(monitor);
     if (answered == count) { /* else it is not known */
         metrics_know(metrics, METRIC_OUTBOX_ENTRIES, entries);
         metrics_know(metrics, METRIC_OUTBOX_OLDEST, oldest_ms / 1000);

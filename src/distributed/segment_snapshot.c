@@ -104,14 +104,16 @@ static int insert_order(struct segment_snapshot *snapshot, size_t at, const stru
     memmove(&snapshot->orders[at + 1], &snapshot->orders[at],
             (snapshot->orders_count - at) * sizeof(*snapshot->orders));
     snapshot->orders_count++;
-    snapshot->orders[at] = (struct segment_snapshot_order){.id = row->id,
-                                                           .user = row->user,
-                                                           .item = row->item,
-                                                           .created_at_ms = row->created_at_ms,
-                                                           .pay_by_ms = row->pay_by_ms,
-                                                           .qty = row->qty,
-                                                           .state = (uint8_t)row->state,
-                                                           .reason = (uint8_t)row->reason};
+    snapshot->orders[at] =
+        (struct segment_snapshot_order){.id = row->id,
+                                        .user = row->user,
+                                        .item = row->item,
+                                        .created_at_ms = row->created_at_ms,
+                                        .pay_by_ms = row->pay_by_ms,
+                                        .cooling_until_ms = row->cooling_until_ms,
+                                        .qty = row->qty,
+                                        .state = (uint8_t)row->state,
+                                        .reason = (uint8_t)row->reason};
     return 0;
 }
 
@@ -150,6 +152,7 @@ static int read_new_order(struct reading *reading, const struct ledger_event *ev
     }
     row.state = event->kind == EVENT_ORDER_LOCKED ? ORDER_LOCKED : ORDER_FAILED;
     row.reason = event->reason;
+    row.cooling_until_ms = 0;
     return insert_order(reading->snapshot, order_place(reading->snapshot, event->id), &row);
 }
 
@@ -199,6 +202,8 @@ static int move_order(struct reading *reading, const struct ledger_event *event)
     }
     if (!makes && order->state == ORDER_LOCKED) {
         order->state = (uint8_t)state_after(event->kind);
+        order->reason = (uint8_t)event->reason;
+        order->cooling_until_ms = event->kind == EVENT_ORDER_PAID ? 0 : event->a;
     }
     return 0;
 }
@@ -375,13 +380,17 @@ static int count_buyers(struct segment_snapshot *snapshot)
         const struct segment_snapshot_sale *sale =
             find_sale(snapshot, find_item(snapshot, order->item)->sale);
         bool alive = order_state_alive((enum order_state)order->state);
+        bool live = !order_state_final((enum order_state)order->state);
         bool late = order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
         bool bars = late || (order->state == ORDER_EXPIRED && sale->bar_unpaid);
-        snapshot->buyers[i] = (struct segment_snapshot_buyer){.item = order->item,
-                                                              .user = order->user,
-                                                              .held = alive ? order->qty : 0,
-                                                              .failed_attempts = !alive && !bars,
-                                                              .barred = bars};
+        snapshot->buyers[i] =
+            (struct segment_snapshot_buyer){.item = order->item,
+                                            .user = order->user,
+                                            .held = alive ? order->qty : 0,
+                                            .failed_attempts = !alive && !bars,
+                                            .live = live,
+                                            .barred = bars,
+                                            .cooling_until_ms = order->cooling_until_ms};
     }
     qsort(snapshot->buyers, snapshot->orders_count, sizeof(*snapshot->buyers), compare_buyers);
     size_t last = 0;
@@ -393,9 +402,22 @@ static int count_buyers(struct segment_snapshot *snapshot)
         }
         snapshot->buyers[last].held += next->held;
         snapshot->buyers[last].failed_attempts += next->failed_attempts;
+        snapshot->buyers[last].live += next->live;
         snapshot->buyers[last].barred |= next->barred;
+        if (next->cooling_until_ms > snapshot->buyers[last].cooling_until_ms) {
+            snapshot->buyers[last].cooling_until_ms = next->cooling_until_ms;
+        }
     }
     snapshot->buyers_count = last + 1;
+    for (size_t i = 0; i < snapshot->buyers_count; i++) {
+        struct segment_snapshot_buyer *buyer = &snapshot->buyers[i];
+        struct segment_snapshot_item *item = find_item(snapshot, buyer->item);
+        item->buyers++;
+        item->live += buyer->live;
+        if (buyer->barred) {
+            buyer->cooling_until_ms = 0;
+        }
+    }
     return 0;
 }
 

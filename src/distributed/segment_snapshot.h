@@ -42,7 +42,9 @@ struct segment_snapshot_item {
     uint64_t noted_locked; /* the ledger's own counters */
     uint64_t noted_sold;
     uint32_t limit;
-    bool unsure; /* an order moved meanwhile: the counters may be of another moment */
+    uint32_t buyers; /* computed from the orders */
+    uint32_t live;   /* orders that are not final */
+    bool unsure;     /* an order moved meanwhile: the counters may be of another moment */
 };
 
 struct segment_snapshot_buyer {
@@ -50,7 +52,9 @@ struct segment_snapshot_buyer {
     uint64_t user;
     uint32_t held;
     uint32_t failed_attempts;
+    uint32_t live; /* orders that are not final */
     bool barred;
+    int64_t cooling_until_ms; /* 0 if barred */
 };
 
 struct segment_snapshot_order {
@@ -59,6 +63,7 @@ struct segment_snapshot_order {
     uint64_t item;
     int64_t created_at_ms;
     int64_t pay_by_ms;
+    int64_t cooling_until_ms;
     uint32_t qty;
     uint8_t state;
     uint8_t reason;

@@ -186,6 +186,7 @@ static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
     if (verdict == VERDICT_REFUSED) {
         request->refusal = effects.refusal;
         request->bound = effects.bound;
+        request->cooling_until_ms = effects.cooling_until_ms;
         return;
     }
     struct gate_order *order = &gate->orders[effects.slot];
@@ -216,6 +217,7 @@ static void ask_ticket(const struct embedded_gate *engine, struct gate_request *
         request->held = buyer->held;
         request->attempt = buyer->failed_attempts;
         request->barred = buyer->barred != 0;
+        request->cooling_until_ms = buyer->cooling_until_ms;
     }
     /* The order of the present attempt, also if it was evicted. */
     request->has_order =

@@ -3,7 +3,7 @@
  *
  * A snapshot of the gate: the head announces the counts of what follows. An entry is a tag and the
  * fields listed below, little-endian. All sales come first, then each item with what was evicted of
- * it, its buyers and its orders, newest first.
+ * it, its buyers (each with his cooling time) and its orders, newest first.
  */
 #include "embedded/gate_content.h"
 
@@ -92,6 +92,8 @@ struct head {
     W64(user) W64(created_at_ms) W64(pay_by_ms) W64(lsn) W32(qty) W16(version) W8(state) W8(reason)
 /* Of an item of which orders were evicted. It has no such entry otherwise. */
 #define EVICTED_FIELDS W64(evicted_sold) W64(evicted_end) W64(evicted_lsn) W32(evicted)
+/* Of the buyer before it, if he was given a cooling time. He has no such entry otherwise. */
+#define COOLING_FIELDS W64(cooling_until_ms)
 
 /* name, struct, its fields */
 #define ENTRIES(X)                                                                                 \
@@ -100,10 +102,11 @@ struct head {
     X(item, gate_item, ITEM_FIELDS)                                                                \
     X(evicted, gate_item, EVICTED_FIELDS)                                                          \
     X(buyer, gate_buyer, BUYER_FIELDS)                                                             \
+    X(cooling, gate_buyer, COOLING_FIELDS)                                                         \
     X(order, gate_order, ORDER_FIELDS)
 
 /* An entry's first byte. In an item's entry the sale's id follows, then the fields. */
-enum { TAG_SALE = 1, TAG_ITEM, TAG_BUYER, TAG_ORDER, TAG_EVICTED };
+enum { TAG_SALE = 1, TAG_ITEM, TAG_BUYER, TAG_ORDER, TAG_EVICTED, TAG_COOLING };
 
 #define W64(field) +8
 #define W32(field) +4
@@ -186,7 +189,11 @@ static void save_item(struct journal_snapshot_writer *writer, const struct gate 
         (void)evicted_put(begin_entry(writer, TAG_EVICTED, evicted_bytes), item);
     }
     for (uint32_t link = item->buyers; link != 0; link = gate->buyers[link - 1].next_item) {
-        (void)buyer_put(begin_entry(writer, TAG_BUYER, buyer_bytes), &gate->buyers[link - 1]);
+        const struct gate_buyer *buyer = &gate->buyers[link - 1];
+        (void)buyer_put(begin_entry(writer, TAG_BUYER, buyer_bytes), buyer);
+        if (buyer->cooling_until_ms != 0) {
+            (void)cooling_put(begin_entry(writer, TAG_COOLING, cooling_bytes), buyer);
+        }
     }
     for (uint32_t link = item->orders.first; link != 0;
          link = gate->orders[link - 1].by_item.next) {
@@ -246,6 +253,10 @@ static int take_entry(struct loader *loader, uint8_t tag, const uint8_t *at)
         loader->seen.buyers++;
         return load ? gate_restore_buyer(restore, &buyer) : 0;
     }
+    if (tag == TAG_COOLING) {
+        struct gate_buyer cooling = cooling_take(at);
+        return load ? gate_restore_cooling(restore, cooling.cooling_until_ms) : 0;
+    }
     if (tag == TAG_EVICTED) {
         struct gate_item evicted = evicted_take(at);
         return load ? gate_restore_evicted(restore, &evicted) : 0;
@@ -259,11 +270,11 @@ static int take_entries(struct loader *loader, const uint8_t *at, uint32_t lengt
 {
     static const uint8_t bytes_of[] = {
         [TAG_SALE] = sale_bytes,   [TAG_ITEM] = 8 + item_bytes,   [TAG_BUYER] = buyer_bytes,
-        [TAG_ORDER] = order_bytes, [TAG_EVICTED] = evicted_bytes,
+        [TAG_ORDER] = order_bytes, [TAG_EVICTED] = evicted_bytes, [TAG_COOLING] = cooling_bytes,
     };
     while (length > 0) {
         uint8_t tag = *at;
-        if (tag < TAG_SALE || tag > TAG_EVICTED || length < 1U + bytes_of[tag]) {
+        if (tag < TAG_SALE || tag > TAG_COOLING || length < 1U + bytes_of[tag]) {
             return ERR_CORRUPT;
         }
         int error = take_entry(loader, tag, at + 1);

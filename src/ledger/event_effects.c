@@ -59,7 +59,14 @@ void event_effects_command(const struct ledger_event *event, int64_t now_ms,
     struct gate_command *command = ret_command;
     switch (event->kind) {
     case EVENT_ORDER_CANCELLED:
-        command->kind = event->reason == REFUSAL_BARRED ? GATE_CANCEL_LATE : GATE_CANCEL;
+        command->kind = event->reason == REFUSAL_BARRED ? GATE_CANCEL_LATE
+                        : event->a != 0                 ? GATE_CANCEL_COOLING
+                                                        : GATE_CANCEL;
+        command->time_ms = (uint64_t)event->a;
+        break;
+    case EVENT_ORDER_EXPIRED:
+        command->kind = event->a != 0 ? GATE_EXPIRE_COOLING : GATE_EXPIRE;
+        command->time_ms = (uint64_t)event->a;
         break;
     case EVENT_ORDER_LOCKED:
         command->time_ms = (uint64_t)event->a;

@@ -352,6 +352,9 @@ static void gather_due(struct ledger_writer *writer, size_t posted, int64_t now_
     writer->own_count = gather_moves(writer, posted, now_ms);
     size_t due =
         deadline_scheduler_due(writer->deadlines, now_ms, writer->own + writer->own_count, DUE_MAX);
+    for (size_t i = 0; i < due; i++) {
+        writer->own[writer->own_count + i].cooling_ms = atomic_load(&writer->cooling_ms);
+    }
     writer->own_count += due;
     if (due == DUE_MAX) {
         writer->tick_at_ms = now_ms;
@@ -708,6 +711,11 @@ int ledger_writer_start(struct ledger_writer *writer)
     return 0;
 }
 
+void ledger_writer_cool(struct ledger_writer *writer, int64_t cooling_ms)
+{
+    atomic_store(&writer->cooling_ms, cooling_ms);
+}
+
 /* ---- life ---- */
 
 int ledger_writer_new(struct waker *wakers, struct ledger *ledger, struct catalog *catalog,
@@ -727,6 +735,7 @@ int ledger_writer_new(struct waker *wakers, struct ledger *ledger, struct catalo
     writer->metrics = metrics;
     writer->loops = loops;
     writer->options = options;
+    atomic_store(&writer->cooling_ms, options.cooling_ms);
     writer->deadlines = deadline_scheduler_new(options.board_keep_ms);
     writer->own = calloc(own, sizeof(*writer->own));
     writer->ops = calloc(own + POSTED_MAX, sizeof(struct ledger_op *));

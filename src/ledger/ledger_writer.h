@@ -52,6 +52,7 @@ struct ledger_writer_op {
 struct ledger_writer_options {
     uint32_t batch_max; /* most bookings in one transaction */
     uint32_t tick_ms;   /* check deadlines at most this often */
+    int64_t cooling_ms; /* of orders that expire; ledger_writer_cool() changes it */
     /* Orders stay on the board this long after the sale's end and its last deadline. */
     int64_t board_keep_ms;
     struct event_sink *event_sink;
@@ -101,6 +102,9 @@ struct ledger_writer_op *ledger_writer_collect(struct ledger_writer *writer, uin
 
 /* A mailbox waits for its ops to finish or for ledger_writer_stop. */
 void ledger_writer_wait(struct ledger_writer *writer, uint32_t mailbox, int64_t timeout_us);
+/* Orders that expire from now on give their buyers a cooling time (LEDGER_EXPIRE); 0: none. Any
+ * thread. */
+void ledger_writer_cool(struct ledger_writer *writer, int64_t cooling_ms);
 /* Shared: sets the token of the keeper's lease while this process holds it, else 0. Any thread. */
 void ledger_writer_keep(struct ledger_writer *writer, uint64_t token);
 

@@ -51,7 +51,8 @@ struct ledger_writer {
     _Atomic int64_t sales_as_of_ms; /* the catalog shows the sales as of this time, or later */
     uint64_t kept_token;            /* deadlines were loaded under this token; 0: not the keeper */
     uint64_t followed_event;
-    bool kept_last; /* the previous batch was the keeper's */
+    bool kept_last;             /* the previous batch was the keeper's */
+    _Atomic int64_t cooling_ms; /* of orders that expire */
     _Atomic uint64_t booked_lsn;
     _Atomic uint64_t pending_deadlines;
     _Atomic int ledger_error;

@@ -109,6 +109,8 @@
     X(KNOWN, SEGMENTS_AWAY, "sluice_segments_away", "segments whose server did not answer")        \
     X(KNOWN, SEGMENTS_CLOSED, "sluice_segments_closed",                                            \
       "segments that answered and let nobody in: lost, or being rebuilt")                          \
+    X(KNOWN, SEGMENTS_FULL, "sluice_segments_full",                                                \
+      "segments whose gate.orders are used up: their buyers are refused")                          \
     X(KNOWN, OUTBOX_ENTRIES, "sluice_outbox_entries",                                              \
       "decisions in the outboxes of all segments, when they answered last")                        \
     X(KNOWN, OUTBOX_OLDEST, "sluice_outbox_oldest_seconds",                                        \
@@ -151,7 +153,8 @@ enum metric_hist {
 /*
  * The bounded pools, each with its name in sluice_pool_used and sluice_pool_size. A slot holds the
  * share of its thread; a pool without size is not shown. What happens when a pool is full is said
- * where the pool is. obs/pool_watch.h warns before.
+ * where the pool is. obs/pool_watch.h warns before. In the distributed engine each pool of the gate
+ * is that of the segment where it is fullest.
  */
 #define METRICS_POOLS(X)                                                                           \
     X(GATE_ORDERS, "gate.orders")                                                                  \

@@ -21,7 +21,8 @@
 enum gate_request_kind {
     GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms, if_new -> refusal, existed, order,
                        * held */
-    GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, order (of the current attempt) */
+    GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, cooling_until_ms, order (of the
+                          * current attempt) */
     /* BUY and ORDER may come back with ask_ledger: the order may have been evicted from the gate. The
      * caller asks the ledger for it, and submits the request again with the answer in `ledger`. */
     GATE_REQUEST_ORDER, /* id, user (the caller; 0: not known) -> order; watch: notify this loop of
@@ -81,7 +82,8 @@ struct gate_request {
     uint32_t limit;
     uint32_t attempt;
     bool barred;
-    uint64_t available; /* with SOLD_OUT */
+    int64_t cooling_until_ms; /* TICKET, and BUY with BARRED; 0: no cooling time */
+    uint64_t available;       /* with SOLD_OUT */
     uint64_t locked;
     uint64_t lsn; /* do not send the answer before this is durable */
     struct gate_request *next;
@@ -129,6 +131,7 @@ static inline enum gate_submitted gate_submit(struct gate_port *port, struct gat
     request->held = 0;
     request->attempt = 0;
     request->barred = false;
+    request->cooling_until_ms = 0;
     request->lsn = 0;
     return port->ops->submit(port, request);
 }

@@ -29,8 +29,8 @@
     X(EVENT_ORDER_LOCKED, "order.locked") /* a: pay_by_ms, b: 1: it took the item's last unit */   \
     X(EVENT_ORDER_FAILED, "order.failed") /* reason */                                             \
     X(EVENT_ORDER_PAID, "order.paid")                                                              \
-    X(EVENT_ORDER_EXPIRED, "order.expired")                                                        \
-    X(EVENT_ORDER_CANCELLED, "order.cancelled") /* reason BARRED: late, the buyer is barred */     \
+    X(EVENT_ORDER_EXPIRED, "order.expired")     /* a: end of the buyer's cooling time; 0: none */  \
+    X(EVENT_ORDER_CANCELLED, "order.cancelled") /* the same; or reason BARRED: late, barred */     \
     X(EVENT_ITEM_RESTOCKED, "item.restocked")   /* a: units */                                     \
     X(EVENT_SALE_WARMED, "sale.warmed")         /* a: starts, b: ends, c: bar_unpaid */            \
     X(EVENT_ITEM_LOADED, "item.loaded")         /* a: total, b: limit; follow sale.warmed */       \
@@ -77,9 +77,10 @@ struct order_row {
     int64_t created_at_ms;
     int64_t locked_at_ms; /* 0: never */
     int64_t pay_by_ms;
-    int64_t ended_at_ms; /* when it became final; 0: not yet */
-    uint64_t lsn;        /* of its decision in the journal */
-    uint32_t segment;    /* the segment that decided it */
+    int64_t ended_at_ms;      /* when it became final; 0: not yet */
+    int64_t cooling_until_ms; /* its buyer gets no new order of the item before; 0: may at once */
+    uint64_t lsn;             /* of its decision in the journal */
+    uint32_t segment;         /* the segment that decided it */
     char currency[4];
     char payment_id[PAYMENT_ID_MAX_BYTES + 1]; /* empty: none */
 };
@@ -130,11 +131,13 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *                (also from pay_by_ms on). The payment_id that paid, with the same fingerprint:
  *                the same answer (repeated); with another one, or with another currency than the
  *                order's: DIFFERENT_REQUEST.
- *   CANCEL       id, user (0: any), late_ms -> order; CANCELLED already: repeated. NOT_FOUND,
- *                ALREADY_PAID, EXPIRED. From late_ms (0: never) before pay_by_ms on, a cancellation
- *                counts as an unpaid order: where the sale bars unpaid buyers, the buyer is barred
- *                and the order gets the reason BARRED.
- *   EXPIRE       id -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE with the order
+ *   CANCEL       id, user (0: any), late_ms, cooling_ms -> order; CANCELLED already: repeated.
+ *                NOT_FOUND, ALREADY_PAID, EXPIRED. From late_ms (0: never) before pay_by_ms on, a
+ *                cancellation counts as an unpaid order: where the sale bars unpaid buyers, the buyer
+ *                is barred and the order gets the reason BARRED. A buyer who is not barred gets no new
+ *                order of the item for cooling_ms (0: he may at once): the order and its event say
+ *                until when.
+ *   EXPIRE       id, cooling_ms (as of CANCEL) -> order; only if LOCKED and pay_by_ms <= now_ms, else BAD_STATE with the order
  *                as it is (still LOCKED if its time has not come by the database's clock).
  *   RESTOCK      item, amount, key (request_id) -> sale; the same key and amount: repeated; another
  *                amount: DIFFERENT_REQUEST. NO_SUCH_ITEM; BAD_STATE when closed.
@@ -233,8 +236,9 @@ struct ledger_op {
     uint64_t user;
     uint64_t item;
     uint64_t sale_id;
-    uint64_t amount; /* RESTOCK, TRANSFER*, CURSOR */
-    int64_t late_ms; /* CANCEL */
+    uint64_t amount;    /* RESTOCK, TRANSFER*, CURSOR */
+    int64_t late_ms;    /* CANCEL */
+    int64_t cooling_ms; /* CANCEL, EXPIRE */
     int64_t amount_cents;
     char currency[4]; /* PAY; empty: not given */
     uint8_t fingerprint[16];

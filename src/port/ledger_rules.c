@@ -120,6 +120,11 @@ bool ledger_cancel_bars(const struct order_row *order, const struct ledger_op *c
     return bar_unpaid && cancel->late_ms > 0 && now_ms >= order->pay_by_ms - cancel->late_ms;
 }
 
+int64_t ledger_cooling_until(const struct ledger_op *op, bool barred, int64_t now_ms)
+{
+    return !barred && op->cooling_ms > 0 ? now_ms + op->cooling_ms : 0;
+}
+
 enum refusal ledger_cancel_refusal(const struct order_row *order)
 {
     return order->state == ORDER_PAID ? REFUSAL_ALREADY_PAID : REFUSAL_EXPIRED;
@@ -145,7 +150,7 @@ struct ledger_event ledger_order_event(enum ledger_event_kind kind, const struct
         .id = order->id,
         .qty = order->qty,
         .reason = order->reason,
-        .a = kind == EVENT_ORDER_LOCKED ? order->pay_by_ms : 0,
+        .a = kind == EVENT_ORDER_LOCKED ? order->pay_by_ms : order->cooling_until_ms,
     };
 }
 

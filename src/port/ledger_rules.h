@@ -38,6 +38,9 @@ enum refusal ledger_pay_refusal(const struct order_row *order, const struct ledg
 /* True if this CANCEL op of a LOCKED order counts as an unpaid order. bar_unpaid: of its sale. */
 bool ledger_cancel_bars(const struct order_row *order, const struct ledger_op *cancel,
                         bool bar_unpaid, int64_t now_ms);
+/* The end of the cooling time that a CANCEL or EXPIRE op gives the buyer of its order; 0: none, as for
+ * one who is barred. */
+int64_t ledger_cooling_until(const struct ledger_op *op, bool barred, int64_t now_ms);
 /* Why an order that is neither LOCKED nor CANCELLED cannot be cancelled. */
 enum refusal ledger_cancel_refusal(const struct order_row *order);
 /* The state that decides a booking. */

@@ -28,7 +28,8 @@ enum segment_outcome {
     SEGMENT_DONE,      /* verdict, refusal and order have the result */
     SEGMENT_NOT_ASKED, /* nothing ran: the server is down or cannot serve now */
     SEGMENT_NOT_KNOWN, /* it may have run; the same call again tells */
-    SEGMENT_STALE,     /* nothing changed: another epoch, another server, or an emptied one */
+    SEGMENT_STALE,     /* nothing changed: another epoch, another server, or an emptied one, or one
+                        * that an older version has filled in its own way */
     SEGMENT_FENCED,    /* nothing changed: a higher token has been seen */
     SEGMENT_GAP,       /* nothing changed: the event before this one has not been applied */
     SEGMENT_BROKEN,    /* nothing changed: the segment contradicts itself, it needs recovery */
@@ -40,7 +41,8 @@ enum segment_outcome {
  * below the cursor: VERDICT_ALREADY_APPLIED). While the segment is being rebuilt, an event needs
  * the token of the rebuild, else STALE. A RESERVE repeats a decision (an order from a front's
  * journal after recovery, a message of an older epoch). It uses command.now_ms instead of the
- * present and ignores the ticket's expiry. It is accepted during a rebuild, too. A FAIL_ORDER of an
+ * present and ignores the ticket's expiry, the buyer's cooling time and the shares. It is accepted
+ * during a rebuild, too. A FAIL_ORDER of an
  * order that the segment does not know, with its user and qty, is stored: the order is FAILED from
  * then on and counts as an attempt of its buyer. TRANSFER_OUT takes at most `amount` and returns in
  * `taken` how many. command.id is the transfer's own id; the same call again takes nothing and
@@ -67,21 +69,25 @@ struct segment_call {
 
 struct segment_state {
     enum segment_outcome outcome; /* DONE, NOT_ASKED, NOT_KNOWN; STALE: made for another server, or
-                                   * empty (then epoch is 0) */
+                                   * empty (then epoch is 0), or filled by an older version */
+    bool older;                   /* STALE: filled by an older version */
     uint64_t epoch;
-    bool open;          /* false: being rebuilt; requests of fronts are stale */
-    uint64_t event;     /* last one applied */
-    uint64_t fence;     /* the highest token seen */
-    int64_t server_ms;  /* the server's wall clock */
-    uint64_t outbox;    /* entries that are not marked done */
-    uint64_t oldest_ms; /* when the oldest of them was decided; 0: none */
-    bool broken;        /* reported as broken (NEWS_BROKEN) and not rebuilt since */
+    bool open;               /* false: being rebuilt; requests of fronts are stale */
+    uint64_t event;          /* last one applied */
+    uint64_t fence;          /* the highest token seen */
+    int64_t server_ms;       /* the server's wall clock */
+    uint64_t outbox;         /* entries that are not marked done */
+    uint64_t oldest_ms;      /* when the oldest of them was decided; 0: none */
+    bool broken;             /* reported as broken (NEWS_BROKEN) and not rebuilt since */
+    struct gate_sizes sizes; /* of its pools; 0: not known */
+    struct gate_sizes used;  /* more than the size if the ledger had more when it was filled */
 };
 
 /*
  * Rebuilding, under a lease. BEGIN creates an empty, closed segment of a higher epoch on the server
  * that answers now. SALE, ITEM, BUYER and ORDER fill it. OPEN lets fronts in. Each step is
- * idempotent. The numbers of an item are stored as given. Decisions can be repeated as soon as
+ * idempotent. The numbers of an item are stored as given, so are those of a buyer: they must count
+ * the orders given. Decisions can be repeated as soon as
  * their item exists, so an item comes after all its buyers and orders. Once an item has changed,
  * steps about it have no effect. Until it exists, calls get NO_SUCH_ITEM; from a segment that is
  * not open, this means: not yet.
@@ -92,6 +98,7 @@ struct segment_step {
     uint64_t event;                 /* BEGIN: the last event that the following steps include */
     int64_t highest_ms;             /* BEGIN */
     struct gate_sizes sizes;        /* BEGIN */
+    struct gate_shares shares;      /* BEGIN; 0: no such share */
     uint64_t sale;                  /* SALE, ITEM */
     int64_t starts_at_ms;           /* SALE */
     int64_t ends_at_ms;             /* SALE */
@@ -101,9 +108,12 @@ struct segment_step {
     uint64_t total, available;      /* ITEM */
     uint64_t locked, sold;          /* ITEM */
     uint32_t limit;                 /* ITEM */
+    uint32_t buyers;                /* ITEM: its buyers that were given */
+    uint32_t live;                  /* ITEM, BUYER: their orders that are not final */
     uint64_t user;                  /* BUYER */
     uint32_t held, failed_attempts; /* BUYER */
     bool barred;                    /* BUYER */
+    int64_t cooling_until_ms;       /* BUYER; 0 if barred */
     struct order_view order;        /* ORDER */
 };
 

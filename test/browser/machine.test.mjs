@@ -82,6 +82,7 @@ const WAYS = {
     paused: () => new Story({ state: 'paused' }),
     ended: () => new Story({ state: 'ended' }),
     barred: () => new Story().press().refused('barred'),
+    cooling: () => new Story().press().refused('barred', 'later', { retryAfterMs: 60000 }),
     blocked: () => new Story().press().refused('blocked'),
     timed_out: () => new Story().press().ticket().silent(),
     overloaded: () => new Story().press().refused('overloaded', 'later', { retryAfterMs: 4000 }),
@@ -145,6 +146,7 @@ const LEADS = {
     paused: '. . ready . . . . . . . locked . . logged_out .',
     ended: '. . ready . . . . . . . locked . . logged_out .',
     barred: '. . . . . . . . . . locked . . logged_out .',
+    cooling: '. . . . . . . . . . locked . . logged_out .',
     blocked: '. . . . . . . . . . locked . . logged_out .',
     timed_out: '. . . . . . . . . . locked . . logged_out .',
     overloaded: '. . . . . . . . . . locked . . logged_out .',
@@ -350,6 +352,19 @@ test('expired: may try again where the sale lets him, barred where not', () => {
     const story = bought().order('LOCKED').order('EXPIRED').is('expired', ['again']);
     assert.equal(story.model.held, 0);
     story.press('again').refused('barred').is('barred', []);
+});
+
+test('a cooling time: it says until when, and asks again by itself, with no jitter of its own', () => {
+    const story = new Story().press().ticket().refused('barred', 'later', { retryAfterMs: 90250 }, 1).is('cooling', []);
+    const { untilMs } = story.model.wait;
+    assert.equal(untilMs, START + 5000 + 90250);
+    assert.equal(view(story.model).waitMs, 90250);
+    assert.equal(story.model.ticket.doubt, false, 'the server has looked: there is no order');
+    assert.equal(story.press('again').did('buy').length, 0, 'not before its time');
+    assert.equal(story.at(untilMs - 1).is('cooling').at(untilMs).did('buy')[0].ticket.ticket, 't1');
+    story.accepted().is('queued');
+    const late = new Story().press().ticket({ expiresMs: START + 30000 }).refused('barred', 'later', { retryAfterMs: 90000 });
+    assert.equal(late.at(late.model.wait.untilMs).did('takeTicket').length, 1, 'its ticket has expired by then');
 });
 
 test('an old ticket of an order that ended: a new one is taken, once; unpaid again means barred', () => {

@@ -79,6 +79,24 @@ test('overloaded: counted down, then asked again by itself', async () => {
     await page.context().close();
 });
 
+test('a cooling time: the page says until when, and buys by itself when it is over', async () => {
+    const { item } = await makeSale(server, { name: 'Not again so soon' });
+    const { page, go } = await openItem(server, item, { prepare: ownClock });
+    let asked = 0;
+    await page.route('**/v1/buy/*', (route) => {
+        asked += 1;
+        return asked > 1 ? route.continue() : refuse(route, 409, { code: 'barred', retry: 'later', retry_after_ms: 8000 });
+    });
+    await go.click();
+    await reached(page, 'cooling');
+    assert.match(await go.innerText(), /^Again in \d s$/);
+    assert.equal(await go.getAttribute('aria-disabled'), 'true');
+    assert.match(await text(page, 'note'), /ended unpaid.* possible at \d+:\d+:\d+/);
+    await reachedSoon(page, 'locked');
+    assert.equal(asked, 2);
+    await page.context().close();
+});
+
 test('no answer to a buy that the server did take: found by itself, without another press', async () => {
     const { item } = await makeSale(server, { name: 'Half way' });
     const { page, go } = await openItem(server, item);

@@ -16,18 +16,23 @@ enum what {
     PAY,
     CANCEL,
     LATE, /* a cancellation that counts as unpaid */
+    COOL, /* a cancellation that gives its buyer a cooling time, which ends 1000 ms later */
     EXPIRE,
-    RESTOCK, /* item, qty */
-    OPEN,    /* start in at */
+    EXPIRE_COOL, /* the same of an order that expires */
+    RESTOCK,     /* item, qty */
+    OPEN,        /* start in at */
     PAUSE,
     CLOSE,
     RETIME, /* end in at */
     FORGET, /* qty: step size */
     OUT,    /* item, qty */
     IN,
-    AGAIN, /* the last event once more, under its old number */
-    BAR,   /* history setting: the sale bars unpaid buyers */
-    FULL,  /* history setting: room for qty orders and as many buyers */
+    AGAIN,   /* the last event once more, under its old number */
+    DECIDED, /* as BUY: it was accepted before, and is decided again; `held` is not looked at */
+    BAR,     /* history setting: the sale bars unpaid buyers */
+    FULL,    /* history setting: room for qty orders and as many buyers */
+    SHARES, /* history setting: live orders of a buyer of an item (user), of an item (item) and of a
+              * sale (key), buyers of a sale (qty); 0: no such share */
 };
 
 /* Orders are named by small keys: for limit 1 the attempt number, else any number. */
@@ -43,16 +48,21 @@ struct row {
     enum refusal refusal;
     uint32_t held;
     int64_t available, locked, sold; /* -1: not looked at */
+    enum gate_bound bound;           /* with OVERLOADED */
+    int64_t cooling_until;
 };
 
 #define NOT_LOOKED -1, -1, -1
-#define OK_(...) VERDICT_DONE, REFUSAL_NONE, __VA_ARGS__
-#define SAME_(...) VERDICT_ALREADY_APPLIED, REFUSAL_NONE, __VA_ARGS__
-#define NO_(...) VERDICT_REFUSED, __VA_ARGS__
+#define OK_(...) VERDICT_DONE, REFUSAL_NONE, __VA_ARGS__, GATE_BOUND_NONE, 0
+#define SAME_(...) VERDICT_ALREADY_APPLIED, REFUSAL_NONE, __VA_ARGS__, GATE_BOUND_NONE, 0
+#define NO_(...) VERDICT_REFUSED, __VA_ARGS__, GATE_BOUND_NONE, 0
+#define FULL_(bound, ...) VERDICT_REFUSED, REFUSAL_OVERLOADED, __VA_ARGS__, bound, 0
+/* Refused until then. */
+#define WAITS_(until, ...) VERDICT_REFUSED, REFUSAL_BARRED, __VA_ARGS__, GATE_BOUND_NONE, until
 
 struct history {
     const char *name;
-    struct row rows[16];
+    struct row rows[18];
 };
 
 static const struct history histories[] = {
@@ -162,6 +172,67 @@ static const struct history histories[] = {
       {BUY, 7, 12, 1, 1, 2009, SAME_(0, 10, 0, 0)},
       {BUY, 7, 13, 4, 1, 2010, OK_(1, 9, 1, 0)},
       {BUY, 8, 12, 5, 1, 2011, OK_(1, 9, 1, 0)}}},
+    {"a buyer who cancels waits for the end of his cooling time, others and other items do not",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2001, OK_(0, 9, 1, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 10, 0, 0)},
+      {AGAIN, 0, 0, 0, 0, 2101, SAME_(0, NOT_LOOKED)},
+      {BUY, 7, 12, 2, 1, 2101, WAITS_(3100, 0, 10, 0, 0)},
+      {BUY, 7, 12, 1, 1, 2102, SAME_(0, 10, 0, 0)},
+      {BUY, 7, 13, 3, 1, 2103, OK_(1, 9, 1, 0)},
+      {BUY, 8, 12, 4, 1, 2104, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 3099, WAITS_(3100, 0, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 3100, OK_(1, 8, 2, 0)}}},
+    {"so does a buyer whose order expires, and his next attempt is a new order",
+     {{BUY, 7, 11, 0, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 11, 0, 0, 2001, OK_(0, 9, 1, 0)},
+      {EXPIRE_COOL, 7, 11, 0, 0, 3001, OK_(0, 10, 0, 0)},
+      {BUY, 7, 11, 0, 1, 3002, SAME_(0, 10, 0, 0)},
+      {BUY, 7, 11, 1, 1, 3002, WAITS_(4001, 0, 10, 0, 0)},
+      {BUY, 7, 11, 1, 1, 4001, OK_(1, 9, 1, 0)}}},
+    {"the later of two cooling times counts, in whatever order they come",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2001, OK_(2, 8, 2, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2002, OK_(0, 8, 2, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2003, OK_(0, 8, 2, 0)},
+      {COOL, 7, 12, 1, 0, 2500, OK_(0, 9, 1, 0)},
+      {COOL, 7, 12, 2, 0, 2100, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 3, 1, 3499, WAITS_(3500, 0, 10, 0, 0)},
+      {BUY, 7, 12, 3, 1, 3500, OK_(1, 9, 1, 0)}}},
+    {"neither a later buy nor an ordinary cancellation ends a cooling time",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2001, OK_(2, 8, 2, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2002, OK_(0, 8, 2, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2003, OK_(0, 8, 2, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 9, 1, 0)},
+      {BUY, 7, 12, 3, 1, 2101, WAITS_(3100, 1, 9, 1, 0)},
+      {CANCEL, 7, 12, 2, 0, 2102, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 3, 1, 3099, WAITS_(3100, 0, 10, 0, 0)}}},
+    {"who is barred for good is not let in by a cooling time, whichever comes first",
+     {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2001, OK_(2, 8, 2, 0)},
+      {BUY, 7, 12, 3, 1, 2001, OK_(3, 7, 3, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2002, OK_(0, 7, 3, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2003, OK_(0, 7, 3, 0)},
+      {CONFIRM, 7, 12, 3, 0, 2003, OK_(0, 7, 3, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 8, 2, 0)},
+      {LATE, 7, 12, 2, 0, 2101, OK_(0, 9, 1, 0)},
+      {BUY, 7, 12, 4, 1, 2102, NO_(REFUSAL_BARRED, 1, 9, 1, 0)},
+      {COOL, 7, 12, 3, 0, 2103, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 4, 1, 9000 - 1, NO_(REFUSAL_BARRED, 0, 10, 0, 0)}}},
+    {"an order that expires in a sale that bars is barred for good, cooling time or not",
+     {{BAR, 0, 0, 0, 0, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2001, OK_(0, 9, 1, 0)},
+      {EXPIRE_COOL, 7, 12, 1, 0, 2100, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 2, 1, 8000, NO_(REFUSAL_BARRED, 0, 10, 0, 0)}}},
+    {"sold out comes before the cooling time, and the cooling time before the limit",
+     {{BUY, 7, 12, 1, 3, 2000, OK_(3, 7, 3, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2001, OK_(0, 7, 3, 0)},
+      {COOL, 7, 12, 1, 0, 2100, OK_(0, 10, 0, 0)},
+      {BUY, 7, 12, 2, 4, 2101, WAITS_(3100, 0, 10, 0, 0)},
+      {OUT, 0, 12, 0, 10, 2102, OK_(0, 0, 0, 0)},
+      {BUY, 7, 12, 2, 1, 2103, NO_(REFUSAL_SOLD_OUT, 0, 0, 0, 0)}}},
     {"a paid order cannot be cancelled late, nor one that waits to be booked",
      {{BUY, 7, 12, 1, 1, 2000, OK_(1, 9, 1, 0)},
       {LATE, 7, 12, 1, 0, 2001, NO_(REFUSAL_BAD_STATE, 0, NOT_LOOKED)},
@@ -230,14 +301,99 @@ static const struct history histories[] = {
      {{FULL, 0, 0, 0, 2, 0, OK_(0, NOT_LOOKED)},
       {BUY, 7, 13, 1, 1, 2000, OK_(1, 9, 1, 0)},
       {BUY, 8, 13, 2, 1, 2001, OK_(1, 8, 2, 0)},
-      {BUY, 9, 13, 3, 1, 2002, NO_(REFUSAL_OVERLOADED, 0, 8, 2, 0)},
+      {BUY, 9, 13, 3, 1, 2002, FULL_(GATE_BOUND_ORDERS, 0, 8, 2, 0)},
       {BUY, 7, 13, 1, 1, 2003, SAME_(1, 8, 2, 0)}}},
+    {"a buyer's share is of his orders of one item, until they are final",
+     {{SHARES, 2, 0, 0, 0, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 13, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 13, 2, 1, 2001, OK_(2, 8, 2, 0)},
+      {BUY, 7, 13, 3, 1, 2002, FULL_(GATE_BOUND_BUYER_SHARE, 2, 8, 2, 0)},
+      {BUY, 7, 13, 2, 1, 2003, SAME_(2, 8, 2, 0)},
+      {BUY, 8, 13, 4, 1, 2004, OK_(1, 7, 3, 0)},
+      {BUY, 7, 12, 5, 1, 2005, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 13, 1, 0, 2006, OK_(0, 7, 3, 0)},
+      {BUY, 7, 13, 3, 1, 2007, FULL_(GATE_BOUND_BUYER_SHARE, 2, 7, 3, 0)},
+      {PAY, 7, 13, 1, 0, 2008, OK_(0, 7, 2, 1)},
+      {BUY, 7, 13, 3, 1, 2009, OK_(3, 6, 3, 1)},
+      {BUY, 7, 13, 6, 1, 2010, FULL_(GATE_BOUND_BUYER_SHARE, 3, 6, 3, 1)}}},
+    {"an order that ends in any way leaves its shares",
+     {{SHARES, 1, 1, 1, 0, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 13, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 13, 1, 0, 2001, OK_(0, 9, 1, 0)},
+      {EXPIRE, 7, 13, 1, 0, 2002, OK_(0, 10, 0, 0)},
+      {BUY, 7, 13, 2, 1, 2003, OK_(1, 9, 1, 0)},
+      {REFUSE, 7, 13, 2, REFUSAL_LIMIT_REACHED, 2004, OK_(0, 10, 0, 0)},
+      {BUY, 7, 13, 3, 1, 2005, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 13, 3, 0, 2006, OK_(0, 9, 1, 0)},
+      {CANCEL, 7, 13, 3, 0, 2007, OK_(0, 10, 0, 0)},
+      {BUY, 7, 13, 4, 1, 2008, OK_(1, 9, 1, 0)},
+      {REFUSE, 7, 13, 4, REFUSAL_NO_STOCK, 2009, OK_(0, 9, 0, 0)},
+      {BUY, 7, 13, 5, 1, 2010, OK_(1, 8, 1, 0)},
+      {CONFIRM, 7, 13, 5, 0, 2011, OK_(0, 8, 1, 0)},
+      {LATE, 7, 13, 5, 0, 2012, OK_(0, 9, 0, 0)},
+      {BUY, 8, 13, 6, 1, 2013, OK_(1, 8, 1, 0)},
+      {BUY, 8, 13, 7, 1, 2014, FULL_(GATE_BOUND_BUYER_SHARE, 1, 8, 1, 0)}}},
+    {"an item's share is of all its buyers, and of nothing else",
+     {{SHARES, 0, 2, 0, 0, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 13, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 8, 13, 2, 3, 2001, OK_(3, 6, 4, 0)},
+      {BUY, 9, 13, 3, 1, 2002, FULL_(GATE_BOUND_ITEM_SHARE, 0, 6, 4, 0)},
+      {BUY, 7, 13, 4, 1, 2003, FULL_(GATE_BOUND_ITEM_SHARE, 1, 6, 4, 0)},
+      {BUY, 9, 11, 0, 1, 2004, OK_(1, 9, 1, 0)},
+      {CONFIRM, 7, 13, 1, 0, 2005, OK_(0, 6, 4, 0)},
+      {PAY, 7, 13, 1, 0, 2006, OK_(0, 6, 3, 1)},
+      {BUY, 9, 13, 3, 1, 2007, OK_(1, 5, 4, 1)}}},
+    {"a sale's share is of all its items",
+     {{SHARES, 0, 0, 3, 0, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 11, 0, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 1, 1, 2001, OK_(1, 9, 1, 0)},
+      {BUY, 7, 13, 2, 1, 2002, OK_(1, 9, 1, 0)},
+      {BUY, 8, 11, 0, 1, 2003, FULL_(GATE_BOUND_SALE_SHARE, 0, 9, 1, 0)},
+      {BUY, 7, 13, 3, 1, 2004, FULL_(GATE_BOUND_SALE_SHARE, 1, 9, 1, 0)},
+      {CONFIRM, 7, 12, 1, 0, 2005, OK_(0, 9, 1, 0)},
+      {CANCEL, 7, 12, 1, 0, 2006, OK_(0, 10, 0, 0)},
+      {BUY, 8, 11, 0, 1, 2007, OK_(1, 8, 2, 0)},
+      {BUY, 9, 11, 0, 1, 2008, FULL_(GATE_BOUND_SALE_SHARE, 0, 8, 2, 0)}}},
+    {"a sale's share of buyers is of pairs of buyer and item, and they stay",
+     {{SHARES, 0, 0, 0, 2, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 13, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {BUY, 7, 12, 2, 1, 2001, OK_(1, 9, 1, 0)},
+      {BUY, 8, 13, 3, 1, 2002, FULL_(GATE_BOUND_SALE_BUYERS, 0, 9, 1, 0)},
+      {BUY, 7, 11, 0, 1, 2003, FULL_(GATE_BOUND_SALE_BUYERS, 0, 10, 0, 0)},
+      {BUY, 7, 13, 4, 1, 2004, OK_(2, 8, 2, 0)},
+      {CONFIRM, 7, 12, 2, 0, 2005, OK_(0, 9, 1, 0)},
+      {EXPIRE, 7, 12, 2, 0, 2006, OK_(0, 10, 0, 0)},
+      {BUY, 8, 13, 3, 1, 2007, FULL_(GATE_BOUND_SALE_BUYERS, 0, 8, 2, 0)}}},
+    {"a share comes last: sold out, barred and the limit come before it",
+     {{SHARES, 1, 1, 1, 1, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 12, 1, 2, 2000, OK_(2, 8, 2, 0)},
+      {BUY, 7, 12, 2, 2, 2001, NO_(REFUSAL_LIMIT_REACHED, 2, 8, 2, 0)},
+      {BUY, 7, 12, 2, 1, 2002, FULL_(GATE_BOUND_BUYER_SHARE, 2, 8, 2, 0)},
+      {BUY, 8, 12, 2, 1, 2003, FULL_(GATE_BOUND_ITEM_SHARE, 0, 8, 2, 0)},
+      {BUY, 8, 13, 3, 1, 2004, FULL_(GATE_BOUND_SALE_SHARE, 0, 10, 0, 0)},
+      {OUT, 0, 12, 0, 8, 2005, OK_(0, 0, 2, 0)},
+      {BUY, 7, 12, 2, 1, 2006, NO_(REFUSAL_SOLD_OUT, 2, 0, 2, 0)}}},
+    {"what was accepted before is above every share, and counts",
+     {{SHARES, 1, 1, 1, 1, 0, OK_(0, NOT_LOOKED)},
+      {BUY, 7, 13, 1, 1, 2000, OK_(1, 9, 1, 0)},
+      {DECIDED, 7, 13, 2, 1, 2001, OK_(0, 8, 2, 0)},
+      {DECIDED, 8, 13, 3, 1, 2002, OK_(0, 7, 3, 0)},
+      {CONFIRM, 7, 13, 1, 0, 2003, OK_(0, 7, 3, 0)},
+      {PAY, 7, 13, 1, 0, 2004, OK_(0, 7, 2, 1)},
+      {BUY, 7, 13, 4, 1, 2005, FULL_(GATE_BOUND_BUYER_SHARE, 2, 7, 2, 1)},
+      {CONFIRM, 7, 13, 2, 0, 2006, OK_(0, 7, 2, 1)},
+      {PAY, 7, 13, 2, 0, 2007, OK_(0, 7, 1, 2)},
+      {BUY, 7, 13, 4, 1, 2008, FULL_(GATE_BOUND_ITEM_SHARE, 2, 7, 1, 2)},
+      {BUY, 7, 12, 5, 1, 2009, FULL_(GATE_BOUND_SALE_SHARE, 0, 10, 0, 0)},
+      {CONFIRM, 8, 13, 3, 0, 2010, OK_(0, 7, 1, 2)},
+      {PAY, 8, 13, 3, 0, 2011, OK_(0, 7, 0, 3)},
+      {BUY, 7, 13, 4, 1, 2012, OK_(3, 6, 1, 3)}}},
     {"a forgotten sale is gone, bit by bit",
      {{BUY, 7, 11, 0, 1, 2000, OK_(1, 9, 1, 0)},
       {BUY, 8, 11, 0, 1, 2000, OK_(1, 8, 2, 0)},
       {FORGET, 0, 0, 0, 1, 2001, NO_(REFUSAL_BAD_STATE, 0, NOT_LOOKED)},
       {CLOSE, 0, 0, 0, 0, 2002, OK_(0, NOT_LOOKED)},
-      {FORGET, 0, 0, 0, 1, 2003, VERDICT_MORE, REFUSAL_NONE, 0, NOT_LOOKED},
+      {FORGET, 0, 0, 0, 1, 2003, VERDICT_MORE, REFUSAL_NONE, 0, NOT_LOOKED, GATE_BOUND_NONE, 0},
       {FORGET, 0, 0, 0, 9, 2004, OK_(0, NOT_LOOKED)},
       {BUY, 7, 11, 0, 1, 2005, NO_(REFUSAL_NO_SUCH_ITEM, 0, NOT_LOOKED)}}},
 };
@@ -263,11 +419,15 @@ static struct order_id key_id(const struct row *row)
 static enum gate_kind kind_of(enum what what)
 {
     static const enum gate_kind kinds[] = {
-        [BUY] = GATE_RESERVE,      [CONFIRM] = GATE_CONFIRM,  [REFUSE] = GATE_FAIL_ORDER,
-        [PAY] = GATE_PAY,          [CANCEL] = GATE_CANCEL,    [EXPIRE] = GATE_EXPIRE,
-        [LATE] = GATE_CANCEL_LATE, [RESTOCK] = GATE_RESTOCK,  [OPEN] = GATE_OPEN,
-        [PAUSE] = GATE_PAUSE,      [CLOSE] = GATE_CLOSE,      [RETIME] = GATE_RETIME,
-        [FORGET] = GATE_FORGET,    [OUT] = GATE_TRANSFER_OUT, [IN] = GATE_TRANSFER_IN,
+        [BUY] = GATE_RESERVE,         [CONFIRM] = GATE_CONFIRM,
+        [REFUSE] = GATE_FAIL_ORDER,   [PAY] = GATE_PAY,
+        [CANCEL] = GATE_CANCEL,       [EXPIRE] = GATE_EXPIRE,
+        [COOL] = GATE_CANCEL_COOLING, [EXPIRE_COOL] = GATE_EXPIRE_COOLING,
+        [LATE] = GATE_CANCEL_LATE,    [RESTOCK] = GATE_RESTOCK,
+        [OPEN] = GATE_OPEN,           [PAUSE] = GATE_PAUSE,
+        [CLOSE] = GATE_CLOSE,         [RETIME] = GATE_RETIME,
+        [FORGET] = GATE_FORGET,       [OUT] = GATE_TRANSFER_OUT,
+        [IN] = GATE_TRANSFER_IN,      [DECIDED] = GATE_RESERVE,
     };
     return kinds[what];
 }
@@ -281,7 +441,7 @@ static void command_of(struct run *run, const struct row *row, struct gate_comma
     *command = (struct gate_command){
         .kind = kind_of(row->what),
         .now_ms = row->at,
-        .event = row->what == BUY ? 0 : run->event + 1,
+        .event = row->what == BUY || row->what == DECIDED ? 0 : run->event + 1,
         .id = row->item != 0 ? key_id(row) : (struct order_id){0, 0},
         .user = row->user,
         .item = row->item,
@@ -340,8 +500,16 @@ static int compare(const struct run *run, const struct history *history, int ind
     if (verdict == VERDICT_REFUSED && effects->refusal != row->refusal) {
         return differs(history, index, "the refusal", row->refusal, effects->refusal);
     }
+    if (verdict == VERDICT_REFUSED && effects->refusal == REFUSAL_OVERLOADED &&
+        effects->bound != row->bound) {
+        return differs(history, index, "the bound", row->bound, effects->bound);
+    }
     if (row->what == BUY && effects->held != row->held) {
         return differs(history, index, "held", row->held, effects->held);
+    }
+    if (row->what == BUY && effects->cooling_until_ms != row->cooling_until) {
+        return differs(history, index, "the end of the cooling time", row->cooling_until,
+                       effects->cooling_until_ms);
     }
     if (row->available < 0) {
         return 0;
@@ -364,26 +532,40 @@ static int compare(const struct run *run, const struct history *history, int ind
     return 0;
 }
 
+static uint32_t share_or_none(uint32_t share)
+{
+    return share != 0 ? share : UINT32_MAX;
+}
+
 static int run_history(const struct gate_under_test *gate, const struct history *history)
 {
     struct run run = {.gate = gate};
     struct gate_sizes sizes = {.orders = 64, .buyers = 64, .items = 8, .sales = 2};
-    int index = 0;
-    bool bar = history->rows[0].what == BAR;
-    if (history->rows[0].what == FULL) {
-        sizes.orders = history->rows[0].qty;
-        sizes.buyers = history->rows[0].qty;
+    struct gate_shares shares = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    const struct row *setting = &history->rows[0];
+    bool bar = setting->what == BAR;
+    if (setting->what == FULL) {
+        sizes.orders = setting->qty;
+        sizes.buyers = setting->qty;
     }
-    if (bar || history->rows[0].what == FULL) {
-        index = 1;
+    if (setting->what == SHARES) {
+        shares = (struct gate_shares){
+            .buyer_orders = share_or_none((uint32_t)setting->user),
+            .item_orders = share_or_none((uint32_t)setting->item),
+            .sale_orders = share_or_none(setting->key),
+            .sale_buyers = share_or_none(setting->qty),
+        };
     }
-    gate->reset(gate->context, sizes);
+    int index = bar || setting->what == FULL || setting->what == SHARES ? 1 : 0;
+    gate->reset(gate->context, sizes, shares);
     load(&run, bar);
     for (; history->rows[index].what != END; index++) {
         struct gate_command command;
-        struct gate_effects effects;
+        struct gate_effects effects = {.refusal = REFUSAL_NONE};
         command_of(&run, &history->rows[index], &command);
-        enum verdict verdict = gate->step(gate->context, &command, &effects);
+        enum verdict verdict = history->rows[index].what == DECIDED
+                                   ? gate->again(gate->context, &command)
+                                   : gate->step(gate->context, &command, &effects);
         if (compare(&run, history, index, verdict, &effects) != 0) {
             return 1;
         }
@@ -409,7 +591,7 @@ void gate_suite_count(int *ret_histories, int *ret_steps)
     *ret_histories = HISTORIES;
     *ret_steps = 0;
     for (int i = 0; i < HISTORIES; i++) {
-        for (int k = 0; k < 16 && histories[i].rows[k].what != END; k++) {
+        for (int k = 0; k < 18 && histories[i].rows[k].what != END; k++) {
             (*ret_steps)++;
         }
     }

@@ -10,10 +10,12 @@
 
 struct gate_under_test {
     void *context;
-    /* An empty gate with room for exactly these sizes. */
-    void (*reset)(void *context, struct gate_sizes sizes);
+    /* An empty gate with room for exactly these sizes, and these shares of it. */
+    void (*reset)(void *context, struct gate_sizes sizes, struct gate_shares shares);
     enum verdict (*step)(void *context, const struct gate_command *command,
                          struct gate_effects *ret_effects);
+    /* A RESERVE that was accepted before: decided again, above the shares, too. */
+    enum verdict (*again)(void *context, const struct gate_command *command);
     /* False: no such item. */
     bool (*item)(void *context, uint64_t item, struct item_view *ret_view);
     bool (*order)(void *context, struct order_id id, struct order_view *ret_view);

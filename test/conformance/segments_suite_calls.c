@@ -41,8 +41,10 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
         suite_begin(EVENT),
         suite_sale(SALE_OPEN),
         {.kind = STEP_BUYER, .item = 11, .user = 7, .held = 1},
-        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .failed_attempts = 2},
+        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .failed_attempts = 2, .live = 1},
         {.kind = STEP_BUYER, .item = 12, .user = 8, .barred = true, .failed_attempts = 1},
+        {.kind = STEP_BUYER, .item = 12, .user = 10, .cooling_until_ms = 2001},
+        {.kind = STEP_BUYER, .item = 12, .user = 11, .cooling_until_ms = 2000},
         {.kind = STEP_ORDER,
          .item = 11,
          .order = {.id = paid,
@@ -69,8 +71,16 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
          .total = 10,
          .available = 9,
          .sold = 1,
-         .limit = 1},
-        {.kind = STEP_ITEM, .sale = 1, .item = 12, .total = 10, .available = 7, .locked = 3},
+         .limit = 1,
+         .buyers = 1},
+        {.kind = STEP_ITEM,
+         .sale = 1,
+         .item = 12,
+         .total = 10,
+         .available = 7,
+         .locked = 3,
+         .buyers = 2,
+         .live = 1},
     };
     suite.epoch = 3;
     suite.after = EVENT;
@@ -103,8 +113,13 @@ void suite_a_closed_segment_is_filled_and_opened(void **state)
     assert_true(kind.held == 3 && kind.attempt == 2);
     kind = suite_buy(8, suite_fresh(12, 3), 1);
     assert_int_equal(REFUSAL_BARRED, suite_ask(&kind));
+    assert_int_equal(0, kind.cooling_until_ms);
+    kind = suite_buy(10, suite_fresh(12, 4), 1);
+    assert_int_equal(REFUSAL_BARRED, suite_ask(&kind));
+    assert_int_equal(2001, kind.cooling_until_ms);
     suite_apply_done(suite_event(GATE_EXPIRE, locked)); /* what was filled moves on */
     suite_assert_item(12, 10, 0, 0);
+    (void)suite_bought(11, suite_fresh(12, 5), 1); /* his time is over */
 }
 
 /* Answers are lost; the caller that rebuilds sends the steps without an answer again. */
@@ -521,6 +536,27 @@ void suite_a_decision_again_is_still_a_decision(void **state)
 
 /* ---- transfers ---- */
 
+/* It was made before the cooling time began, or its buyer was let in while nobody could say. */
+void suite_a_decision_again_is_not_asked_for_a_cooling_time(void **state)
+{
+    (void)state;
+    suite_rebuild_all(0);
+    struct order_id id = suite_bought(7, suite_fresh(12, 1), 1);
+    suite_apply_done(suite_event(GATE_CONFIRM, id));
+    suite_apply_done(suite_event(GATE_CANCEL_COOLING, id)); /* until 7000 */
+    struct segment_call call = suite_again(7, suite_fresh(12, 2), 1, 1900);
+    assert_int_equal(SEGMENT_DONE, suite_apply(&call));
+    assert_int_equal(VERDICT_DONE, call.verdict);
+    suite_assert_item(12, UNITS - 1, 1, 0);
+    /* It goes on for everything new. */
+    struct gate_request kind = suite_buy(7, suite_fresh(12, 3), 1);
+    assert_int_equal(REFUSAL_BARRED, suite_ask(&kind));
+    assert_int_equal(7000, kind.cooling_until_ms);
+    kind = (struct gate_request){.kind = GATE_REQUEST_TICKET, .user = 7, .item = 12};
+    assert_int_equal(REFUSAL_NONE, suite_ask(&kind));
+    assert_true(kind.cooling_until_ms == 7000 && !kind.barred && kind.held == 1);
+}
+
 void suite_a_transfer_takes_what_there_is_once(void **state)
 {
     (void)state;
@@ -567,4 +603,75 @@ void suite_a_transfer_takes_what_there_is_once(void **state)
     assert_int_equal(SEGMENT_DONE, suite_apply(&call));
     assert_int_equal(REFUSAL_NO_SUCH_ITEM, call.refusal);
     suite_assert_item(12, 3, 0, 0);
+}
+
+/* ---- shares ---- */
+
+static void assert_full(uint64_t user, struct order_id id, enum gate_bound bound)
+{
+    struct gate_request kind = suite_buy(user, id, 1);
+    assert_int_equal(REFUSAL_OVERLOADED, suite_ask(&kind));
+    assert_int_equal(bound, kind.bound);
+}
+
+/* What the ledger knows counts, and is in nobody's share any more when it ends. */
+void suite_a_rebuilt_segment_keeps_its_shares(void **state)
+{
+    (void)state;
+    struct order_id locked = suite_fresh(12, 1);
+    struct segment_step steps[] = {
+        suite_begin(EVENT),
+        suite_sale(SALE_OPEN),
+        {.kind = STEP_BUYER, .item = 12, .user = 7, .held = 3, .live = 1},
+        {.kind = STEP_ORDER,
+         .item = 12,
+         .order = {.id = locked,
+                   .user = 7,
+                   .item = 12,
+                   .qty = 3,
+                   .state = ORDER_LOCKED,
+                   .version = 2,
+                   .created_at_ms = 1600,
+                   .pay_by_ms = 6000}},
+        suite_item(11, 1),
+        suite_item(12, 0),
+        {.kind = STEP_OPEN}};
+    steps[0].shares = (struct gate_shares){
+        .buyer_orders = 2, .item_orders = 3, .sale_orders = 4, .sale_buyers = 3};
+    steps[5].available = UNITS - 3;
+    steps[5].locked = 3;
+    steps[5].buyers = 1;
+    steps[5].live = 1;
+    suite.epoch = 3;
+    suite.after = EVENT;
+    assert_int_equal(SEGMENT_DONE, suite_rebuild_at(0, 4, steps, sizeof(steps) / sizeof(steps[0])));
+    suite.ut->place(suite.ut->context, 0, suite.epoch);
+    (void)suite_bought(7, suite_fresh(12, 2), 1);
+    assert_full(7, suite_fresh(12, 3), GATE_BOUND_BUYER_SHARE);
+    (void)suite_bought(8, suite_fresh(12, 4), 1);
+    assert_full(9, suite_fresh(12, 5), GATE_BOUND_ITEM_SHARE);
+    (void)suite_bought(9, order_id_once(11, 9, 0), 1);
+    assert_full(10, order_id_once(11, 10, 0), GATE_BOUND_SALE_SHARE);
+    suite_apply_done(suite_event(GATE_EXPIRE, locked));
+    assert_full(10, order_id_once(11, 10, 0), GATE_BOUND_SALE_BUYERS);
+    (void)suite_bought(7, suite_fresh(12, 3), 1);
+}
+
+void suite_who_failed_elsewhere_is_one_of_the_sales_buyers(void **state)
+{
+    (void)state;
+    struct segment_step steps[] = {
+        suite_begin(EVENT), suite_sale(SALE_OPEN), suite_item(11, 1), {.kind = STEP_OPEN}};
+    steps[0].shares.sale_buyers = 1;
+    suite.epoch = 1;
+    suite.after = EVENT;
+    assert_int_equal(SEGMENT_DONE, suite_rebuild_at(0, 0, steps, sizeof(steps) / sizeof(steps[0])));
+    suite.ut->place(suite.ut->context, 0, suite.epoch);
+    struct segment_call call = suite_event(GATE_FAIL_ORDER, order_id_once(11, 7, 0));
+    call.command.reason = REFUSAL_NO_STOCK;
+    call.command.user = 7;
+    call.command.qty = 1;
+    suite_apply_done(call);
+    assert_full(8, order_id_once(11, 8, 0), GATE_BOUND_SALE_BUYERS);
+    (void)suite_bought(7, order_id_once(11, 7, 1), 1);
 }

@@ -21,6 +21,9 @@
     X(a_decision_again_is_made_with_its_own_time)                                                  \
     X(a_decision_again_meets_a_sale_that_was_paused_or_closed_since)                               \
     X(a_decision_again_is_still_a_decision)                                                        \
+    X(a_rebuilt_segment_keeps_its_shares)                                                          \
+    X(who_failed_elsewhere_is_one_of_the_sales_buyers)                                             \
+    X(a_decision_again_is_not_asked_for_a_cooling_time)                                            \
     X(a_transfer_takes_what_there_is_once)                                                         \
     X(the_outbox_has_every_decision_once)                                                          \
     X(what_a_worker_holds_is_its_own_until_it_is_dead)                                             \

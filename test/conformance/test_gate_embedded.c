@@ -15,7 +15,7 @@ struct embedded {
     void *memory;
 };
 
-static void reset(void *context, struct gate_sizes sizes)
+static void reset(void *context, struct gate_sizes sizes, struct gate_shares shares)
 {
     struct embedded *embedded = context;
     free(embedded->memory);
@@ -23,6 +23,7 @@ static void reset(void *context, struct gate_sizes sizes)
     assert_int_equal(0, posix_memalign(&embedded->memory, 64, gate_bytes(sizes)));
     memset(embedded->memory, 0, gate_bytes(sizes));
     gate_init(&embedded->gate, sizes, embedded->memory, 42);
+    embedded->gate.shares = shares;
 }
 
 static enum verdict step(void *context, const struct gate_command *command,
@@ -32,6 +33,14 @@ static enum verdict step(void *context, const struct gate_command *command,
     enum verdict verdict = gate_step(&embedded->gate, command, ret_effects);
     gate_audit(&embedded->gate);
     return verdict;
+}
+
+static enum verdict again(void *context, const struct gate_command *command)
+{
+    struct gate_command accepted = *command;
+    struct gate_effects effects;
+    accepted.accepted = true;
+    return step(context, &accepted, &effects);
 }
 
 static bool item(void *context, uint64_t id, struct item_view *ret_view)
@@ -60,7 +69,7 @@ static void test_embedded_gate_conforms(void **state)
 {
     (void)state;
     struct embedded embedded = {.memory = NULL};
-    struct gate_under_test gate = {&embedded, reset, step, item, order};
+    struct gate_under_test gate = {&embedded, reset, step, again, item, order};
     int histories = 0;
     int steps = 0;
     gate_suite_count(&histories, &steps);
@@ -85,7 +94,7 @@ static void test_a_wrong_gate_is_found(void **state)
 {
     (void)state;
     struct embedded embedded = {.memory = NULL};
-    struct gate_under_test gate = {&embedded, reset, wrong_step, item, order};
+    struct gate_under_test gate = {&embedded, reset, wrong_step, again, item, order};
     assert_int_equal(1, gate_suite_run(&gate));
     free(embedded.memory);
 }

@@ -10,9 +10,9 @@
 #include "redis_world.h"
 
 /* Every history has a segment of its own: a new epoch. */
-static void reset(void *context, struct gate_sizes sizes)
+static void reset(void *context, struct gate_sizes sizes, struct gate_shares shares)
 {
-    world_claim(context, sizes);
+    world_claim_shares(context, sizes, shares);
 }
 
 /* Buys by port/gate, events by port/segments. Events come without their time: a buy here is never
@@ -27,13 +27,24 @@ static enum verdict step(void *context, const struct gate_command *command,
     }
     enum verdict verdict = world_step(context, &at, &answer);
     *ret_effects = (struct gate_effects){.refusal = answer.refusal,
+                                         .bound = answer.bound,
                                          .slot = GATE_NONE,
                                          .item_slot = GATE_NONE,
                                          .held = answer.held,
                                          .limit = answer.limit,
                                          .available = answer.available,
-                                         .locked = answer.locked};
+                                         .locked = answer.locked,
+                                         .cooling_until_ms = answer.cooling_until_ms};
     return verdict;
+}
+
+/* As the threads behind the fronts do it. */
+static enum verdict again(void *context, const struct gate_command *command)
+{
+    struct segment_call call = world_event(context, command);
+    world_apply(context, &call);
+    assert_int_equal(SEGMENT_DONE, call.outcome);
+    return call.verdict;
 }
 
 static bool item(void *context, uint64_t id, struct item_view *ret_view)
@@ -56,7 +67,7 @@ static void test_redis_gate_conforms(void **state)
 {
     (void)state;
     struct world *world = world_new(10000);
-    struct gate_under_test gate = {world, reset, step, item, order};
+    struct gate_under_test gate = {world, reset, step, again, item, order};
     int histories = 0;
     int steps = 0;
     gate_suite_count(&histories, &steps);
@@ -80,7 +91,7 @@ static void test_a_wrong_gate_is_found(void **state)
 {
     (void)state;
     struct world *world = world_new(10000);
-    struct gate_under_test gate = {world, reset, wrong_step, item, order};
+    struct gate_under_test gate = {world, reset, wrong_step, again, item, order};
     assert_int_equal(1, gate_suite_run(&gate));
     world_free(world);
 }

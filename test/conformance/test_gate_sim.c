@@ -14,7 +14,7 @@
 #define SERVER_MS 1700000000000 /* later than anything in the suite */
 
 /* Every history has a segment of its own: a new epoch. */
-static void reset(void *context, struct gate_sizes sizes)
+static void reset(void *context, struct gate_sizes sizes, struct gate_shares shares)
 {
     struct server_state *server = context;
     struct server_script script = {.kind = SCRIPT_STEP,
@@ -22,7 +22,7 @@ static void reset(void *context, struct gate_sizes sizes)
                                    .now_ms = SERVER_MS,
                                    .epoch = server->epoch + 1,
                                    .fence = FENCE,
-                                   .step = {.kind = STEP_BEGIN, .sizes = sizes}};
+                                   .step = {.kind = STEP_BEGIN, .sizes = sizes, .shares = shares}};
     struct server_answer answer;
     server_run(server, &script, &answer);
     assert_int_equal(SEGMENT_DONE, answer.outcome);
@@ -31,22 +31,33 @@ static void reset(void *context, struct gate_sizes sizes)
     assert_int_equal(SEGMENT_DONE, answer.outcome);
 }
 
-static enum verdict step(void *context, const struct gate_command *command,
-                         struct gate_effects *ret_effects)
+static enum verdict run(struct server_state *server, const struct gate_command *command, bool buy,
+                        struct gate_effects *ret_effects)
 {
-    struct server_state *server = context;
     struct server_script script = {.kind = SCRIPT_CALL,
                                    .run = RUN,
                                    .now_ms = SERVER_MS,
                                    .epoch = server->epoch,
                                    .after = server->gate.applied_event,
-                                   .buy = command->kind == GATE_RESERVE,
+                                   .buy = buy,
                                    .command = *command};
     struct server_answer answer;
     server_run(server, &script, &answer);
     assert_int_equal(SEGMENT_DONE, answer.outcome);
     *ret_effects = answer.effects;
     return answer.verdict;
+}
+
+static enum verdict step(void *context, const struct gate_command *command,
+                         struct gate_effects *ret_effects)
+{
+    return run(context, command, command->kind == GATE_RESERVE, ret_effects);
+}
+
+static enum verdict again(void *context, const struct gate_command *command)
+{
+    struct gate_effects effects;
+    return run(context, command, false, &effects);
 }
 
 static bool item(void *context, uint64_t id, struct item_view *ret_view)
@@ -74,7 +85,7 @@ static void test_simulated_gate_conforms(void **state)
     (void)state;
     struct server_state server;
     server_state_init(&server);
-    struct gate_under_test gate = {&server, reset, step, item, order};
+    struct gate_under_test gate = {&server, reset, step, again, item, order};
     assert_int_equal(0, gate_suite_run(&gate));
     server_state_done(&server);
 }
@@ -94,7 +105,7 @@ static void test_a_wrong_gate_is_found(void **state)
     (void)state;
     struct server_state server;
     server_state_init(&server);
-    struct gate_under_test gate = {&server, reset, wrong_step, item, order};
+    struct gate_under_test gate = {&server, reset, wrong_step, again, item, order};
     assert_int_equal(1, gate_suite_run(&gate));
     server_state_done(&server);
 }

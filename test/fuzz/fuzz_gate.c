@@ -106,10 +106,14 @@ static void draw_event(struct fuzz_input *in, struct gate_command *c)
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         c->id = draw_order(in);
         c->item = order_id_item(c->id);
-        c->time_ms = c->kind == GATE_CONFIRM ? (uint64_t)now_ms + some : 0;
+        bool timed = c->kind == GATE_CONFIRM || c->kind == GATE_CANCEL_COOLING ||
+                     c->kind == GATE_EXPIRE_COOLING;
+        c->time_ms = timed ? (uint64_t)now_ms + some : 0;
         c->reason = c->kind == GATE_FAIL_ORDER ? reasons[some % 2] : 0;
         return;
     case GATE_RESTOCK:

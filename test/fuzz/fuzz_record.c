@@ -32,6 +32,8 @@ static const size_t body_bytes[GATE_KIND_COUNT] = {
     [GATE_SKIP] = 0,
     [GATE_EVICT] = 16,
     [GATE_SET_TIME] = 0,
+    [GATE_CANCEL_COOLING] = 16 + 8 + 8,
+    [GATE_EXPIRE_COOLING] = 16 + 8 + 8,
 };
 
 static bool same(const struct gate_command *a, const struct gate_command *b)

@@ -5,8 +5,8 @@
 Attacks the server on 127.0.0.1:PORT until SIGTERM. Prints a line of JSON with its counters several
 times a second: `acts` (what it has done), `open` (connections it holds now), and what it was told.
 
-  silent PORT COUNT             COUNT connections that never send a byte; each one that is closed is
-                                opened again
+  silent PORT COUNT NETWORK     COUNT connections from 200 addresses of NETWORK (127.0.1) that never
+                                send a byte; each one that is closed is opened again
   slow-bodies PORT COUNT        COUNT requests to /v1/payments whose bodies never end
   slow-readers PORT COUNT PATH  COUNT connections that ask for PATH and read nothing
   forged PORT COUNT FILE        COUNT connections that ask for /v1/me/orders with the tokens of FILE,
@@ -16,6 +16,7 @@ import base64
 import collections
 import json
 import os
+import resource
 import secrets
 import selectors
 import signal
@@ -25,6 +26,7 @@ import time
 
 TOLD_EVERY_S = 0.1
 AGAIN_S = 0.05  # between attempts to open a connection that was refused
+IP_BIND_ADDRESS_NO_PORT = 24  # the port is chosen by connect(), which knows the other end
 
 
 class Attacker:
@@ -110,7 +112,14 @@ class Attacker:
 
 
 class Silent(Attacker):
-    pass
+    def __init__(self, port, count, network):
+        super().__init__(port, count)
+        self.network, self.made = network, 0
+
+    def prepare(self, sock):
+        self.made += 1
+        sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
+        sock.bind((f"{self.network}.{1 + self.made % 200}", 0))
 
 
 class SlowBodies(Attacker):
@@ -196,6 +205,8 @@ KINDS = {"silent": Silent, "slow-bodies": SlowBodies, "slow-readers": SlowReader
 
 def main():
     kind, port, count, *more = sys.argv[1:]
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     os.nice(5)  # it attacks the server, not the machine that honest buyers need, too
     attacker = KINDS[kind](int(port), int(count), *more)
 

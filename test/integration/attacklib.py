@@ -75,6 +75,22 @@ class Attacker:
         return self.told
 
 
+class Attackers(Attacker):
+    """Several processes of one kind, each with arguments of its own; their counters are added."""
+
+    def __init__(self, kind, port, each):
+        self.attackers = [Attacker(kind, port, *arguments) for arguments in each]
+
+    def counters(self):
+        self.told = sum((collections.Counter(one.counters()) for one in self.attackers),
+                        collections.Counter())
+        return self.told
+
+    def end(self):
+        return sum((collections.Counter(one.end()) for one in self.attackers),
+                   collections.Counter())
+
+
 class Attack:
     """One entry of the list. begin(trial) starts the attack, waits until it is in force and returns
     a function that ends it and returns the proof, a sentence. honest(trial, run) asks as honest
@@ -82,9 +98,14 @@ class Attack:
 
     away = False
 
-    def __init__(self, name, stage, about, begin, honest, short=False):
+    def __init__(self, name, stage, about, begin, honest, short=False, long_stage=None):
+        """long_stage: the server of the long form, if it is another."""
         self.name, self.stage, self.about = name, stage, about
         self.begin, self.honest, self.short = begin, honest, short
+        self.long_stage = long_stage or stage
+
+    def stage_of(self, size):
+        return self.stage if size.short else self.long_stage
 
     def fault_s(self, size):
         """A trial of any length needs room in the gate for this many seconds of buyers."""
@@ -183,14 +204,14 @@ class Trial:
         assert audit and audit["ok"], f"the audit of the honest buyers: {report['stderr'][-600:]}"
         return Measured(users, report["orders"], report["p99_us"] / 1000)
 
-    def each(self, count, ask, source=lambda number: None):
+    def each(self, count, ask, source=lambda number: None, patience_s=PATIENCE_S):
         """One after the other, each on a connection of its own: ask(conn, number) -> success. Stops
         asking when the verdict is certain. source(number): the address to come from."""
         got, times = 0, []
         for number in range(count):
             began = time.monotonic()
             try:
-                with sluicelib.Conn(self.door.address, timeout_s=PATIENCE_S,
+                with sluicelib.Conn(self.door.address, timeout_s=patience_s,
                                     source=source(number)) as conn:
                     got += bool(ask(conn, number))
             except (OSError, sluicelib.ProtocolError):

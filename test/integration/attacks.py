@@ -11,9 +11,15 @@ import clusterlib
 import crashlib
 import signlib
 import sluicelib
-from attacklib import Attack, Attacker, Measured, p99_ms
+from attacklib import Attack, Attacker, Attackers, Measured, p99_ms
 
 CONNECTIONS = 1000
+# The silent connections of the long form at least, and the processes that hold them: one may open no
+# more than 20,000 files here and there.
+CROWD, CROWD_PROCESSES = 20_000, 5
+# Silent connections keep their places for longer than a drill lasts, so only those that give way let
+# anybody in, and visitors leave soon.
+SILENT_MS, VISIT_S = 60_000, 3
 ORDERS = 20_000
 PAY_S, LATE_S, ROUNDS = 4, 2, 4  # of the hoarder
 
@@ -24,7 +30,12 @@ def stage(*sets):
 
 STAGES = {
     "attack-account": stage(f"gate.orders={ORDERS}", f"gate.buyers={ORDERS}"),
-    "attack-silent": stage(f"server.connections={CONNECTIONS}"),
+    "attack-account-distributed": functools.partial(
+        clusterlib.Distributed, amqp=False, counts={"front": 1, "relay": 1, "booker": 0, "keeper": 1},
+        sets=[f"gate.orders={ORDERS}", f"gate.buyers={ORDERS}"]),
+    "attack-silent": stage(f"server.connections={CONNECTIONS}",
+                           f"http.header_timeout_ms={SILENT_MS}"),
+    "attack-silent-long": stage(f"http.header_timeout_ms={SILENT_MS}"),
     "attack-bodies": stage("http.large_buffers=8"),
     "attack-readers": stage("server.connections=4000"),
     "attack-sales": stage(),
@@ -39,7 +50,10 @@ def buyers(trial, run):
 
 def attacked(trial, kind, *arguments, until, what, proof, port=None):
     """Starts an attacker; it is in force when until(counters) holds."""
-    attacker = Attacker(kind, port or trial.front.port, *arguments)
+    return in_force(Attacker(kind, port or trial.front.port, *arguments), until, what, proof)
+
+
+def in_force(attacker, until, what, proof):
     try:
         attacker.wait(until, what)
     except BaseException:
@@ -75,18 +89,24 @@ def one_account(trial):
 # ---------------------------------------------------------------- connections
 
 def silent(trial):
-    return attacked(trial, "silent", 2 * CONNECTIONS,
-                    until=lambda told: told.get("acts", 0) >= CONNECTIONS,
-                    what=f"{CONNECTIONS} silent connections",
-                    proof=lambda told: f"{told['acts']:,} silent connections to a server for "
-                                       f"{CONNECTIONS:,}")
+    """More than the server has places; whenever one is closed, another comes."""
+    pools = trial.door.get("/metrics").body.decode()
+    places = int(re.search(r'^sluice_pool_size\{pool="server.connections"\} (\d+)', pools, re.M)[1])
+    full = places if trial.size.short else max(CROWD, places)
+    count = full * 9 // 8 // CROWD_PROCESSES
+    attackers = Attackers("silent", trial.front.port, [(count, f"127.0.{1 + number}")
+                                                      for number in range(CROWD_PROCESSES)])
+    return in_force(attackers, until=lambda told: told.get("acts", 0) >= full,
+                    what=f"{full:,} silent connections",
+                    proof=lambda told: f"{told['acts']:,} silent connections, {told['open']:,} of them "
+                                       f"open at the end, to a server for {places:,}")
 
 
 def visitors(trial, run):
     """Each on a new connection, which is what silent ones keep out."""
     del run
     return trial.each(200, lambda conn, number: conn.send(sluicelib.request_bytes(
-        "GET", "/v1/time")).read_response().status == 200)
+        "GET", "/v1/time")).read_response().status == 200, patience_s=VISIT_S)
 
 
 def slow_bodies(trial):
@@ -270,7 +290,10 @@ def waiting_buyers(trial, run):
 ATTACKS = [
     Attack("attack-one-account", "attack-account", "one account orders without end", one_account,
            buyers),
-    Attack("attack-silent", "attack-silent", "connections that never speak", silent, visitors),
+    Attack("attack-one-account-distributed", "attack-account-distributed",
+           "one account orders without end, on one segment", one_account, buyers),
+    Attack("attack-silent", "attack-silent", "connections that never speak", silent, visitors,
+           long_stage="attack-silent-long"),
     Attack("attack-slow-bodies", "attack-bodies", "payments whose bodies never end", slow_bodies,
            operators),
     Attack("attack-slow-readers", "attack-readers", "large answers that nobody reads", slow_readers,

@@ -1,9 +1,12 @@
 /* A wrong wall clock for test_start_clock.py, as a library for LD_PRELOAD: CLOCK_REALTIME is
  * SLUICE_CLOCK_AHEAD_S seconds ahead (or behind), and the kernel's NTP state is synchronised only if
- * SLUICE_CLOCK_NTP is set. */
+ * SLUICE_CLOCK_NTP is set. The thread that SLUICE_CLOCK_STALLED names does not run, as if the machine
+ * were too busy. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/timex.h>
 #include <time.h>
@@ -24,4 +27,16 @@ __attribute__((visibility("default"))) int ntp_adjtime(struct timex *state)
     bool synchronised = getenv("SLUICE_CLOCK_NTP") != NULL;
     state->status = synchronised ? 0 : STA_UNSYNC;
     return synchronised ? TIME_OK : TIME_ERROR;
+}
+
+__attribute__((visibility("default"))) int pthread_setname_np(pthread_t thread, const char *name)
+{
+    const char *stalled = getenv("SLUICE_CLOCK_STALLED");
+    (void)thread;
+    if (stalled != NULL && strcmp(name, stalled) == 0) {
+        for (;;) {
+            (void)pause();
+        }
+    }
+    return 0;
 }

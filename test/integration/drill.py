@@ -64,13 +64,14 @@ class Runner:
         self.verdicts = []
 
     def stage_for(self, drill, size):
-        if self.stage is not None and (self.stage.name != drill.stage or not has_room(
+        name = drill.stage_of(size)
+        if self.stage is not None and (self.stage.name != name or not has_room(
                 self.stage, size.users(drill.fault_s(size)))):
             self.drop()
         if self.stage is None:
-            progress(f"{drill.name}: starting {drill.stage}")
-            self.stage = STAGES[drill.stage]()
-            self.stage.name = drill.stage
+            progress(f"{drill.name}: starting {name}")
+            self.stage = STAGES[name]()
+            self.stage.name = name
             self.stage.start()
         return self.stage
 

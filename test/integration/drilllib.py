@@ -66,6 +66,11 @@ class Drill:
         self.fault_s = fault_s or (lambda size: 1)
         self.away, self.short = away, short
 
+    def stage_of(self, size):
+        """The name of the stage for the short form or the long one."""
+        del size
+        return self.stage
+
     def trial(self, *arguments):
         return Trial(self, *arguments)
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from sluicelib import (BINARY, GUARD_S, MAX_ID, ROOT, Shop, eventually, item_json, private_port,
-                       run)
+                       problem, run)
 
 COMMANDS = ["serve", "sale", "order", "block", "pages", "token", "journal", "bench", "check-config", "version"]
 MOVES = ["warm", "open", "pause", "close"]
@@ -192,6 +192,34 @@ def test_sighup_takes_over_what_may_change(make_server, tmp_path):
     path.write_text("ticket { ttl_s = 0 }\n")
     assert f"{path}:1: ticket.ttl_s" in hang_up(server, "config.reload_refused")
     assert 4900 < ttl_s(server, shop, lot.item) <= 5000
+
+
+def test_sighup_changes_no_cooling_time_that_was_decided(make_server, tmp_path):
+    """Neither does a later start. Both kinds of end go by the setting: who cancels, who does not pay."""
+    path = tmp_path / "a.conf"
+    path.write_text("order { cooling_s = 3600 }\n")
+    server = make_server(extra=["--config", str(path)])
+    shop = Shop(server)
+    lots = shop.lot(total=10, limit=0), shop.lot(total=10, limit=0, pay_within_s=1)
+
+    def ended():
+        """A buyer of each lot whose order has ended: cancelled, and expired."""
+        users = shop.user(), shop.user()
+        shop.cancelled(users[0], shop.order_locked(users[0], lots[0].item)["order_id"])
+        order = shop.bought(users[1], shop.ticket(users[1], lots[1].item))["order_id"]
+        shop.wait_status(users[1], order, "EXPIRED")
+        return list(zip(users, lots))
+
+    decided = ended()
+    path.write_text("")
+    hang_up(server, "config.reloaded")
+    free = ended()
+    for _ in range(2):
+        for user, lot in decided:
+            problem(shop.buy(user, shop.ticket(user, lot.item)), 409, "barred", "later")
+        server.restart()
+    for user, lot in free:
+        shop.bought(user, shop.ticket(user, lot.item))
 
 
 def test_sighup_reads_the_secrets_again(make_server):

@@ -198,6 +198,92 @@ def test_a_late_cancel_bars_where_the_sale_bars(make_server):
     assert shop.cancelled(user, order)["reason"] == "barred"
 
 
+def waits(shop, user, ticket, most_ms):
+    """The buy is refused for a cooling time of which most_ms are left at most. Returns what is left."""
+    response = eventually(lambda: (r := shop.buy(user, ticket)).status == 409 and r, "a refusal")
+    return must_wait(response, most_ms)
+
+
+def must_wait(response, most_ms):
+    body = problem(response, 409, "barred", "later")
+    assert 0 < body["retry_after_ms"] <= most_ms + 500, "with jitter"
+    assert int(response.get("retry-after")) == -(-body["retry_after_ms"] // 1000)
+    return body["retry_after_ms"]
+
+
+def test_who_cancels_waits_for_the_end_of_the_cooling_time(make_server):
+    server = make_server(sets=["order.cooling_s=3600"])
+    shop = Shop(server)
+    waiting = []
+    for limit in (1, 5):
+        lot = shop.lot(total=50, limit=limit, pay_within_s=600)
+        user = shop.user()
+        first = shop.ticket(user, lot.item)
+        shop.bought(user, first)
+        shop.wait_status(user, first["order_id"], "LOCKED")
+        order = shop.cancelled(user, first["order_id"])
+        assert order["reason"] is None
+        shop.wait_counters(lot.item, 50, 0, 0)
+        eventually(lambda: shop.ticket(user, lot.item)["held"] == 0, "the cancelled unit")
+        second = shop.ticket(user, lot.item)
+        assert second["order_id"] != first["order_id"]
+        assert waits(shop, user, second, 3600000) > 3500000
+        waiting.append((user, lot.item))
+        # The order that exists is answered, others and other items do not wait.
+        response = shop.buy(user, first)
+        assert response.status == 200 and response.json()["status"] == "CANCELLED"
+        assert shop.cancelled(user, first["order_id"]) == order
+        other = shop.user()
+        shop.bought(other, shop.ticket(other, lot.item))
+        shop.bought(user, shop.ticket(user, shop.lot().item))
+    server.restart()
+    for user, item in waiting:
+        assert waits(shop, user, shop.ticket(user, item), 3600000) > 3400000
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_after_the_cooling_time_the_same_ticket_buys(make_server, limit):
+    server = make_server(sets=["order.cooling_s=2"])
+    shop = Shop(server)
+    lot = shop.lot(total=50, limit=limit, pay_within_s=600)
+    user = shop.user()
+    order = shop.order_locked(user, lot.item)["order_id"]
+    before = server.now_ms()
+    shop.cancelled(user, order)
+    after = server.now_ms()
+    eventually(lambda: shop.ticket(user, lot.item)["held"] == 0, "the cancelled unit")
+    ticket = shop.ticket(user, lot.item)
+
+
+    def bought():
+        response = shop.buy(user, ticket)
+        if response.status == 409:
+            must_wait(response, 2000 + after - before)
+        return response.status == 202
+
+    eventually(bought, "the end of the cooling time")
+    again = shop.wait_status(user, ticket["order_id"], "LOCKED")
+    # By the ledger's clock, which may be another one than the server's.
+    assert again["created_at_ms"] - before >= 1900
+
+
+@pytest.mark.parametrize("bars", [False, True])
+def test_who_lets_an_order_expire_waits_too_unless_the_sale_bars_him(make_server, bars):
+    server = make_server(sets=["order.cooling_s=3600"])
+    shop = Shop(server)
+    lot = shop.lot(total=50, limit=5, pay_within_s=1, bar_unpaid=bars)
+    user = shop.user()
+    first, second = shop.ticket(user, lot.item), shop.ticket(user, lot.item)
+    shop.bought(user, first)
+    expired(shop, user, first["order_id"])
+    shop.wait_counters(lot.item, 50, 0, 0)
+    if bars:
+        body = problem(shop.buy(user, second), 409, "barred", "no")
+        assert "retry_after_ms" not in body
+    else:
+        waits(shop, user, second, 3600000)
+
+
 def test_locked_orders_may_be_paid_after_the_close(server, shop):
     lot = shop.lot(total=5, limit=0, price=100)
     user = shop.user()

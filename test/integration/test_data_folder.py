@@ -21,6 +21,14 @@ def replace(data):
     shutil.copytree(data + ".old", data)
 
 
+def move_into_another(folder):
+    """A new folder of this name with the same files in it; what is open stays in the old one."""
+    os.rename(folder, folder + ".old")
+    os.mkdir(folder)
+    for name in os.listdir(folder + ".old"):
+        os.rename(os.path.join(folder + ".old", name), os.path.join(folder, name))
+
+
 def replace_file(path):
     shutil.copy(path, path + ".new")
     os.rename(path + ".new", path)
@@ -31,6 +39,9 @@ WAYS = {
     "renamed": lambda data: os.rename(data, data + ".old"),
     "replaced": replace,
     "mounted over": mount_over,
+    "made anew around its files": move_into_another,
+    "journal made anew around its files": lambda data: move_into_another(
+        os.path.join(data, "journal")),
     "journal removed": lambda data: shutil.rmtree(os.path.join(data, "journal")),
     "journal file replaced": lambda data: [
         replace_file(os.path.join(data, "journal", name))

@@ -74,13 +74,16 @@ def test_a_full_disk_stops_the_promises_until_there_is_space(small_disk, restart
         later = shop.buy(first, tickets[-1])
         problem(later, 503, "degraded", "later")
         ready = server.get("/readyz")
-        assert ready.status == 503 and "disk is full" in ready.json()["detail"]
+        assert ready.status == 503 and "the journal's disk is full" in ready.json()["detail"]
         assert server.get("/livez").status == 200
         assert shop.item(lot.item)["total"] == 1_000_000
         assert shop.order(first, told[0])["status"] in ("QUEUED", "LOCKED")
         again = shop.buy(first, tickets[0])
         assert again.status in (200, 202) and again.json()["order_id"] == told[0]
         eventually(lambda: "journal.disk_full" in server.log(), "the operator to be told")
+        for order in told:  # from the reserve
+            shop.wait_status(first, order, "LOCKED")
+        assert server.get("/readyz").status == 503
 
         os.unlink(filler)
         if restart:

@@ -490,6 +490,20 @@ static void agree_on_orders(const struct cluster_world *world)
     CHECK(at_gates == world->ledger.orders_count);
 }
 
+/* Until when his orders make a buyer wait; 0: he is barred for good, or need not. */
+static int64_t cooling_until(const struct memory_ledger *ledger, const struct buyer_row *buyer)
+{
+    int64_t until_ms = 0;
+    for (size_t i = 0; i < ledger->orders_count && !buyer->barred; i++) {
+        const struct order_row *row = &ledger->orders[i];
+        if (row->item == buyer->item && row->user == buyer->user &&
+            row->cooling_until_ms > until_ms) {
+            until_ms = row->cooling_until_ms;
+        }
+    }
+    return until_ms;
+}
+
 /* Attempts and bars, too: the next order id of a buyer follows from them. */
 static void agree_on_buyers(const struct cluster_world *world, uint32_t segment)
 {
@@ -506,7 +520,8 @@ static void agree_on_buyers(const struct cluster_world *world, uint32_t segment)
             gate_find_buyer(gate, gate_find_item(gate, rows[i].item), rows[i].user);
         CHECK(buyer != NULL && buyer->held == rows[i].held &&
               buyer->failed_attempts == rows[i].failed_attempts &&
-              (buyer->barred != 0) == rows[i].barred);
+              (buyer->barred != 0) == rows[i].barred &&
+              buyer->cooling_until_ms == cooling_until(&world->ledger, &rows[i]));
     }
     CHECK(gate->buyer_pool.used == query.count);
 }

@@ -83,7 +83,7 @@ struct ledger_event event_of_order(enum ledger_event_kind kind, const struct gat
                                  .qty = buy->qty,
                                  .reason = kind == EVENT_ORDER_FAILED ? REFUSAL_LIMIT_REACHED
                                                                       : REFUSAL_NONE,
-                                 .a = CLUSTER_NOW + 60000};
+                                 .a = kind == EVENT_ORDER_LOCKED ? CLUSTER_NOW + 60000 : 0};
 }
 
 struct ledger_event event_of_sale(enum ledger_event_kind kind)

@@ -143,6 +143,7 @@ struct gate_request gate_proxy_front_dirty(struct gate_request request)
     request.held = 99;
     request.attempt = 99;
     request.barred = true;
+    request.cooling_until_ms = 99;
     request.lsn = 99;
     return request;
 }

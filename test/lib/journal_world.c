@@ -43,7 +43,8 @@ static bool same_buyers(const struct gate *a, uint32_t item_a, const struct gate
         const struct gate_buyer *x = &a->buyers[link - 1];
         const struct gate_buyer *y = gate_find_buyer(b, item_b, x->user);
         if (y == NULL || x->held != y->held || x->failed_attempts != y->failed_attempts ||
-            x->live != y->live || x->barred != y->barred) {
+            x->live != y->live || x->barred != y->barred ||
+            x->cooling_until_ms != y->cooling_until_ms) {
             return false;
         }
     }
@@ -253,6 +254,12 @@ static struct gate_command draw_move(struct world *world, int64_t now_ms)
     static const enum gate_kind locked[] = {GATE_PAY, GATE_EXPIRE, GATE_CANCEL};
     uint64_t luck = prng_below(&world->prng, 3);
     command.kind = order->state == ORDER_QUEUED ? queued[luck] : locked[luck];
+    /* Cooling times that are over at once, so that nothing else depends on them. */
+    bool cools = world->event % 2 == 0;
+    if (cools && (command.kind == GATE_EXPIRE || command.kind == GATE_CANCEL)) {
+        command.kind = command.kind == GATE_EXPIRE ? GATE_EXPIRE_COOLING : GATE_CANCEL_COOLING;
+        command.time_ms = (uint64_t)now_ms;
+    }
     command.id = order->id;
     command.item = gate->items[order->item_slot].id;
     command.amount = 0;

@@ -116,14 +116,16 @@ void memory_fail(struct memory_write *w, struct ledger_op *op)
 }
 
 /* A LOCKED order becomes final. */
-static void order_end(struct memory_write *w, struct order_row *order, enum order_move move,
-                      enum ledger_event_kind kind)
+static void order_end(struct memory_write *w, const struct ledger_op *op, struct order_row *order,
+                      enum order_move move, enum ledger_event_kind kind)
 {
     struct sale_row *sale;
     struct item_row *item = memory_item(w->ledger, order->item, &sale);
     CHECK(order->state == order_move_from(move) && item != NULL && item->locked >= order->qty);
     order->state = order_move_to(move);
     order->ended_at_ms = w->now_ms;
+    bool barred = order->reason == REFUSAL_BARRED || (move == MOVE_EXPIRE && sale->bar_unpaid);
+    order->cooling_until_ms = move == MOVE_PAY ? 0 : ledger_cooling_until(op, barred, w->now_ms);
     move_units(w->ledger, item, order, -(int64_t)order->qty, move == MOVE_PAY ? order->qty : 0);
     memory_event(w, ledger_order_event(kind, order));
 }
@@ -150,7 +152,7 @@ void memory_pay(struct memory_write *w, struct ledger_op *op)
     op->refusal = ledger_pay_refusal(order, op, w->now_ms);
     if (op->refusal == REFUSAL_NONE) {
         memcpy(order->payment_id, op->key, sizeof(order->payment_id));
-        order_end(w, order, MOVE_PAY, EVENT_ORDER_PAID);
+        order_end(w, op, order, MOVE_PAY, EVENT_ORDER_PAID);
         memory_key_add(w->ledger, op);
     }
     op->order = *order;
@@ -168,7 +170,7 @@ void memory_cancel(struct memory_write *w, struct ledger_op *op)
         CHECK(memory_item(w->ledger, order->item, &sale) != NULL);
         bool bars = ledger_cancel_bars(order, op, sale->bar_unpaid, w->now_ms);
         order->reason = bars ? REFUSAL_BARRED : REFUSAL_NONE;
-        order_end(w, order, MOVE_CANCEL, EVENT_ORDER_CANCELLED);
+        order_end(w, op, order, MOVE_CANCEL, EVENT_ORDER_CANCELLED);
     } else if (order->state == ORDER_CANCELLED) {
         op->repeated = true;
     } else {
@@ -181,7 +183,7 @@ void memory_expire(struct memory_write *w, struct ledger_op *op)
 {
     struct order_row *order = memory_find_order(w->ledger, op->id);
     if (order != NULL && order->state == ORDER_LOCKED && order->pay_by_ms <= w->now_ms) {
-        order_end(w, order, MOVE_EXPIRE, EVENT_ORDER_EXPIRED);
+        order_end(w, op, order, MOVE_EXPIRE, EVENT_ORDER_EXPIRED);
     } else {
         op->refusal = REFUSAL_BAD_STATE;
         op->repeated = order != NULL && order->state == ORDER_EXPIRED;

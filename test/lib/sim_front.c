@@ -17,6 +17,8 @@ static void answer_buy(struct gate_request *gate_request, const struct server_an
     gate_request->locked = answer->effects.locked;
     if (answer->verdict == VERDICT_REFUSED) {
         gate_request->refusal = answer->effects.refusal;
+        gate_request->bound = answer->effects.bound;
+        gate_request->cooling_until_ms = answer->effects.cooling_until_ms;
         return;
     }
     gate_request->existed = answer->verdict == VERDICT_ALREADY_APPLIED;
@@ -40,6 +42,7 @@ static void answer_item(const struct gate *gate, struct gate_request *gate_reque
         gate_request->held = buyer->held;
         gate_request->attempt = buyer->failed_attempts;
         gate_request->barred = buyer->barred != 0;
+        gate_request->cooling_until_ms = buyer->cooling_until_ms;
     }
     if (gate->items[slot].limit == 1 && gate_request->attempt <= ORDER_ATTEMPT_MAX) {
         struct order_id id =
@@ -89,6 +92,9 @@ static void run_ask(const struct sim_segments *sim, struct gate_request *gate_re
             gate_request->outcome = GATE_OUTCOME_UNKNOWN;
         } else {
             answer_buy(gate_request, &answer);
+            if (sim->options.decided != NULL) {
+                sim->options.decided(sim->options.context, gate_request);
+            }
         }
     } else if (live->epoch == 0 || live->epoch != epoch || live->run != server->run ||
                !live->open) {

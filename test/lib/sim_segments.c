@@ -106,7 +106,9 @@ static void publish_change(const struct sim_segments *sim, uint32_t segment,
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         news.kind = NEWS_ORDER;
         news.order = answer->order;
         publish(sim, &news);
@@ -191,6 +193,12 @@ static void look(struct segments *segments, uint32_t segment, struct segment_sta
     ret_state->fence = live->fence;
     ret_state->server_ms = wall_ms(sim);
     ret_state->outbox = live->outbox_count;
+    if (live->epoch != 0) {
+        ret_state->sizes = live->gate.sizes;
+        ret_state->used =
+            (struct gate_sizes){live->gate.order_pool.used, live->gate.buyer_pool.used,
+                                live->gate.item_pool.used, live->gate.sales_used};
+    }
     for (size_t i = 0; i < live->outbox_count; i++) {
         uint64_t at_ms = (uint64_t)live->outbox[i].at_ms;
         if (ret_state->oldest_ms == 0 || at_ms < ret_state->oldest_ms) {

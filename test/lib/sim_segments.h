@@ -29,6 +29,9 @@ struct sim_segments_options {
     uint64_t outbox_max; /* entries of a segment; buys past it are OVERLOADED. 0: no bound */
     void *context;
     int64_t (*delay_us)(void *context); /* one way of an ask; NULL: answered at once */
+    /* A buyer's ask has just run, and was answered, whether or not the answer arrives. NULL: nobody
+     * wants to know. */
+    void (*decided)(void *context, const struct gate_request *buy);
 };
 
 struct sim_segments *sim_segments_new(struct sim_segments_options options);

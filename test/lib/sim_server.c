@@ -82,6 +82,7 @@ static void gate_copy(const struct gate *from, const void *memory, struct gate *
     ret_to->sales_used = from->sales_used;
     ret_to->applied_event = from->applied_event;
     ret_to->highest_ms = from->highest_ms;
+    ret_to->shares = from->shares;
 }
 
 void server_state_copy(const struct server_state *from, struct server_state *ret_to)
@@ -110,8 +111,9 @@ static void outbox_add(struct server_state *state, const struct gate_command *co
         .number = ++state->numbers, .epoch = state->epoch, .command = *command, .at_ms = now_ms};
 }
 
-/* A decision made again was in its window when it was made, whatever became of the sale since. */
-static enum verdict step_again(struct gate *gate, const struct gate_command *command,
+/* A decision made again was in its window when it was made, whatever became of the sale since, and
+ * within the shares. */
+static enum verdict step_again(struct gate *gate, struct gate_command *command,
                                struct gate_effects *effects)
 {
     uint32_t item = gate_find_item(gate, command->item);
@@ -120,6 +122,7 @@ static enum verdict step_again(struct gate *gate, const struct gate_command *com
     if (sale != NULL) {
         sale->state = SALE_OPEN;
     }
+    command->accepted = true;
     enum verdict verdict = gate_step(gate, command, effects);
     if (sale != NULL) {
         sale->state = state;
@@ -139,15 +142,18 @@ static void reserve(struct server_state *state, const struct server_script *scri
         if (full && gate_find_order(&state->gate, command.id) == GATE_NONE) {
             answer->verdict = VERDICT_REFUSED;
             answer->effects.refusal = REFUSAL_OVERLOADED;
+            answer->effects.bound = GATE_BOUND_OUTBOX;
             return;
         }
         answer->verdict = gate_step(&state->gate, &command, &answer->effects);
     } else {
         command.ticket_expires_ms = UINT64_MAX >> 1;
+        command.accepted = true; /* it is not asked for a cooling time that began since */
         answer->verdict = step_again(&state->gate, &command, &answer->effects);
     }
     if (answer->verdict == VERDICT_DONE) {
         command.ticket_expires_ms = script->command.ticket_expires_ms;
+        command.accepted = false;
         outbox_add(state, &command, script->now_ms);
         answer->wrote = true;
     }
@@ -200,7 +206,8 @@ static bool is_broken(const struct gate *gate, const struct gate_command *comman
 static bool moves_order(enum gate_kind kind)
 {
     return kind == GATE_CONFIRM || kind == GATE_FAIL_ORDER || kind == GATE_PAY ||
-           kind == GATE_CANCEL || kind == GATE_CANCEL_LATE || kind == GATE_EXPIRE;
+           kind == GATE_CANCEL || kind == GATE_CANCEL_LATE || kind == GATE_CANCEL_COOLING ||
+           kind == GATE_EXPIRE || kind == GATE_EXPIRE_COOLING;
 }
 
 static struct gate_buyer *buyer_at(struct gate *gate, uint32_t item, uint64_t user)
@@ -312,6 +319,18 @@ static void call(struct server_state *state, const struct server_script *script,
 
 /* ---- rebuilding ---- */
 
+static uint32_t share_or_none(uint32_t share)
+{
+    return share != 0 ? share : UINT32_MAX;
+}
+
+static struct gate_shares shares_or_none(struct gate_shares shares)
+{
+    return (struct gate_shares){
+        share_or_none(shares.buyer_orders), share_or_none(shares.item_orders),
+        share_or_none(shares.sale_orders), share_or_none(shares.sale_buyers)};
+}
+
 static void begin(struct server_state *state, const struct server_script *script,
                   struct server_answer *answer)
 {
@@ -330,6 +349,7 @@ static void begin(struct server_state *state, const struct server_script *script
     state->base = script->step.event;
     state->memory = gate_memory(script->step.sizes);
     gate_init(&state->gate, script->step.sizes, state->memory, script->epoch);
+    state->gate.shares = shares_or_none(script->step.shares);
     state->gate.applied_event = script->step.event;
     state->gate.highest_ms = believed_ms(script, script->step.highest_ms);
     answer->wrote = true;
@@ -360,6 +380,7 @@ static void fill_buyer(struct gate *gate, uint32_t item, const struct segment_st
     buyer->held = step->held;
     buyer->failed_attempts = step->failed_attempts;
     buyer->barred = step->barred;
+    buyer->cooling_until_ms = step->cooling_until_ms;
 }
 
 /* An order may come before its buyer, and again with another state. */
@@ -406,6 +427,21 @@ static void fill_entry(struct gate *gate, uint32_t item, const struct segment_st
     }
 }
 
+/* Live orders are counted as given, not as found: a real server stores what it is told. */
+static void fill_live(struct server_state *state, uint32_t slot, const struct segment_step *step)
+{
+    struct gate_item *item = &state->gate.items[slot];
+    struct gate_sale *sale = &state->gate.sales[item->sale_slot];
+    sale->live += step->live - item->live;
+    item->live = step->live;
+    for (size_t i = 0; i < state->staged_count; i++) {
+        const struct segment_step *staged = &state->staged[i];
+        if (staged->item == step->item && staged->kind == STEP_BUYER) {
+            buyer_at(&state->gate, slot, staged->user)->live = staged->live & INT32_MAX;
+        }
+    }
+}
+
 /* Versions of items grow over epochs, too: each has 2^30 of them. */
 static uint64_t fill_version(const struct server_state *state)
 {
@@ -429,10 +465,15 @@ static void fill_item(struct server_state *state, const struct segment_step *ste
     item->locked = step->locked;
     item->sold = step->sold;
     item->limit = step->limit;
-    size_t kept = 0;
     for (size_t i = 0; i < state->staged_count; i++) {
         if (state->staged[i].item == step->item) {
             fill_entry(gate, slot, &state->staged[i]);
+        }
+    }
+    fill_live(state, slot, step);
+    size_t kept = 0;
+    for (size_t i = 0; i < state->staged_count; i++) {
+        if (state->staged[i].item == step->item) {
             state->staged_orders -= state->staged[i].kind == STEP_ORDER;
         } else {
             state->staged[kept++] = state->staged[i];

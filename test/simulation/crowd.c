@@ -316,6 +316,7 @@ static void make_settings(struct sim *sim)
         .ticket_ttl_ms = sim_between(sim, 500, 60000),
         .ticket_window_ms = sim_between(sim, 0, 60000),
         .late_cancel_ms = sim->plan.late_cancel_ms,
+        .cooling_ms = sim->plan.cooling_ms,
         .webhook_window_s = 1000000000, /* the payment system's clock is not what is tested here */
         .http = {.connections_max = SIM_WIRES_MAX,
                  .small_buffers = (uint32_t)sim_between(sim, 4, 32),

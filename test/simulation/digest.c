@@ -46,7 +46,8 @@ uint64_t gate_digest(const struct gate *gate)
         for (uint32_t link = item->buyers; link != 0;) {
             const struct gate_buyer *buyer = &gate->buyers[link - 1];
             uint64_t hash = mix(mix(4, buyer->user), item->id);
-            sum += mix(mix(mix(hash, buyer->held), buyer->failed_attempts), buyer->barred);
+            hash = mix(mix(mix(hash, buyer->held), buyer->failed_attempts), buyer->barred);
+            sum += mix(hash, (uint64_t)buyer->cooling_until_ms);
             link = buyer->next_item;
         }
     }

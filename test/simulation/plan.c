@@ -82,6 +82,8 @@ static void draw_later(struct sim *sim)
     struct prng prng = prng_of(sim->options.seed * 0x9e3779b97f4a7c15ULL + 7);
     bool counts_late = prng_below(&prng, 2) == 0;
     sim->plan.late_cancel_ms = counts_late ? 100 + (int64_t)prng_below(&prng, 8000) : 0;
+    bool cools = prng_below(&prng, 4) == 0;
+    sim->plan.cooling_ms = cools ? 100 + (int64_t)prng_below(&prng, 6000) : 0;
 }
 
 void plan_draw(struct sim *sim)

@@ -425,6 +425,7 @@ static int open_parts(struct sim *sim)
                                                  .confirm_ms = REFEREE_CONFIRM_MS,
                                                  .accept = sim->process.accept_clock},
                                        .ledger_writer = {.batch_max = plan->batch_max,
+                                                         .cooling_ms = plan->cooling_ms,
                                                          .tick_ms = plan->tick_ms,
                                                          .board_keep_ms = plan->board_keep_ms},
                                        .loops = plan->loops};

@@ -5,6 +5,9 @@
  * ledger, and those that were shown to him but are not booked yet, are within the item's limit. The gate
  * holds all of them at the same time, because it releases units only after the ledger did. `held`
  * in an answer is within the limit and counts the order it comes with.
+ *
+ * Nor does a buyer get a new order who is barred, or whose cooling time is not over: both follow from
+ * the events that the gate had applied when it decided.
  */
 #include "referee_private.h"
 
@@ -19,6 +22,17 @@ void promise_05_buyer(struct referee *r, const struct ref_buyer *buyer)
                    "limit is %u",
                    LLU(buyer->pair.a), LLU(buyer->alive), LLU(buyer->item->pair.a),
                    LLU(buyer->told), limit);
+    }
+}
+
+void promise_05_decided(struct referee *r, const struct ref_order *order,
+                        const struct ref_buyer *buyer)
+{
+    if (buyer->barred || order->gate_created_ms < buyer->cooling_until_ms) {
+        sim_broken(r->sim, 5, "user %llu got order %s at %lld, and %s %lld", LLU(buyer->pair.a),
+                   ref_name(order->id).text, (long long)order->gate_created_ms,
+                   buyer->barred ? "is barred; he waits until" : "has to wait until",
+                   (long long)buyer->cooling_until_ms);
     }
 }
 

@@ -102,6 +102,18 @@ static bool was_barred(const struct case_of *c)
     return false;
 }
 
+/* An order of his made him wait, and the wait was not over when he asked. */
+static bool was_cooling(const struct case_of *c)
+{
+    for (const struct ref_order *order = c->buyer->orders; order != NULL;
+         order = order->next_of_buyer) {
+        if (order->in_truth && order->cooling_until_ms > c->rr->inside_ms) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The most an order can have held at the gate since that moment. */
 static uint64_t may_hold(const struct ref_order *order, uint64_t since)
 {
@@ -160,7 +172,7 @@ static bool plausible(const struct case_of *c)
         return was_at_limit(c);
     }
     if (ref_code(answer, "barred")) {
-        return was_barred(c);
+        return strcmp(answer->retry, "later") == 0 ? was_cooling(c) : was_barred(c);
     }
     if (ref_code(answer, "ended")) {
         return was(c, SALE_CLOSED) || was_past_end(c);

@@ -134,8 +134,12 @@ static void apply_end(struct referee *r, struct ref_order *order, enum ledger_ev
     bool late = kind == EVENT_ORDER_CANCELLED && order->reason == REFUSAL_BARRED;
     if (late || (kind == EVENT_ORDER_EXPIRED && order->item->sale->bar_unpaid)) {
         buyer->barred = true;
+        buyer->cooling_until_ms = 0;
     } else {
         buyer->failed_attempts++;
+    }
+    if (!buyer->barred && order->cooling_until_ms > buyer->cooling_until_ms) {
+        buyer->cooling_until_ms = order->cooling_until_ms;
     }
 }
 
@@ -249,6 +253,9 @@ static void decided(struct referee *r, const struct gate_order *at_gate, struct 
         ref_open_add(r, order);
     }
     promise_04_decided(r, order);
+    if (!starting) {
+        promise_05_decided(r, order, buyer);
+    }
     if (starting && known) {
         return;
     }
@@ -355,6 +362,14 @@ static void compare_buyer(struct referee *r, const struct ref_buyer *buyer)
     uint64_t held = at_gate != NULL ? at_gate->held : 0;
     uint32_t failed_attempts = at_gate != NULL ? at_gate->failed_attempts : 0;
     bool barred = at_gate != NULL && at_gate->barred != 0;
+    int64_t cooling_until_ms = at_gate != NULL ? at_gate->cooling_until_ms : 0;
+    if (cooling_until_ms != buyer->cooling_until_ms) {
+        sim_broken(r->sim, 5,
+                   "user %llu waits until %lld for item %llu in the gate; his orders say %lld",
+                   (unsigned long long)buyer->pair.a, (long long)cooling_until_ms,
+                   (unsigned long long)item->pair.a, (long long)buyer->cooling_until_ms);
+        return;
+    }
     if (held != buyer->held || failed_attempts != buyer->failed_attempts ||
         barred != buyer->barred) {
         sim_broken(
@@ -531,6 +546,7 @@ static void forget_gate(struct referee *r)
         buyer->live = 0;
         buyer->failed_attempts = 0;
         buyer->barred = false;
+        buyer->cooling_until_ms = 0;
     }
     for (uint32_t i = 0; i < r->items.count; i++) {
         struct ref_item *item = r->items.entries[i];

@@ -127,6 +127,7 @@ struct ref_buyer {
     uint32_t live;            /* orders there that are not final */
     uint32_t failed_attempts;
     bool barred;
+    int64_t cooling_until_ms; /* 0 if barred */
 };
 
 #define ASKS_MAX 4
@@ -166,8 +167,9 @@ struct ref_order {
     int64_t amount_cents;
     int64_t created_at_ms;
     int64_t pay_by_ms;
-    uint64_t locked_event; /* its event's number */
-    uint64_t ended_event;  /* 0: not yet */
+    int64_t cooling_until_ms; /* that its end gave its buyer */
+    uint64_t locked_event;    /* its event's number */
+    uint64_t ended_event;     /* 0: not yet */
     uint64_t truth_at[RANKS];
     uint64_t paid_by; /* ref_text_hash of the payment_id */
     /* gate */
@@ -332,6 +334,9 @@ void promise_04_listed(struct referee *r, const struct sim_request *request,
 void promise_04_end(struct referee *r);
 /* 5: limits */
 void promise_05_buyer(struct referee *r, const struct ref_buyer *buyer);
+/* A new order, of a buyer whose account has the events that the gate had applied before. */
+void promise_05_decided(struct referee *r, const struct ref_order *order,
+                        const struct ref_buyer *buyer);
 void promise_05_heard(struct referee *r, const struct sim_request *request,
                       const struct sim_answer *answer);
 /* 6: the same id is the same order */

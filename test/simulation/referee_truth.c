@@ -118,6 +118,20 @@ static void book(struct commit *c, const struct ledger_op *op)
     }
 }
 
+/* Who is not barred waits for as long as the op says, from its batch's time on. */
+static void give_cooling(struct commit *c, struct ref_order *order, const struct ledger_op *op,
+                         bool barred)
+{
+    bool cools = !barred && op->cooling_ms > 0;
+    order->cooling_until_ms = cools ? c->batch->now_ms + op->cooling_ms : 0;
+    if (op->order.cooling_until_ms != order->cooling_until_ms) {
+        sim_broken(c->r->sim, 5,
+                   "order %s makes its buyer wait until %lld, and the ledger says %lld",
+                   ref_name(order->id).text, (long long)order->cooling_until_ms,
+                   (long long)op->order.cooling_until_ms);
+    }
+}
+
 /* A LOCKED order becomes final. */
 static void ended(struct commit *c, struct ref_order *order, enum order_state to,
                   enum ledger_event_kind kind)
@@ -128,6 +142,12 @@ static void ended(struct commit *c, struct ref_order *order, enum order_state to
     promise_08_ended(r, order, to, c->batch->now_ms);
     const struct ledger_event *event = take_order_event(c, kind, order);
     if (event == NULL || sim_is_broken(r->sim)) {
+        return;
+    }
+    if (to != ORDER_PAID && event->a != order->cooling_until_ms) {
+        sim_broken(r->sim, 5, "order %s makes its buyer wait until %lld; event %llu says %lld",
+                   ref_name(order->id).text, (long long)order->cooling_until_ms,
+                   (unsigned long long)event->number, (long long)event->a);
         return;
     }
     order->state = to;
@@ -205,6 +225,7 @@ static void cancel(struct commit *c, const struct ledger_op *op)
                    ref_name(op->id).text, late ? "late" : "in time", late ? "in time" : "late");
         return;
     }
+    give_cooling(c, order, op, late);
     ended(c, order, ORDER_CANCELLED, EVENT_ORDER_CANCELLED);
 }
 
@@ -216,6 +237,7 @@ static void expire(struct commit *c, const struct ledger_op *op)
     } else if (order == NULL || !order->in_truth) {
         sim_broken(c->r->sim, 7, "order %s expired before it was booked", ref_name(op->id).text);
     } else {
+        give_cooling(c, order, op, order->item->sale->bar_unpaid);
         ended(c, order, ORDER_EXPIRED, EVENT_ORDER_EXPIRED);
     }
 }

@@ -269,7 +269,8 @@ struct ledger_event world_order_event(struct world *w, const struct ledger_op *o
                                  .user = op->order.user,
                                  .id = op->order.id,
                                  .qty = op->order.qty,
-                                 .a = op->order.pay_by_ms};
+                                 .a = kind == EVENT_ORDER_LOCKED ? op->order.pay_by_ms
+                                                                 : op->order.cooling_until_ms};
 }
 
 void world_book(struct world *w, struct order_id order)

@@ -83,6 +83,7 @@ struct plan {
     bool sqlite;
     uint32_t tick_ms, batch_max;
     int64_t late_cancel_ms;
+    int64_t cooling_ms;
     int64_t board_keep_ms;
     struct gate_sizes sizes;
     struct gate_percents shares;

@@ -208,6 +208,130 @@ static void barred_without_a_reason(void **state)
     caught(9);
 }
 
+/* A cancellation that makes its buyer wait so long; the ledger's row and event may say otherwise. */
+static void cancel_cooling(struct order_id id, int64_t cooling_ms, int64_t row_ms, int64_t event_ms)
+{
+    uint64_t user = order_of(id)->user;
+    struct sim_request request = world_send(&w, CALL_CANCEL, user, id, 0);
+    struct ledger_op op = world_end_op(&w, LEDGER_CANCEL, id, "");
+    op.cooling_ms = cooling_ms;
+    op.order.cooling_until_ms = row_ms;
+    struct ledger_event event = world_order_event(&w, &op, EVENT_ORDER_CANCELLED);
+    event.a = event_ms;
+    world_commit(&w, &op, &event, 1, true);
+    struct sim_answer answer = world_view_of(&w, id);
+    world_hear(&w, &request, &answer);
+}
+
+static void refuse_for(uint64_t user, const char *retry)
+{
+    struct sim_request request = world_send(&w, CALL_BUY, user, world_id(&w, NO_LIMIT, user), 1);
+    struct sim_answer answer = world_refusal(409, "barred", retry);
+    world_step(&w);
+    world_hear(&w, &request, &answer);
+}
+
+static void waits_no_longer(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_book(&w, id);
+    int64_t until_ms = world_now_ms(&w) + 5000;
+    cancel_cooling(id, 5000, until_ms, until_ms);
+    refuse_for(1, "later");
+    world_pass_ms(&w, 4000);
+    refuse_for(1, "later");
+    world_crash(&w);
+    world_start(&w);
+    refuse_for(1, "later");
+    fine();
+    world_pass_ms(&w, 6000);
+    (void)world_buy(&w, NO_LIMIT, 1, 1);
+    fine();
+    refuse_for(1, "later");
+    caught(9);
+}
+
+static void told_to_wait_for_good(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_book(&w, id);
+    int64_t until_ms = world_now_ms(&w) + 5000;
+    cancel_cooling(id, 5000, until_ms, until_ms);
+    refuse_for(1, "no");
+    caught(9);
+}
+
+static void let_in_while_cooling(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_book(&w, id);
+    int64_t until_ms = world_now_ms(&w) + 5000;
+    cancel_cooling(id, 5000, until_ms, until_ms);
+    fine();
+    /* The gate has forgotten it, and its bookkeeping is put right again when it has decided. */
+    struct gate_buyer *buyer = &w.gate.buyers[0];
+    buyer->cooling_until_ms = 0;
+    struct order_id next = world_id(&w, NO_LIMIT, 1);
+    (void)world_send(&w, CALL_BUY, 1, next, 1);
+    world_decide(&w, next, 1, 1);
+    buyer->cooling_until_ms = until_ms;
+    world_step(&w);
+    caught(5);
+}
+
+static void let_in_while_barred(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_book(&w, id);
+    world_pass_ms(&w, 61000);
+    world_end(&w, LEDGER_EXPIRE, id, "");
+    fine();
+    struct gate_buyer *buyer = &w.gate.buyers[0];
+    buyer->barred = false;
+    struct order_id next = world_id(&w, NO_LIMIT, 1);
+    (void)world_send(&w, CALL_BUY, 1, next, 1);
+    world_decide(&w, next, 1, 1);
+    buyer->barred = true;
+    world_step(&w);
+    caught(5);
+}
+
+static void a_cooling_time_that_the_row_does_not_have(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_book(&w, id);
+    cancel_cooling(id, 5000, 0, world_now_ms(&w) + 5000);
+    caught(5);
+}
+
+static void a_cooling_time_that_the_event_does_not_have(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_book(&w, id);
+    cancel_cooling(id, 5000, world_now_ms(&w) + 5000, 0);
+    caught(5);
+    assert_non_null(strstr(world_what, "; event ")); /* before the gate was misled */
+}
+
+static void a_cooling_time_that_the_gate_forgets(void **state)
+{
+    (void)state;
+    struct order_id id = world_buy(&w, NO_LIMIT, 1, 1);
+    world_book(&w, id);
+    int64_t until_ms = world_now_ms(&w) + 5000;
+    cancel_cooling(id, 5000, until_ms, until_ms);
+    w.gate.buyers[0].cooling_until_ms = 0;
+    world_crash(&w);
+    world_start(&w);
+    caught(5);
+}
+
 static void ended_while_it_is_open(void **state)
 {
     (void)state;
@@ -432,6 +556,13 @@ int main(void)
         HISTORY(sold_out_for_a_moment),
         HISTORY(a_limit_that_is_not_reached),
         HISTORY(barred_without_a_reason),
+        HISTORY(waits_no_longer),
+        HISTORY(told_to_wait_for_good),
+        HISTORY(let_in_while_cooling),
+        HISTORY(let_in_while_barred),
+        HISTORY(a_cooling_time_that_the_row_does_not_have),
+        HISTORY(a_cooling_time_that_the_event_does_not_have),
+        HISTORY(a_cooling_time_that_the_gate_forgets),
         HISTORY(ended_while_it_is_open),
         HISTORY(not_open_while_it_is_open),
         HISTORY(a_good_ticket_called_bad),

@@ -362,7 +362,7 @@ export default {
     w_method_not_allowed: 'wrong method',
     w_sold_out: 'sold out',
     w_limit_reached: 'over the limit',
-    w_barred: 'barred after not paying',
+    w_barred: 'barred, or made to wait, after not paying',
     w_not_open: 'sale not open',
     w_ended: 'sale over',
     w_expired: 'order over',

@@ -361,7 +361,7 @@ export default {
     w_method_not_allowed: '方法不允许',
     w_sold_out: '已售罄',
     w_limit_reached: '超过限购',
-    w_barred: '曾超时未付，不能再买',
+    w_barred: '曾未付款，不能或暂不能再买',
     w_not_open: '场次未开放',
     w_ended: '场次已结束',
     w_expired: '订单已失效',

@@ -211,6 +211,7 @@ async function keepStock() {
 const TEXT = {
     ready: () => (model.held > 0 ? 'b_ready_more' : 'b_ready'),
     overloaded: (v) => (v.acts.length ? 'b_overloaded_now' : 'b_overloaded'),
+    cooling: (v) => (v.acts.length ? 'b_overloaded_now' : 'b_cooling'),
     paid: (v) => (v.acts.length ? 'b_more' : 'b_paid'),
 };
 
@@ -245,6 +246,7 @@ function noteText(v) {
     case 'before': return t('n_before', { time: second(model.item.starts_at_ms, clock.now()) });
     case 'watching': return t('n_watching', { n: number(model.item.locked) });
     case 'overloaded': return `${reason(v.code)} ${t('n_overloaded')}`;
+    case 'cooling': return v.acts.length ? reason(v.code) : t('n_cooling', { time: second(model.wait.untilMs, clock.now()) });
     case 'failed': return `${t('n_failed')} ${v.code ? reason(v.code) : ''}`;
     case 'ready': return v.unpaid ? t('n_unpaid', { n: v.unpaid }) : '';
     case 'logged_out': return model.stale ? t('c_unauthenticated') : model.item.state === 'upcoming' ? t('n_logged_out') : '';
@@ -394,7 +396,7 @@ function frame() {
     const down = countdown(v);
     const fine = down?.fine && down.ms > 0 && !calm.matches;
     const next = fine ? split(down.ms).nextMs : 1000 - (model.now % 1000);
-    setTimeout(frame, Math.min(Math.max(next, 10), v.name === 'overloaded' ? 200 : 1000));
+    setTimeout(frame, Math.min(Math.max(next, 10), ['overloaded', 'cooling'].includes(v.name) ? 200 : 1000));
 }
 
 function onUser() {

@@ -67,6 +67,7 @@ export const ROWS = [
     { name: 'expired', tone: 'warn', tell: true, acts: ['again'], when: status('EXPIRED') },
     { name: 'failed', tone: 'warn', tell: true, acts: ['again'],
         when: (m) => m.order?.status === 'FAILED' || m.refusal?.state === 'failed' },
+    { name: 'cooling', tone: 'wait', tell: true, acts: ['again'], when: (m) => m.wait?.code === 'barred' },
     { name: 'overloaded', tone: 'warn', tell: true, acts: ['again'], when: (m) => m.wait !== null },
     { name: 'timed_out', tone: 'warn', tell: true, acts: ['again'], when: (m) => m.lost || Boolean(m.ticket?.doubt) },
     { name: 'blocked', tone: 'off', tell: true, when: refusedAs('blocked', 'forbidden') },
@@ -318,7 +319,8 @@ const REFUSED = {
     ended: (m) => { m.item = { ...m.item, state: 'ended' }; },
     blocked: stay,
     forbidden: stay,
-    barred: stay,
+    // For a time or for good. The server's time has its jitter already.
+    barred: (m, refusal) => (refusal.retry === 'later' ? later(m, refusal, 0) : stay(m, refusal)),
     challenge_failed: stay,
     waiting_room: stay,
     // Only where this ticket was spent with another quantity: then there is an order, and it is looked for.

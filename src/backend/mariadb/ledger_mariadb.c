@@ -64,9 +64,31 @@ static int read_version(struct maria *s, int64_t *ret_version)
     return err == ERR_NOTFOUND ? 0 : err;
 }
 
+/* {each}: once for the table of orders of each database; then the view of all shows what changed. */
+static int run_for_each(struct maria *s, const char *text, const char *mark)
+{
+    bool split = false;
+    int err = maria_split_check(s, &split);
+    uint32_t databases = split ? s->address.databases : 1; /* the others are made like the first */
+    for (uint32_t i = 0; i < databases && err == 0; i++) {
+        char name[SPLIT_NAME_MAX];
+        char sql[1024];
+        split_name(s->address.database, i, name);
+        int length = snprintf(sql, sizeof(sql), "%.*s%s.orders%s", (int)(mark - text), text, name,
+                              mark + sizeof("{each}") - 1);
+        CHECK(length > 0 && (size_t)length < sizeof(sql));
+        err = maria_do(s, sql);
+    }
+    return err == 0 && databases > 1 ? maria_split_view(s) : err;
+}
+
 /* {all}: in a ledger split over several databases, the view of all their orders. */
 static int run_statement(struct maria *s, const char *text)
 {
+    const char *each = strstr(text, "{each}");
+    if (each != NULL) {
+        return run_for_each(s, text, each);
+    }
     int64_t databases = 0;
     const char *mark = strstr(text, "{all}");
     if (mark == NULL) {

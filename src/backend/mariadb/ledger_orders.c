@@ -165,7 +165,9 @@ static int order_end(struct maria_write *w, struct ledger_op *op, struct plan_or
     order->moved = true;
     bool late =
         move == MOVE_CANCEL && ledger_cancel_bars(row, op, item->bar_unpaid, w->base.now_ms);
+    bool barred = late || (move == MOVE_EXPIRE && item->bar_unpaid);
     row->reason = late ? REFUSAL_BARRED : REFUSAL_NONE;
+    row->cooling_until_ms = move == MOVE_PAY ? 0 : ledger_cooling_until(op, barred, w->base.now_ms);
     if (move == MOVE_PAY) {
         memcpy(row->payment_id, op->key, sizeof(row->payment_id));
         move_units(w, item, row, -(int64_t)row->qty, row->qty);
@@ -174,7 +176,6 @@ static int order_end(struct maria_write *w, struct ledger_op *op, struct plan_or
         if (holding == NULL) {
             return ERR_NOMEM;
         }
-        bool barred = late || (move == MOVE_EXPIRE && item->bar_unpaid);
         holding->limit_per_user = item->limit_per_user;
         holding->segment = row->segment;
         plan_hold(holding, -(int64_t)row->qty, barred ? 0 : 1, barred);

@@ -415,6 +415,7 @@ static void put_move(struct rows *rows, const struct order_row *o)
                                 v_int(o->ended_at_ms),
                                 v_nonempty_key(o->payment_id),
                                 v_text(ledger_refusal_name(o->reason)),
+                                v_nonzero(o->cooling_until_ms),
                                 v_int((int64_t)o->item),
                                 rows_id(rows, o->id),
                                 status};
@@ -449,7 +450,7 @@ static int store_orders(struct maria *s)
     struct rows moved = {.values = NULL};
     int err = rows_init(&fresh, 14, count);
     if (err == 0) {
-        err = rows_init(&moved, s->segments > 0 ? 7 : 6, count);
+        err = rows_init(&moved, s->segments > 0 ? 8 : 7, count);
     }
     err = list == NULL ? ERR_NOMEM : err;
     for (uint32_t i = 0; i < s->address.databases && err == 0; i++) {

@@ -183,7 +183,7 @@ static void known_add(struct known *known, struct order_id id, uint32_t at)
 static int known_read(const struct db_row *row, struct ledger_query *q, const struct known *known)
 {
     bool whole = q->kind == QUERY_ORDERS_BY_ID;
-    uint64_t n = db_u64(row, whole ? 16 : 0);
+    uint64_t n = db_u64(row, whole ? 17 : 0);
     if (n == 0 || n > known->count) {
         return ERR_CORRUPT;
     }

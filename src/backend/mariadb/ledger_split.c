@@ -205,7 +205,7 @@ static int guard_payments(struct maria *s)
 }
 
 /* For reports, and for people. */
-static int make_view(struct maria *s)
+int maria_split_view(struct maria *s)
 {
     char sql[SQL_MAX];
     struct out out = out_over(sql, sizeof(sql));
@@ -246,7 +246,7 @@ int maria_split_make(struct maria *s)
         err = err != 0 ? err : guard_place(s, i, name);
     }
     if (err == 0) {
-        err = make_view(s);
+        err = maria_split_view(s);
     }
     return err != 0 ? err : guard_payments(s);
 }

@@ -123,6 +123,7 @@ int maria_only_drafts(struct maria *s, bool *ret_only);
 int maria_split_check(struct maria *s, bool *ret_noted);
 int maria_split_make(struct maria *s); /* while the writers' lock is held */
 int maria_split_note(struct maria *s); /* after all else */
+int maria_split_view(struct maria *s); /* all_orders, with the columns that the tables have now */
 /* The index of SEGMENT_INDEXES on orders, in the databases behind the first. */
 int maria_split_indexes(struct maria *s, bool wanted);
 

@@ -6,7 +6,7 @@
  * MariaDB commits at each statement that changes tables, so a step may be cut short. Its version is
  * stored after its last statement, and it is done again from its first one: every statement must
  * be one that may be repeated (IF NOT EXISTS, INSERT IGNORE, REPLACE). {all} stands for the orders of
- * all databases.
+ * all databases, {each} for the table of orders: such a statement is run for each database.
  *
  * The constraints are the last guard: whatever a program above believes, the SQL itself refuses
  * more alive units than there are, an order id twice, a buyer over the limit, and any order move
@@ -224,7 +224,8 @@ static const char *const schema_3[] = {
 
 /* Over how many databases the orders are split; 0: not known yet. The other databases are made
  * when that is: they have a table of orders like the one of the first (ledger_split.c). A step
- * that changes `orders` has to change it in each of them, and to make the view all_orders anew. */
+ * that changes `orders` has to change it in each of them ({each}); then the view all_orders is made
+ * anew. */
 static const char *const schema_4[] = {
     "ALTER TABLE meta ADD COLUMN IF NOT EXISTS databases_count INT NOT NULL DEFAULT 0"
     " CHECK(databases_count BETWEEN 0 AND 16)",
@@ -292,8 +293,13 @@ static const char *const schema_7[] = {
     "    JOIN items i ON i.id = o.item_id WHERE o.locked_at_ms IS NOT NULL) b GROUP BY sale_id, t",
 };
 
-/* Who may not order (port/block.h). The last change of each, numbered in commit order. */
+/* The end of the cooling time that the order's end gave its buyer. */
 static const char *const schema_8[] = {
+    "ALTER TABLE {each} ADD COLUMN IF NOT EXISTS cooling_until_ms BIGINT",
+};
+
+/* Who may not order (port/block.h). The last change of each, numbered in commit order. */
+static const char *const schema_9[] = {
     "CREATE TABLE IF NOT EXISTS blocks("
     "  kind " WORD(6) " NOT NULL,"
                       "  value VARBINARY(64) NOT NULL,"
@@ -329,6 +335,7 @@ static const struct maria_step maria_steps[] = {
     {schema_6, sizeof(schema_6) / sizeof(schema_6[0])},
     {schema_7, sizeof(schema_7) / sizeof(schema_7[0])},
     {schema_8, sizeof(schema_8) / sizeof(schema_8[0])},
+    {schema_9, sizeof(schema_9) / sizeof(schema_9[0])},
 };
 #define MARIA_STEPS_COUNT (sizeof(maria_steps) / sizeof(maria_steps[0]))
 

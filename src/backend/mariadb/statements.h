@@ -137,11 +137,11 @@
           KEY_ITEM KEY_ORDER) "{orders} o FORCE INDEX(PRIMARY) ON o.item_id = k.item_id"           \
                               " AND o.id = k.id" ORDER_JOINS)                                      \
     X(MARIA_ORDERS_MOVE, "UPDATE {orders} SET status = ?, ended_at_ms = ?, payment_id = ?,"        \
-                         " reason = ?"                                                             \
+                         " reason = ?, cooling_until_ms = ?"                                       \
                          " WHERE item_id = ? AND id = ? AND status = 'LOCKED'")                    \
     /* By the database's clock. It may have gone on since the batch decided. */                    \
     X(MARIA_ORDERS_MOVE_TIMED, "UPDATE {orders} SET status = ?, ended_at_ms = ?, payment_id = ?,"  \
-                               " reason = ?"                                                       \
+                               " reason = ?, cooling_until_ms = ?"                                 \
                                " WHERE item_id = ? AND id = ? AND status = 'LOCKED' AND CASE ?"    \
                                " WHEN 'PAID' THEN pay_by_ms > " NOW_MS                             \
                                " WHEN 'EXPIRED' THEN pay_by_ms <= " NOW_MS " ELSE TRUE END")       \

@@ -6,6 +6,9 @@
 #include "backend/redis/slot.h"
 #include "base/check.h"
 
+/* In the text of a buyer, where the end of a cooling time may be. */
+#define BARRED_FOR_GOOD 1U
+
 /* Characters of an order id that are not its attempt. */
 #define ID_WITHOUT_ATTEMPT (ORDER_ID_TEXT - 4)
 
@@ -103,14 +106,16 @@ static void put_id(struct redis_words *words, struct order_id id, size_t len)
     words_put(words, (struct span){text, len});
 }
 
-/* Epoch and run id in one word, so that the script needs one comparison. */
+/* Epoch, run id and layout in one word, so that the script needs one comparison. */
 static void put_place(struct redis_words *words, const struct codec_place *place)
 {
-    char text[24 + REDIS_RUN_ID];
+    char text[48 + REDIS_RUN_ID];
     struct out out = out_over(text, sizeof(text));
     out_u64(&out, place->epoch);
     out_char(&out, ' ');
     out_put(&out, place->run_id);
+    out_char(&out, ' ');
+    out_u64(&out, REDIS_LAYOUT);
     CHECK(!out.overflow);
     words_put(words, out_span(&out));
 }
@@ -183,7 +188,9 @@ enum redis_script codec_script(enum gate_kind kind)
     case GATE_PAY:
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         return SCRIPT_MOVE;
     case GATE_RESTOCK:
     case GATE_TRANSFER_OUT:
@@ -207,9 +214,10 @@ static enum order_move move_of(enum gate_kind kind)
         return MOVE_PAY;
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
         return MOVE_CANCEL;
     default:
-        CHECK(kind == GATE_EXPIRE);
+        CHECK(kind == GATE_EXPIRE || kind == GATE_EXPIRE_COOLING);
         return MOVE_EXPIRE;
     }
 }
@@ -343,9 +351,31 @@ void codec_look(struct redis_words *words, const struct codec_place *place,
 
 /* ---- rebuilding ---- */
 
+/* Four numbers in one word: the script reads them together. */
+static void put_four(struct redis_words *words, const uint32_t numbers[4])
+{
+    char text[4 * 11];
+    struct out out = out_over(text, sizeof(text));
+    for (int i = 0; i < 4; i++) {
+        if (i > 0) {
+            out_char(&out, ' ');
+        }
+        out_u64(&out, numbers[i]);
+    }
+    CHECK(!out.overflow);
+    words_put(words, out_span(&out));
+}
+
+static uint32_t share_or_none(uint32_t share)
+{
+    return share != 0 ? share : UINT32_MAX;
+}
+
 void codec_claim(struct redis_words *words, const struct codec_place *place, uint64_t fence,
                  const struct segment_step *step, uint64_t outbox_max)
 {
+    const struct gate_sizes *sizes = &step->sizes;
+    const struct gate_shares *shares = &step->shares;
     words_u64(words, 1);
     put_named(words, place, "meta");
     words_u64(words, place->epoch);
@@ -353,11 +383,14 @@ void codec_claim(struct redis_words *words, const struct codec_place *place, uin
     words_u64(words, fence);
     words_u64(words, step->event);
     words_i64(words, step->highest_ms);
-    words_u64(words, step->sizes.orders);
-    words_u64(words, step->sizes.buyers);
-    words_u64(words, step->sizes.items);
-    words_u64(words, step->sizes.sales);
+    words_u64(words, sizes->orders);
+    words_u64(words, sizes->buyers);
+    words_u64(words, sizes->items);
+    words_u64(words, sizes->sales);
     words_u64(words, outbox_max);
+    put_four(words,
+             (uint32_t[]){share_or_none(shares->buyer_orders), share_or_none(shares->item_orders),
+                          share_or_none(shares->sale_orders), share_or_none(shares->sale_buyers)});
 }
 
 void codec_restore(struct redis_words *words, const struct codec_place *place, uint64_t fence)
@@ -391,6 +424,12 @@ static void row_order(struct out *out, const struct order_view *order)
     write_order(out, order);
 }
 
+/* The third number of a buyer: 0, BARRED_FOR_GOOD, or the end of his cooling time. */
+static uint64_t put_barred(const struct segment_step *step)
+{
+    return step->barred ? BARRED_FOR_GOOD : (uint64_t)step->cooling_until_ms;
+}
+
 void codec_row(struct redis_words *words, const struct segment_step *step)
 {
     char text[256];
@@ -409,15 +448,15 @@ void codec_row(struct redis_words *words, const struct segment_step *step)
         out_char(&out, 'i');
         row_numbers(&out,
                     (uint64_t[]){step->item, step->sale, step->total, step->available, step->locked,
-                                 step->sold, step->limit},
-                    7);
+                                 step->sold, step->limit, step->live, step->buyers},
+                    9);
         break;
     case STEP_BUYER:
         out_char(&out, 'b');
         row_numbers(&out,
                     (uint64_t[]){step->user % REDIS_BUCKETS, step->item, step->user, step->held,
-                                 step->failed_attempts, step->barred},
-                    6);
+                                 step->failed_attempts, put_barred(step), step->live},
+                    7);
         break;
     case STEP_ORDER:
         out_char(&out, 'o');
@@ -462,11 +501,19 @@ static void read_item(struct reader *reader, struct item_view *ret_view)
     ret_view->version = reader_u64(reader, UINT64_MAX);
 }
 
+static void read_barred(struct reader *reader, struct codec_answer *answer)
+{
+    uint64_t barred = reader_u64(reader, INT64_MAX);
+    answer->barred = barred == BARRED_FOR_GOOD;
+    answer->cooling_until_ms = answer->barred ? 0 : (int64_t)barred;
+}
+
 static void read_buyer(struct reader *reader, struct codec_answer *answer)
 {
     answer->held = (uint32_t)reader_u64(reader, UINT32_MAX);
     answer->attempt = (uint32_t)reader_u64(reader, UINT32_MAX);
-    answer->barred = reader_u64(reader, 1) != 0;
+    read_barred(reader, answer);
+    (void)reader_u64(reader, UINT32_MAX); /* his live orders */
     answer->has_order = reader_u64(reader, 1) != 0;
 }
 
@@ -482,8 +529,12 @@ static void read_parts(struct reader *reader, struct codec_answer *answer)
             read_item(reader, &answer->view);
         } else if (span_is(part, "b")) {
             read_buyer(reader, answer);
+        } else if (span_is(part, "w")) {
+            read_barred(reader, answer);
         } else if (span_is(part, "t")) {
             answer->taken = reader_u64(reader, UINT64_MAX);
+        } else if (span_is(part, "f")) {
+            answer->effects.bound = (enum gate_bound)reader_u64(reader, GATE_BOUND_COUNT - 1);
         } else {
             reader->bad = true;
         }
@@ -528,7 +579,44 @@ enum redis_outcome codec_read(struct span reply, struct codec_answer *ret_answer
     return outcome;
 }
 
-/* S EVENT FENCE TIME OUTBOX OLDEST BROKEN, then - or EPOCH RUN or EPOCH RUN closed */
+/* How many entries of a pool are used; below 0 are left if the ledger had more. */
+static uint32_t read_used(struct reader *reader, uint32_t size)
+{
+    int64_t used = (int64_t)size - reader_i64(reader);
+    return used < 0 ? 0 : used > (int64_t)UINT32_MAX ? UINT32_MAX : (uint32_t)used;
+}
+
+/* ORDERS BUYERS ITEMS SALES, twice: the sizes, and what is left. */
+static void read_pools(struct reader *reader, struct segment_state *state)
+{
+    struct gate_sizes *sizes = &state->sizes;
+    sizes->orders = (uint32_t)reader_u64(reader, UINT32_MAX);
+    sizes->buyers = (uint32_t)reader_u64(reader, UINT32_MAX);
+    sizes->items = (uint32_t)reader_u64(reader, UINT32_MAX);
+    sizes->sales = (uint32_t)reader_u64(reader, UINT32_MAX);
+    state->used.orders = read_used(reader, sizes->orders);
+    state->used.buyers = read_used(reader, sizes->buyers);
+    state->used.items = read_used(reader, sizes->items);
+    state->used.sales = read_used(reader, sizes->sales);
+}
+
+/* EPOCH RUN LAYOUT, and `closed` if it is. Without a layout: a version that had none. False: this is
+ * not ours, or a newer version's, which this one must not touch. */
+static bool read_place(struct reader *reader, struct span run_id, struct segment_state *state)
+{
+    state->epoch = reader_u64(reader, UINT64_MAX);
+    bool here = span_equal(reader_word(reader), run_id);
+    uint64_t layout = 0;
+    if (reader->left.len > 0 && reader->left.at[0] >= '0' && reader->left.at[0] <= '9') {
+        layout = reader_u64(reader, UINT64_MAX);
+    }
+    state->older = layout < REDIS_LAYOUT;
+    state->outcome = here && !state->older ? SEGMENT_DONE : SEGMENT_STALE;
+    state->open = reader->left.len == 0;
+    return layout <= REDIS_LAYOUT && (state->open || span_is(reader->left, "closed"));
+}
+
+/* S EVENT FENCE TIME OUTBOX OLDEST BROKEN and eight numbers of pools, then - or place */
 void codec_read_state(struct span reply, struct span run_id, struct segment_state *ret_state)
 {
     struct reader reader = {.left = reply};
@@ -540,13 +628,9 @@ void codec_read_state(struct span reply, struct span run_id, struct segment_stat
                                   .outbox = reader_u64(&reader, UINT64_MAX),
                                   .oldest_ms = reader_u64(&reader, UINT64_MAX),
                                   .broken = reader_u64(&reader, 1) != 0};
+    read_pools(&reader, &state);
     if (!span_is(reader.left, "-")) {
-        state.epoch = reader_u64(&reader, UINT64_MAX);
-        if (span_equal(reader_word(&reader), run_id)) {
-            state.outcome = SEGMENT_DONE;
-        }
-        state.open = reader.left.len == 0;
-        ours &= state.open || span_is(reader.left, "closed");
+        ours &= read_place(&reader, run_id, &state);
     }
     if (!ours || reader.bad) {
         state = (struct segment_state){.outcome = SEGMENT_NOT_KNOWN};

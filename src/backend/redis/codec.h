@@ -35,8 +35,9 @@ struct codec_answer {
     uint32_t held;
     uint32_t attempt;
     bool barred;
-    uint64_t taken; /* by a transfer */
-    uint64_t seen;  /* REDIS_GAP: the event applied last; REDIS_FENCED: the token */
+    int64_t cooling_until_ms; /* also of a buy that is refused for it */
+    uint64_t taken;           /* by a transfer */
+    uint64_t seen;            /* REDIS_GAP: the event applied last; REDIS_FENCED: the token */
 };
 
 enum redis_script codec_script(enum gate_kind kind);

@@ -75,11 +75,13 @@ static void encode(void *context, const struct redis_link *link, struct redis_op
 static void answer_ask(struct gate_request *request, const struct codec_answer *answer)
 {
     request->refusal = answer->effects.refusal;
+    request->bound = answer->effects.bound;
     request->held = answer->effects.held;
     request->limit = answer->effects.limit;
     request->available = answer->effects.available;
     request->locked = answer->effects.locked;
     request->has_order = answer->has_order;
+    request->cooling_until_ms = answer->cooling_until_ms;
     if (request->kind == GATE_REQUEST_TICKET) {
         request->held = answer->held;
         request->attempt = answer->attempt;

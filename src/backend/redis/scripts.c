@@ -24,11 +24,12 @@ static const struct {
 } names[] = {NAME(VERDICT_DONE) NAME(VERDICT_ALREADY_APPLIED) NAME(VERDICT_MORE)
                  NAME(VERDICT_REFUSED)
 #define X(name, ...) NAME(name)
-                     REFUSALS(X) ORDER_STATES(X) SALE_STATES(X) GATE_COMMANDS(X)
+                     REFUSALS(X) ORDER_STATES(X) SALE_STATES(X) GATE_COMMANDS(X) GATE_BOUNDS(X)
 #undef X
                          NAME(GATE_REQUEST_BUY) NAME(GATE_REQUEST_TICKET) NAME(GATE_REQUEST_ORDER)
                              NAME(GATE_REQUEST_ITEM) NAME(STOCK_MAX) NAME(BUYER_FAILED_ATTEMPTS_MAX)
-                                 NAME(UINT32_MAX) NAME(REDIS_BUCKETS) NAME(SEGMENT_CLOCK_OFF_MS)};
+                                 NAME(UINT32_MAX) NAME(REDIS_BUCKETS) NAME(REDIS_LAYOUT)
+                                     NAME(SEGMENT_CLOCK_OFF_MS)};
 
 static bool is_name(char c)
 {

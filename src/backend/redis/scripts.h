@@ -18,6 +18,14 @@
  * Part of the keys: a change needs a new epoch. */
 #define REDIS_BUCKETS 16
 
+/*
+ * What the keys of a segment contain, and how. It is a part of `place`, so a call of another version
+ * changes nothing, and a segment that an older version has filled is rebuilt. Change it whenever
+ * scripts of two versions must not run on the same keys.
+ *   2: shares of buyers, items and sales; packed numbers
+ */
+#define REDIS_LAYOUT 2
+
 /* Name, file, and the files that are inserted after its first line. */
 #define REDIS_SCRIPTS(X)                                                                           \
     X(SCRIPT_CLAIM, "claim.lua", NULL, NULL)                                                       \

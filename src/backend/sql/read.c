@@ -31,6 +31,7 @@ int db_order_read(const struct db_row *row, struct order_row *ret_order)
         .ended_at_ms = db_int(row, 11),
         .lsn = db_u64(row, 12),
         .segment = db_u32(row, 15),
+        .cooling_until_ms = db_int(row, 16),
     };
     if (order_id_parse(db_span(row, 1), &order.id) != 0 ||
         order_state_parse(db_span(row, 5), &order.state) != 0 ||

@@ -22,7 +22,7 @@
 #define ORDER_COLUMNS                                                                              \
     "o.item_id, o.id, o.user_id, i.sale_id, o.qty, o.status, o.reason, o.amount_cents,"            \
     " o.created_at_ms, o.locked_at_ms, o.pay_by_ms, o.ended_at_ms, o.lsn, o.payment_id,"           \
-    " s.currency, " SQL_ORDER_SEGMENT
+    " s.currency, " SQL_ORDER_SEGMENT ", o.cooling_until_ms"
 /* By key however few sales there are, or the orders would be sorted again behind a join buffer. */
 #define ORDER_JOINS                                                                                \
     SQL_JOIN "items i" SQL_BY_KEY " ON i.id = o.item_id" SQL_JOIN "sales s" SQL_BY_KEY             \

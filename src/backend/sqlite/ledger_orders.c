@@ -153,11 +153,15 @@ static int order_end(struct write *w, struct ledger_op *op, enum order_move move
     struct id_text id = id_text_of(order->id);
     bool late =
         move == MOVE_CANCEL && ledger_cancel_bars(order, op, item->bar_unpaid, w->base.now_ms);
+    bool barred = late || (move == MOVE_EXPIRE && item->bar_unpaid);
     order->reason = late ? REFUSAL_BARRED : REFUSAL_NONE;
+    order->cooling_until_ms =
+        move == MOVE_PAY ? 0 : ledger_cooling_until(op, barred, w->base.now_ms);
     err = db_run(&w->store->base, SQL_ORDER_MOVE, v_int((int64_t)order->item), v_id(&id),
                  v_text(order_state_text(order_move_from(move))),
                  v_text(order_state_text(order_move_to(move))), v_int(w->base.now_ms),
-                 v_text(payment_id), v_text(ledger_refusal_name(order->reason)));
+                 v_text(payment_id), v_text(ledger_refusal_name(order->reason)),
+                 v_nonzero(order->cooling_until_ms));
     if (err != 0) {
         return err;
     }
@@ -168,7 +172,6 @@ static int order_end(struct write *w, struct ledger_op *op, enum order_move move
         db_stock_move(item, 0, -(int64_t)order->qty, order->qty);
         return order_event(w, kind, order);
     }
-    bool barred = late || (move == MOVE_EXPIRE && item->bar_unpaid);
     db_stock_move(item, order->qty, -(int64_t)order->qty, 0);
     err = db_run(&w->store->base, SQL_RELEASE, v_int((int64_t)order->item),
                  v_int((int64_t)order->user), v_int(order->qty), v_int(barred ? 0 : 1),

@@ -211,8 +211,11 @@
     "  FROM (SELECT i.sale_id, max(0, o.locked_at_ms - o.created_at_ms) AS d FROM orders o"        \
     "    JOIN items i ON i.id = o.item_id WHERE o.locked_at_ms IS NOT NULL) GROUP BY sale_id, ms;"
 
+/* The end of the cooling time that the order's end gave its buyer. */
+#define SCHEMA_5_COOLING "ALTER TABLE orders ADD COLUMN cooling_until_ms INTEGER;"
+
 /* Who may not order (port/block.h). The last change of each, numbered in commit order. */
-#define SCHEMA_5_BLOCKS                                                                            \
+#define SCHEMA_6_BLOCKS                                                                            \
     "CREATE TABLE blocks("                                                                         \
     "  kind TEXT NOT NULL,"                                                                        \
     "  value TEXT NOT NULL,"                                                                       \
@@ -235,7 +238,8 @@ static const struct schema_step schema_steps[] = {
     {SCHEMA_2_CURSORS},
     {SCHEMA_3_SALE_CHANGES},
     {SCHEMA_4_SUMS},
-    {SCHEMA_5_BLOCKS},
+    {SCHEMA_5_COOLING},
+    {SCHEMA_6_BLOCKS},
 };
 #define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
 

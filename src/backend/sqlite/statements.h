@@ -43,7 +43,7 @@
                      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"                  \
                      " ON CONFLICT DO NOTHING")                                                    \
     X(SQL_ORDER_MOVE, "UPDATE orders SET status = ?4, ended_at_ms = ?5, payment_id = ?6,"          \
-                      " reason = ?7"                                                               \
+                      " reason = ?7, cooling_until_ms = ?8"                                        \
                       " WHERE item_id = ?1 AND id = ?2 AND status = ?3")                           \
     X(SQL_HELD, "SELECT held FROM holdings WHERE item_id = ?1 AND user_id = ?2")                   \
     X(SQL_HOLD, "INSERT INTO holdings(item_id, user_id, held, limit_per_user, ended, barred)"      \

@@ -240,6 +240,7 @@ void assert_order_equal(const struct order_row *a, const struct order_row *b)
     assert_int_equal(a->locked_at_ms, b->locked_at_ms);
     assert_int_equal(a->pay_by_ms, b->pay_by_ms);
     assert_int_equal(a->ended_at_ms, b->ended_at_ms);
+    assert_int_equal(a->cooling_until_ms, b->cooling_until_ms);
     assert_int_equal(a->lsn, b->lsn);
     assert_int_equal(a->segment, b->segment);
     assert_string_equal(a->currency, b->currency);

@@ -104,7 +104,8 @@ static struct expected model_book(struct model *m, const struct ledger_op *op)
     return (struct expected){.order = order, .event = true};
 }
 
-static void model_release(struct model *m, struct order_row *order, enum order_state to)
+static void model_release(struct model *m, struct order_row *order, enum order_state to,
+                          int64_t cooling_ms)
 {
     struct model_item *item = &m->items[order->item - 1];
     struct model_holding *holding = &m->holdings[order->item - 1][order->user - 1];
@@ -116,6 +117,7 @@ static void model_release(struct model *m, struct order_row *order, enum order_s
         holding->barred = 1;
     } else {
         holding->ended++;
+        order->cooling_until_ms = cooling_ms > 0 ? m->now_ms + cooling_ms : 0;
     }
 }
 
@@ -165,7 +167,7 @@ static struct expected model_cancel(struct model *m, const struct ledger_op *op)
         bool bar = m->items[order->item - 1].bar;
         bool late = bar && op->late_ms > 0 && m->now_ms >= order->pay_by_ms - op->late_ms;
         order->reason = late ? REFUSAL_BARRED : REFUSAL_NONE;
-        model_release(m, order, ORDER_CANCELLED);
+        model_release(m, order, ORDER_CANCELLED, op->cooling_ms);
         e.event = true;
     } else if (order->state == ORDER_CANCELLED) {
         e.repeated = true;
@@ -179,7 +181,7 @@ static struct expected model_expire(struct model *m, const struct ledger_op *op)
 {
     struct order_row *order = model_order(m, op->id);
     if (order != NULL && order->state == ORDER_LOCKED && order->pay_by_ms <= m->now_ms) {
-        model_release(m, order, ORDER_EXPIRED);
+        model_release(m, order, ORDER_EXPIRED, op->cooling_ms);
         return (struct expected){.order = order, .event = true};
     }
     return (struct expected){.refusal = REFUSAL_BAD_STATE,
@@ -252,6 +254,11 @@ static struct ledger_op random_book(struct model *m)
                       (uint32_t)prng_below(&m->prng, 1U << 30));
 }
 
+static int64_t random_cooling_ms(struct model *m)
+{
+    return prng_below(&m->prng, 2) == 0 ? 1 + (int64_t)prng_below(&m->prng, 100000) : 0;
+}
+
 static struct ledger_op random_op(struct model *m, bool may_close)
 {
     uint64_t dice = prng_below(&m->prng, 100);
@@ -271,10 +278,13 @@ static struct ledger_op random_op(struct model *m, bool may_close)
             cancel(id, prng_below(&m->prng, 3) == 0 ? 1 + prng_below(&m->prng, USERS) : 0);
         op.late_ms =
             prng_below(&m->prng, 2) == 0 ? (int64_t)prng_below(&m->prng, PAY_WITHIN_MS) : 0;
+        op.cooling_ms = random_cooling_ms(m);
         return op;
     }
     if (dice < 96 || (!may_close && dice == 99)) {
-        return expire(id);
+        struct ledger_op op = expire(id);
+        op.cooling_ms = random_cooling_ms(m);
+        return op;
     }
     if (dice < 99) {
         char key[2] = {(char)('a' + prng_below(&m->prng, 8)), '\0'};
@@ -295,6 +305,7 @@ static void assert_answer(const struct ledger_op *op, const struct expected *e,
         assert_int_equal(op->order.user, order->user);
         assert_int_equal(op->order.qty, order->qty);
         assert_int_equal(op->order.pay_by_ms, order->pay_by_ms);
+        assert_int_equal(op->order.cooling_until_ms, order->cooling_until_ms);
     }
 }
 

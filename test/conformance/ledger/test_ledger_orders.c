@@ -505,6 +505,78 @@ static void test_a_cancel_in_time_bars_nobody(void **state)
     }
 }
 
+/* What the ledger decided is in the answer, the event and the row, and stays as it was. */
+static void assert_cooling(struct fixture *f, struct ledger_op *op, int64_t until_ms)
+{
+    struct order_row stored[1];
+    struct ledger_query q = {.kind = QUERY_ORDER, .id = op->id, .orders = stored};
+    assert_int_equal(op->refusal, REFUSAL_NONE);
+    if (f->segments > 0 && until_ms != 0) { /* a shared ledger goes by its server's clock */
+        until_ms = op->order.ended_at_ms + op->cooling_ms;
+    }
+    assert_int_equal(op->order.cooling_until_ms, until_ms);
+    assert_int_equal(f->events_count, 1);
+    assert_int_equal(f->events[0].a, until_ms);
+    (void)ledger_read(f->ledger, &q);
+    assert_int_equal(q.error, 0);
+    assert_order_equal(&stored[0], &op->order);
+}
+
+static void test_a_cancel_or_an_expiry_makes_its_buyer_wait(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        bool bar;
+        int64_t late_ms, cooling_ms, until_ms;
+    } cases[] = {
+        {false, 0, 60000, T0 + 20 + 60000},
+        {false, ALWAYS_LATE, 1, T0 + 20 + 1},
+        {true, 0, 60000, T0 + 20 + 60000},
+        {true, ALWAYS_LATE, 60000, 0}, /* barred for good */
+        {false, 0, 0, 0},
+    };
+    for (uint64_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        sale_open(f, 1 + i, ITEM + i, 1, 10, 1, cases[i].bar);
+        struct ledger_op book = book_once(ITEM + i, 1, 0);
+        write_op(f, T0 + 10, &book);
+        assert_int_equal(book.order.cooling_until_ms, 0);
+        struct ledger_op op = cancel(book.order.id, 1);
+        op.late_ms = cases[i].late_ms;
+        op.cooling_ms = cases[i].cooling_ms;
+        write_op(f, T0 + 20, &op);
+        assert_cooling(f, &op, cases[i].until_ms);
+        /* Again, under another setting: as it was. */
+        int64_t until_ms = op.order.cooling_until_ms;
+        struct ledger_op again = cancel(book.order.id, 1);
+        again.cooling_ms = 1000000;
+        write_op(f, T0 + 30, &again);
+        assert_true(again.repeated);
+        assert_int_equal(again.order.cooling_until_ms, until_ms);
+    }
+    if (f->segments > 0) {
+        return; /* its orders expire by its server's clock */
+    }
+    for (uint64_t i = 0; i < 2; i++) {
+        sale_open(f, 21 + i, ITEM + 20 + i, 1, 10, 1, i == 1);
+        struct ledger_op book = book_once(ITEM + 20 + i, 1, 0);
+        write_op(f, T0 + 10, &book);
+        struct ledger_op op = expire(book.order.id);
+        op.cooling_ms = 60000;
+        write_op(f, T0 + 10 + PAY_WITHIN_MS, &op);
+        assert_cooling(f, &op, i == 1 ? 0 : T0 + 10 + PAY_WITHIN_MS + 60000);
+    }
+}
+
+static void test_a_payment_makes_nobody_wait(void **state)
+{
+    struct fixture *f = *state;
+    sale_open(f, 1, ITEM, 1, 10, 1, false);
+    struct ledger_op op = pay(booked(f), "p", PRICE);
+    op.cooling_ms = 60000;
+    write_op(f, T0 + 20, &op);
+    assert_cooling(f, &op, 0);
+}
+
 static void test_cancel_of_a_paid_or_failed_order(void **state)
 {
     struct fixture *f = *state;
@@ -691,6 +763,8 @@ int main(void)
         TEST(test_expire_bars_where_the_sale_says_so),
         TEST(test_cancel),
         TEST(test_a_late_cancel_counts_as_unpaid_where_the_sale_bars),
+        TEST(test_a_cancel_or_an_expiry_makes_its_buyer_wait),
+        TEST(test_a_payment_makes_nobody_wait),
         TEST(test_a_cancel_in_time_bars_nobody),
         TEST(test_cancel_of_a_paid_or_failed_order),
         TEST(test_one_winner),

@@ -93,6 +93,7 @@ static void make_older(struct fixture *f)
     assert_int_equal(sql_run(f, "%s",
                              sqlite ? "DROP TABLE order_sums; DROP TABLE sale_course; DROP TABLE "
                                       "booking_lengths; ALTER TABLE holdings DROP COLUMN paid; "
+                                      "ALTER TABLE orders DROP COLUMN cooling_until_ms; "
                                       "PRAGMA user_version = 3"
                                     : "DROP TABLE order_sums; DROP TABLE sale_course; DROP TABLE "
                                       "booking_lengths; ALTER TABLE holdings DROP COLUMN paid; "

@@ -115,6 +115,7 @@ static void write_about(struct buyer *buyer, enum ledger_kind kind, struct order
     struct ledger_writer_op op = {.op = {.kind = kind, .id = id, .user = buyer->user}};
     op.op.amount_cents = (int64_t)PRICE_CENTS * qty;
     op.op.late_ms = world->plan.late_cancel_ms;
+    op.op.cooling_ms = world->plan.cooling_ms;
     (void)snprintf(op.op.key, sizeof(op.op.key), "pay-%llu-%u", (unsigned long long)buyer->user,
                    ++buyer->payments);
     memcpy(op.op.fingerprint, op.op.key, sizeof(op.op.fingerprint));

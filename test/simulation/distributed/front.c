@@ -195,7 +195,7 @@ bool front_request(struct world *world, uint32_t process, struct gate_request *r
 {
     struct call *call = calloc(1, sizeof(*call));
     CHECK(call != NULL);
-    struct model_before before = model_before(world, process, request->id);
+    struct model_before before = model_before(world, process, request);
     int64_t sent_us = world_now_us(world);
     call->request = *request;
     call = send_call(world, process, call, patience_us);

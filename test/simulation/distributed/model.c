@@ -78,6 +78,12 @@ static uint32_t home_of(const struct world *world, uint64_t user)
     return regions_home(&sale->regions, user, sale->homes);
 }
 
+static uint32_t segment_of(const struct world *world, const struct gate_request *buy)
+{
+    return order_id_kind(buy->id) == ORDER_ONCE ? home_of(world, buy->user)
+                                                : order_id_segment(buy->id);
+}
+
 void model_asked(struct world *world, const struct gate_request *buy)
 {
     struct model_order *order = model_order(&world->model, buy->id);
@@ -88,8 +94,7 @@ void model_asked(struct world *world, const struct gate_request *buy)
     order->asked = true;
     order->user = buy->user;
     order->qty = buy->qty;
-    order->segment = order_id_kind(buy->id) == ORDER_ONCE ? home_of(world, buy->user)
-                                                          : order_id_segment(buy->id);
+    order->segment = segment_of(world, buy);
     order->forgot = world->model.forgot[order->segment];
 }
 
@@ -101,17 +106,44 @@ static void has_seen(struct model_order *order, uint32_t process, enum order_sta
     order->shown_by[process] = rank > order->shown_by[process] ? rank : order->shown_by[process];
 }
 
-struct model_before model_before(struct world *world, uint32_t process, struct order_id id)
+struct model_wait model_wait_at(const struct world *world, uint64_t item, uint64_t user,
+                                uint64_t event)
 {
-    const struct model_order *order = model_find(&world->model, id);
-    if (order == NULL) {
-        return (struct model_before){.shown = ORDER_QUEUED};
+    struct model_wait wait = {.barred = false};
+    for (size_t i = 0; i < world->model.count; i++) {
+        const struct model_order *order = &world->model.orders[i];
+        if (!order->booked || order->item != item || order->user != user || order->event > event) {
+            continue;
+        }
+        wait.barred = wait.barred || (order->state == ORDER_EXPIRED && world->plan.bar_unpaid) ||
+                      (order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED);
+        wait.until_ms =
+            order->cooling_until_ms > wait.until_ms ? order->cooling_until_ms : wait.until_ms;
     }
-    const struct gate *gate = sim_segments_gate(world->segments, order->segment);
-    return (struct model_before){.shown = order->shown,
-                                 .shown_by = order->shown_by[process],
-                                 .waits = promise_07_waits(world, order, process),
-                                 .applied = gate != NULL ? gate->applied_event : 0};
+    wait.until_ms = wait.barred ? 0 : wait.until_ms;
+    return wait;
+}
+
+struct model_before model_before(struct world *world, uint32_t process,
+                                 const struct gate_request *request)
+{
+    struct model_before before = {.shown = ORDER_QUEUED};
+    const struct model_order *order = model_find(&world->model, request->id);
+    if (order != NULL) {
+        const struct gate *gate = sim_segments_gate(world->segments, order->segment);
+        before = (struct model_before){.shown = order->shown,
+                                       .shown_by = order->shown_by[process],
+                                       .waits = promise_07_waits(world, order, process),
+                                       .applied = gate != NULL ? gate->applied_event : 0};
+    }
+    if (request->kind == GATE_REQUEST_BUY) {
+        uint32_t segment = segment_of(world, request);
+        const struct gate *gate = sim_segments_gate(world->segments, segment);
+        before.epoch = sim_segments_epoch(world->segments, segment);
+        before.wait = model_wait_at(world, request->item, request->user,
+                                    gate != NULL ? gate->applied_event : 0);
+    }
+    return before;
 }
 
 void model_told(struct world *world, uint32_t process, const struct gate_request *request,
@@ -120,6 +152,7 @@ void model_told(struct world *world, uint32_t process, const struct gate_request
     struct model *model = &world->model;
     world->result->answers++;
     world->result->decisions += request->kind == GATE_REQUEST_BUY;
+    world->result->full += request->bound != GATE_BOUND_NONE;
     if (request->kind != GATE_REQUEST_BUY && request->kind != GATE_REQUEST_ORDER) {
         return;
     }
@@ -133,6 +166,7 @@ void model_told(struct world *world, uint32_t process, const struct gate_request
         promise_07_sold_out(world, order, process);
     }
     if (request->kind == GATE_REQUEST_BUY) {
+        promise_05_told(world, request, before);
         promise_09_told(world, order, &order->buys, request->refusal);
     }
     if (request->refusal != REFUSAL_NONE || !request->has_order) {
@@ -242,6 +276,7 @@ static void order_event(struct world *world, const struct ledger_event *event, e
     order->booked = true;
     order->state = to;
     order->reason = event->reason;
+    order->cooling_until_ms = to == ORDER_EXPIRED || to == ORDER_CANCELLED ? event->a : 0;
     order->event = event->number;
     promise_02_event(world, event);
     promise_03_event(world, order);
@@ -288,9 +323,18 @@ void model_lease(struct world *world, const char *name, uint64_t token)
     lease->token = token;
 }
 
-void model_rebuilt(struct world *world, uint32_t segment, uint64_t fence,
+void model_rebuilt(struct world *world, uint32_t segment, uint64_t epoch, uint64_t fence,
                    enum segment_outcome outcome)
 {
+    struct model *model = &world->model;
+    /* A segment that contradicts itself goes on deciding until somebody notices. What it decided
+     * meanwhile and is not in the ledger is forgotten when it is rebuilt. */
+    if (model->broken_epoch[segment] != 0 && epoch > model->rebuilt_epoch[segment]) {
+        model_forgets(world, segment);
+    }
+    if (epoch > model->rebuilt_epoch[segment]) {
+        model->rebuilt_epoch[segment] = epoch;
+    }
     if (outcome == SEGMENT_DONE) {
         promise_11_rebuilt(world, segment, fence);
     }
@@ -306,6 +350,7 @@ void model_forgets(struct world *world, uint32_t segment)
 void model_look(struct world *world)
 {
     promise_01_look(world);
+    promise_09_shares(world);
 }
 
 bool model_is_settled(struct world *world)

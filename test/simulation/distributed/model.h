@@ -45,8 +45,15 @@ struct model_order {
     enum order_state state;
     enum refusal reason;
     int64_t pay_by_ms;
-    uint64_t event;    /* the last about it */
-    uint32_t returned; /* how often its units came back */
+    int64_t cooling_until_ms; /* its end makes its buyer wait */
+    uint64_t event;           /* the last about it */
+    uint32_t returned;        /* how often its units came back */
+};
+
+/* What a buyer's orders of an item say about new ones. */
+struct model_wait {
+    bool barred;      /* for good */
+    int64_t until_ms; /* else; 0: he need not wait */
 };
 
 struct model_lease {
@@ -69,8 +76,9 @@ struct model {
     struct model_item items[MODEL_ITEMS];
     size_t items_count;
     int64_t starts_ms, ends_ms;
-    uint64_t forgot[SEGMENTS_MAX];       /* how often a segment has forgotten something */
-    uint64_t broken_epoch[SEGMENTS_MAX]; /* the segment contradicts itself in this life */
+    uint64_t forgot[SEGMENTS_MAX];        /* how often a segment has forgotten something */
+    uint64_t broken_epoch[SEGMENTS_MAX];  /* the segment contradicts itself in this life */
+    uint64_t rebuilt_epoch[SEGMENTS_MAX]; /* the highest that a rebuild was asked for */
     struct model_lease leases[MODEL_LEASES];
     size_t leases_count;
     uint64_t fences[SEGMENTS_MAX]; /* the highest token it was rebuilt under */
@@ -82,6 +90,9 @@ void model_done(struct model *model);
 struct model_order *model_find(struct model *model, struct order_id id);  /* NULL: not known */
 struct model_order *model_order(struct model *model, struct order_id id); /* made if need be */
 struct model_item *model_item(struct model *model, uint64_t item);
+/* As of an event of the ledger. */
+struct model_wait model_wait_at(const struct world *world, uint64_t item, uint64_t user,
+                                uint64_t event);
 /* How far an order has come. */
 int model_rank(enum order_state state);
 
@@ -95,8 +106,11 @@ struct model_before {
     int shown_by;     /* its rank, by the process that is asked */
     bool waits;       /* perhaps in another front's line, as the process that is asked knows */
     uint64_t applied; /* the last event its segment's gate had */
+    uint64_t epoch;   /* of a buy: of that gate */
+    struct model_wait wait;
 };
-struct model_before model_before(struct world *world, uint32_t process, struct order_id id);
+struct model_before model_before(struct world *world, uint32_t process,
+                                 const struct gate_request *request);
 void model_told(struct world *world, uint32_t process, const struct gate_request *request,
                 const struct model_before *before);
 /* A process pushed it to its watchers. */
@@ -107,7 +121,7 @@ void model_wrote(struct world *world, uint32_t process, const struct ledger_op *
 /* A batch has come to the ledger; whether it was committed the ledger's events tell. */
 void model_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void model_lease(struct world *world, const char *name, uint64_t token);
-void model_rebuilt(struct world *world, uint32_t segment, uint64_t fence,
+void model_rebuilt(struct world *world, uint32_t segment, uint64_t epoch, uint64_t fence,
                    enum segment_outcome outcome);
 /* A segment forgets something now. */
 void model_forgets(struct world *world, uint32_t segment);
@@ -129,6 +143,9 @@ void promise_03_end(struct world *world);
 void promise_04_event(struct world *world, const struct model_order *order);
 void promise_04_end(struct world *world);
 void promise_05_event(struct world *world, const struct model_order *order);
+/* A buy was answered. */
+void promise_05_told(struct world *world, const struct gate_request *buy,
+                     const struct model_before *before);
 void promise_05_end(struct world *world);
 void promise_06_told(struct world *world, const struct model_order *order,
                      const struct gate_request *request);
@@ -148,6 +165,9 @@ void promise_08_end(struct world *world);
 void promise_09_look(struct world *world, const struct model_order *order);
 void promise_09_told(struct world *world, const struct model_order *order,
                      struct model_requests *requests, enum refusal refusal);
+/* A segment has just decided a buy. */
+void promise_09_decided(struct world *world, const struct gate_request *buy);
+void promise_09_shares(struct world *world);
 void promise_10_event(struct world *world, const struct ledger_event *event);
 void promise_11_commit(struct world *world, const struct ledger_batch *batch, bool committed);
 void promise_11_rebuilt(struct world *world, uint32_t segment, uint64_t fence);

@@ -189,7 +189,7 @@ static enum segment_outcome rebuild_way(struct segments *segments, uint32_t segm
     enum segment_outcome outcome =
         segments_rebuild(own->inner, segment, epoch, fence, steps, count);
     world_note(own->world, "segment rebuilt", segment, epoch, outcome);
-    model_rebuilt(own->world, segment, fence, outcome);
+    model_rebuilt(own->world, segment, epoch, fence, outcome);
     pass(own->world);
     return outcome;
 }

@@ -179,6 +179,18 @@ static void draw_runtime_limits(struct world *world)
     static const int64_t ledger_ahead_us[] = {0, 0, 3000000, -3000000, 30000000};
     world->plan.ledger_ahead_us = ledger_ahead_us[prng_below(&prng, 5)];
     world->plan.late_cancel_ms = (int64_t)prng_below(&prng, 3) * 3000;
+    world->plan.cooling_ms = prng_below(&prng, 3) == 0 ? 500 + (int64_t)prng_below(&prng, 9000) : 0;
+    if (prng_below(&prng, 3) == 0) { /* what is full is refused */
+        world->plan.shares = (struct gate_shares){.buyer_orders = (uint32_t)prng_below(&prng, 3),
+                                                  .item_orders = (uint32_t)prng_below(&prng, 12),
+                                                  .sale_orders = (uint32_t)prng_below(&prng, 24),
+                                                  .sale_buyers = (uint32_t)prng_below(&prng, 40)};
+    }
+}
+
+static void decided(void *context, const struct gate_request *buy)
+{
+    promise_09_decided(context, buy);
 }
 
 static int64_t ask_delay_us(void *context)
@@ -206,7 +218,8 @@ static void open_world(struct world *world)
                                                        .claim_ms = world->plan.claim_ms,
                                                        .forget_max = 20,
                                                        .context = world,
-                                                       .delay_us = ask_delay_us});
+                                                       .delay_us = ask_delay_us,
+                                                       .decided = decided});
     world->broker = sim_broker_new(world_below(world, UINT64_MAX), retry_s, 3);
     sim_broker_time(world->broker, WORLD_NOW_MS);
     sim_broker_patience(world->broker, world->plan.patience);

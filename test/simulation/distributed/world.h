@@ -172,9 +172,11 @@ struct plan {
     uint32_t buys; /* of each user, at most */
     uint64_t totals[ITEMS];
     uint32_t limits[ITEMS];
+    struct gate_shares shares; /* of a segment's pools; 0: no such share */
     uint32_t pay_within_s;
     bool bar_unpaid;
     int64_t late_cancel_ms; /* 0: no cancellation is late */
+    int64_t cooling_ms;     /* 0: nobody waits */
     bool queue;             /* there is one */
     int64_t ends_us;
     int64_t strikes_until_us;

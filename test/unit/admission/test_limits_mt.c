@@ -96,7 +96,7 @@ static struct limits *limits_of(const struct limit_rule *rules, uint32_t count,
 
 static struct limit_request buy(uint64_t user, uint64_t item, uint8_t host)
 {
-    return (struct limit_request){.call = CALL_BUY,
+    return (struct limit_request){.call = FAMILY_BUY,
                                   .address = {.family = 4, .bytes = {10, 0, 0, host}},
                                   .user = user,
                                   .item = item,
@@ -140,7 +140,7 @@ static void each_key_counts_by_itself(void **state)
 static void only_its_calls_count_and_call_counts_each_family(void **state)
 {
     (void)state;
-    const struct limit_rule rules[] = {rule_of("some", LIMIT_BY_USER, 1U << CALL_TICKET, 1),
+    const struct limit_rule rules[] = {rule_of("some", LIMIT_BY_USER, 1U << FAMILY_TICKET, 1),
                                        rule_of("family", LIMIT_BY_CALL, 0, 3)};
     struct limits *limits = limits_of(rules, 2, NULL, NOON_US);
     struct limit_request request = buy(1, 1, 1);
@@ -148,12 +148,12 @@ static void only_its_calls_count_and_call_counts_each_family(void **state)
         assert_true(pass(limits, &request));
     }
     assert_false(pass(limits, &request)); /* the family's */
-    request.call = CALL_TICKET;
+    request.call = FAMILY_TICKET;
     assert_true(pass(limits, &request));
     assert_false(pass(limits, &request)); /* the user's */
-    request.call = CALL_TIME;
+    request.call = FAMILY_TIME;
     assert_true(pass(limits, &request));
-    request.call = CALL_NONE;
+    request.call = FAMILY_NONE;
     for (int i = 0; i < 9; i++) {
         assert_true(pass(limits, &request));
     }
@@ -280,13 +280,13 @@ static void tables_are_bounded(void **state)
 static void rules_that_can_never_apply_are_named(void **state)
 {
     (void)state;
-    struct limit_rule rule = rule_of("x", LIMIT_BY_USER, 1U << CALL_TIME | 1U << CALL_SALES, 1);
+    struct limit_rule rule = rule_of("x", LIMIT_BY_USER, 1U << FAMILY_TIME | 1U << FAMILY_SALES, 1);
     assert_non_null(limit_rule_fault(&rule));
-    rule = rule_of("x", LIMIT_BY_USER_ITEM, 1U << CALL_ORDERS, 1);
+    rule = rule_of("x", LIMIT_BY_USER_ITEM, 1U << FAMILY_ORDERS, 1);
     assert_non_null(limit_rule_fault(&rule));
     rule = rule_of("x", LIMIT_BY_USER, 0, 0);
     assert_non_null(limit_rule_fault(&rule));
-    rule = rule_of("x", LIMIT_BY_USER, 1U << CALL_TIME | 1U << CALL_BUY, 1);
+    rule = rule_of("x", LIMIT_BY_USER, 1U << FAMILY_TIME | 1U << FAMILY_BUY, 1);
     assert_null(limit_rule_fault(&rule));
     rule.rate.burst = 0;
     assert_non_null(limit_rule_fault(&rule));

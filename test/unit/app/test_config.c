@@ -478,7 +478,7 @@ static void limits_are_named_sections(void **state)
     const struct config_limit *a = limit_of(&config, "a");
     assert_non_null(a);
     assert_int_equal(a->rule.key, LIMIT_BY_USER_ITEM);
-    assert_int_equal(a->rule.calls, 1U << CALL_TICKET | 1U << CALL_BUY);
+    assert_int_equal(a->rule.calls, 1U << FAMILY_TICKET | 1U << FAMILY_BUY);
     assert_int_equal(a->rule.rate.rate, 10);
     assert_int_equal(a->rule.rate.per_s, 60);
     assert_int_equal(a->rule.rate.burst, 5);
@@ -533,7 +533,7 @@ static void the_command_line_sets_limits(void **state)
     struct config config;
     char error[CONFIG_ERROR_MAX];
     assert_int_equal(config_load(&options, &config, error, sizeof(error)), 0);
-    assert_int_equal(limit_of(&config, "mine")->rule.calls, 1U << CALL_TICKET | 1U << CALL_BUY);
+    assert_int_equal(limit_of(&config, "mine")->rule.calls, 1U << FAMILY_TICKET | 1U << FAMILY_BUY);
     assert_int_equal(limit_of(&config, "user-and-item")->rule.rate.rate, 20);
     assert_int_equal(limit_of(&config, "user-and-item")->rule.rate.burst, 20);
     assert_int_equal(set_one("limit.mine.speed=3", &config, error), ERR_NOTFOUND);

@@ -151,14 +151,19 @@ static void draw_move(struct gate_command *c)
 {
     static const enum gate_kind queued[] = {GATE_CONFIRM, GATE_CONFIRM, GATE_CONFIRM,
                                             GATE_FAIL_ORDER};
-    static const enum gate_kind locked[] = {GATE_PAY, GATE_CANCEL, GATE_CANCEL_LATE, GATE_EXPIRE};
+    static const enum gate_kind locked[] = {GATE_PAY,         GATE_CANCEL,
+                                            GATE_CANCEL_LATE, GATE_CANCEL_COOLING,
+                                            GATE_EXPIRE,      GATE_EXPIRE_COOLING};
     static const enum refusal reasons[] = {REFUSAL_LIMIT_REACHED, REFUSAL_NO_STOCK};
     c->id = draw_order();
     c->item = order_id_item(c->id);
     const struct model_order *order = order_of(c->id);
     bool is_queued = order != NULL && order->state == ORDER_QUEUED;
-    c->kind = (draw(8) == 0 ? !is_queued : is_queued) ? queued[draw(4)] : locked[draw(4)];
-    c->time_ms = c->kind == GATE_CONFIRM ? (uint64_t)now_ms + 100 : 0;
+    c->kind = (draw(8) == 0 ? !is_queued : is_queued) ? queued[draw(4)] : locked[draw(6)];
+    bool cools = c->kind == GATE_CANCEL_COOLING || c->kind == GATE_EXPIRE_COOLING;
+    c->time_ms = c->kind == GATE_CONFIRM ? (uint64_t)now_ms + 100
+                 : cools                 ? (uint64_t)now_ms + draw(300)
+                                         : 0;
     c->reason = c->kind == GATE_FAIL_ORDER ? reasons[draw(2)] : 0;
 }
 

@@ -111,6 +111,39 @@ static bool model_was_evicted(const struct gate_command *c)
     return false;
 }
 
+static bool model_used_up(size_t used, uint32_t share)
+{
+    return share != 0 && used >= share;
+}
+
+/* What is full for one more order. */
+static enum gate_bound model_bound(const struct model_item *item, const struct model_buyer *buyer)
+{
+    size_t of_buyer = 0;
+    size_t of_item = 0;
+    size_t of_sale = 0;
+    size_t buyers = 0;
+    for (size_t i = 0; i < model.orders_count; i++) {
+        const struct model_order *order = &model.orders[i];
+        if (order->state == ORDER_QUEUED || order->state == ORDER_LOCKED) {
+            of_sale += item_of(order->item)->sale == item->sale;
+            of_item += order->item == item->id;
+            of_buyer += order->item == item->id && buyer != NULL && order->user == buyer->user;
+        }
+    }
+    for (size_t i = 0; i < model.buyers_count; i++) {
+        buyers += item_of(model.buyers[i].item)->sale == item->sale;
+    }
+    return model.orders_count == model.sizes.orders                    ? GATE_BOUND_ORDERS
+           : buyer == NULL && model.buyers_count == model.sizes.buyers ? GATE_BOUND_BUYERS
+           : model_used_up(of_buyer, model.shares.buyer_orders)        ? GATE_BOUND_BUYER_SHARE
+           : model_used_up(of_item, model.shares.item_orders)          ? GATE_BOUND_ITEM_SHARE
+           : model_used_up(of_sale, model.shares.sale_orders)          ? GATE_BOUND_SALE_SHARE
+           : buyer == NULL && model_used_up(buyers, model.shares.sale_buyers)
+               ? GATE_BOUND_SALE_BUYERS
+               : GATE_BOUND_NONE;
+}
+
 /* The refusal of a new order, in the order of the public contract. */
 static enum refusal model_reserve_refusal(const struct gate_command *c,
                                           const struct model_item *item,
@@ -127,7 +160,7 @@ static enum refusal model_reserve_refusal(const struct gate_command *c,
     if (item->available == 0) {
         return REFUSAL_SOLD_OUT;
     }
-    if (buyer != NULL && buyer->barred) {
+    if (buyer != NULL && (buyer->barred || c->now_ms < buyer->cooling)) {
         return REFUSAL_BARRED;
     }
     bool too_often = buyer != NULL && buyer->failed_attempts >= BUYER_FAILED_ATTEMPTS_MAX;
@@ -137,15 +170,12 @@ static enum refusal model_reserve_refusal(const struct gate_command *c,
     if (c->qty > item->available) {
         return REFUSAL_SOLD_OUT;
     }
-    if (model.orders_count == model.sizes.orders ||
-        (buyer == NULL && model.buyers_count == model.sizes.buyers)) {
-        return REFUSAL_OVERLOADED;
-    }
-    return REFUSAL_NONE;
+    return model_bound(item, buyer) != GATE_BOUND_NONE ? REFUSAL_OVERLOADED : REFUSAL_NONE;
 }
 
 static struct answer model_reserve(const struct gate_command *c)
 {
+    model.bound = GATE_BOUND_NONE;
     struct model_item *item = item_of(c->item);
     if (item == NULL || order_id_item(c->id) != c->item) {
         return no(REFUSAL_NO_SUCH_ITEM, 0);
@@ -170,6 +200,7 @@ static struct answer model_reserve(const struct gate_command *c)
     }
     enum refusal refusal = model_reserve_refusal(c, item, buyer);
     if (refusal != REFUSAL_NONE) {
+        model.bound = refusal == REFUSAL_OVERLOADED ? model_bound(item, buyer) : GATE_BOUND_NONE;
         return no(refusal, held);
     }
     if (buyer == NULL) {
@@ -234,6 +265,11 @@ static struct answer model_move(const struct gate_command *c, enum order_state f
     } else {
         buyer->failed_attempts++;
     }
+    bool cools = c->kind == GATE_CANCEL_COOLING || c->kind == GATE_EXPIRE_COOLING;
+    if (cools && (int64_t)c->time_ms > buyer->cooling) {
+        buyer->cooling = (int64_t)c->time_ms;
+    }
+    buyer->cooling = buyer->barred ? 0 : buyer->cooling;
     return (struct answer){VERDICT_DONE, REFUSAL_NONE, 0, order};
 }
 
@@ -437,8 +473,10 @@ static struct answer model_dispatch(const struct gate_command *c)
         return model_move(c, ORDER_LOCKED, ORDER_PAID);
     case GATE_CANCEL:
     case GATE_CANCEL_LATE:
+    case GATE_CANCEL_COOLING:
         return model_move(c, ORDER_LOCKED, ORDER_CANCELLED);
     case GATE_EXPIRE:
+    case GATE_EXPIRE_COOLING:
         return model_move(c, ORDER_LOCKED, ORDER_EXPIRED);
     case GATE_RESTOCK:
     case GATE_TRANSFER_OUT:
@@ -538,6 +576,7 @@ void model_compare(const struct gate *gate)
         CHECK(found != NULL && found->held == buyer->held &&
               found->failed_attempts == buyer->failed_attempts);
         CHECK((found->barred != 0) == buyer->barred);
+        CHECK(found->cooling_until_ms == buyer->cooling);
     }
     for (size_t i = 0; i < model.orders_count; i++) {
         compare_order(gate, &model.orders[i]);
@@ -550,6 +589,7 @@ void model_compare_effects(const struct gate *gate, const struct gate_command *c
 {
     CHECK(verdict == want->verdict);
     CHECK(effects->refusal == want->refusal);
+    CHECK(c->kind != GATE_RESERVE || effects->bound == model.bound);
     CHECK(effects->held == want->held);
     if (want->order != NULL) {
         CHECK(effects->slot == gate_find_order(gate, want->order->id));
@@ -561,4 +601,6 @@ void model_compare_effects(const struct gate *gate, const struct gate_command *c
         CHECK(effects->available == item->available && effects->locked == item->locked);
         CHECK(effects->limit == item->limit);
     }
+    const struct model_buyer *buyer = buyer_of(c->item, c->user);
+    CHECK(effects->cooling_until_ms == (want->refusal == REFUSAL_BARRED ? buyer->cooling : 0));
 }

@@ -37,6 +37,7 @@ struct model_buyer {
     uint64_t held;
     uint64_t failed_attempts;
     bool barred;
+    int64_t cooling; /* no new order before; 0: none, or barred */
 };
 
 struct model_order {
@@ -54,6 +55,7 @@ struct model_order {
 
 struct model {
     struct gate_sizes sizes;
+    struct gate_shares shares; /* set after model_clear; 0: no such share */
     struct model_sale sales[MODEL_ENTRIES];
     struct model_item items[MODEL_ENTRIES];
     struct model_buyer buyers[MODEL_ENTRIES];
@@ -61,6 +63,7 @@ struct model {
     size_t sales_count, items_count, buyers_count, orders_count;
     uint64_t event;
     int64_t highest;
+    enum gate_bound bound; /* of the last RESERVE: with OVERLOADED, what was full */
     struct order_id evicted[MODEL_EVICTED]; /* the last ones */
     size_t evicted_count;
 };

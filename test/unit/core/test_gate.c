@@ -315,7 +315,7 @@ static void what_is_full_has_a_name(void **state)
     (void)state;
     assert_string_equal(gate_bound_text(GATE_BOUND_NONE), "none");
     assert_string_equal(gate_bound_text(GATE_BOUND_ITEM_SHARE), "gate.item_share");
-    assert_string_equal(gate_bound_text(GATE_BOUND_COUNT - 1), "journal buffer");
+    assert_string_equal(gate_bound_text(GATE_BOUND_JOURNAL), "journal buffer");
     done(load_sale(OTHER));
     full(load_sale(99), GATE_BOUND_SALES);
 }

@@ -23,18 +23,27 @@
 #include "gate_draw.h"
 #include "gate_model.h"
 
-#define STEPS 40000 /* on each of the gates below: 320,000 together */
+#define STEPS 40000 /* on each of the gates below: 360,000 together */
 
-static const struct gate_sizes gates[] = {
-    {.orders = 1, .buyers = 1, .items = 1, .sales = 1},
-    {.orders = 2, .buyers = 40, .items = 2, .sales = 1},
-    {.orders = 60, .buyers = 2, .items = 3, .sales = 2},
-    {.orders = 7, .buyers = 5, .items = 4, .sales = 2},
-    {.orders = 40, .buyers = 20, .items = 6, .sales = 3},
-    {.orders = 120, .buyers = 60, .items = 8, .sales = 4},
-    {.orders = 200, .buyers = 80, .items = 9, .sales = 4},
-    {.orders = 30, .buyers = 30, .items = 9, .sales = 2},
+static const struct {
+    struct gate_sizes sizes;
+    struct gate_shares shares; /* 0: no such share */
+} gates[] = {
+    {{.orders = 1, .buyers = 1, .items = 1, .sales = 1}, {0}},
+    {{.orders = 2, .buyers = 40, .items = 2, .sales = 1}, {0}},
+    {{.orders = 60, .buyers = 2, .items = 3, .sales = 2}, {.buyer_orders = 3}},
+    {{.orders = 7, .buyers = 5, .items = 4, .sales = 2}, {0}},
+    {{.orders = 40, .buyers = 20, .items = 6, .sales = 3}, {.item_orders = 3, .sale_orders = 6}},
+    {{.orders = 120, .buyers = 60, .items = 8, .sales = 4}, {.sale_buyers = 5}},
+    {{.orders = 200, .buyers = 80, .items = 9, .sales = 4}, {0}},
+    {{.orders = 200, .buyers = 80, .items = 9, .sales = 4}, {1, 4, 9, 20}},
+    {{.orders = 30, .buyers = 30, .items = 9, .sales = 2}, {0}},
 };
+
+static uint32_t share_or_none(uint32_t share)
+{
+    return share != 0 ? share : UINT32_MAX;
+}
 
 /* ---- the run ---- */
 
@@ -71,14 +80,19 @@ static struct pair {
     void *memory;
     void *second_memory;
     uint32_t refused[REFUSAL_COUNT];
+    uint32_t bounds[GATE_BOUND_COUNT];
     uint32_t verdicts[4];
 } pair;
 
-static void pair_open(struct gate_sizes sizes)
+static void pair_open(struct gate_sizes sizes, struct gate_shares shares)
 {
     gate_open(&pair.gate, sizes, prng_next(&draw_prng), &pair.memory);
     gate_open(&pair.second, sizes, prng_next(&draw_prng), &pair.second_memory);
     model_clear(sizes);
+    model.shares = shares;
+    pair.gate.shares =
+        (struct gate_shares){share_or_none(shares.buyer_orders), share_or_none(shares.item_orders),
+                             share_or_none(shares.sale_orders), share_or_none(shares.sale_buyers)};
     draw_begin(1, 1000);
     pair_lsn = 0;
 }
@@ -114,6 +128,7 @@ static enum verdict pair_step(struct gate_command c)
     }
     model_compare(&pair.gate);
     pair.refused[effects.refusal]++;
+    pair.bounds[effects.bound]++;
     pair.verdicts[verdict]++;
     return verdict;
 }
@@ -123,8 +138,9 @@ static void the_gate_does_what_the_model_does(void **state)
     (void)state;
     memset(pair.refused, 0, sizeof(pair.refused));
     memset(pair.verdicts, 0, sizeof(pair.verdicts));
+    memset(pair.bounds, 0, sizeof(pair.bounds));
     for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
-        pair_open(gates[i]);
+        pair_open(gates[i].sizes, gates[i].shares);
         for (uint64_t step = 0; step < STEPS; step++) {
             (void)pair_step(draw_command());
             if (step % 100 == 0) {
@@ -145,6 +161,9 @@ static void the_gate_does_what_the_model_does(void **state)
             fail_msg("never refused: %s", refusal_text(met[i])->code);
         }
     }
+    for (int i = GATE_BOUND_BUYER_SHARE; i <= GATE_BOUND_SALE_BUYERS; i++) {
+        assert_true(pair.bounds[i] > 0);
+    }
     for (int i = 0; i < 4; i++) {
         assert_true(pair.verdicts[i] > 0);
     }
@@ -155,7 +174,8 @@ static void the_gate_does_what_the_model_does(void **state)
 static void who_lets_go_too_often_is_at_his_limit(void **state)
 {
     (void)state;
-    pair_open((struct gate_sizes){.orders = 250, .buyers = 3, .items = 1, .sales = 1});
+    pair_open((struct gate_sizes){.orders = 250, .buyers = 3, .items = 1, .sales = 1},
+              (struct gate_shares){0});
     uint64_t event = 0;
     struct gate_command c = {
         .kind = GATE_LOAD_SALE, .sale = 1, .ends_at_ms = 9999, .event = ++event};

@@ -55,6 +55,9 @@ static void chains_come_out_in_the_order_given(void **state)
     for (uint64_t n = 0; n < 3; n++) {
         struct gate_buyer buyer = {.user = n + 1, .held = 1};
         assert_int_equal(gate_restore_buyer(&restore, &buyer), 0);
+        if (n == 1) {
+            assert_int_equal(gate_restore_cooling(&restore, 4711), 0);
+        }
     }
     for (uint64_t n = 0; n < 3; n++) {
         struct gate_order order = order_of(n + 1, (enum order_state)states[n]);
@@ -77,6 +80,7 @@ static void chains_come_out_in_the_order_given(void **state)
     for (uint32_t link = gate.items[slot].buyers; link != 0;
          link = gate.buyers[link - 1].next_item) {
         assert_int_equal(gate.buyers[link - 1].user, ++n);
+        assert_int_equal(gate.buyers[link - 1].cooling_until_ms, n == 2 ? 4711 : 0);
     }
     assert_int_equal(n, 3);
     assert_int_equal(gate.sales[gate_find_sale(&gate, 1)].items, 1);
@@ -96,6 +100,7 @@ static void what_cannot_stand_is_damage(void **state)
     struct gate_order order = order_of(1, ORDER_QUEUED);
     assert_int_equal(gate_restore_buyer(&restore, &buyer), ERR_CORRUPT); /* of no item */
     assert_int_equal(gate_restore_order(&restore, &order), ERR_CORRUPT);
+    assert_int_equal(gate_restore_cooling(&restore, 500), ERR_CORRUPT);   /* of no buyer */
     assert_int_equal(gate_restore_item(&restore, &item, 1), ERR_CORRUPT); /* of no sale */
     struct gate_sale odd = {.id = 3, .state = SALE_STATE_COUNT};
     assert_int_equal(gate_restore_sale(&restore, &odd), ERR_CORRUPT);
@@ -109,6 +114,11 @@ static void what_cannot_stand_is_damage(void **state)
     assert_int_equal(gate_restore_buyer(&restore, &buyer), ERR_CORRUPT);
     assert_int_equal(gate_restore_order(&restore, &order), 0);
     assert_int_equal(gate_restore_order(&restore, &order), ERR_CORRUPT);
+    assert_int_equal(gate_restore_cooling(&restore, 0), ERR_CORRUPT);
+    assert_int_equal(gate_restore_cooling(&restore, 500), 0);
+    struct gate_buyer barred = {.user = 9, .barred = true};
+    assert_int_equal(gate_restore_buyer(&restore, &barred), 0);
+    assert_int_equal(gate_restore_cooling(&restore, 500), ERR_CORRUPT); /* he waits for nothing */
     order = order_of(2, ORDER_STATE_COUNT);
     assert_int_equal(gate_restore_order(&restore, &order), ERR_CORRUPT);
     order = order_of(2, ORDER_FAILED);

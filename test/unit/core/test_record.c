@@ -39,6 +39,8 @@ static const struct {
     {GATE_CANCEL_LATE, 17 + 16 + 8},
     {GATE_EVICT, 33},
     {GATE_SET_TIME, 17},
+    {GATE_CANCEL_COOLING, 17 + 16 + 8 + 8},
+    {GATE_EXPIRE_COOLING, 17 + 16 + 8 + 8},
 };
 
 /* All bits set now and then: fields must not run into each other. */

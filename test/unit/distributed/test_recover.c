@@ -275,6 +275,45 @@ static void test_a_late_cancellation_survives(void **state)
     shop_close(&shop);
 }
 
+/* Its end is the ledger's, whatever the setting has become, also in a segment that was rebuilt. */
+static void test_a_cooling_time_survives(void **state)
+{
+    (void)state;
+    struct shop shop;
+    shop_open(&shop, 1);
+    struct cluster_world *world = &shop.world;
+    uint32_t home = segment_home(5, SEGMENTS);
+    int64_t begin_ms = clock_wall_ms(&world->clock.port);
+    for (int i = 0; i < 2; i++) {
+        assert_true(model_buy(world, 5, CLUSTER_THREE, 1));
+    }
+    model_settle(world);
+    for (int i = 0; i < 2; i++) { /* the first makes him wait, the second does not */
+        struct ledger_op cancel = {.kind = LEDGER_CANCEL,
+                                   .id = world->model.journal[i].command.id,
+                                   .cooling_ms = i == 0 ? 5000 : 0};
+        assert_int_equal(REFUSAL_NONE, cluster_run(world, &cancel));
+        model_settle(world);
+    }
+    for (int rebuilt = 0; rebuilt < 2; rebuilt++) {
+        const struct gate *gate = sim_segments_gate(world->sim, home);
+        const struct gate_buyer *buyer =
+            gate_find_buyer(gate, gate_find_item(gate, CLUSTER_THREE), 5);
+        assert_int_equal(0, buyer->barred);
+        assert_int_equal(2, buyer->failed_attempts);
+        assert_in_range(buyer->cooling_until_ms, begin_ms + 5000, begin_ms + 6000);
+        assert_false(model_buy(world, 5, CLUSTER_THREE, 1));
+        model_agree(world);
+        sim_segments_empty(world->sim, home);
+        assert_int_equal(1, round_of(shop.recover).rebuilt);
+        model_settle(world);
+    }
+    fake_clock_pass_ms(&world->clock, 6000);
+    assert_true(model_buy(world, 5, CLUSTER_THREE, 1));
+    model_settle(world);
+    shop_close(&shop);
+}
+
 static void test_a_forgotten_sale_does_not_come_back(void **state)
 {
     (void)state;
@@ -704,6 +743,7 @@ int main(void)
         cmocka_unit_test(test_replayed_winners_come_before_new_buyers),
         cmocka_unit_test(test_holdings_survive),
         cmocka_unit_test(test_a_late_cancellation_survives),
+        cmocka_unit_test(test_a_cooling_time_survives),
         cmocka_unit_test(test_a_forgotten_sale_does_not_come_back),
         cmocka_unit_test(test_dying_at_every_call),
         cmocka_unit_test(test_lost_answers),

@@ -35,7 +35,8 @@ static void what_a_rebuilt_segment_shows_already_does_not_stop_it(void **state)
                                           .item = ITEM,
                                           .total = 10,
                                           .available = 9,
-                                          .sold = 1},
+                                          .sold = 1,
+                                          .buyers = 1},
                                          {.kind = STEP_OPEN}};
     assert_int_equal(segments_rebuild(world.hands, 0, 2, 1, steps, 6), SEGMENT_DONE);
     cluster_segment_table(&world, &ledger_writers[0].segment_table);

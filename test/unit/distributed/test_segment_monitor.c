@@ -150,6 +150,34 @@ static void one_that_was_found_wrong_decides_nothing(void **state)
     assert_int_equal(number(METRIC_SEGMENTS_CLOSED), 1);
 }
 
+static bool settled(uint32_t segment)
+{
+    return segment_table_settled(&process->segment_table, segment,
+                                 clock_boot_us(&world.clock.port) / 1000);
+}
+
+/* A front that stood still brings back what it has promised once the segment is open again. */
+static void a_rebuilt_one_is_settled_some_time_after_it_opens(void **state)
+{
+    (void)state;
+    const struct segment_step begin = {.kind = STEP_BEGIN, .sizes = cluster_sizes};
+    const struct segment_step open = {.kind = STEP_OPEN};
+    turn();
+    pass_and_turn(SEGMENT_TABLE_SETTLE_MS);
+    assert_true(settled(0));
+    uint64_t epoch = cluster_raise_epoch(&world, 0);
+    assert_int_equal(segments_rebuild(world.hands, 0, epoch, 1, &begin, 1), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_false(settled(0));
+    pass_and_turn(SEGMENT_TABLE_SETTLE_MS); /* the rebuild takes long */
+    assert_int_equal(segments_rebuild(world.hands, 0, epoch, 1, &open, 1), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_int_equal(request(0).refusal, REFUSAL_NO_SUCH_ITEM); /* it answers for itself */
+    assert_false(settled(0));
+    pass_and_turn(SEGMENT_TABLE_SETTLE_MS);
+    assert_true(settled(0));
+}
+
 static void one_that_is_away_stays_what_it_was(void **state)
 {
     (void)state;
@@ -335,6 +363,49 @@ static void who_watches_sees_which_server_is_away(void **state)
     pass_and_turn(1000);
     assert_int_equal(number(METRIC_MARIADB_UP), 1);
     assert_int_equal(number(METRIC_REDIS_UP), 0);
+}
+
+static struct metrics_level level(enum metrics_pool pool)
+{
+    return metrics_level(&process->metrics, pool);
+}
+
+/* The segment that is fullest is told, and how many have no room at all. */
+static void who_watches_sees_the_fullest_segment(void **state)
+{
+    (void)state;
+    turn();
+    assert_int_equal(level(POOL_GATE_ORDERS).size, cluster_sizes.orders);
+    assert_int_equal(level(POOL_GATE_ORDERS).used, 0);
+    assert_int_equal(level(POOL_GATE_ITEMS).size, cluster_sizes.items);
+    assert_int_equal(number(METRIC_SEGMENTS_FULL), 0);
+    (void)cluster_decide(&world, 0, 7);
+    (void)cluster_decide(&world, 1, 7);
+    (void)cluster_decide(&world, 1, 8);
+    pass_and_turn(1000);
+    assert_int_equal(level(POOL_GATE_ORDERS).used, 2);
+    assert_int_equal(level(POOL_GATE_BUYERS).used, 2);
+    assert_int_equal(level(POOL_GATE_SALES).used, 1);
+    /* One that is small is full first. */
+    const struct segment_step steps[] = {
+        {.kind = STEP_BEGIN, .sizes = {.orders = 1, .buyers = 9, .items = 2, .sales = 1}},
+        {.kind = STEP_SALE,
+         .sale = CLUSTER_SALE,
+         .starts_at_ms = CLUSTER_NOW,
+         .ends_at_ms = CLUSTER_NOW + CLUSTER_ENDS_MS,
+         .state = SALE_OPEN},
+        {.kind = STEP_ITEM, .sale = CLUSTER_SALE, .item = CLUSTER_FREE, .total = 5, .available = 5},
+        {.kind = STEP_OPEN}};
+    uint64_t epoch = cluster_raise_epoch(&world, 2);
+    assert_int_equal(segments_rebuild(world.hands, 2, epoch, 9, steps, 4), SEGMENT_DONE);
+    pass_and_turn(1000);
+    assert_int_equal(number(METRIC_SEGMENTS_FULL), 0);
+    (void)cluster_decide(&world, 2, 7);
+    pass_and_turn(1000);
+    assert_int_equal(number(METRIC_SEGMENTS_FULL), 1);
+    assert_int_equal(level(POOL_GATE_ORDERS).used, 1);
+    assert_int_equal(level(POOL_GATE_ORDERS).size, 1);
+    assert_int_equal(level(POOL_GATE_SALES).size, 1);
 }
 
 /* ---- the clock ---- */
@@ -543,12 +614,14 @@ int main(void)
         TEST(it_is_ready_when_every_segment_is_open),
         TEST(where_they_do_not_agree_nothing_is_decided),
         TEST(one_that_was_found_wrong_decides_nothing),
+        TEST(a_rebuilt_one_is_settled_some_time_after_it_opens),
         TEST(one_that_is_away_stays_what_it_was),
         TEST(a_doubt_is_looked_at_at_once),
         TEST(a_segments_status_is_what_its_last_check_found),
         TEST(without_the_ledger_only_the_status_moves),
         TEST(one_that_could_not_be_asked_serves_after_its_next_check),
         TEST(who_watches_sees_which_server_is_away),
+        TEST(who_watches_sees_the_fullest_segment),
         TEST(who_watches_is_told_nothing_of_what_was_never_seen),
         TEST(with_another_time_than_the_gates_nothing_is_sold),
         TEST(a_wish_is_noted_in_the_ledger),

@@ -63,11 +63,26 @@ static void pay_newest(struct reader *reader)
     }
 }
 
+/* Late or not, where the sale bars; else with a cooling time, mostly. */
+static void cancel_any(struct reader *reader)
+{
+    const struct memory_ledger *ledger = &reader->world.ledger;
+    const struct order_row *row = &ledger->orders[prng_below(&reader->prng, ledger->orders_count)];
+    struct ledger_op op = {.kind = LEDGER_CANCEL,
+                           .id = row->id,
+                           .late_ms = (int64_t)prng_below(&reader->prng, 2) * 10000000,
+                           .cooling_ms = (int64_t)prng_below(&reader->prng, 5) * 1000};
+    (void)cluster_run(&reader->world, &op);
+}
+
 static void others_write(struct model_process *process)
 {
     struct reader *reader = process->context;
     while (prng_below(&reader->prng, 100) < reader->often) {
-        switch (prng_below(&reader->prng, 5)) {
+        switch (prng_below(&reader->prng, 6)) {
+        case 5:
+            cancel_any(reader);
+            break;
         case 0:
             book_any(reader, LEDGER_BOOK);
             break;
@@ -111,6 +126,19 @@ static enum order_state state_at(const struct memory_ledger *ledger, struct orde
     return state;
 }
 
+/* What its cancellation has done to its buyer, if that was before the event. */
+static struct ledger_event cancelled_at(const struct memory_ledger *ledger, struct order_id id,
+                                        uint64_t event)
+{
+    for (uint64_t i = 0; i < event; i++) {
+        if (ledger->events[i].kind == EVENT_ORDER_CANCELLED &&
+            order_id_equal(ledger->events[i].id, id)) {
+            return ledger->events[i];
+        }
+    }
+    return (struct ledger_event){0};
+}
+
 static void check_orders(const struct memory_ledger *ledger,
                          const struct segment_snapshot *snapshot)
 {
@@ -125,6 +153,9 @@ static void check_orders(const struct memory_ledger *ledger,
         CHECK(order == NULL ||
               (order->state == state && order->user == row->user &&
                order->created_at_ms == row->created_at_ms && order->pay_by_ms == row->pay_by_ms));
+        struct ledger_event cancelled = cancelled_at(ledger, row->id, snapshot->event);
+        CHECK(order == NULL || order->cooling_until_ms == cancelled.a);
+        CHECK(order == NULL || state != ORDER_CANCELLED || order->reason == cancelled.reason);
     }
     CHECK(snapshot->orders_count == expected);
 }
@@ -154,6 +185,22 @@ static void check_items(const struct memory_ledger *ledger, const struct segment
     }
 }
 
+/* Barred if an order of his says so, else until the latest time that one says. */
+static void check_wait(const struct segment_snapshot *snapshot,
+                       const struct segment_snapshot_buyer *buyer)
+{
+    bool barred = false;
+    int64_t until_ms = 0;
+    for (size_t i = 0; i < snapshot->orders_count; i++) {
+        const struct segment_snapshot_order *order = &snapshot->orders[i];
+        if (order->item == buyer->item && order->user == buyer->user) {
+            barred = barred || (order->state == ORDER_CANCELLED && order->reason == REFUSAL_BARRED);
+            until_ms = order->cooling_until_ms > until_ms ? order->cooling_until_ms : until_ms;
+        }
+    }
+    CHECK(buyer->barred == barred && buyer->cooling_until_ms == (barred ? 0 : until_ms));
+}
+
 static void check_buyers(const struct segment_snapshot *snapshot)
 {
     uint64_t held = 0;
@@ -163,13 +210,15 @@ static void check_buyers(const struct segment_snapshot *snapshot)
     for (size_t i = 0; i < snapshot->buyers_count; i++) {
         held += snapshot->buyers[i].held;
         ended += snapshot->buyers[i].failed_attempts;
+        check_wait(snapshot, &snapshot->buyers[i]);
         CHECK(i == 0 || snapshot->buyers[i - 1].item < snapshot->buyers[i].item ||
               snapshot->buyers[i - 1].user < snapshot->buyers[i].user);
     }
     for (size_t i = 0; i < snapshot->orders_count; i++) {
         bool lives = order_state_alive((enum order_state)snapshot->orders[i].state);
         alive += lives ? snapshot->orders[i].qty : 0;
-        over += !lives;
+        over += !lives && (snapshot->orders[i].state != ORDER_CANCELLED ||
+                           snapshot->orders[i].reason != REFUSAL_BARRED);
     }
     CHECK(held == alive && ended == over);
 }
@@ -200,8 +249,12 @@ static void test_pictures_are_exact(void **state)
         struct segment_snapshot snapshot;
         model_init(&reader.world, (struct cluster_options){.segments = SEGMENTS, .seed = seed});
         reader.world.ledger.epochs[0] = reader.world.ledger.epochs[1] = 1;
+        reader.world.ledger.sales[0]->bar_unpaid = seed % 2 == 0;
         for (uint64_t i = 0; i < 10 + seed; i++) { /* up to several pages */
             book_any(&reader, i % 7 == 0 ? LEDGER_FAIL : LEDGER_BOOK);
+            if (i % 6 == 5) {
+                cancel_any(&reader);
+            }
             book_any(&reader, LEDGER_FAIL);
             book_any(&reader, LEDGER_FAIL);
         }

@@ -308,7 +308,7 @@ static void test_orders_may_come_before_their_item(void **state)
     (void)state;
     struct world world;
     world_new(&world, false);
-    struct segment_step buyer = {.kind = STEP_BUYER, .item = ITEM, .user = 9, .held = 2};
+    struct segment_step buyer = {.kind = STEP_BUYER, .item = ITEM, .user = 9, .held = 2, .live = 1};
     struct segment_step order = {.kind = STEP_ORDER,
                                  .item = ITEM,
                                  .order = {.id = order_id_fresh(ITEM, NOW, 64),
@@ -320,6 +320,8 @@ static void test_orders_may_come_before_their_item(void **state)
     struct segment_step item = item_step();
     item.available = UNITS - 2;
     item.locked = 2;
+    item.buyers = 1;
+    item.live = 1;
     struct segment_step steps[] = {
         {.kind = STEP_BEGIN, .sizes = sizes}, sale_step(SALE_OPEN), buyer, order, order, item};
     assert_int_equal(SEGMENT_DONE, segments_rebuild(world.relay, 0, 2, FENCE, steps, 6));

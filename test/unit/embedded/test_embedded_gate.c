@@ -323,6 +323,34 @@ static void a_ticket_shows_the_buyers_record(void **state)
     assert_int_equal(request(kind).refusal, REFUSAL_NO_SUCH_ITEM);
 }
 
+/* His ticket is for a new order, and the journal brings the time back. */
+static void a_cooling_time_is_told_and_kept(void **state)
+{
+    (void)state;
+    struct gate_request ticket = {.kind = GATE_REQUEST_TICKET, .user = 5, .item = ONCE};
+    struct order_id id = order_id_once(ONCE, 5, 0);
+    struct order_id next = order_id_once(ONCE, 5, 1);
+    assert_int_equal(buy_at(id, 5, ONCE, 1, NOW).refusal, REFUSAL_NONE);
+    confirm(id);
+    must_apply((struct gate_command){
+        .kind = GATE_CANCEL_COOLING, .id = id, .item = ONCE, .time_ms = (uint64_t)(NOW + 5000)});
+    for (int again = 0; again < 2; again++) {
+        struct gate_request shown = request(ticket);
+        assert_true(shown.cooling_until_ms == NOW + 5000 && !shown.barred && !shown.has_order);
+        assert_int_equal(shown.attempt, 1);
+        struct gate_request early = buy_at(next, 5, ONCE, 1, NOW + 4999);
+        assert_int_equal(early.refusal, REFUSAL_BARRED);
+        assert_int_equal(early.cooling_until_ms, NOW + 5000);
+        assert_true(buy_at(id, 5, ONCE, 1, NOW + 4999).existed);
+        flush();
+        close_shop();
+        open_shop(64 * JOURNAL_SECTOR);
+    }
+    struct gate_request bought_one = buy_at(next, 5, ONCE, 1, NOW + 5000);
+    assert_int_equal(bought_one.refusal, REFUSAL_NONE);
+    assert_int_equal(bought_one.cooling_until_ms, 0);
+}
+
 static void unknown_orders_and_items_are_not_found(void **state)
 {
     (void)state;
@@ -716,6 +744,7 @@ int main(void)
         TEST(a_refusal_is_told_at_once_and_leaves_no_trace),
         TEST(time_never_goes_below_what_is_journalled),
         TEST(a_ticket_shows_the_buyers_record),
+        TEST(a_cooling_time_is_told_and_kept),
         TEST(unknown_orders_and_items_are_not_found),
         TEST(an_ask_may_be_used_again),
         TEST(the_numbers_are_counted),

@@ -39,8 +39,10 @@ static const struct {
     {EVENT_ORDER_LOCKED, GATE_CONFIRM, 108, 0, 0, 0, 0, 0, false, METRIC_ORDERS_LOCKED_TOTAL},
     {EVENT_ORDER_FAILED, GATE_FAIL_ORDER, 0, 0, 0, 0, 0, 0, false, METRIC_ORDERS_FAILED_TOTAL},
     {EVENT_ORDER_PAID, GATE_PAY, 0, 0, 0, 0, 0, 0, false, METRIC_ORDERS_PAID_TOTAL},
-    {EVENT_ORDER_EXPIRED, GATE_EXPIRE, 0, 0, 0, 0, 0, 0, false, METRIC_ORDERS_EXPIRED_TOTAL},
-    {EVENT_ORDER_CANCELLED, GATE_CANCEL, 0, 0, 0, 0, 0, 0, false, METRIC_ORDERS_CANCELLED_TOTAL},
+    {EVENT_ORDER_EXPIRED, GATE_EXPIRE_COOLING, 108, 0, 0, 0, 0, 0, false,
+     METRIC_ORDERS_EXPIRED_TOTAL},
+    {EVENT_ORDER_CANCELLED, GATE_CANCEL_COOLING, 108, 0, 0, 0, 0, 0, false,
+     METRIC_ORDERS_CANCELLED_TOTAL},
     {EVENT_ITEM_RESTOCKED, GATE_RESTOCK, 0, 108, 0, 0, 0, 0, false, -1},
     {EVENT_SALE_WARMED, GATE_LOAD_SALE, 0, 0, 108, 109, 1, 0, true, -1},
     {EVENT_ITEM_LOADED, GATE_LOAD_ITEM, 0, 108, 0, 0, 0, 109, false, -1},
@@ -93,6 +95,15 @@ static void the_reason_of_a_failure_and_the_bar_go_along(void **state)
     cancelled.reason = REFUSAL_BARRED;
     event_effects_command(&cancelled, 1, &command);
     assert_int_equal(command.kind, GATE_CANCEL_LATE);
+    /* Without a cooling time. */
+    cancelled.reason = REFUSAL_NONE;
+    cancelled.a = 0;
+    event_effects_command(&cancelled, 1, &command);
+    assert_int_equal(command.kind, GATE_CANCEL);
+    struct ledger_event expired = event_of(EVENT_ORDER_EXPIRED);
+    expired.a = 0;
+    event_effects_command(&expired, 1, &command);
+    assert_int_equal(command.kind, GATE_EXPIRE);
 }
 
 /* A step of forgetting is a piece: neither nothing nor everything under one lock. */

@@ -267,6 +267,34 @@ static void test_an_older_ledger(void **state)
     }
 }
 
+/* A step that changes the orders changes them in every database, and what the view of all shows. */
+static void test_a_step_reaches_the_orders_of_every_database(void **state)
+{
+    struct fixture *f = *state;
+    char url[512];
+    char name[SPLIT_NAME_MAX];
+    uint32_t databases = f->databases > 1 ? f->databases : 1;
+    static const char *const note[] = {"ALTER TABLE {each} ADD COLUMN IF NOT EXISTS note INT"};
+    struct maria_step steps[MARIA_STEPS_COUNT + 1];
+    memcpy(steps, maria_steps, sizeof(maria_steps));
+    steps[MARIA_STEPS_COUNT] = (struct maria_step){note, 1};
+    sale_open(f, 1, ITEM, 1, 5, 1, false);
+    ledger_mariadb_close(f->ledger);
+    mariadb_url(f, url, sizeof(url));
+    struct ledger_mariadb_options options = mariadb_options(url);
+    options.segments = f->segments;
+    assert_int_equal(maria_open(&options, MARIADB_WRITER, steps, MARIA_STEPS_COUNT + 1, &f->ledger),
+                     0);
+    for (uint32_t i = 0; i < databases; i++) {
+        split_name(f->database, i, name);
+        assert_int_equal(
+            sql_number(f, "SELECT count(note) + count(cooling_until_ms) FROM %s.orders", name), 0);
+    }
+    if (databases > 1) {
+        assert_int_equal(sql_number(f, "SELECT count(note) FROM all_orders"), 0);
+    }
+}
+
 /* ---- making the databases ---- */
 
 static void in_second(struct fixture *f, const char *format)
@@ -377,6 +405,8 @@ int main(void)
     };
     const struct CMUnitTest both[] = {
         TEST(test_the_number_is_fixed),
+        TEST(test_a_step_reaches_the_orders_of_every_database),
+        SHARED(test_a_step_reaches_the_orders_of_every_database),
         SHARED(test_the_number_is_fixed),
     };
     return cmocka_run_group_tests(pure, NULL, NULL) + LEDGER_RUN_ON(on_mariadb_split, split) +

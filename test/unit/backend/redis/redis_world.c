@@ -187,7 +187,13 @@ enum segment_outcome world_rebuild(struct world *world, uint64_t epoch, uint64_t
 
 void world_claim(struct world *world, struct gate_sizes sizes)
 {
-    struct segment_step steps[] = {{.kind = STEP_BEGIN, .sizes = sizes}, {.kind = STEP_OPEN}};
+    world_claim_shares(world, sizes, (struct gate_shares){0});
+}
+
+void world_claim_shares(struct world *world, struct gate_sizes sizes, struct gate_shares shares)
+{
+    struct segment_step steps[] = {{.kind = STEP_BEGIN, .sizes = sizes, .shares = shares},
+                                   {.kind = STEP_OPEN}};
     assert_int_equal(SEGMENT_DONE, world_rebuild(world, ++world->epoch, 0, steps, 2));
     world->event = 0;
     gate_place(redis_gate_port(world->gate), 0, world->epoch);
@@ -228,10 +234,12 @@ static void step_buy(struct world *world, const struct gate_command *command,
                    : request.existed               ? VERDICT_ALREADY_APPLIED
                                                    : VERDICT_DONE,
         .refusal = request.refusal,
+        .bound = request.bound,
         .held = request.held,
         .limit = request.limit,
         .available = request.available,
         .locked = request.locked,
+        .cooling_until_ms = request.cooling_until_ms,
         .has_order = request.has_order,
         .order = request.order,
     };
@@ -301,7 +309,8 @@ void world_other_run(struct world *world)
     char place[80];
     redisReply *now = world_admin(world, "HGET %s{0}:meta place", world->prefix);
     assert_int_equal(REDIS_REPLY_STRING, now->type);
-    (void)snprintf(place, sizeof(place), "%llu %040d", strtoull(now->str, NULL, 10), 1);
+    (void)snprintf(place, sizeof(place), "%llu %040d %d", strtoull(now->str, NULL, 10), 1,
+                   REDIS_LAYOUT);
     freeReplyObject(now);
     world_do(world, "HSET %s{0}:meta place %s", world->prefix, place);
 }

@@ -32,8 +32,10 @@ struct world {
 struct world_answer {
     enum verdict verdict;
     enum refusal refusal;
+    enum gate_bound bound;      /* of a buy */
     uint32_t held, limit;       /* of a buy */
     uint64_t available, locked; /* of a buy */
+    int64_t cooling_until_ms;   /* of a buy */
     bool has_order;
     struct order_view order;
 };
@@ -46,6 +48,7 @@ void world_free(struct world *world);
 
 /* An empty, open segment 0 under the next epoch. */
 void world_claim(struct world *world, struct gate_sizes sizes);
+void world_claim_shares(struct world *world, struct gate_sizes sizes, struct gate_shares shares);
 /* Asks and waits. */
 void world_ask(struct world *world, struct gate_request *request);
 /* An event for segment 0, behind the last one. */

@@ -25,12 +25,16 @@
 #define STEPS 2500 /* on each of the segments below */
 #define LOOK_EVERY 40
 
-static const struct gate_sizes segments[] = {
-    {.orders = 1, .buyers = 1, .items = 1, .sales = 1},
-    {.orders = 60, .buyers = 2, .items = 3, .sales = 2},
-    {.orders = 7, .buyers = 5, .items = 4, .sales = 2},
-    {.orders = 120, .buyers = 60, .items = 8, .sales = 4},
-    {.orders = 200, .buyers = 80, .items = 9, .sales = 4},
+static const struct {
+    struct gate_sizes sizes;
+    struct gate_shares shares; /* 0: no such share */
+} segments[] = {
+    {{.orders = 1, .buyers = 1, .items = 1, .sales = 1}, {0}},
+    {{.orders = 60, .buyers = 2, .items = 3, .sales = 2}, {.item_orders = 1}},
+    {{.orders = 7, .buyers = 5, .items = 4, .sales = 2}, {.sale_buyers = 1}},
+    {{.orders = 120, .buyers = 60, .items = 8, .sales = 4}, {.sale_orders = 2}},
+    {{.orders = 200, .buyers = 80, .items = 9, .sales = 4}, {.buyer_orders = 1}},
+    {{.orders = 120, .buyers = 60, .items = 8, .sales = 4}, {.item_orders = 1}},
 };
 
 /* ---- the segment, read back into a gate ---- */
@@ -49,6 +53,14 @@ static const char *value(const redisReply *hash, const char *field)
     }
     fail_msg("no field %s", field);
     return "";
+}
+
+/* One of the numbers that the script has packed. */
+static int64_t packed(const char *bytes, size_t which)
+{
+    double number = 0;
+    memcpy(&number, bytes + which * sizeof(number), sizeof(number));
+    return (int64_t)number;
 }
 
 static uint64_t number(const redisReply *hash, const char *field)
@@ -95,10 +107,12 @@ static void mirror_buyers(struct gate *gate, uint64_t item, const redisReply *ha
     for (size_t i = 0; i + 1 < hash->elements; i += 2) {
         struct gate_buyer buyer = {.user = strtoull(hash->element[i]->str, NULL, 10),
                                    .item_slot = gate_find_item(gate, item)};
-        unsigned barred = 0;
-        CHECK(sscanf(hash->element[i + 1]->str, "%u %u %u", &buyer.held, &buyer.failed_attempts,
-                     &barred) == 3);
-        buyer.barred = barred != 0;
+        long long barred = 0;
+        unsigned live = 0;
+        CHECK(sscanf(hash->element[i + 1]->str, "%u %u %lld %u", &buyer.held,
+                     &buyer.failed_attempts, &barred, &live) == 4);
+        buyer.barred = barred == 1;
+        buyer.cooling_until_ms = barred == 1 ? 0 : barred;
         (void)gate_add_buyer(gate, &buyer);
     }
 }
@@ -153,6 +167,48 @@ static void mirror_kind(struct world *world, struct gate *gate, const redisReply
     }
 }
 
+/* What the scripts have left of shares against the live orders and buyers that the gate counts. While a
+ * sale is being forgotten, its shares stand still. */
+static void compare_counts(struct world *world, const struct gate *gate, const redisReply *meta)
+{
+    struct gate_shares shares;
+    CHECK(sscanf(value(meta, "shares"), "%u %u %u %u", &shares.buyer_orders, &shares.item_orders,
+                 &shares.sale_orders, &shares.sale_buyers) == 4);
+    for (uint32_t i = 0; i < gate->sizes.sales; i++) {
+        const struct gate_sale *sale = &gate->sales[i];
+        char field[24];
+        if (sale->used && !sale->forgetting) {
+            (void)snprintf(field, sizeof(field), "%llu", (unsigned long long)sale->id);
+            const char *left = value(meta, field);
+            CHECK(shares.sale_orders - packed(left, 0) == sale->live);
+            CHECK(shares.sale_buyers - packed(left, 1) == sale->buyers);
+            CHECK(packed(left, 2) == shares.buyer_orders);
+        }
+    }
+    for (uint32_t i = 0; i < gate->item_pool.fresh; i++) {
+        const struct gate_item *item = &gate->items[i];
+        if (item->used && !gate->sales[item->sale_slot].forgetting) {
+            redisReply *left =
+                world_admin(world, "HGET %s{0}:%llu:i:%llu share", world->prefix,
+                            (unsigned long long)world->epoch, (unsigned long long)item->id);
+            CHECK(shares.item_orders - packed(left->str, 0) == item->live);
+            freeReplyObject(left);
+        }
+    }
+    for (uint32_t i = 0; i < gate->buyer_pool.fresh; i++) {
+        const struct gate_buyer *buyer = &gate->buyers[i];
+        const struct gate_item *item = &gate->items[buyer->item_slot];
+        if (buyer->user != 0 && !gate->sales[item->sale_slot].forgetting) {
+            redisReply *text = world_admin(
+                world, "HGET %s{0}:%llu:b:%llu:%llu %llu", world->prefix,
+                (unsigned long long)world->epoch, (unsigned long long)item->id,
+                (unsigned long long)(buyer->user % REDIS_BUCKETS), (unsigned long long)buyer->user);
+            CHECK(strtoull(strrchr(text->str, ' '), NULL, 10) == buyer->live);
+            freeReplyObject(text);
+        }
+    }
+}
+
 static void mirror_load(struct mirror *mirror, struct world *world, struct gate_sizes sizes)
 {
     struct gate *gate = &mirror->gate;
@@ -167,15 +223,18 @@ static void mirror_load(struct mirror *mirror, struct world *world, struct gate_
     redisReply *meta = world_admin(world, "HGETALL %s{0}:meta", world->prefix);
     gate->applied_event = number(meta, "event");
     gate->highest_ms = (int64_t)number(meta, "high");
-    CHECK(number(meta, "orders_left") == sizes.orders - gate->order_pool.used);
-    CHECK(number(meta, "buyers_left") == sizes.buyers - gate->buyer_pool.used);
+    CHECK(packed(value(meta, "room"), 0) == sizes.orders - gate->order_pool.used);
+    CHECK(packed(value(meta, "room"), 1) == sizes.buyers - gate->buyer_pool.used);
     CHECK(number(meta, "items_left") == sizes.items - gate->item_pool.used);
     CHECK(number(meta, "sales_left") == sizes.sales - gate->sales_used);
+    compare_counts(world, gate, meta);
     freeReplyObject(meta);
     gate_audit(gate);
 }
 
 /* ---- the run ---- */
+
+static uint32_t bounds_met[GATE_BOUND_COUNT];
 
 static void compare_order(const struct model_order *order, const struct order_view *view)
 {
@@ -194,7 +253,10 @@ static void compare_answer(const struct gate_command *c, const struct answer *wa
                  refusal_text(got->refusal)->code, (int)want->verdict,
                  refusal_text(want->refusal)->code);
     }
+    CHECK(c->kind != GATE_RESERVE || got->bound == model.bound);
     CHECK(got->held == want->held);
+    const struct model_buyer *buyer = buyer_of(c->item, c->user);
+    CHECK(got->cooling_until_ms == (want->refusal == REFUSAL_BARRED ? buyer->cooling : 0));
     CHECK(got->has_order == (want->order != NULL));
     if (want->order != NULL) {
         compare_order(want->order, &got->order);
@@ -217,6 +279,7 @@ static void compare_views(struct world *world)
         world_ask(world, &request);
         CHECK(gate_request_done(&request) && request.held == buyer->held);
         CHECK(request.attempt == buyer->failed_attempts && request.barred == buyer->barred);
+        CHECK(request.cooling_until_ms == buyer->cooling);
         CHECK(request.view.item == item->id && request.view.sale == item->sale);
         CHECK(request.view.available == item->available && request.view.total == item->total);
         CHECK(request.view.version == item->version);
@@ -256,6 +319,7 @@ static void step(struct world *world, struct mirror *mirror, struct gate_sizes s
     }
     draw_told(&c, verdict);
     refused[got.refusal]++;
+    bounds_met[got.bound]++;
 }
 
 static void harm(struct world *world)
@@ -284,21 +348,23 @@ static void the_gate_does_what_the_model_does(void **state)
     struct world *world = world_new(10000);
     for (size_t i = 0; i < sizeof(segments) / sizeof(segments[0]); i++) {
         struct mirror mirror = {.memory = NULL};
-        assert_int_equal(0, posix_memalign(&mirror.memory, 64, gate_bytes(segments[i])));
-        world_claim(world, segments[i]);
-        model_clear(segments[i]);
+        struct gate_sizes sizes = segments[i].sizes;
+        assert_int_equal(0, posix_memalign(&mirror.memory, 64, gate_bytes(sizes)));
+        world_claim_shares(world, sizes, segments[i].shares);
+        model_clear(sizes);
+        model.shares = segments[i].shares;
         /* Times as wide as real ones, and past: ahead of its own clock a server believes nobody. */
         draw_begin(ID_MAX - 30, 1600000000000);
         for (int k = 0; k < STEPS; k++) {
-            step(world, &mirror, segments[i], refused);
+            step(world, &mirror, sizes, refused);
             harm(world);
             if (k % LOOK_EVERY == 0) {
-                mirror_load(&mirror, world, segments[i]);
+                mirror_load(&mirror, world, sizes);
                 model_compare(&mirror.gate);
                 compare_views(world);
             }
         }
-        mirror_load(&mirror, world, segments[i]);
+        mirror_load(&mirror, world, sizes);
         model_compare(&mirror.gate);
         free(mirror.memory);
     }
@@ -309,13 +375,18 @@ static void the_gate_does_what_the_model_does(void **state)
                   (unsigned long long)numbers.links.reloads,
                   (unsigned long long)numbers.links.losses);
     /* A run that never met one of these would prove little. */
-    static const enum refusal met[] = {REFUSAL_NO_SUCH_ITEM,  REFUSAL_BAD_TICKET, REFUSAL_ENDED,
-                                       REFUSAL_TOO_EARLY,     REFUSAL_NOT_OPEN,   REFUSAL_SOLD_OUT,
-                                       REFUSAL_LIMIT_REACHED, REFUSAL_OVERLOADED, REFUSAL_NOT_FOUND,
-                                       REFUSAL_BAD_STATE,     REFUSAL_BAD_REQUEST};
+    static const enum refusal met[] = {
+        REFUSAL_NO_SUCH_ITEM, REFUSAL_BAD_TICKET, REFUSAL_ENDED,         REFUSAL_TOO_EARLY,
+        REFUSAL_NOT_OPEN,     REFUSAL_SOLD_OUT,   REFUSAL_LIMIT_REACHED, REFUSAL_OVERLOADED,
+        REFUSAL_NOT_FOUND,    REFUSAL_BAD_STATE,  REFUSAL_BAD_REQUEST,   REFUSAL_BARRED};
     for (size_t i = 0; i < sizeof(met) / sizeof(met[0]); i++) {
         if (refused[met[i]] == 0) {
             fail_msg("never refused: %s", refusal_text(met[i])->code);
+        }
+    }
+    for (int i = GATE_BOUND_BUYER_SHARE; i <= GATE_BOUND_SALE_BUYERS; i++) {
+        if (bounds_met[i] == 0) {
+            fail_msg("never refused: %s", gate_bound_text((enum gate_bound)i));
         }
     }
     assert_true(refused[REFUSAL_NONE] > 3000);

@@ -288,7 +288,7 @@ static void a_segment_that_contradicts_itself_changes_nothing(void **state)
     segments_apply(world->segments, calls, 2);
     assert_int_equal(SEGMENT_BROKEN, calls[0].outcome);
     assert_int_equal(SEGMENT_GAP, calls[1].outcome);
-    world_do(world, "HSET %s 7 %s", key, "2 0 0");
+    world_do(world, "HSET %s 7 %s", key, "2 0 0 1");
     segments_apply(world->segments, calls, 2); /* it had changed nothing */
     assert_int_equal(SEGMENT_DONE, calls[0].outcome);
     assert_int_equal(VERDICT_DONE, calls[0].verdict);
