@@ -1,6 +1,7 @@
 /*
- * Blocks: who may not order. Each has one row, with the number of its last change. A removed block stays as one that has ended, for BLOCK_KEEP_MS, so that every process reads of
- * it. The row with the highest number stays always, so that numbers grow for ever.
+ * Blocks: who may not order. Each has one row, with the number of its last change. A removed block stays
+ * as one that has ended, for BLOCK_KEEP_MS, so that every process reads of it. Rows are dropped only where
+ * a row with a higher number follows in the same transaction, so numbers grow for ever.
  */
 #include "backend/sql/db.h"
 #include "base/err.h"
@@ -81,7 +82,7 @@ static int block_write(struct db_write *w, struct block_row *block, uint64_t hig
 {
     int64_t keep_ms = w->now_ms - BLOCK_KEEP_MS;
     int err =
-        db_run(w->db, SQL_BLOCKS_DROP, v_int(keep_ms), v_int(keep_ms), v_int((int64_t)highest));
+        db_run(w->db, SQL_BLOCKS_DROP, v_int(keep_ms), v_int(keep_ms));
     if (err == 0) {
         err = db_run(w->db, SQL_BLOCK_SET, v_text(block_kind_text(block->kind)),
                      v_key(block->value), v_text(block->reason), v_nonzero(block->until_ms),

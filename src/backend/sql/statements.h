@@ -195,7 +195,7 @@
                      "VALUES(?, ?, ?, ?, ?, ?)")                                                                                                  \
     X(SQL_BLOCKS_STATE, "SELECT (SELECT ifnull(max(number), 0) FROM blocks), (SELECT count(*) "                                                   \
                         "FROM blocks WHERE until_ms IS NULL OR until_ms > ?)")                                                                    \
-    X(SQL_BLOCKS_DROP, "DELETE FROM blocks WHERE until_ms <= ? AND at_ms <= ? AND number < ?")                                                    \
+    X(SQL_BLOCKS_DROP, "DELETE FROM blocks WHERE until_ms <= ? AND at_ms <= ?")                                                                   \
     X(SQL_SALE_DROP, "DELETE FROM sales WHERE id = ?")                                                                                            \
     X(SQL_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?")                                                                                   \
     X(SQL_ITEM_ADD, "INSERT INTO items(id, sale_id, position, name, sku, image_url, price_cents,"                                                 \
