@@ -7,7 +7,7 @@
 #include "base/crypt.h"
 #include "base/limits.h"
 
-#define SLOTS (2 * BLOCKS_MAX) /* a power of two */
+#define SLOTS ((size_t)2 * BLOCKS_MAX) /* a power of two */
 #define ROOM (BLOCKS_MAX + BLOCKS_MAX / 2)
 #define WITHOUT_END INT64_MAX
 #define PREFIXES 129 /* lengths, of IPv6; IPv4 uses the first 33 */

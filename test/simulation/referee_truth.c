@@ -484,7 +484,7 @@ static void run_op(struct commit *c, const struct ledger_op *op)
     case LEDGER_CURSOR: /* moves nothing of a sale */
     case LEDGER_BLOCK:
     case LEDGER_UNBLOCK:
-    case LEDGER_FAIL:   /* of the distributed engine */
+    case LEDGER_FAIL: /* of the distributed engine */
     case LEDGER_EPOCH:
     case LEDGER_TRANSFER:
     case LEDGER_TRANSFERRED:

@@ -81,8 +81,7 @@ static int blocks_state(struct db_write *w, struct blocks_state *ret_state)
 static int block_write(struct db_write *w, struct block_row *block, uint64_t highest)
 {
     int64_t keep_ms = w->now_ms - BLOCK_KEEP_MS;
-    int err =
-        db_run(w->db, SQL_BLOCKS_DROP, v_int(keep_ms), v_int(keep_ms));
+    int err = db_run(w->db, SQL_BLOCKS_DROP, v_int(keep_ms), v_int(keep_ms));
     if (err == 0) {
         err = db_run(w->db, SQL_BLOCK_SET, v_text(block_kind_text(block->kind)),
                      v_key(block->value), v_text(block->reason), v_nonzero(block->until_ms),

@@ -205,8 +205,8 @@ static void random_changes_are_those_of_a_list(void **state)
 {
     enum { USERS = 3000, STEPS = 40000 };
     (void)state;
-    static int64_t until[USERS]; /* 0: not blocked */
-    const char *given = getenv("SLUICE_SEED");
+    static int64_t until[USERS];               /* 0: not blocked */
+    const char *given = getenv("SLUICE_SEED"); /* NOLINT(concurrency-mt-unsafe): nobody sets it */
     uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : 20260731;
     struct prng prng = prng_of(seed);
     struct blocks *blocks = blocks_new();
