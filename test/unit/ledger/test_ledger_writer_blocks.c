@@ -157,7 +157,7 @@ static void many_are_read_in_pages(void **state)
 {
     (void)state;
     bool repeated = false;
-    char user[8];
+    char user[16];
     for (int i = 1; i <= 70; i++) {
         (void)snprintf(user, sizeof(user), "%d", i);
         assert_int_equal(run(LEDGER_BLOCK, user, &repeated), 0);
