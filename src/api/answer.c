@@ -302,6 +302,34 @@ int part_id(struct span part, uint64_t *ret_id)
     return 0;
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+int part_text(struct span part, char *memory, size_t cap, struct span *ret_text)
+{
+    struct out out = out_over(memory, cap);
+    for (size_t i = 0; i < part.len; i++) {
+        char c = part.at[i];
+        if (c == '%') {
+            int high = i + 2 < part.len ? hex_digit(part.at[i + 1]) : -1;
+            int low = i + 2 < part.len ? hex_digit(part.at[i + 2]) : -1;
+            if (high < 0 || low < 0) {
+                return ERR_INVALID;
+            }
+            c = (char)(high << 4 | low);
+            i += 2;
+        }
+        out_char(&out, c);
+    }
+    *ret_text = out_span(&out);
+    return out.overflow ? ERR_RANGE : 0;
+}
+
 enum refusal body_is_json(const struct http_request *request, bool optional)
 {
     if (request->body.len == 0 && optional) {

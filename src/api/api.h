@@ -16,6 +16,7 @@
 #ifndef SLUICE_API_API_H
 #define SLUICE_API_API_H
 
+#include "admission/blocks.h"
 #include "admission/limits.h"
 #include "api/answer_cache.h"
 #include "api/token.h"
@@ -78,6 +79,7 @@ struct api_shared {
     struct cluster_status *cluster_status;   /* NULL: the embedded engine */
     struct parked_messages *parked_messages; /* NULL: the embedded engine */
     struct catalog *catalog;
+    const struct blocks *blocks; /* NULL: nobody is blocked */
     struct answer_cache *answer_cache;
     struct inside_time *time;
     struct metrics *metrics;
@@ -195,6 +197,8 @@ int query_number(struct span query, const char *name, uint64_t max, uint64_t oth
                  uint64_t *ret_value);
 /* A path part that is an id: 0 or ERR_INVALID. */
 int part_id(struct span part, uint64_t *ret_id);
+/* A path part without its percent-encoding. ERR_INVALID: a wrong escape; ERR_RANGE: longer than cap. */
+int part_text(struct span part, char *memory, size_t cap, struct span *ret_text);
 /* Checks that the body is application/json; a charset of utf-8 is fine. If optional, it may be empty. */
 enum refusal body_is_json(const struct http_request *request, bool optional);
 

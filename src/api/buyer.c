@@ -9,6 +9,7 @@
 
 #include "api/api_private.h"
 #include "api/handlers.h"
+#include "api/request_blocks.h"
 #include "api/request_limits.h"
 #include "api/watch.h"
 #include "base/check.h"
@@ -319,6 +320,9 @@ static enum http_outcome refuse_request(struct api_worker *worker, struct http_e
         refused.has_limit = true;
         refused.limit = request->limit;
         break;
+    case REFUSAL_BLOCKED:
+        refused.detail = BLOCKED_DETAIL;
+        break;
     case REFUSAL_BARRED:
         if (request->cooling_until_ms != 0) {
             refuse_cooling(worker, request->cooling_until_ms, &refused);
@@ -512,6 +516,9 @@ enum http_outcome handle_ticket(struct api_request *req)
         return limits == LIMITS_HELD ? HTTP_PENDING : HTTP_ANSWERED;
     }
     api_tally_request(worker, item, req->user);
+    if (!request_blocks_pass(req, item)) {
+        return HTTP_ANSWERED;
+    }
     struct api_operation *operation =
         api_gate_operation(req, GATE_REQUEST_TICKET, ticket_looked_up);
     if (operation == NULL) {
@@ -590,6 +597,7 @@ static enum http_outcome promise(struct api_request *req, const struct api_opera
 
 static enum http_outcome buy_decided(struct api_request *req, struct api_operation *operation)
 {
+    request_blocks_count(req->worker, &operation->gate);
     if (operation->gate.refusal != REFUSAL_NONE) {
         return refuse_request(req->worker, req->exchange, &operation->gate);
     }
@@ -640,5 +648,6 @@ enum http_outcome handle_buy(struct api_request *req)
     operation->gate.item = ticket.item;
     operation->gate.qty = qty;
     operation->gate.ticket_expires_ms = ticket.expires_at_ms;
+    operation->gate.if_new = request_is_blocked(req) ? REFUSAL_BLOCKED : REFUSAL_NONE;
     return api_submit(req, operation);
 }

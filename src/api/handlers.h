@@ -40,6 +40,11 @@ enum http_outcome handle_sale_open(struct api_request *req);
 enum http_outcome handle_sale_pause(struct api_request *req);
 enum http_outcome handle_sale_close(struct api_request *req);
 enum http_outcome handle_restock(struct api_request *req);
+/* admin_blocks.c */
+enum http_outcome handle_block_list(struct api_request *req);
+enum http_outcome handle_block_read(struct api_request *req);
+enum http_outcome handle_block_set(struct api_request *req);
+enum http_outcome handle_block_remove(struct api_request *req);
 /* admin_orders.c */
 enum http_outcome handle_admin_orders(struct api_request *req);
 enum http_outcome handle_admin_order(struct api_request *req);

@@ -99,6 +99,7 @@ static void free_rows(struct ledger_query *query)
         sale_row_free(query->sales[i]);
     }
     free(query->sales);
+    free(query->blocks);
     free(query->events);
     free(query->report);
     free(query->series);
@@ -174,6 +175,9 @@ static size_t row_size(enum ledger_query_kind kind)
     switch (kind) {
     case QUERY_SALES:
         return sizeof(struct sale_row *);
+    case QUERY_BLOCKS:
+    case QUERY_BLOCK:
+        return sizeof(struct block_row);
     case QUERY_EVENTS:
         return sizeof(struct ledger_event);
     case QUERY_REPORT:
@@ -206,6 +210,10 @@ struct api_operation *api_read_operation(struct api_request *req, enum ledger_qu
     switch (kind) {
     case QUERY_SALES:
         query->sales = rows;
+        break;
+    case QUERY_BLOCKS:
+    case QUERY_BLOCK:
+        query->blocks = rows;
         break;
     case QUERY_EVENTS:
         query->events = rows;

@@ -113,6 +113,9 @@ union api_context {
         bool one; /* one sale was asked for by its id */
     } sale_read;
     struct {
+        struct block_row *row; /* freed by the operation's free_context */
+    } block;
+    struct {
         bool wants_html;
     } item_page;
     struct {

@@ -70,9 +70,10 @@ int assembly_open(struct assembly *assembly, const struct assembly_options *opti
     assembly->start_clock.options = options->clock;
     assembly->shared.loops = options->loops;
     assembly->catalog = catalog_new();
+    assembly->blocks = blocks_new();
     assembly->answer_cache = answer_cache_new();
     assembly->shared.latencies = latency_window_new();
-    if (assembly->catalog == NULL || assembly->answer_cache == NULL ||
+    if (assembly->catalog == NULL || assembly->blocks == NULL || assembly->answer_cache == NULL ||
         assembly->shared.latencies == NULL ||
         metrics_init(&assembly->metrics, options->loops + ASSEMBLY_SLOTS) != 0) {
         return assembly_fail("cannot start", ERR_NOMEM, "catalog and metrics");
@@ -272,6 +273,7 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     }
     int error =
         assembly->options.spool == NULL ? make_embedded(assembly) : make_distributed(assembly);
+    assembly->options.ledger_writer.blocks = &assembly->blocks->sink;
     if (error == 0) {
         error = ledger_writer_new(assembly->wakers, writer, assembly->catalog, &assembly->time,
                                   metrics_slot(&assembly->metrics, loops), loops,
@@ -296,6 +298,7 @@ int assembly_join(struct assembly *assembly, struct ledger *writer, struct ledge
     assembly->shared.ledger_reader = assembly->ledger_reader;
     assembly->shared.operator_reader = assembly->operator_reader;
     assembly->shared.catalog = assembly->catalog;
+    assembly->shared.blocks = assembly->blocks;
     assembly->shared.answer_cache = assembly->answer_cache;
     assembly->shared.time = &assembly->time;
     assembly->shared.metrics = &assembly->metrics;
@@ -334,6 +337,7 @@ void assembly_count_pools(struct assembly *assembly)
     uint64_t size = 0;
     journal_fill(assembly->journal, &used, &size);
     metrics_pool(slot, POOL_JOURNAL_BUFFER, used, size);
+    metrics_pool(slot, POOL_BLOCKS, atomic_load(&assembly->blocks->count), BLOCKS_MAX);
     if (assembly->options.spool != NULL) {
         struct spool_numbers spool;
         spool_count(assembly->options.spool, &spool);
@@ -367,6 +371,7 @@ void assembly_free(struct assembly *assembly)
     loop_notices_free(assembly->loop_notices);
     answer_cache_free(assembly->answer_cache);
     catalog_free(assembly->catalog);
+    blocks_free(assembly->blocks);
     journal_free(assembly->journal);
     gate_memory_unmap(assembly->gate_memory, assembly->options.sizes);
     metrics_done(&assembly->metrics);

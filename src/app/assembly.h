@@ -68,6 +68,7 @@ struct assembly {
     /* of the distributed engine */
     struct loop_notices *loop_notices;
     struct catalog *catalog;
+    struct blocks *blocks;
     struct answer_cache *answer_cache;
     struct ledger_writer *ledger_writer;
     struct ledger_reader *ledger_reader;

@@ -12,6 +12,7 @@
     X("serve", serve_main, "run the server")                                                       \
     X("sale", sale_main, "create, list, show and move sales, and report on them")                  \
     X("order", order_main, "show one order with its history, or list orders")                      \
+    X("block", block_main, "list, set and remove blocks of users, addresses and devices")          \
     X("pages", pages_main, "write the storefront's pages into a folder, for a CDN or nginx")       \
     X("token", token_main, "print a buyer's or the operator's token")                              \
     X("journal", journal_main, "dump or verify the journal")                                       \

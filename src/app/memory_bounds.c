@@ -1,6 +1,7 @@
 /* See memory_bounds.h. */
 #include "app/memory_bounds.h"
 
+#include "admission/blocks.h"
 #include "api/request_limits.h"
 #include "distributed/cluster_status.h"
 #include "distributed/parked_messages.h"
@@ -25,8 +26,8 @@ void memory_bounds_log(const struct config *config, struct gate_sizes sizes,
     size_t fronts = (http_server_bytes(http) + API_SCRATCH_BYTES) * loops;
     size_t pages = (size_t)config->pages_memory_mib << 20;
     size_t watching = watching_bytes(loops);
-    size_t admission =
-        config->limits.count * (size_t)LIMIT_TABLE_BYTES + loops * held_requests_bytes();
+    size_t admission = config->limits.count * (size_t)LIMIT_TABLE_BYTES +
+                       loops * held_requests_bytes() + blocks_bytes();
     size_t total = 2 * gate + journal + fronts + pages + watching + admission;
     log_event(LOG_INFO, "memory.bounds", LOG_U64("gate_mib", gate >> 20),
               LOG_U64("snapshot_gate_mib", gate >> 20), LOG_U64("journal_mib", journal >> 20),

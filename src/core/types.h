@@ -173,7 +173,8 @@ const char *retry_text(enum retry retry);
     X(REFUSAL_DRAINING, 503, "draining", RETRY_LATER, "The server is going away")                  \
     X(REFUSAL_NO_STOCK, 409, "sold_out", RETRY_NO, "The ledger had no unit left")                  \
     X(REFUSAL_UNDECIDED, 409, "undecided", RETRY_SAME_TICKET, "In line, not yet decided")          \
-    X(REFUSAL_STALE_EPOCH, 503, "degraded", RETRY_SAME_TICKET, "Decided by a gate that is gone")
+    X(REFUSAL_STALE_EPOCH, 503, "degraded", RETRY_SAME_TICKET, "Decided by a gate that is gone")   \
+    X(REFUSAL_BLOCKED, 403, "blocked", RETRY_NO, "Blocked by the operator")
 
 enum refusal {
 #define X(name, status, code, retry, title) name,

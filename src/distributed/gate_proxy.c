@@ -196,6 +196,11 @@ static void stand_in_line(struct gate_proxy *proxy, struct gate_request *request
             REFUSAL_UNKNOWN_OUTCOME; /* its buyer has seen more than a place in line */
         return;
     }
+    if (request->if_new != REFUSAL_NONE) {
+        /* Without the gate nobody knows that the order is new. */
+        request->refusal = gate_is_there ? request->if_new : REFUSAL_DEGRADED;
+        return;
+    }
     request->refusal = may_stand_in_line(proxy, request, gate_is_there);
     if (request->refusal != REFUSAL_NONE) {
         return;
@@ -224,8 +229,9 @@ static bool is_too_old(struct gate_proxy *proxy, const struct proxy_request *rec
     return true;
 }
 
-/* Others wait in line at this segment. The gate is asked all the same whether the order exists,
- * with an expired ticket: an existing order is answered in any case, and nothing is taken. */
+/* Others wait in line at this segment, or a new order would be refused. The gate is asked all the
+ * same whether the order exists, with an expired ticket: an existing order is answered in any case,
+ * and nothing is taken. */
 static void look_first(struct proxy_request *record)
 {
     record->ticket_expires_ms = record->request->ticket_expires_ms;
@@ -381,6 +387,7 @@ static void doubt_refusal(struct gate_proxy *proxy, struct gate_request *request
     /* More than the limit in one order is accepted nowhere. */
     bool of_unknown_order =
         request->refusal == REFUSAL_SOLD_OUT || request->refusal == REFUSAL_BARRED ||
+        (request->refusal == request->if_new && request->if_new != REFUSAL_NONE) ||
         (request->refusal == REFUSAL_LIMIT_REACHED && request->qty <= request->limit);
     if (request->kind == GATE_REQUEST_BUY && of_unknown_order &&
         request->segment < proxy->segment_table->count &&
@@ -391,20 +398,12 @@ static void doubt_refusal(struct gate_proxy *proxy, struct gate_request *request
 }
 
 /* The answer to a client if the gate did not answer. */
-static enum refusal refusal_of(enum gate_outcome outcome)
-{
-    switch (outcome) {
-    case GATE_OUTCOME_AWAY:
-        return REFUSAL_DEGRADED;
-    case GATE_OUTCOME_FULL:
-        return REFUSAL_OVERLOADED;
-    case GATE_OUTCOME_UNKNOWN:
-        return REFUSAL_UNKNOWN_OUTCOME;
-    case GATE_OUTCOME_ANSWERED:
-        break;
-    }
-    return REFUSAL_NONE;
-}
+static const enum refusal refusal_of[] = {
+    [GATE_OUTCOME_ANSWERED] = REFUSAL_NONE,
+    [GATE_OUTCOME_AWAY] = REFUSAL_DEGRADED,
+    [GATE_OUTCOME_FULL] = REFUSAL_OVERLOADED,
+    [GATE_OUTCOME_UNKNOWN] = REFUSAL_UNKNOWN_OUTCOME,
+};
 
 /* Takes the transport's outcome from a request, notes what it says about the segment, and turns it
  * into a refusal. */
@@ -420,7 +419,7 @@ static enum gate_outcome take_outcome(struct gate_proxy *proxy, struct gate_requ
     }
     if (outcome != GATE_OUTCOME_ANSWERED) {
         request->bound = outcome == GATE_OUTCOME_FULL ? GATE_BOUND_CALLS : GATE_BOUND_NONE;
-        request->refusal = refusal_of(outcome);
+        request->refusal = refusal_of[outcome];
         request->outcome = GATE_OUTCOME_ANSWERED; /* by the proxy */
     }
     return outcome;
@@ -588,7 +587,7 @@ static bool buy_is_answered(struct gate_proxy *proxy, struct gate_request *reque
 {
     struct stock_cache_item item;
     if (is_still_refused(proxy, request, &item)) {
-        request->refusal = REFUSAL_SOLD_OUT;
+        request->refusal = request->if_new != REFUSAL_NONE ? request->if_new : REFUSAL_SOLD_OUT;
         request->available = 0;
         request->locked = item.view.locked;
         return true;
@@ -630,7 +629,8 @@ static bool begin(struct gate_proxy *proxy, struct proxy_request *record)
         return true;
     }
     record->give_up_us = 0;
-    if (request->kind == GATE_REQUEST_BUY && spool_before(proxy->spool, request->segment) > 0) {
+    if (request->kind == GATE_REQUEST_BUY &&
+        (request->if_new != REFUSAL_NONE || spool_before(proxy->spool, request->segment) > 0)) {
         look_first(record);
         return ask(proxy, record, PROXY_REQUEST_LOOKING);
     }

@@ -10,7 +10,8 @@
  *     REFILLING   ASKED
  *
  *     READING    the item is in no sale of the catalog: the sales are read from the ledger once more
- *     LOOKING    others wait in line: the gate is asked only whether the order exists
+ *     LOOKING    others wait in line, or a new order would be refused: the gate is asked only whether
+ *                the order exists
  *     ASKED      the gate is asked
  *     REFILLING  the home has too few units: it waits for a refill
  *     ANSWERED   by the gate, or without it

@@ -109,18 +109,16 @@ static bool answer_evicted_buy(const struct embedded_gate *engine, struct gate_r
     return true;
 }
 
-/* Nothing can be decided now. An existing order is still answered. */
-static void buy_without_journal(struct embedded_gate *engine, struct gate_request *request,
-                                bool failed)
+/* Answers an order that exists. False: there is none. A buyer without a record never had an order of
+ * the item: records stay. */
+static bool answer_existing(struct embedded_gate *engine, struct gate_request *request)
 {
+    uint32_t item_slot = gate_find_item(engine->gate, request->item);
     uint32_t slot = gate_find_order(engine->gate, request->id);
     if (slot == GATE_NONE) {
-        if (answer_evicted_buy(engine, request)) {
-            return;
-        }
-        request->refusal = failed ? REFUSAL_DEGRADED : REFUSAL_OVERLOADED;
-        request->bound = failed ? GATE_BOUND_NONE : GATE_BOUND_JOURNAL;
-        return;
+        return item_slot != GATE_NONE &&
+               gate_find_buyer(engine->gate, item_slot, request->user) != NULL &&
+               answer_evicted_buy(engine, request);
     }
     const struct gate_order *order = &engine->gate->orders[slot];
     if (order->user != request->user) {
@@ -136,11 +134,28 @@ static void buy_without_journal(struct embedded_gate *engine, struct gate_reques
         request->has_order = true;
         request->lsn = order->lsn;
     }
+    return true;
+}
+
+/* Nothing can be decided now. An existing order is still answered. */
+static void buy_without_journal(struct embedded_gate *engine, struct gate_request *request,
+                                bool failed)
+{
+    if (!answer_existing(engine, request)) {
+        request->refusal = failed ? REFUSAL_DEGRADED : REFUSAL_OVERLOADED;
+        request->bound = failed ? GATE_BOUND_NONE : GATE_BOUND_JOURNAL;
+    }
 }
 
 static void ask_buy(struct embedded_gate *engine, struct gate_request *request)
 {
     struct gate *gate = engine->gate;
+    if (request->if_new != REFUSAL_NONE) {
+        if (!answer_existing(engine, request)) {
+            request->refusal = request->if_new;
+        }
+        return;
+    }
     bool failed =
         journal_failed(engine->journal) || journal_space(engine->journal) != JOURNAL_SPACE_OK;
     if (failed || !journal_has_room(engine->journal, 1)) {

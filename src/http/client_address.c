@@ -1,60 +1,12 @@
 /* See client_address.h. */
 #include "http/client_address.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "http/parser.h"
 
-/* ---- addresses and networks ---- */
-
-/* IPv4 within IPv6 becomes IPv4, as the network reports a peer. */
-static int parse_ip(struct span text, struct net_address *ret_address)
-{
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    char copy[INET6_ADDRSTRLEN];
-    uint8_t bytes[16] = {0};
-    if (text.len == 0 || text.len >= sizeof(copy) || memchr(text.at, '\0', text.len) != NULL) {
-        return ERR_INVALID;
-    }
-    memcpy(copy, text.at, text.len);
-    copy[text.len] = '\0';
-    struct net_address address = {.family = 4};
-    if (inet_pton(AF_INET, copy, bytes) == 1) {
-        memcpy(address.bytes, bytes, 4);
-    } else if (inet_pton(AF_INET6, copy, bytes) != 1) {
-        return ERR_INVALID;
-    } else if (memcmp(bytes, mapped, sizeof(mapped)) == 0) {
-        memcpy(address.bytes, bytes + 12, 4);
-    } else {
-        address.family = 6;
-        memcpy(address.bytes, bytes, 16);
-    }
-    *ret_address = address;
-    return 0;
-}
-
-static int parse_network(struct span text, struct proxy_network *ret_network)
-{
-    const char *slash = memchr(text.at, '/', text.len);
-    struct span ip = {text.at, slash == NULL ? text.len : (size_t)(slash - text.at)};
-    if (parse_ip(ip, &ret_network->address) != 0) {
-        return ERR_INVALID;
-    }
-    bool written_as_6 = memchr(ip.at, ':', ip.len) != NULL;
-    uint64_t written_bits = written_as_6 ? 128 : 32;
-    if (slash != NULL && span_parse_u64((struct span){slash + 1, text.len - ip.len - 1},
-                                        written_bits, &written_bits) != 0) {
-        return ERR_INVALID;
-    }
-    uint64_t mapped_bits = written_as_6 && ret_network->address.family == 4 ? 96 : 0;
-    if (written_bits < mapped_bits) {
-        return ERR_INVALID; /* more than the IPv4 addresses within IPv6 */
-    }
-    ret_network->bits = (uint8_t)(written_bits - mapped_bits);
-    return 0;
-}
+/* ---- networks ---- */
 
 int proxies_parse(const char *text, struct proxies *ret_proxies)
 {
@@ -62,7 +14,7 @@ int proxies_parse(const char *text, struct proxies *ret_proxies)
     for (text += strspn(text, " ,"); *text != '\0'; text += strspn(text, " ,")) {
         struct span entry = {text, strcspn(text, " ,")};
         if (ret_proxies->count == PROXIES_MAX ||
-            parse_network(entry, &ret_proxies->networks[ret_proxies->count]) != 0) {
+            net_network_parse(entry, &ret_proxies->networks[ret_proxies->count]) != 0) {
             return ERR_INVALID;
         }
         ret_proxies->count++;
@@ -71,20 +23,10 @@ int proxies_parse(const char *text, struct proxies *ret_proxies)
     return 0;
 }
 
-static bool network_has(const struct proxy_network *network, const struct net_address *address)
-{
-    size_t whole = network->bits / 8;
-    uint8_t rest = (uint8_t)(0xff00U >> network->bits % 8);
-    return network->address.family == address->family &&
-           memcmp(network->address.bytes, address->bytes, whole) == 0 &&
-           (whole == sizeof(address->bytes) ||
-            ((network->address.bytes[whole] ^ address->bytes[whole]) & rest) == 0);
-}
-
 static bool is_trusted(const struct proxies *proxies, const struct net_address *address)
 {
     for (uint32_t i = 0; i < proxies->count; i++) {
-        if (network_has(&proxies->networks[i], address)) {
+        if (net_network_has(&proxies->networks[i], address)) {
             return true;
         }
     }
@@ -142,17 +84,17 @@ static int parse_node(struct span node, struct net_address *ret_address)
             !is_port((struct span){close + 1, node.len - inside - 2})) {
             return ERR_INVALID;
         }
-        return parse_ip(ip, ret_address);
+        return net_address_parse(ip, ret_address);
     }
     const char *colon = node.len > 0 ? memchr(node.at, ':', node.len) : NULL;
     size_t before = colon == NULL ? node.len : (size_t)(colon - node.at);
     bool has_port =
         colon != NULL && memchr(colon + 1, ':', node.len - before - 1) == NULL; /* not IPv6 */
     if (!has_port) {
-        return parse_ip(node, ret_address);
+        return net_address_parse(node, ret_address);
     }
     return is_port((struct span){colon, node.len - before})
-               ? parse_ip((struct span){node.at, before}, ret_address)
+               ? net_address_parse((struct span){node.at, before}, ret_address)
                : ERR_INVALID;
 }
 

@@ -16,17 +16,14 @@
 #define SLUICE_HTTP_CLIENT_ADDRESS_H
 
 #include "base/bytes.h"
-#include "port/net.h"
+#include "port/net_address.h"
 
 #define PROXIES_MAX 64U
 
 /* Addresses and networks of trusted proxies. All zero: none. */
 struct proxies {
     uint32_t count;
-    struct proxy_network {
-        struct net_address address;
-        uint8_t bits; /* of the prefix */
-    } networks[PROXIES_MAX];
+    struct net_network networks[PROXIES_MAX];
 };
 
 /* Reads "127.0.0.1, 10.0.0.0/8 fd00::/8": separated by commas or spaces, may be empty. 0, or

@@ -317,6 +317,7 @@ static void batch_finished(struct ledger_writer *writer)
             error = apply_event(writer, &batch->events[i], batch->now_ms);
         }
     }
+    error = error != 0 ? error : ledger_writer_follow_blocks(writer);
     if (error != 0) {
         log_event(LOG_ERROR, "gate.cannot_follow", LOG_ERR("error", error));
         writer->lost_track = true;
@@ -480,6 +481,7 @@ static int mend(struct ledger_writer *writer)
         uint64_t applied = 0;
         size_t sales = 0;
         error = ledger_writer_load_sales(writer, &sales); /* drafts have no events */
+        error = error != 0 ? error : ledger_writer_load_blocks(writer);
         error = error != 0 ? error : catch_up(writer, &applied);
         writer->lost_track = error != 0;
         if (error == 0) {
@@ -532,7 +534,7 @@ static bool may_write(struct ledger_writer *writer, int64_t *ret_sleep_us)
     return true;
 }
 
-static void slew(struct ledger_writer *writer)
+static void every_second(struct ledger_writer *writer)
 {
     int64_t now_us = inside_time_us(writer->time);
     int64_t ahead_us = 0;
@@ -540,6 +542,7 @@ static void slew(struct ledger_writer *writer)
         return;
     }
     writer->slew_at_us = now_us + SLEW_EVERY_US;
+    ledger_writer_sweep_blocks(writer);
     if (inside_time_slew(writer->time, &ahead_us)) {
         log_event(LOG_WARN, "clock.jumped", LOG_I64("wall_ahead_us", ahead_us),
                   LOG_STR("what", "not followed; sales keep their own time until a restart"));
@@ -549,7 +552,7 @@ static void slew(struct ledger_writer *writer)
 void ledger_writer_iterate(struct ledger_writer *writer, int64_t *ret_sleep_us)
 {
     *ret_sleep_us = 0;
-    slew(writer);
+    every_second(writer);
     take_posts(writer);
     ledger_writer_answer_held(writer, inside_time_ms(writer->time));
     if (!may_write(writer, ret_sleep_us)) {
@@ -666,6 +669,7 @@ int ledger_writer_start(struct ledger_writer *writer)
     size_t sales = 0;
     if (ledger_writer_is_shared(writer)) {
         error = ledger_writer_load_sales(writer, &sales);
+        error = error != 0 ? error : ledger_writer_load_blocks(writer);
         if (error == 0) {
             log_event(LOG_INFO, "ledger_writer.ready", LOG_U64("sales", sales),
                       LOG_U64("last_event", state.last_event));
@@ -684,6 +688,7 @@ int ledger_writer_start(struct ledger_writer *writer)
     }
     uint64_t applied = 0;
     error = ledger_writer_load_sales(writer, &sales);
+    error = error != 0 ? error : ledger_writer_load_blocks(writer);
     if (error == 0) {
         error = catch_up(writer, &applied);
     }

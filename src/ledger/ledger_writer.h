@@ -56,6 +56,9 @@ struct ledger_writer_options {
     /* Orders stay in the gate this long after the sale's end and its last deadline (board.keep_s). */
     int64_t board_keep_ms;
     struct event_sink *event_sink;
+    /* Gets the ledger's blocks: at the start, after each change, and in a shared ledger those that
+     * others have changed once a second. NULL: nobody wants them. */
+    struct block_sink *blocks;
     /* NULL: shared, one of several ledger writers of a ledger; bookings are posted to it. */
     struct booking_source *bookings;
     uint32_t mailboxes; /* threads other than loops that post ops */

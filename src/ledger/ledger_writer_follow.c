@@ -109,7 +109,8 @@ int ledger_writer_refresh_sales(struct ledger_writer *writer, int64_t now_ms)
     atomic_store(&writer->refresh,
                  false); /* before the reading: what changes meanwhile asks again */
     writer->refreshed_ms = now_ms;
-    return ledger_writer_load_sales(writer, &count);
+    int error = ledger_writer_load_sales(writer, &count);
+    return error != 0 ? error : ledger_writer_load_blocks(writer);
 }
 
 static int load_deadlines(struct ledger_writer *writer)

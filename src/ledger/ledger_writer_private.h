@@ -1,5 +1,5 @@
-/* Internals of the ledger writer, shared by ledger_writer.c, ledger_writer_answer.c and
- * ledger_writer_follow.c. No other file includes this. */
+/* Internals of the ledger writer, shared by ledger_writer.c, ledger_writer_answer.c,
+ * ledger_writer_blocks.c and ledger_writer_follow.c. No other file includes this. */
 #ifndef SLUICE_LEDGER_LEDGER_WRITER_PRIVATE_H
 #define SLUICE_LEDGER_LEDGER_WRITER_PRIVATE_H
 
@@ -46,6 +46,8 @@ struct ledger_writer {
     _Atomic bool refresh;
     int64_t refreshed_ms;
     uint64_t sale_change;           /* the catalog shows the ledger's sales up to this change */
+    uint64_t block_change;          /* the sink has the ledger's blocks up to this change */
+    int64_t blocks_as_of_ms;        /* when they were read last; 0: never */
     _Atomic int64_t sales_as_of_ms; /* the catalog shows the sales as of this time, or later */
     uint64_t kept_token;            /* deadlines were loaded under this token; 0: not the keeper */
     uint64_t followed_event;
@@ -68,6 +70,13 @@ int ledger_writer_reload_sale(struct ledger_writer *writer, uint64_t sale);
 /* Reads the sales that have changed since the last call into the catalog; the first call reads all.
  * *ret_count: how many were read. */
 int ledger_writer_load_sales(struct ledger_writer *writer, size_t *ret_count);
+/* Reads the blocks that have changed since the last call into the sink; all of them at the first call,
+ * and if the last one is so long ago that the ledger may have dropped what has ended since. */
+int ledger_writer_load_blocks(struct ledger_writer *writer);
+/* After a batch: reads them if it has changed any, and logs what the operator did. */
+int ledger_writer_follow_blocks(struct ledger_writer *writer);
+/* Drops those that have ended. */
+void ledger_writer_sweep_blocks(struct ledger_writer *writer);
 /* Answers the posted ops of the batch (ledger_writer_answer.c). */
 void ledger_writer_answer_posted(struct ledger_writer *writer, int error, uint64_t lsn);
 /* Shared: answers the ops of the batch, or the held ops. An op whose result somebody will look up

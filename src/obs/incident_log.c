@@ -16,13 +16,16 @@
 #define REWRITE_AGAIN (INCIDENT_LOG_FILE_MAX / 16)
 
 static const char *const kept[] = {
-    "server.ready",    "server.stopping",  "server.away",          "server.back",
-    "engine.ready",    "segment.lost",     "segment.epoch",        "journal.failed",
-    "clock.off",       "clock.agrees",     "config.reloaded",      "config.changed",
-    "queue.redriven",  "sale.opened",      "sale.paused",          "sale.closed",
-    "sale.changed",    "item.restocked",   "reconcile.difference", "journal.torn_tail_cut",
-    "keeper.taken_up", "keeper.laid_down", "segment.broken",       "recover.begins",
-    "recover.open",    "recover.stopped",  "recover.oversold"};
+    "server.ready",          "server.stopping", "server.away",
+    "server.back",           "engine.ready",    "segment.lost",
+    "segment.epoch",         "journal.failed",  "clock.off",
+    "clock.agrees",          "config.reloaded", "config.changed",
+    "queue.redriven",        "sale.opened",     "sale.paused",
+    "sale.closed",           "sale.changed",    "block.set",
+    "block.removed",         "item.restocked",  "reconcile.difference",
+    "journal.torn_tail_cut", "keeper.taken_up", "keeper.laid_down",
+    "segment.broken",        "recover.begins",  "recover.open",
+    "recover.stopped",       "recover.oversold"};
 
 static struct {
     pthread_mutex_t lock;

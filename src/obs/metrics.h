@@ -172,7 +172,8 @@ enum metric_hist {
     X(BUYER_REQUESTS, "requests.buyer")                                                            \
     X(OPERATOR_REQUESTS, "requests.operator")                                                      \
     X(JOURNAL_BUFFER, "journal.buffer")                                                            \
-    X(SPOOL_PROMISES, "spool.promises")
+    X(SPOOL_PROMISES, "spool.promises")                                                            \
+    X(BLOCKS, "blocks")
 
 enum metrics_pool {
 #define X(name, text) POOL_##name,

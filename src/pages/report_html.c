@@ -88,6 +88,7 @@ static const struct {
     {"bad_signature", {"wrong signature", "签名错误"}},
     {"forbidden", {"not allowed", "没有权限"}},
     {"bad_ticket", {"ticket not valid", "资格无效"}},
+    {"blocked", {"blocked by the operator", "已被屏蔽"}},
     {"not_found", {"not found", "找不到"}},
     {"no_such_item", {"no such item", "没有此商品"}},
     {"method_not_allowed", {"wrong method", "方法不允许"}},

@@ -19,7 +19,7 @@
 #include "core/gate.h"
 
 enum gate_request_kind {
-    GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms -> refusal, existed, order,
+    GATE_REQUEST_BUY, /* id, user, item, qty, ticket_expires_ms, now_ms, if_new -> refusal, existed, order,
                        * held */
     GATE_REQUEST_TICKET, /* user, item -> view, attempt, held, barred, cooling_until_ms, order (of the
                           * current attempt) */
@@ -58,6 +58,9 @@ struct gate_request {
     int64_t now_ms;
     bool watch;
     bool may_wait;
+    /* BUY: if the order does not exist, it is refused with this, before anything else about it is
+     * looked at, and nothing is decided. REFUSAL_NONE: it is decided. */
+    enum refusal if_new;
     bool catalog_locked; /* ITEM: the caller already holds the catalog's lock */
     enum gate_ledger ledger;
     struct order_view ledger_order; /* with GATE_LEDGER_HAS */

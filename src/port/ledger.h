@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "core/gate.h"
 #include "core/types.h"
+#include "port/block.h"
 #include "port/regions.h"
 
 /* Events: name, public type, what a, b, c, d mean. qty, item, sale, user, id as named. */
@@ -153,6 +154,10 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
  *   CURSOR       key (a reader's name), amount (an event's number) -> stores how far that reader of
  *                events has come. It never goes back: a number that is not higher changes nothing
  *                (repeated). No event. BAD_REQUEST without a name.
+ *   BLOCK        block (kind, value, reason, until_ms) -> number, at_ms: blocks, or changes the
+ *                reason and the end. The same reason and end: repeated. BAD_STATE if it is a new
+ *                one and BLOCKS_MAX have not ended; BAD_REQUEST without a value. No event.
+ *   UNBLOCK      block (kind, value) -> ends it. Removed before: repeated. NOT_FOUND. No event.
  *
  * In a ledger of several segments (other ledgers answer BAD_STATE):
  *   BOOK         also segment and epoch: if the epoch is not the segment's, STALE_EPOCH and no row
@@ -191,6 +196,8 @@ void sale_row_free(struct sale_row *row); /* frees items and the row; NULL is fi
     X(LEDGER_SALE_MOVE, "sale_move")                                                               \
     X(LEDGER_SALE_FORGET, "sale_forget")                                                           \
     X(LEDGER_CURSOR, "cursor")                                                                     \
+    X(LEDGER_BLOCK, "block")                                                                       \
+    X(LEDGER_UNBLOCK, "unblock")                                                                   \
     X(LEDGER_FAIL, "fail")                                                                         \
     X(LEDGER_EPOCH, "epoch")                                                                       \
     X(LEDGER_TRANSFER, "transfer")                                                                 \
@@ -237,6 +244,7 @@ struct ledger_op {
     uint8_t fingerprint[16];
     char key[PAYMENT_ID_MAX_BYTES + 1]; /* payment_id, request_id or a reader's name */
     struct sale_row *sale_in;           /* the caller's */
+    struct block_row *block;            /* BLOCK, UNBLOCK: the caller's; out: number, at_ms */
     uint32_t changes;
     enum sale_state target;
     /* out */
@@ -283,6 +291,10 @@ enum ledger_query_kind {
                     * and_later is set, else not at all. A change counts at the beginning of its
                     * 10 ms, second, minute or hour: the longest that divides step_ms. If none
                     * does: ERR_INVALID */
+    QUERY_BLOCKS,  /* number > after, in order; block.kind: BLOCK_NONE for all; now_ms: those that
+                   * have not ended then; 0: those that have ended, too, as long as they are kept;
+                   * into blocks[] */
+    QUERY_BLOCK,   /* block.kind, block.value -> blocks[0], also if it has ended */
     QUERY_ORDERS_BY_ID, /* ids[limit] -> orders[i]; ORDER_QUEUED where there is no row */
     /* In a ledger of several segments. Forgotten sales are not included. */
     QUERY_SEGMENTS,       /* all that have an epoch; into segments[] */
@@ -302,6 +314,10 @@ struct sale_change_row {
     uint64_t sale;
     bool gone; /* forgotten or deleted */
 };
+
+/* A block that has ended is kept for this long, so that every process learns of its end. A process
+ * that has not read for half of it reads all blocks. */
+#define BLOCK_KEEP_MS 3600000LL
 
 struct segment_row {
     uint32_t segment;
@@ -395,6 +411,11 @@ struct ledger_query {
     int64_t from_ms; /* QUERY_SERIES */
     int64_t step_ms;
     bool and_later;
+    struct {
+        enum block_kind kind;
+        const char *value;
+    } block;
+    int64_t now_ms;  /* QUERY_BLOCKS */
     char cursor[80]; /* QUERY_ORDERS: in, as given by the caller (opaque text); empty: from the
                         start. QUERY_CURSOR: a reader's name */
     uint32_t limit;
@@ -408,6 +429,7 @@ struct ledger_query {
     int64_t highest_ms;  /* QUERY_STATE: the latest time of any event */
     struct sale_row **sales; /* each freed by the caller with sale_row_free */
     struct sale_change_row *changes;
+    struct block_row *blocks;
     struct order_row *orders;
     struct ledger_event *events;
     struct report_row *report;

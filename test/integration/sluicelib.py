@@ -46,7 +46,7 @@ RETRIES = ("no", "later", "same-ticket", "new-ticket")
 CODES = {
     400: ("bad_request",),
     401: ("unauthenticated", "bad_signature"),
-    403: ("forbidden", "bad_ticket"),
+    403: ("forbidden", "bad_ticket", "blocked"),
     404: ("not_found", "no_such_item"),
     405: ("method_not_allowed",),
     409: ("sold_out", "limit_reached", "barred", "not_open", "ended", "expired", "already_paid",

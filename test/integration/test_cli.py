@@ -12,7 +12,7 @@ import pytest
 from sluicelib import (BINARY, GUARD_S, MAX_ID, ROOT, Shop, eventually, item_json, private_port,
                        problem, run)
 
-COMMANDS = ["serve", "sale", "order", "pages", "token", "journal", "bench", "check-config", "version"]
+COMMANDS = ["serve", "sale", "order", "block", "pages", "token", "journal", "bench", "check-config", "version"]
 MOVES = ["warm", "open", "pause", "close"]
 
 

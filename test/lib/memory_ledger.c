@@ -1,6 +1,6 @@
 /*
  * See memory_ledger.h. Here: rows, a batch, the queries of any ledger, the port. The ops are in
- * memory_orders.c, memory_sales.c and memory_segments.c.
+ * memory_orders.c, memory_sales.c, memory_blocks.c and memory_segments.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +182,8 @@ static void (*const runs[])(struct memory_write *w, struct ledger_op *op) = {
     [LEDGER_SALE_MOVE] = memory_sale_move,
     [LEDGER_SALE_FORGET] = memory_sale_forget,
     [LEDGER_CURSOR] = move_cursor,
+    [LEDGER_BLOCK] = memory_block,
+    [LEDGER_UNBLOCK] = memory_unblock,
     [LEDGER_FAIL] = memory_fail,
     [LEDGER_EPOCH] = memory_epoch,
     [LEDGER_TRANSFER] = memory_transfer,
@@ -432,6 +434,12 @@ static void run_query(const struct memory_ledger *ledger, struct ledger_query *q
     case QUERY_SALE_CHANGES:
         read_sale_changes(ledger, query);
         return;
+    case QUERY_BLOCKS:
+        memory_query_blocks(ledger, query);
+        return;
+    case QUERY_BLOCK:
+        query->error = memory_query_block(ledger, query);
+        return;
     case QUERY_EVENTS:
         read_events(ledger, query);
         return;
@@ -537,6 +545,7 @@ void memory_ledger_done(struct memory_ledger *ledger)
     free(ledger->keys);
     free(ledger->cursors);
     free(ledger->changes);
+    free(ledger->blocks);
     free(ledger->shares);
     free(ledger->transfers);
     free(ledger->leases);
@@ -569,6 +578,7 @@ void memory_ledger_copy(const struct memory_ledger *from, struct memory_ledger *
     COPY(keys);
     COPY(cursors);
     COPY(changes);
+    COPY(blocks);
     COPY(shares);
     COPY(transfers);
     COPY(leases);

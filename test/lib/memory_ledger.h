@@ -51,6 +51,8 @@ struct memory_ledger {
     struct sale_change_row *changes; /* one for each sale, deleted ones too */
     size_t changes_count;
     uint64_t last_change;
+    struct block_row *blocks; /* ended ones too, for ever */
+    size_t blocks_count;
     uint64_t sales_read; /* rows of sales that queries returned */
     uint64_t booked_lsn;
     uint64_t next_sale, next_item;

@@ -73,6 +73,12 @@ void memory_sale_delete(struct memory_write *w, struct ledger_op *op);
 void memory_sale_move(struct memory_write *w, struct ledger_op *op);
 void memory_sale_forget(struct memory_write *w, struct ledger_op *op);
 
+/* memory_blocks.c */
+void memory_block(struct memory_write *w, struct ledger_op *op);
+void memory_unblock(struct memory_write *w, struct ledger_op *op);
+void memory_query_blocks(const struct memory_ledger *ledger, struct ledger_query *query);
+int memory_query_block(const struct memory_ledger *ledger, struct ledger_query *query);
+
 /* memory_segments.c */
 void memory_epoch(struct memory_write *w, struct ledger_op *op);
 void memory_transfer(struct memory_write *w, struct ledger_op *op);

@@ -482,7 +482,9 @@ static void run_op(struct commit *c, const struct ledger_op *op)
         forget(c, op);
         break;
     case LEDGER_CURSOR: /* moves nothing of a sale */
-    case LEDGER_FAIL:   /* of the distributed engine */
+    case LEDGER_BLOCK:
+    case LEDGER_UNBLOCK:
+    case LEDGER_FAIL: /* of the distributed engine */
     case LEDGER_EPOCH:
     case LEDGER_TRANSFER:
     case LEDGER_TRANSFERRED:

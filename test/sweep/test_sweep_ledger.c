@@ -42,6 +42,7 @@ static const struct schema_step later_steps[] = {
     {SCHEMA_3_SALE_CHANGES},
     {SCHEMA_4_SUMS},
     {SCHEMA_5_COOLING},
+    {SCHEMA_6_BLOCKS},
     {"ALTER TABLE sales ADD COLUMN note TEXT; UPDATE sales SET note = name || '!';"},
     {"CREATE TABLE later(id INTEGER PRIMARY KEY, note TEXT);"
      "INSERT INTO later SELECT id, note FROM sales; CREATE INDEX by_note ON later(note);"},

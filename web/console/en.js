@@ -356,6 +356,7 @@ export default {
     w_bad_signature: 'wrong signature',
     w_forbidden: 'not allowed',
     w_bad_ticket: 'ticket not valid',
+    w_blocked: 'blocked by the operator',
     w_not_found: 'not found',
     w_no_such_item: 'no such item',
     w_method_not_allowed: 'wrong method',

@@ -355,6 +355,7 @@ export default {
     w_bad_signature: '签名错误',
     w_forbidden: '没有权限',
     w_bad_ticket: '资格无效',
+    w_blocked: '已被屏蔽',
     w_not_found: '找不到',
     w_no_such_item: '没有此商品',
     w_method_not_allowed: '方法不允许',

@@ -57,6 +57,8 @@ static bool is_one_statement(const struct ledger_query *query)
     switch (query->kind) {
     case QUERY_STATE:
     case QUERY_SALE_CHANGES:
+    case QUERY_BLOCKS:
+    case QUERY_BLOCK:
     case QUERY_EVENTS:
     case QUERY_CURSOR:
     case QUERY_SEGMENTS:

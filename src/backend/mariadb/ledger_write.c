@@ -54,6 +54,8 @@ static const struct {
     [LEDGER_SALE_MOVE] = {op_shared, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_FORGET] = {op_shared, true, REFUSAL_BAD_STATE},
     [LEDGER_CURSOR] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_BLOCK] = {op_shared, true, REFUSAL_BAD_REQUEST},
+    [LEDGER_UNBLOCK] = {op_shared, true, REFUSAL_BAD_REQUEST},
     [LEDGER_FAIL] = {maria_op_fail, false, REFUSAL_BAD_REQUEST},
     [LEDGER_EPOCH] = {maria_op_epoch, true, REFUSAL_BAD_REQUEST},
     [LEDGER_TRANSFER] = {maria_op_transfer, true, REFUSAL_BAD_REQUEST},

@@ -298,6 +298,20 @@ static const char *const schema_8[] = {
     "ALTER TABLE {each} ADD COLUMN IF NOT EXISTS cooling_until_ms BIGINT",
 };
 
+/* Who may not order (port/block.h). The last change of each, numbered in commit order. */
+static const char *const schema_9[] = {
+    "CREATE TABLE IF NOT EXISTS blocks("
+    "  kind " WORD(6) " NOT NULL,"
+                      "  value VARBINARY(64) NOT NULL,"
+                      "  reason VARCHAR(200) NOT NULL,"
+                      "  until_ms BIGINT,"
+                      "  at_ms BIGINT NOT NULL,"
+                      "  number BIGINT NOT NULL CHECK(number > 0),"
+                      "  PRIMARY KEY(kind, value),"
+                      "  UNIQUE KEY blocks_in_order(number),"
+                      "  KEY blocks_by_end(until_ms)" TABLE_END,
+};
+
 /* Orders that one segment is read in, from any place on. Only a shared ledger has them: they cost
  * the one writer a third more for each order. */
 #define ORDERS_BY_SEGMENT "(segment, item_id, id)"
@@ -321,6 +335,7 @@ static const struct maria_step maria_steps[] = {
     {schema_6, sizeof(schema_6) / sizeof(schema_6[0])},
     {schema_7, sizeof(schema_7) / sizeof(schema_7[0])},
     {schema_8, sizeof(schema_8) / sizeof(schema_8[0])},
+    {schema_9, sizeof(schema_9) / sizeof(schema_9[0])},
 };
 #define MARIA_STEPS_COUNT (sizeof(maria_steps) / sizeof(maria_steps[0]))
 

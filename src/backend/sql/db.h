@@ -261,9 +261,15 @@ struct db_write_ops {
 int db_event_add(struct db *db, struct ledger_event event);
 /* Nothing of an answer is left. */
 void db_op_clear(struct ledger_op *op);
-/* RESTOCK, SALE_* and CURSOR, on the tables. Fills the op's answer. Returns 0 also when it refuses;
+/* RESTOCK, SALE_*, CURSOR, BLOCK and UNBLOCK, on the tables. Fills the op's answer. Returns 0 also when it refuses;
  * a refusal wrote nothing. */
 int db_op(struct db_write *w, struct ledger_op *op);
+
+/* blocks.c, for db_query() and db_op(). */
+int db_query_blocks(struct db *db, struct ledger_query *q);
+int db_query_block(struct db *db, struct ledger_query *q);
+int db_op_block(struct db_write *w, struct ledger_op *op);
+int db_op_unblock(struct db_write *w, struct ledger_op *op);
 
 /* sales.c, for db_op(). */
 int db_op_sale_create(struct db_write *w, struct ledger_op *op);

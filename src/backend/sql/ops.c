@@ -1,6 +1,6 @@
 /*
- * Ops that all ledgers run alike: RESTOCK, CURSOR and, in sales.c, those on sales; and what every op
- * needs: items, events, a clean answer.
+ * Ops that all ledgers run alike: RESTOCK, CURSOR, those on sales (sales.c) and on blocks (blocks.c);
+ * and what every op needs: items, events, a clean answer.
  */
 #include <stdlib.h>
 
@@ -163,6 +163,8 @@ static int (*const op_table[LEDGER_KIND_COUNT])(struct db_write *w, struct ledge
     [LEDGER_SALE_MOVE] = db_op_sale_move,
     [LEDGER_SALE_FORGET] = db_op_sale_forget,
     [LEDGER_CURSOR] = op_cursor,
+    [LEDGER_BLOCK] = db_op_block,
+    [LEDGER_UNBLOCK] = db_op_unblock,
 };
 
 /* The op has changed op->sale, or deleted it. Other processes read what changed since the number

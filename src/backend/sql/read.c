@@ -404,6 +404,8 @@ static int query_locked(struct db *db, struct ledger_query *q)
 
 static int (*const query_table[])(struct db *db, struct ledger_query *q) = {
     [QUERY_SALE_CHANGES] = query_sale_changes,
+    [QUERY_BLOCKS] = db_query_blocks,
+    [QUERY_BLOCK] = db_query_block,
     [QUERY_STATE] = query_state,
     [QUERY_SALES] = query_sales,
     [QUERY_ORDERS] = query_orders,

@@ -33,6 +33,9 @@
     "number, kind, at_ms, sale_id, item_id, user_id, order_id, qty, reason, a, b, c, "             \
     "d, " SQL_EVENT_SEGMENT
 
+/* What block_read() expects. */
+#define BLOCK_COLUMNS "kind, value, reason, until_ms, at_ms, number"
+
 /*
  * A page of orders that come after one place in the list, downwards: one buyer's newest first, by
  * their index; an item's, or all items', by the table's own key. The comparison is spelled out, with
@@ -74,6 +77,10 @@
     X(SQL_SALE_CHANGES,                                                                                                                           \
       "SELECT c.number, c.sale_id, s.id IS NULL OR s.forgotten FROM sale_changes c"                                                               \
       " LEFT JOIN sales s ON s.id = c.sale_id WHERE c.number > ? ORDER BY c.number LIMIT ?")                                                      \
+    X(SQL_BLOCK, "SELECT " BLOCK_COLUMNS " FROM blocks WHERE kind = ? AND value = ?")                                                             \
+    X(SQL_BLOCKS,                                                                                                                                 \
+      "SELECT " BLOCK_COLUMNS " FROM blocks WHERE number > ? AND (? IS NULL OR kind = ?) AND (? "                                                 \
+      "= 0 OR until_ms IS NULL OR until_ms > ?) ORDER BY number LIMIT ?")                                                                         \
     X(SQL_SALE_ITEMS,                                                                                                                             \
       "SELECT i.id, i.price_cents, i.was_cents, i.limit_per_user, k.total,"                                                                       \
       " k.available, k.locked, k.sold, i.name, i.sku, i.image_url FROM items i" SQL_JOIN                                                          \
@@ -184,6 +191,11 @@
     X(SQL_SALE_FORGET, "UPDATE sales SET forgotten = 1 WHERE id = ?")                                                                             \
     X(SQL_SALE_CHANGED, "REPLACE INTO sale_changes(sale_id, number)"                                                                              \
                         " SELECT ?, ifnull(max(number), 0) + 1 FROM sale_changes")                                                                \
+    X(SQL_BLOCK_SET, "REPLACE INTO blocks(kind, value, reason, until_ms, at_ms, number) "                                                         \
+                     "VALUES(?, ?, ?, ?, ?, ?)")                                                                                                  \
+    X(SQL_BLOCKS_STATE, "SELECT (SELECT ifnull(max(number), 0) FROM blocks), (SELECT count(*) "                                                   \
+                        "FROM blocks WHERE until_ms IS NULL OR until_ms > ?)")                                                                    \
+    X(SQL_BLOCKS_DROP, "DELETE FROM blocks WHERE until_ms <= ? AND at_ms <= ?")                                                                   \
     X(SQL_SALE_DROP, "DELETE FROM sales WHERE id = ?")                                                                                            \
     X(SQL_ITEM_OWNER, "SELECT sale_id FROM items WHERE id = ?")                                                                                   \
     X(SQL_ITEM_ADD, "INSERT INTO items(id, sale_id, position, name, sku, image_url, price_cents,"                                                 \

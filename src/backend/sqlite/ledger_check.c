@@ -85,9 +85,9 @@ int store_pragma_check(struct store *s, const char *sql, struct ledger_check *ch
 static int check_tables(struct store *s, struct ledger_check *check)
 {
     static const char *const tables[] = {
-        "meta",         "sales",      "items",       "stock",          "orders",
-        "holdings",     "payments",   "restocks",    "events",         "cursors",
-        "sale_changes", "order_sums", "sale_course", "booking_lengths"};
+        "meta",         "sales",      "items",       "stock",           "orders",
+        "holdings",     "payments",   "restocks",    "events",          "cursors",
+        "sale_changes", "order_sums", "sale_course", "booking_lengths", "blocks"};
     enum { TABLES = sizeof(tables) / sizeof(tables[0]) };
     char sql[80];
     uint64_t which = check->at_page; /* the cursor of this part */

@@ -57,6 +57,8 @@ static const struct {
     [LEDGER_SALE_MOVE] = {op_shared, true, REFUSAL_BAD_STATE},
     [LEDGER_SALE_FORGET] = {op_shared, true, REFUSAL_BAD_STATE},
     [LEDGER_CURSOR] = {op_shared, false, REFUSAL_BAD_REQUEST},
+    [LEDGER_BLOCK] = {op_shared, false, REFUSAL_BAD_REQUEST},
+    [LEDGER_UNBLOCK] = {op_shared, false, REFUSAL_BAD_REQUEST},
     [LEDGER_FAIL] = {op_absent, true, REFUSAL_BAD_STATE},
     [LEDGER_EPOCH] = {op_absent, true, REFUSAL_BAD_STATE},
     [LEDGER_TRANSFER] = {op_absent, true, REFUSAL_BAD_STATE},

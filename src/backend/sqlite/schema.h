@@ -214,6 +214,20 @@
 /* The end of the cooling time that the order's end gave its buyer. */
 #define SCHEMA_5_COOLING "ALTER TABLE orders ADD COLUMN cooling_until_ms INTEGER;"
 
+/* Who may not order (port/block.h). The last change of each, numbered in commit order. */
+#define SCHEMA_6_BLOCKS                                                                            \
+    "CREATE TABLE blocks("                                                                         \
+    "  kind TEXT NOT NULL,"                                                                        \
+    "  value TEXT NOT NULL,"                                                                       \
+    "  reason TEXT NOT NULL,"                                                                      \
+    "  until_ms INTEGER,"                                                                          \
+    "  at_ms INTEGER NOT NULL,"                                                                    \
+    "  number INTEGER NOT NULL CHECK(number > 0),"                                                 \
+    "  PRIMARY KEY(kind, value)"                                                                   \
+    ") WITHOUT ROWID;"                                                                             \
+    "CREATE UNIQUE INDEX blocks_in_order ON blocks(number);"                                       \
+    "CREATE INDEX blocks_by_end ON blocks(until_ms);"
+
 /* One step of the way; tests bring steps of their own. */
 struct schema_step {
     const char *sql;
@@ -225,6 +239,7 @@ static const struct schema_step schema_steps[] = {
     {SCHEMA_3_SALE_CHANGES},
     {SCHEMA_4_SUMS},
     {SCHEMA_5_COOLING},
+    {SCHEMA_6_BLOCKS},
 };
 #define SCHEMA_STEPS_COUNT (sizeof(schema_steps) / sizeof(schema_steps[0]))
 

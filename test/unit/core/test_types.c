@@ -325,6 +325,7 @@ static void refusals_keep_the_public_codes(void **state)
         {REFUSAL_UNKNOWN_OUTCOME, 503, "degraded", RETRY_SAME_TICKET},
         {REFUSAL_DRAINING, 503, "draining", RETRY_LATER},
         {REFUSAL_NO_STOCK, 409, "sold_out", RETRY_NO},
+        {REFUSAL_BLOCKED, 403, "blocked", RETRY_NO},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const struct refusal_text *text = refusal_text(rows[i].refusal);

@@ -260,6 +260,58 @@ static void a_win_that_cannot_be_journalled_is_not_told(void **state)
     assert_int_equal(worker.counting.asked, 0);
 }
 
+static struct gate_request buy_blocked(struct order_id id, uint64_t user, uint32_t qty)
+{
+    struct gate_request request = gate_proxy_front_buy(&worker, CLUSTER_FREE, id, user, qty);
+    request.if_new = REFUSAL_BLOCKED;
+    return gate_proxy_front_tell(&worker, request);
+}
+
+/* A buyer whose new orders are refused: the gate says whether there is one. */
+static void a_new_order_is_refused_and_an_old_one_is_answered(void **state)
+{
+    (void)state;
+    struct order_id id = cluster_id(&world, CLUSTER_FREE, 0);
+    struct order_id other = cluster_id(&world, CLUSTER_FREE, 0);
+    assert_int_equal(buy_free(&worker, id, 7).refusal, REFUSAL_NONE);
+    struct gate_request request = buy_blocked(id, 7, 1);
+    assert_int_equal(request.refusal, REFUSAL_NONE);
+    assert_true(request.existed && request.has_order);
+    assert_int_equal(request.held, 1);
+    assert_int_equal(request.lsn, 1);
+    assert_int_equal(buy_blocked(id, 7, 2).refusal, REFUSAL_DIFFERENT_REQUEST);
+    request = buy_blocked(other, 7, 1);
+    assert_int_equal(request.refusal, REFUSAL_BLOCKED);
+    assert_false(request.has_order || request.existed);
+    assert_null(cluster_order(&world, 0, other));
+    assert_int_equal(gate_proxy_front_numbers(&worker).entries, 1);
+    /* The same ticket buys when the block is gone. */
+    assert_int_equal(buy_free(&worker, other, 7).refusal, REFUSAL_NONE);
+}
+
+static void who_is_blocked_does_not_stand_in_line(void **state)
+{
+    (void)state;
+    struct order_id waiting = cluster_id(&world, CLUSTER_FREE, 1);
+    struct order_id other = cluster_id(&world, CLUSTER_FREE, 1);
+    away(true);
+    assert_int_equal(buy_free(&worker, waiting, 7).refusal, REFUSAL_NONE);
+    assert_int_equal(buy_blocked(other, 7, 1).refusal, REFUSAL_DEGRADED); /* it may exist */
+    struct gate_request request = buy_blocked(waiting, 7, 1);
+    assert_int_equal(request.refusal, REFUSAL_NONE); /* his place in line is an order */
+    assert_true(request.existed);
+    assert_int_equal(gate_proxy_front_numbers(&worker).undecided, 1);
+    away(false);
+    /* Another front may have put it in its line while the gate was away. */
+    assert_int_equal(buy_blocked(other, 7, 1).refusal, REFUSAL_UNKNOWN_OUTCOME);
+    fake_clock_pass_ms(&world.clock, SEGMENT_TABLE_SETTLE_MS);
+    assert_int_equal(buy_blocked(other, 7, 1).refusal, REFUSAL_BLOCKED);
+    request = buy_blocked(waiting, 7, 1);
+    assert_int_equal(request.refusal, REFUSAL_NONE);
+    assert_int_equal(request.order.reason, REFUSAL_UNDECIDED);
+    assert_int_equal(gate_proxy_front_numbers(&worker).undecided, 1);
+}
+
 /* ---- in line ---- */
 
 static void buyers_stand_in_line_while_the_gate_is_away(void **state)
@@ -642,6 +694,8 @@ int main(void)
         TEST_LATE(an_answer_that_comes_later_is_journalled_when_it_comes),
         TEST(a_repeated_buy_is_journalled_where_it_is_answered),
         TEST(a_refusal_leaves_no_trace),
+        TEST(a_new_order_is_refused_and_an_old_one_is_answered),
+        TEST(who_is_blocked_does_not_stand_in_line),
         TEST_LATE(a_win_that_cannot_be_journalled_is_not_told),
         TEST(buyers_stand_in_line_while_the_gate_is_away),
         TEST(who_was_shown_as_booked_does_not_stand_in_line_again),

@@ -51,6 +51,10 @@ static void the_flood_on_a_sold_out_item_stays_here(void **state)
     request.loop = 1;
     assert_int_equal(gate_proxy_front_tell(&worker, request).refusal, REFUSAL_SOLD_OUT);
     assert_int_equal(worker.counting.asked, 11);
+    /* A block goes before that, and costs the gate nothing either: the order is known not to exist. */
+    request.if_new = REFUSAL_BLOCKED;
+    assert_int_equal(gate_proxy_front_tell(&worker, request).refusal, REFUSAL_BLOCKED);
+    assert_int_equal(worker.counting.asked, 11);
     assert_int_equal(gate_proxy_front_numbers(&worker).entries, 0);
 }
 

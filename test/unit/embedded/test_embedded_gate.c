@@ -660,6 +660,47 @@ static void a_latched_journal_decides_nothing_more(void **state)
     assert_int_equal(look(known, 0, false).order.state, ORDER_QUEUED);
 }
 
+/* ---- when a new order is not wanted ---- */
+
+static void a_new_order_is_refused_and_an_old_one_is_answered(void **state)
+{
+    (void)state;
+    struct gate_request first = buy(7, 2);
+    assert_int_equal(first.refusal, REFUSAL_NONE);
+    uint64_t last = journal_last_lsn(journal);
+    struct gate_request blocked = {.kind = GATE_REQUEST_BUY,
+                                   .id = first.order.id,
+                                   .user = 7,
+                                   .item = THREE,
+                                   .qty = 2,
+                                   .ticket_expires_ms = NOW - 1, /* nor does this matter */
+                                   .now_ms = NOW + 50000000,
+                                   .if_new = REFUSAL_BLOCKED};
+    struct gate_request again = request(blocked);
+    assert_int_equal(again.refusal, REFUSAL_NONE);
+    assert_true(again.existed && again.has_order);
+    assert_int_equal(again.held, 2);
+    assert_int_equal(again.lsn, first.lsn); /* it waits until the order is durable */
+    blocked.qty = 1;
+    assert_int_equal(request(blocked).refusal, REFUSAL_DIFFERENT_REQUEST);
+    blocked.now_ms = NOW;
+    blocked.ticket_expires_ms = NOW + 1000000;
+    blocked.id = order_id_fresh(THREE, NOW, 4711);
+    struct gate_request refused = request(blocked);
+    assert_int_equal(refused.refusal, REFUSAL_BLOCKED);
+    assert_false(refused.has_order || refused.existed || refused.ask_ledger);
+    blocked.user = 8; /* who has no record here */
+    assert_int_equal(request(blocked).refusal, REFUSAL_BLOCKED);
+    blocked.item = 4711;
+    assert_int_equal(request(blocked).refusal, REFUSAL_BLOCKED);
+    assert_int_equal(journal_last_lsn(journal), last);
+    fail_journal();
+    last = journal_last_lsn(journal);
+    blocked.item = THREE;
+    assert_int_equal(request(blocked).refusal, REFUSAL_BLOCKED); /* nothing is to be decided */
+    assert_int_equal(journal_last_lsn(journal), last);
+}
+
 /* Answers that wait will never be durable: everyone has to look. */
 static void a_latch_wakes_every_sleeping_loop_that_waits(void **state)
 {
@@ -719,6 +760,7 @@ int main(void)
         TEST(too_much_news_says_look_at_everything),
         TEST(a_full_buffer_is_overloaded_until_it_is_written),
         TEST(a_latched_journal_decides_nothing_more),
+        TEST(a_new_order_is_refused_and_an_old_one_is_answered),
         TEST(a_latch_wakes_every_sleeping_loop_that_waits),
         TEST(the_listener_hears_of_every_batch_and_of_the_failure),
     };

@@ -278,6 +278,35 @@ static void what_the_ledger_lacks_is_decided_unless_more_has_left_since(void **s
     assert_true(late.has_order && !late.existed);
 }
 
+/* A buyer whose new orders are refused: the evicted order is answered all the same. */
+static void a_refused_buyer_has_his_evicted_order(void **state)
+{
+    (void)state;
+    evict_two();
+    struct gate_request again = buy_of(fresh(0), 1);
+    again.if_new = REFUSAL_BLOCKED;
+    submit(&again);
+    assert_int_equal(again.refusal, REFUSAL_UNKNOWN_OUTCOME);
+    assert_true(again.ask_ledger);
+    again.ledger = GATE_LEDGER_HAS;
+    again.ledger_order = row_of(fresh(0), 1, ORDER_PAID);
+    submit(&again);
+    assert_int_equal(again.refusal, REFUSAL_NONE);
+    assert_true(again.existed && again.order.state == ORDER_PAID);
+    struct gate_request late = buy_of(order_id_fresh(FREE, NOW, 2), 1);
+    late.if_new = REFUSAL_BLOCKED;
+    submit(&late);
+    assert_true(late.ask_ledger);
+    late.ledger = GATE_LEDGER_LACKS;
+    submit(&late);
+    assert_int_equal(late.refusal, REFUSAL_BLOCKED);
+    struct gate_request stranger = buy_of(order_id_fresh(FREE, NOW, 2), 77);
+    stranger.if_new = REFUSAL_BLOCKED;
+    submit(&stranger); /* he never had an order: the ledger is not asked */
+    assert_int_equal(stranger.refusal, REFUSAL_BLOCKED);
+    assert_false(stranger.ask_ledger);
+}
+
 static void an_order_is_shown_from_the_ledger_or_not_there(void **state)
 {
     (void)state;
@@ -351,6 +380,7 @@ int main(void)
         TEST(a_watched_order_stays_until_its_watcher_has_heard),
         TEST(a_repeated_buy_is_answered_with_the_ledgers_row),
         TEST(what_the_ledger_lacks_is_decided_unless_more_has_left_since),
+        TEST(a_refused_buyer_has_his_evicted_order),
         TEST(an_order_is_shown_from_the_ledger_or_not_there),
         TEST(a_ticket_knows_that_an_evicted_order_is_there),
         TEST(without_a_journal_an_evicted_order_is_told_all_the_same),

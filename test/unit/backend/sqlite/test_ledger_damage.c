@@ -479,9 +479,9 @@ static size_t make_older(struct fixture *f)
                    SCHEMA_APPLICATION_ID, (int)SCHEMA_STEPS_COUNT, old);
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     static const char *const tables[] = {
-        "meta",         "sales",      "items",       "stock",          "orders",
-        "holdings",     "payments",   "restocks",    "events",         "cursors",
-        "sale_changes", "order_sums", "sale_course", "booking_lengths"};
+        "meta",         "sales",      "items",       "stock",           "orders",
+        "holdings",     "payments",   "restocks",    "events",          "cursors",
+        "sale_changes", "order_sums", "sale_course", "booking_lengths", "blocks"};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         (void)snprintf(sql, sizeof(sql), "INSERT INTO main.%s SELECT * FROM old.%s", tables[i],
                        tables[i]);
