@@ -46,7 +46,7 @@ GET /livez
 GET /readyz
 """.split("\n")[1:-1]
 
-ABSENT = ("challenge", "blocks", "switches")
+ABSENT = ("challenge", "switches")
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +156,8 @@ def test_every_path_of_openapi_is_served(server, document):
     for method, path in sorted(expanded(document)):
         if path.startswith("/v1/admin/queue"):
             continue  # 404 where the engine has none: test_console.py
+        if path.startswith("/v1/admin/blocks/"):
+            continue  # 404 where there is no such block: test_contract_blocks.py
         lot = shop.lot(total=20, limit=0, state="draft" if method == "DELETE" else "open")
         user = shop.user()
         value = lot.item
