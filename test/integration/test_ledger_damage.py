@@ -82,7 +82,7 @@ def told(server, users):
 
 
 def sure(done):
-    return None if "not sure" in done[1] else done
+    return None if "Not sure" in done[1] else done
 
 
 def test_a_sound_ledger(make_server):
