@@ -90,15 +90,16 @@ static void ask(struct fixture *f, struct answers *ret_answers)
 static void make_older(struct fixture *f)
 {
     bool sqlite = fixture_backend == &on_sqlite;
-    assert_int_equal(sql_run(f, "%s",
-                             sqlite ? "DROP TABLE order_sums; DROP TABLE sale_course; DROP TABLE "
-                                      "booking_lengths; ALTER TABLE holdings DROP COLUMN paid; "
-                                      "ALTER TABLE orders DROP COLUMN cooling_until_ms; "
-                                      "PRAGMA user_version = 3"
-                                    : "DROP TABLE order_sums; DROP TABLE sale_course; DROP TABLE "
-                                      "booking_lengths; ALTER TABLE holdings DROP COLUMN paid; "
-                                      "UPDATE ledger_schema SET version = 6"),
-                     SQL_DONE);
+    assert_int_equal(
+        sql_run(f, "%s",
+                sqlite ? "DROP TABLE order_sums; DROP TABLE sale_course; DROP TABLE "
+                         "booking_lengths; ALTER TABLE holdings DROP COLUMN paid; "
+                         "ALTER TABLE orders DROP COLUMN cooling_until_ms; DROP TABLE blocks; "
+                         "PRAGMA user_version = 3"
+                       : "DROP TABLE order_sums; DROP TABLE sale_course; DROP TABLE "
+                         "booking_lengths; ALTER TABLE holdings DROP COLUMN paid; "
+                         "UPDATE ledger_schema SET version = 6"),
+        SQL_DONE);
     if (sqlite) { /* which had no checksums, either */
         char old[128];
         (void)snprintf(old, sizeof(old), "%s-old", f->path);
