@@ -190,22 +190,14 @@ void rate_take(const struct rate_rule *rule, void *cell, int64_t now_us,
 {
     *ret_outcome = (struct rate_outcome){.passed = false};
     CHECK(now_us >= 0);
-    switch (rule->algorithm) {
-    case RATE_TOKEN_BUCKET:
+    if (rule->algorithm == RATE_TOKEN_BUCKET) {
         token_bucket(rule, cell, now_us, ret_outcome);
-        break;
-    case RATE_LEAKY_BUCKET:
+    } else if (rule->algorithm == RATE_LEAKY_BUCKET) {
         leaky_bucket(rule, cell, now_us, ret_outcome);
-        break;
-    case RATE_SLIDING_WINDOW:
-        if (counts_by_part(rule)) {
-            window_parts(rule, cell, now_us, ret_outcome);
-        } else {
-            window_log(rule, cell, now_us, ret_outcome);
-        }
-        break;
-    case RATE_ALGORITHM_COUNT:
-        CHECK(false);
+    } else if (counts_by_part(rule)) {
+        window_parts(rule, cell, now_us, ret_outcome);
+    } else {
+        window_log(rule, cell, now_us, ret_outcome);
     }
 }
 

@@ -186,6 +186,40 @@ static void what_was_taken_can_be_given_back(void **state)
     }
 }
 
+static void what_was_not_taken_is_not_given_back(void **state)
+{
+    (void)state;
+    static const struct rate_rule rules[] = {
+        {RATE_TOKEN_BUCKET, .rate = 3, .per_s = 60, .burst = 3},
+        {RATE_SLIDING_WINDOW, .rate = 3, .per_s = 60, .burst = 3},
+        {RATE_SLIDING_WINDOW, .rate = RATE_LOG_MAX + 1, .per_s = 60, .burst = 3},
+    };
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        assert_true(rate_cell_bytes(&rules[i]) <= RATE_CELL_MAX);
+        begin();
+        rate_return(&rules[i], cell);
+        assert_true(passes(&rules[i], 0));
+        rate_return(&rules[i], cell);
+        rate_return(&rules[i], cell);
+        assert_int_equal(pass_at_once(&rules[i], 0, 99), rules[i].rate);
+    }
+}
+
+/* The first parts of all time: there are none before them. */
+static void a_window_may_begin_at_the_start_of_time(void **state)
+{
+    (void)state;
+    const struct rate_rule rule = {RATE_SLIDING_WINDOW, .rate = 100, .per_s = 64, .burst = 1};
+    begin();
+    for (int i = 0; i < 100; i++) {
+        rate_take(&rule, cell, SECOND_US, &last);
+        assert_true(last.passed);
+    }
+    rate_take(&rule, cell, 2 * SECOND_US, &last);
+    assert_false(last.passed);
+    assert_int_equal(last.retry_us, 64 * SECOND_US);
+}
+
 static void a_time_that_went_back_gives_nothing_away(void **state)
 {
     (void)state;
@@ -226,6 +260,8 @@ int main(void)
         cmocka_unit_test(a_limit_of_50_never_lets_68_through),
         cmocka_unit_test(no_window_ever_has_more_than_its_rate),
         cmocka_unit_test(what_was_taken_can_be_given_back),
+        cmocka_unit_test(what_was_not_taken_is_not_given_back),
+        cmocka_unit_test(a_window_may_begin_at_the_start_of_time),
         cmocka_unit_test(a_time_that_went_back_gives_nothing_away),
         cmocka_unit_test(the_largest_rules_do_not_overflow),
     };
