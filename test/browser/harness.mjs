@@ -49,6 +49,12 @@ async function freePort() {
     }
 }
 
+// The demonstration's login, when its script has run: it proposes a buyer, over whatever was typed before.
+export async function loginReady(page) {
+    await page.waitForURL('**/demo/login?return=*');
+    await until('the login to propose a buyer', async () => /^\d+$/.test(await page.locator('#user').inputValue()));
+}
+
 export async function until(what, check) {
     const end = Date.now() + PATIENCE_MS;
     for (;;) {

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { note, noted, ownClock, soon } from './bend.mjs';
-import { buyer, comeBack, makeSale, openContext, openItem, reached, remember, startServer, stopAll, tokenOf, until } from './harness.mjs';
+import { buyer, comeBack, loginReady, makeSale, openContext, openItem, reached, remember, startServer, stopAll, tokenOf, until } from './harness.mjs';
 
 let server;
 
@@ -173,7 +173,7 @@ test('the till says that nobody is logged in, and goes to the login only when as
     await page.getByText('Please log in again.').waitFor();
     assert.equal(await page.locator('#pay').isVisible(), false);
     await page.getByRole('button', { name: 'Log in', exact: true }).click();
-    await page.waitForURL('**/demo/login?return=*');
+    await loginReady(page);
     await page.locator('#user').fill('710007');
     await page.locator('#go').click();
     await page.locator('#pay:not([aria-disabled="true"])').click();

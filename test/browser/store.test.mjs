@@ -7,8 +7,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hide, later, ownClock, press, reachedLater, soon, text } from './bend.mjs';
 import {
-    buyer, errorsOf, getItem, getSales, inTime, makeSale, openContext, openItem, openPage, operate, reached, remember,
-    startServer, stopAll, tokenOf, until,
+    buyer, errorsOf, getItem, getSales, inTime, loginReady, makeSale, openContext, openItem, openPage, operate, reached,
+    remember, startServer, stopAll, tokenOf, until,
 } from './harness.mjs';
 
 let server;
@@ -64,7 +64,7 @@ test('a whole purchase: logged out, log in, buy, pay, paid; one stream, with the
     await reached(page, 'logged_out');
     assert.equal(await text(page, 'off'), '50% off');
     await go.click();
-    await page.waitForURL('**/demo/login?return=*');
+    await loginReady(page);
     await page.locator('#user').fill('x');
     await page.locator('#go').click();
     await page.getByText('whole number').waitFor();
@@ -499,7 +499,7 @@ test('a token that the server refuses leads to the login, not in circles', async
     await reached(page, 'logged_out');
     await page.getByText('Please log in again.').first().waitFor();
     await go.click();
-    await page.waitForURL('**/demo/login?return=*');
+    await loginReady(page);
     await page.locator('#go').click();
     await reached(page, 'ready');
     await page.context().close();
